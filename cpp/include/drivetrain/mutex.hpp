@@ -1,0 +1,51 @@
+// A mutex that lives in shared memory and survives the death of its holder.
+//
+// POSIX robust, process-shared. When a holder is killed the kernel hands the lock to the next
+// locker together with the news (kOwnerDied); that locker repairs what the dead one may have left
+// half done and calls mark_consistent(). If it dies too before that, the news is passed on again.
+#pragma once
+
+#include <pthread.h>
+
+#include <cerrno>
+#include <type_traits>
+
+namespace drivetrain {
+
+enum class LockResult {
+  kAcquired,
+  kOwnerDied,  // acquired, but the last holder died: repair, then mark_consistent()
+  kFailed,     // not acquired: no mutex here, or made unusable by an unlock without a repair
+};
+
+class alignas(64) RobustMutex {
+ public:
+  bool initialize() noexcept {
+    pthread_mutexattr_t attributes;
+    if (pthread_mutexattr_init(&attributes) != 0) return false;
+    const bool ok = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0 &&
+                    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
+                    pthread_mutex_init(&mutex_, &attributes) == 0;
+    pthread_mutexattr_destroy(&attributes);
+    return ok;
+  }
+
+  [[nodiscard]] LockResult lock() noexcept {
+    switch (pthread_mutex_lock(&mutex_)) {
+      case 0: return LockResult::kAcquired;
+      case EOWNERDEAD: return LockResult::kOwnerDied;
+      default: return LockResult::kFailed;
+    }
+  }
+
+  void mark_consistent() noexcept { pthread_mutex_consistent(&mutex_); }
+  void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
+
+ private:
+  pthread_mutex_t mutex_;
+};
+
+static_assert(sizeof(RobustMutex) == 64 && std::is_standard_layout_v<RobustMutex>,
+              "a mutex is one cache line of a segment");
+
+}  // namespace drivetrain

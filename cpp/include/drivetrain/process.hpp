@@ -1,0 +1,97 @@
+// Which process is this, and is that one still alive?
+//
+// A pid alone may be reused; a pid with the start time of its process (clock ticks since boot,
+// field 22 of /proc/PID/stat) names one process for good.
+#pragma once
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace drivetrain {
+
+struct ProcessStat {
+  bool found;
+  char state;                  // 'R', 'S', ... 'Z' for a zombie
+  long num_threads;            // threads that can still run
+  std::uint64_t start_time;    // clock ticks since boot
+};
+
+inline ProcessStat read_process_stat(std::int64_t pid) noexcept {
+  ProcessStat stat{false, '?', 0, 0};
+  char path[40];
+  std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(pid));
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return stat;
+  char text[1024];
+  const ssize_t length = ::read(fd, text, sizeof text - 1);
+  ::close(fd);
+  if (length <= 0) return stat;
+  text[length] = '\0';
+  // The command name (field 2) is in parentheses and may hold anything: start after the last one.
+  const char* field = std::strrchr(text, ')');
+  if (field == nullptr || field[1] != ' ') return stat;
+  field += 2;
+  stat.state = *field;  // field 3
+  for (int number = 3; field != nullptr && number < 22; ++number) {
+    field = std::strchr(field, ' ');
+    if (field == nullptr) return stat;
+    ++field;
+    if (number + 1 == 20) stat.num_threads = std::strtol(field, nullptr, 10);
+  }
+  stat.start_time = std::strtoull(field, nullptr, 10);
+  stat.found = true;
+  return stat;
+}
+
+/// Whether this very process can still run code. A zombie cannot, unless threads outlive its leader.
+inline bool process_is_alive(std::int64_t pid, std::uint64_t start_time) noexcept {
+  const ProcessStat stat = read_process_stat(pid);
+  if (!stat.found || stat.start_time != start_time) return false;
+  const bool leader_gone = stat.state == 'Z' || stat.state == 'X';
+  return !leader_gone || stat.num_threads > 1;
+}
+
+/// A process in 32 bits, small enough for every row: the pid (Linux: below 2^22) and ten bits of
+/// its start time. A reused pid passes for the old process once in 1,024 times, and then a row of
+/// the dead one stays unused until the impostor ends; nothing worse.
+struct OwnerTag {
+  static constexpr unsigned kPidBits = 22;
+  static constexpr std::uint32_t kPidMask = (1u << kPidBits) - 1;
+
+  static std::uint32_t make(std::int64_t pid, std::uint64_t start_time) noexcept {
+    return (static_cast<std::uint32_t>(pid) & kPidMask) |
+           (static_cast<std::uint32_t>(start_time) << kPidBits);
+  }
+
+  static bool is_alive(std::uint32_t tag) noexcept {
+    const ProcessStat stat = read_process_stat(tag & kPidMask);
+    if (!stat.found || make(tag & kPidMask, stat.start_time) != tag) return false;
+    return !(stat.state == 'Z' || stat.state == 'X') || stat.num_threads > 1;
+  }
+
+  /// The tag of the calling process; looked up once, and once more in a forked child.
+  static std::uint32_t self() noexcept {
+    static std::atomic<std::uint32_t> cached{0};  // relaxed: any thread computes the same value
+    static const bool registered = [] {
+      pthread_atfork(nullptr, nullptr, [] { cached.store(0, std::memory_order_relaxed); });
+      return true;
+    }();
+    (void)registered;
+    std::uint32_t tag = cached.load(std::memory_order_relaxed);
+    if (tag == 0) {
+      const pid_t pid = ::getpid();
+      tag = make(pid, read_process_stat(pid).start_time);
+      cached.store(tag, std::memory_order_relaxed);
+    }
+    return tag;
+  }
+};
+
+}  // namespace drivetrain

@@ -1,0 +1,72 @@
+// Copies in and out of shared rows that a concurrent writer may be changing.
+//
+// The copy runs without a lock; a generation read before and after tells whether it can be
+// trusted, and an untrusted copy is thrown away. Under the C++ memory model a plain copy is then
+// still a data race. The sanitizer build therefore copies by relaxed atomic bytes, which is the
+// race-free program ThreadSanitizer checks; other builds use plain moves of the same bytes, which
+// compilers do not tear into anything the check of the generation would miss.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace drivetrain {
+
+#if defined(__SANITIZE_THREAD__)
+#define DRIVETRAIN_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define DRIVETRAIN_TSAN 1
+#endif
+#endif
+
+#ifdef DRIVETRAIN_TSAN
+
+inline void copy_to_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  auto* target = static_cast<unsigned char*>(to);
+  const auto* source = static_cast<const unsigned char*>(from);
+  for (std::size_t i = 0; i < nbytes; ++i)
+    __atomic_store_n(target + i, source[i], __ATOMIC_RELAXED);
+}
+
+inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  auto* target = static_cast<unsigned char*>(to);
+  const auto* source = static_cast<const unsigned char*>(from);
+  for (std::size_t i = 0; i < nbytes; ++i)
+    target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
+}
+
+#else
+
+/// memcpy for sizes known only at run time and mostly small: no call below 128 bytes.
+inline void copy_bytes(void* to, const void* from, std::size_t nbytes) noexcept {
+  auto* target = static_cast<unsigned char*>(to);
+  const auto* source = static_cast<const unsigned char*>(from);
+  if (nbytes > 128) {
+    std::memcpy(target, source, nbytes);
+  } else if (nbytes >= 16) {
+    for (std::size_t i = 0; i + 16 < nbytes; i += 16) std::memcpy(target + i, source + i, 16);
+    std::memcpy(target + nbytes - 16, source + nbytes - 16, 16);  // the tail may overlap
+  } else if (nbytes >= 8) {
+    std::memcpy(target, source, 8);
+    std::memcpy(target + nbytes - 8, source + nbytes - 8, 8);
+  } else if (nbytes >= 4) {
+    std::memcpy(target, source, 4);
+    std::memcpy(target + nbytes - 4, source + nbytes - 4, 4);
+  } else {
+    for (std::size_t i = 0; i < nbytes; ++i) target[i] = source[i];
+  }
+}
+
+inline void copy_to_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  copy_bytes(to, from, nbytes);
+}
+inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  copy_bytes(to, from, nbytes);
+}
+
+#endif
+
+}  // namespace drivetrain

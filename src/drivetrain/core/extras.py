@@ -1,0 +1,45 @@
+"""Optional dependencies: which extra brings which distribution, and the sentence that says so.
+
+Every package imports its dependencies plainly, at the top. Where one is absent, Python raises
+ModuleNotFoundError, and the command line asks `missing_extra` for the remedy.
+"""
+
+from drivetrain.core.errors import MissingExtra
+
+# extra -> {distribution: module}, as in pyproject.toml; tests/arch keeps the two equal.
+EXTRAS: dict[str, dict[str, str]] = {
+    "train": {
+        "jax": "jax",
+        "optax": "optax",
+        "gymnasium": "gymnasium",
+        "tensorboardX": "tensorboardX",
+    },
+    "torch": {"torch": "torch"},
+    "bench": {"stable-baselines3": "stable_baselines3", "sbx-rl": "sbx"},
+    "test": {
+        "pytest": "pytest",
+        "pytest-timeout": "pytest_timeout",
+        "hypothesis": "hypothesis",
+        "scipy": "scipy",
+    },
+}
+
+
+def install_command(extra: str) -> str:
+    """The shell command that installs an extra."""
+    return f'pip install "drivetrain[{extra}]"'
+
+
+def missing_extra(error: ImportError) -> MissingExtra | None:
+    """Translate a failed import into the sentence naming the extra; None when no extra brings it.
+
+    Args:
+        error: What `import` raised; its `name` is the dotted module that was not found.
+    """
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    module = error.name.partition(".")[0]
+    for extra, distributions in EXTRAS.items():
+        if module in distributions.values():
+            return MissingExtra(f"this needs {module}, which is not installed: {install_command(extra)}")
+    return None

@@ -1,0 +1,176 @@
+"""Segments: shared memory without names, that no killed process can leave behind.
+
+A segment is a memfd mapped by its owner and by whoever holds its handle:
+
+    | header page(s): magic, version, kind, sizes, metadata (JSON) | payload, page aligned |
+
+The kernel frees it with its last holder. A handle carries the owner's pid, start time and
+descriptor number; attaching opens the descriptor through /proc, so handles cross spawned, forked
+and unrelated processes of one user on one machine.
+"""
+
+import json
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from drivetrain.core import _native
+from drivetrain.core.errors import ForeignSegment, OwnerDead, SegmentError
+
+_MAGIC = b"DRVTRAIN"
+_VERSION = 1
+_HEAD = struct.Struct("<8sI16sQQI")  # magic, version, kind, payload offset, payload bytes, metadata bytes
+_PAGE = mmap.PAGESIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentHandle:
+    """Names a live segment of a live process; picklable, valid on this machine for this user."""
+
+    kind: str
+    pid: int
+    start_time: int
+    fd: int
+
+
+class Segment:
+    """A mapped segment. `payload` is writable memory that lives as long as something views it."""
+
+    def __init__(self, kind: str, fd: int, mapping: mmap.mmap, payload_offset: int, meta: dict[str, Any]) -> None:
+        self.kind = kind
+        self.meta = meta
+        self._fd = fd
+        self._mapping: mmap.mmap | None = mapping
+        self._payload = memoryview(mapping)[payload_offset:]
+
+    @classmethod
+    def create(cls, kind: str, nbytes: int, meta: dict[str, Any] | None = None) -> "Segment":
+        """Make a segment with a zeroed payload of `nbytes`, owned by this process.
+
+        Args:
+            kind: What it is, at most 16 ASCII characters; checked on attach.
+            nbytes: Size of the payload in bytes.
+            meta: Small JSON-able description stored in the header for those who attach.
+
+        Raises:
+            SegmentError: The system does not have the memory, or allows no memfd.
+        """
+        text = json.dumps(meta or {}).encode()
+        payload_offset = -(-(_HEAD.size + len(text)) // _PAGE) * _PAGE
+        require_memory(nbytes, what=f"a {kind} segment")
+        try:
+            fd = os.memfd_create(f"drivetrain-{kind}", os.MFD_CLOEXEC)
+            os.ftruncate(fd, payload_offset + nbytes)
+            mapping = mmap.mmap(fd, payload_offset + nbytes)
+        except OSError as error:
+            raise SegmentError(f"cannot create a {kind} segment of {nbytes} bytes: {error}") from error
+        head = _HEAD.pack(_MAGIC, _VERSION, kind.encode(), payload_offset, nbytes, len(text))
+        mapping[: len(head) + len(text)] = head + text
+        return cls(kind, fd, mapping, payload_offset, meta or {})
+
+    @classmethod
+    def attach(cls, handle: SegmentHandle, kind: str) -> "Segment":
+        """Map the segment that `handle` names.
+
+        Raises:
+            OwnerDead: The owner has exited (its segments live on only in those attached before).
+            ForeignSegment: The handle is of another kind, version or not ours.
+        """
+        if handle.kind != kind:
+            raise ForeignSegment(f"expected the handle of a {kind} segment, got one of kind {handle.kind!r}")
+        if not _native.process_is_alive(handle.pid, handle.start_time):
+            raise OwnerDead(
+                f"the owner of this {kind} segment (process {handle.pid}) is gone; create a new one and pass its handle"
+            )
+        try:
+            fd = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise SegmentError(
+                f"cannot open the {kind} segment of process {handle.pid} (descriptor {handle.fd}): {error.strerror}; "
+                "it was closed by its owner, or belongs to another user"
+            ) from error
+        try:
+            return cls._map(fd, kind)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @classmethod
+    def _map(cls, fd: int, kind: str) -> "Segment":
+        size = os.fstat(fd).st_size
+        where = f"descriptor {fd} for a {kind} segment"
+        if size < _HEAD.size:
+            raise ForeignSegment(f"{where}: expected a segment header, got {size} bytes")
+        mapping = mmap.mmap(fd, size)
+        magic, version, name, offset, nbytes, meta_bytes = _HEAD.unpack_from(mapping)
+        if magic != _MAGIC:
+            raise ForeignSegment(f"{where}: not a drivetrain segment")
+        if version != _VERSION:
+            raise ForeignSegment(f"{where}: expected version {_VERSION}, got {version}; use one drivetrain version")
+        if name.rstrip(b"\0") != kind.encode() or offset + nbytes != size:
+            raise ForeignSegment(f"{where}: holds a segment of kind {name.rstrip(bytes(1)).decode()!r}")
+        meta = json.loads(mapping[_HEAD.size : _HEAD.size + meta_bytes])
+        return cls(kind, fd, mapping, offset, meta)
+
+    @property
+    def payload(self) -> memoryview:
+        """The payload, writable; views of it keep the memory after close()."""
+        return self._payload
+
+    def handle(self) -> SegmentHandle:
+        """The handle by which any process of this user on this machine can attach."""
+        if self._mapping is None:
+            raise SegmentError(f"this {self.kind} segment is closed; take its handle before")
+        pid = os.getpid()
+        return SegmentHandle(kind=self.kind, pid=pid, start_time=_native.process_start_time(pid), fd=self._fd)
+
+    def close(self) -> None:
+        """Let go of the segment; its memory goes with the last view and the last process on it."""
+        if self._mapping is None:
+            return
+        try:
+            self._payload.release()
+            self._mapping.close()
+        except BufferError:
+            pass  # somebody still looks at it: the mapping ends with the last view
+        self._mapping = None
+        os.close(self._fd)
+
+    def __enter__(self) -> "Segment":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def require_memory(nbytes: int, *, what: str) -> None:
+    """Refuse what this machine cannot hold before touching it.
+
+    Raises:
+        SegmentError: More bytes than are available.
+    """
+    available = available_memory()
+    if nbytes > available:
+        raise SegmentError(
+            f"{what} needs {nbytes / 2**30:.2f} GiB, but {available / 2**30:.2f} GiB of memory are available; "
+            "use a smaller capacity or smaller fields"
+        )
+
+
+def available_memory() -> int:
+    """Bytes this process may still use: the machine's available memory, less where a cgroup says so."""
+    available = 2**63
+    with open("/proc/meminfo") as meminfo:
+        for line in meminfo:
+            if line.startswith("MemAvailable:"):
+                available = int(line.split()[1]) * 1024
+    try:
+        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
+            text = limit.read().strip()
+            if text != "max":
+                available = min(available, int(text) - int(current.read()))
+    except (OSError, ValueError):
+        pass  # no cgroup v2 limit is visible here
+    return max(available, 0)
