@@ -1,0 +1,183 @@
+"""`drivetrain doctor`: what this machine and this installation can do, and one line of verdict.
+
+Nothing is assumed: the shared-memory rows come from a segment that is created here, attached by
+another process, and whose lock that process takes to its grave.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import multiprocessing
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import rich
+import rich.box
+import rich.markup
+import rich.table
+import tyro
+
+import drivetrain
+from drivetrain.core import machine
+from drivetrain.core.extras import EXTRAS, install_command
+
+CHILD_TIMEOUT_S = 60.0
+GPU_TIMEOUT_S = 20.0
+MUTEX_OFFSET = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of `drivetrain doctor`."""
+
+    json: Path | None = None
+    """Also write the rows to this file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One finding; "absent" is worth knowing, and only "failed" makes the verdict bad."""
+
+    name: str
+    status: Literal["ok", "absent", "failed"]
+    found: str
+    remedy: str = ""
+
+
+def run(argv: list[str]) -> int:
+    """Examine, print the table and the verdict; 0 when nothing failed, else 1."""
+    options = tyro.cli(Options, args=argv, prog="drivetrain doctor", description=__doc__)
+    rows = list(examine())
+    failed = [row.name for row in rows if row.status == "failed"]
+    if options.json is not None:
+        document = {"version": drivetrain.__version__, "ok": not failed, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    rich.print(table(rows))
+    print(f"does not work here: {', '.join(failed)}" if failed else "drivetrain works here")
+    return 1 if failed else 0
+
+
+def examine() -> Iterator[Row]:
+    """All findings, in the order of the table."""
+    yield platform_row()
+    yield Row(name="python", status="ok", found=f"{platform.python_implementation()} {platform.python_version()}")
+    yield Row(name="cores", status="ok", found=f"{machine.num_cores()} for this process")
+    yield Row(name="memory", status="ok", found=f"{machine.memory_nbytes() / 2**30:.1f} GiB for this process")
+    yield tried("native code", native_code)
+    yield tried("shared memory", shared_memory)
+    yield gpu_row()
+    yield from map(extra_row, EXTRAS)
+
+
+def platform_row() -> Row:
+    """Operating system and processor; only Linux on x86-64 and aarch64 is supported."""
+    is_supported = platform.system() == "Linux" and platform.machine() in ("x86_64", "aarch64")
+    return Row(
+        name="platform",
+        status="ok" if is_supported else "failed",
+        found=f"{platform.system()} {platform.release()} {platform.machine()}",
+        remedy="" if is_supported else "use Linux on x86-64 or aarch64",
+    )
+
+
+def tried(name: str, attempt: Callable[[], str]) -> Row:
+    """The row of something that is tried out: whatever goes wrong is the finding."""
+    try:
+        return Row(name=name, status="ok", found=attempt())
+    except Exception as error:  # a diagnosis must survive whatever it finds
+        found = " ".join(f"{type(error).__name__}: {error}".split())
+        return Row(name=name, status="failed", found=found, remedy="install drivetrain again, and report this")
+
+
+def native_code() -> str:
+    """Load the extension modules; say what compiled them and which SIMD level replay chose here."""
+    native = importlib.import_module("drivetrain.core._native")
+    replay = importlib.import_module("drivetrain.replay")
+    compiler = getattr(native, "COMPILER", "unknown compiler")
+    return f"{compiler}, SIMD {replay.simd_level()}"
+
+
+def shared_memory() -> str:
+    """Create a segment, and let another process attach to it, lock it and die.
+
+    Proves what runs depend on: memfds, opening them through /proc, and robust mutexes. Nothing here
+    needs /dev/shm.
+    """
+    from drivetrain.core._native import Mutex
+    from drivetrain.core.segments import Segment
+
+    segment = Segment.create("doctor", Mutex.NBYTES)
+    try:
+        mutex = Mutex(segment.payload, MUTEX_OFFSET, initialize=True)
+        child = multiprocessing.get_context("spawn").Process(target=lock_and_die, args=(segment.handle(),))
+        child.start()
+        child.join(CHILD_TIMEOUT_S)
+        if child.exitcode != 0:
+            child.kill()
+            raise RuntimeError(f"another process could not attach to a segment (exit code {child.exitcode})")
+        with mutex as previous_owner_died:
+            if not previous_owner_died:
+                raise RuntimeError("the death of a lock's owner went unnoticed")
+        del mutex
+    finally:
+        segment.close()
+    return "segments attach across processes, locks survive their owners"
+
+
+def lock_and_die(handle: object) -> None:
+    """In another process: attach, take the lock, and exit while holding it."""
+    import os
+
+    from drivetrain.core._native import Mutex
+    from drivetrain.core.segments import Segment
+
+    mutex = Mutex(Segment.attach(handle, "doctor").payload, MUTEX_OFFSET, initialize=False)
+    mutex.__enter__()
+    os._exit(0)
+
+
+def gpu_row() -> Row:
+    """NVIDIA GPUs, as the driver's own tool lists them; no framework is imported to find out."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return Row(name="gpu", status="absent", found="no NVIDIA driver; nothing here needs one")
+    try:
+        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=GPU_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Row(name="gpu", status="absent", found=f"nvidia-smi does not answer: {error}")
+    names = [line.partition(" (UUID")[0] for line in listed.stdout.splitlines() if line]
+    return Row(name="gpu", status="ok" if names else "absent", found="; ".join(names) or "none listed")
+
+
+def extra_row(extra: str) -> Row:
+    """The versions that make up an extra, or what to type for those that are not there."""
+    versions = {distribution: installed_version(distribution) for distribution in EXTRAS[extra]}
+    found = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    if all(versions.values()):
+        return Row(name=f"extra {extra}", status="ok", found=found)
+    return Row(name=f"extra {extra}", status="absent", found=found or "not installed", remedy=install_command(extra))
+
+
+def installed_version(distribution: str) -> str | None:
+    """The version of an installed distribution, without importing it; None when it is absent."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def table(rows: list[Row]) -> rich.table.Table:
+    """The rows for a terminal."""
+    marks = {"ok": "[green]ok[/]", "absent": "[yellow]-[/]", "failed": "[red]FAILED[/]"}
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, title=f"drivetrain {drivetrain.__version__}")
+    for heading in ("", "what", "found"):
+        drawn.add_column(heading, overflow="fold")
+    for row in rows:
+        found = rich.markup.escape(f"{row.found}\n{row.remedy}".strip())
+        drawn.add_row(marks[row.status], row.name, found)
+    return drawn

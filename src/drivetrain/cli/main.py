@@ -1,0 +1,103 @@
+"""The `drivetrain` command: picks a verb, imports its file alone, and turns errors into one line.
+
+    argv -> main -> cli/VERB.py: run(argv) -> exit code
+
+    0  it worked               1  the run or a check failed       2  the user can mend it
+    130  Ctrl-C                141  the reader of our output went away
+"""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import drivetrain
+from drivetrain.core.errors import DrivetrainError, InvalidInput, RunError
+from drivetrain.core.extras import missing_extra
+
+# verb -> one line of help; each is a file of this folder with `run(argv: list[str]) -> int`.
+VERBS: dict[str, str] = {
+    "train": "train a policy with parallel actors and a learner",
+    "eval": "evaluate the policy of a finished or stopped run",
+    "envs": "list the environments that can be trained on",
+    "bench": "measure drivetrain against its peers on this machine",
+    "doctor": "check what this machine and this installation can do",
+}
+
+INTERRUPTED = 130
+OUTPUT_CLOSED = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; argv is without the program's name."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return close_stdout()
+    except (DrivetrainError, ImportError, OSError) as error:
+        return report(error)
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Answer --help and --version, or import the chosen verb and run it."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"drivetrain {drivetrain.__version__}")
+        return 0
+    return load_verb(arguments[0])(arguments[1:])
+
+
+def usage() -> str:
+    """The help text: one line per verb."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items())
+    return (
+        "usage: drivetrain VERB [ARGUMENTS]\n"
+        "       drivetrain VERB --help\n"
+        "       drivetrain --version\n\n"
+        f"verbs:\n{verbs}"
+    )
+
+
+def load_verb(verb: str) -> Callable[[list[str]], int]:
+    """Import the file of one verb, and return its `run`."""
+    if verb not in VERBS:
+        nearest = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0.5)
+        remedy = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(VERBS)}"
+        kind = "option" if verb.startswith("-") else "verb"
+        raise InvalidInput(f"unknown {kind} {verb!r}: {remedy}")
+    module = importlib.import_module(f"drivetrain.cli.{verb}")
+    return cast("Callable[[list[str]], int]", module.run)
+
+
+def report(error: DrivetrainError | ImportError | OSError) -> int:
+    """Print one line for a mistake of the user's; raise anything else again, it is a bug of ours."""
+    if isinstance(error, ImportError) and not isinstance(error, DrivetrainError):
+        error = missing_extra(error) or error
+    if isinstance(error, DrivetrainError):
+        message = " ".join(str(error).split())
+    elif isinstance(error, OSError) and error.filename is not None:
+        message = f"{error.filename}: {error.strerror}"
+    else:
+        raise error
+    print(f"drivetrain: error: {message}", file=sys.stderr)
+    return 1 if isinstance(error, RunError) else 2
+
+
+def close_stdout() -> int:
+    """Stop writing to a closed pipe, also when Python flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OUTPUT_CLOSED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
