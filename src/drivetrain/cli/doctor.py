@@ -1,20 +1,22 @@
 """`drivetrain doctor`: what this machine and this installation can do, and one line of verdict.
 
 Nothing is assumed: the shared-memory rows come from a segment that is created here, attached by
-another process, and whose lock that process takes to its grave.
+another process, and whose lock that process takes to its grave. Native code is imported where it is
+tried, so that a broken build is a row of the table.
 """
 
 import importlib
 import importlib.metadata
 import json
 import multiprocessing
+import os
 import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import rich
 import rich.box
@@ -25,6 +27,9 @@ import tyro
 import drivetrain
 from drivetrain.core import machine
 from drivetrain.core.extras import EXTRAS, install_command
+
+if TYPE_CHECKING:
+    from drivetrain.core.segments import SegmentHandle
 
 CHILD_TIMEOUT_S = 60.0
 GPU_TIMEOUT_S = 20.0
@@ -67,8 +72,8 @@ def examine() -> Iterator[Row]:
     yield platform_row()
     yield Row(name="python", status="ok", found=f"{platform.python_implementation()} {platform.python_version()}")
     yield Row(name="cores", status="ok", found=f"{machine.num_cores()} for this process")
-    yield Row(name="memory", status="ok", found=f"{machine.memory_nbytes() / 2**30:.1f} GiB for this process")
     yield tried("native code", native_code)
+    yield tried("memory", memory)
     yield tried("shared memory", shared_memory)
     yield gpu_row()
     yield from map(extra_row, EXTRAS)
@@ -102,6 +107,13 @@ def native_code() -> str:
     return f"{compiler}, SIMD {replay.simd_level()}"
 
 
+def memory() -> str:
+    """What a replay may still take."""
+    from drivetrain.core.segments import available_memory
+
+    return f"{available_memory() / 2**30:.1f} GiB available"
+
+
 def shared_memory() -> str:
     """Create a segment, and let another process attach to it, lock it and die.
 
@@ -129,10 +141,8 @@ def shared_memory() -> str:
     return "segments attach across processes, locks survive their owners"
 
 
-def lock_and_die(handle: object) -> None:
+def lock_and_die(handle: "SegmentHandle") -> None:
     """In another process: attach, take the lock, and exit while holding it."""
-    import os
-
     from drivetrain.core._native import Mutex
     from drivetrain.core.segments import Segment
 

@@ -1,9 +1,9 @@
 """The `drivetrain` command: picks a verb, imports its file alone, and turns errors into one line.
 
-    argv -> main -> cli/VERB.py: run(argv) -> exit code
+argv -> main -> cli/VERB.py: run(argv) -> exit code
 
-    0  it worked               1  the run or a check failed       2  the user can mend it
-    130  Ctrl-C                141  the reader of our output went away
+0  it worked               1  the run or a check failed       2  the user can mend it
+130  Ctrl-C                141  the reader of our output went away
 """
 
 import difflib

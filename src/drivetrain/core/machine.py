@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cores and memory, as affinity and cgroups allow.
+"""Cores this process may use, as affinity and cgroups allow.
 
 A container that may use 2 of 64 cores is a machine with 2 cores; os.cpu_count() says 64.
 """
@@ -8,9 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
-MEMINFO = Path("/proc/meminfo")
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 def num_cores() -> int:
@@ -26,38 +25,22 @@ def cpu_quota(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> float:
         root: Where the cgroup hierarchies are mounted.
     """
     quota = math.inf
-    for folder in own_cgroups("cpu", own, root):
-        if (words := read(folder / "cpu.max").split()) and words[0] != "max":
-            quota = min(quota, int(words[0]) / int(words[1]))
-        quota_us, period_us = read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")
-        if quota_us and period_us and int(quota_us) > 0:
-            quota = min(quota, int(quota_us) / int(period_us))
+    for folder in own_cgroups(own, root):
+        limit = read(folder / "cpu.max").split()  # version 2: "quota period" or "max period"
+        if not limit:
+            limit = [read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")]  # version 1
+        if limit[0] not in ("", "max", "-1"):
+            quota = min(quota, int(limit[0]) / int(limit[1]))
     return quota
 
 
-def memory_nbytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path = MEMINFO) -> int:
-    """Bytes of memory this process may use: what is installed, or the tightest cgroup limit.
-
-    Args:
-        own: The file that lists the cgroups of this process.
-        root: Where the cgroup hierarchies are mounted.
-        meminfo: The file in which the kernel tells the installed memory.
-    """
-    (total,) = (line for line in meminfo.read_text().splitlines() if line.startswith("MemTotal:"))
-    limits = [int(total.split()[1]) * 1024]
-    for folder in own_cgroups("memory", own, root):
-        texts = (read(folder / "memory.max"), read(folder / "memory.limit_in_bytes"))
-        limits += [int(text) for text in texts if text and text != "max"]
-    return min(limits)
-
-
-def own_cgroups(controller: str, own: Path, root: Path) -> Iterator[Path]:
+def own_cgroups(own: Path, root: Path) -> Iterator[Path]:
     """Each folder from this process's cgroup up to the mount, in version 2 and in version 1."""
     for line in read(own).splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
+        if controllers and "cpu" not in controllers.split(","):
             continue
-        mount = root / controller if controllers else root
+        mount = root / controllers if controllers else root
         folder = mount / path.strip("/")
         yield from (parent for parent in (folder, *folder.parents) if parent.is_relative_to(mount))
 

@@ -1,0 +1,44 @@
+"""Importing a part brings what the part needs, and no framework that it does not."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+FRAMEWORKS = {"jax", "jaxlib", "torch", "gymnasium", "optax", "tensorboardX"}
+# Modules beyond NumPy's own; counts, because times depend on the machine.
+MOST_MODULES = {
+    "drivetrain.core.segments": 60,
+    "drivetrain.replay": 90,
+    "drivetrain.cli.main": 60,
+}
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("module", MOST_MODULES)
+def test_a_light_module_brings_no_framework_and_few_modules(module):
+    loaded = modules_after(f"import {module}")
+    frameworks = {name.partition(".")[0] for name in loaded} & FRAMEWORKS
+    assert not frameworks
+    added = loaded - modules_after("import numpy, json")
+    assert len(added) <= MOST_MODULES[module], f"{module} brings {len(added)} modules: {sorted(added)}"
+
+
+def test_the_command_line_answers_help_without_importing_numpy():
+    loaded = modules_after("import drivetrain.cli.main as m; sys.stdout = sys.stderr; m.main(['--help']); sys.stdout = sys.__stdout__")
+    assert "numpy" not in loaded
+    assert "rich" not in loaded
+
+
+def test_a_verb_is_imported_only_when_it_is_chosen():
+    loaded = modules_after("import drivetrain.cli.main as m; m.load_verb('doctor')")
+    assert {name for name in loaded if name.startswith("drivetrain.cli.")} == {
+        "drivetrain.cli.main",
+        "drivetrain.cli.doctor",
+    }
