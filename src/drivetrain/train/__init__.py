@@ -1,0 +1,39 @@
+"""Training: parallel actors and a learner around one shared replay.
+
+    actor processes -> replay -> learner process -> weights -> actor processes
+
+`train` carries out a run. Importing this package is cheap: frameworks load when a run starts.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drivetrain.train.config import TrainConfig
+    from drivetrain.train.run import Result
+
+__all__ = ["train"]
+
+
+def train(algo: str, env: str, *, config: "TrainConfig | None" = None, **overrides: Any) -> "Result":
+    """Train a policy, and evaluate the best one found.
+
+    Starts actor, learner and evaluator processes (`num_actors=0`: none, everything here and
+    reproducible), waits for them, and leaves none behind.
+
+    Args:
+        algo: "dqn".
+        env: Gymnasium id; "module:Id" imports the module first, in every process.
+        config: All settings. None: the preset of the environment, or the defaults.
+        overrides: Fields of the configuration by name, as total_steps=50_000, seed=1.
+
+    Returns:
+        The run's folder, the returns of its final evaluation, and its counts.
+
+    Raises:
+        InvalidInput: A setting, the environment or the folder is unfit; nothing was started.
+        RunError: The run had to end early; says what happened and where the checkpoint is.
+        KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
+    """
+    from drivetrain.train.run import resolve, start
+
+    return start(resolve(algo, env, config, overrides), quiet=False)

@@ -1,0 +1,74 @@
+"""`drivetrain eval RUN`: play a trained policy on seeds that selected nothing."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.core.seeding import episode_seeds
+from drivetrain.core.threads import one_thread_environment
+from drivetrain.train.checkpoint import Which, load_policy
+from drivetrain.train.config import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flags:
+    """Evaluate the policy of a run greedily."""
+
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run's folder."""
+    episodes: int = 100
+    """Episodes to play."""
+    which: Which = "best"
+    """The best policy by periodic evaluation, or the last of the checkpoint."""
+    json: Path | None = None
+    """Write the result to this file, too."""
+
+
+def run(argv: list[str]) -> int:
+    """Evaluate, print, and write JSON where asked."""
+    flags = tyro.cli(_Flags, prog="drivetrain eval", args=argv)
+    if flags.episodes < 1:
+        raise InvalidInput(f"--episodes: expected at least 1, got {flags.episodes}")
+    if not flags.run_dir.is_dir():
+        raise InvalidInput(f"RUN: expected the folder of a run, and {flags.run_dir} is none")
+    returns = evaluate(flags.run_dir, flags.which, flags.episodes)
+    from drivetrain.train.evaluate import interval
+
+    low, high = interval(returns)
+    mean = float(np.mean(returns))
+    if flags.json is not None:
+        data = {"episodes": len(returns), "mean": mean, "interval": [low, high], "returns": returns}
+        flags.json.write_text(json.dumps(data) + "\n")
+    print(
+        f"mean return {mean:.1f} (95% interval {low:.1f}..{high:.1f}) of the {flags.which} policy "
+        f"over {len(returns)} episodes"
+    )
+    return 0
+
+
+def evaluate(run_dir: Path, which: Which, num_episodes: int) -> list[float]:
+    """Returns of a run's policy on the run's final seeds.
+
+    Raises:
+        FileFormatError: The run's files are absent or damaged, or do not fit each other.
+    """
+    import os
+
+    os.environ.update(one_thread_environment(os.environ))
+    from drivetrain.train.environments import describe
+    from drivetrain.train.evaluate import Evaluator, policy_of
+
+    config = TrainConfig.load(run_dir / "config.json")
+    saved = load_policy(run_dir, which)
+    interface = describe(config.env)
+    evaluator = Evaluator(config.env, interface)
+    seeds = episode_seeds(config.run.seed, "final", num_episodes)
+    try:
+        return evaluator.returns(policy_of(config, interface, saved), seeds)
+    finally:
+        evaluator.close()

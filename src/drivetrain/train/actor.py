@@ -1,0 +1,142 @@
+"""The actor: steps its environments with the latest weights, and writes into the replay.
+
+weights -> policy -> environments -> replay, one grant of the ledger at a time
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.seeding import episode_seeds, stream
+from drivetrain.replay import Replay, Writer
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import Environment, Interface
+from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.networks import Policy
+from drivetrain.train.topology import Assignment, network_of
+from drivetrain.train.weights import Weights
+
+REPORT_EPISODES = 40  # per message, so that it stays below PIPE_BUF and is written whole
+
+
+class Episode(NamedTuple):
+    """A finished training episode."""
+
+    total_reward: float
+    length: int
+
+
+class Actor:
+    """E environments stepped together, exploring epsilon-greedily.
+
+    Args:
+        config: The run's.
+        interface: What the environments look like.
+        policy: Chooses greedy actions.
+        make_writer: Gives a replay writer for so many environments.
+        index: Number of this actor, and how often it was restarted: they pick its random streams.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        interface: Interface,
+        policy: Policy,
+        make_writer: Callable[[int], Writer],
+        index: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._num_envs = config.run.envs_per_actor
+        self._num_actions = interface.num_actions
+        self._policy = policy
+        self._make_writer = make_writer
+        self._writer = make_writer(self._num_envs)
+        self._rng = stream(config.run.seed, "exploration", *index)
+        self._envs = [Environment(config.env, interface) for _ in range(self._num_envs)]
+        seeds = episode_seeds(config.run.seed, "training", self._num_envs, *index)
+        first = [env.reset(seed) for env, seed in zip(self._envs, seeds, strict=True)]
+        self._obs = np.stack(first).astype(np.float32)
+        self._next_obs = np.zeros_like(self._obs)
+        self._reward = np.zeros(self._num_envs, np.float32)
+        self._terminated = np.zeros(self._num_envs, np.bool_)
+        self._truncated = np.zeros(self._num_envs, np.bool_)
+        self._return = [0.0] * self._num_envs
+        self._length = [0] * self._num_envs
+
+    def step(self, num_envs: int, epsilon: float) -> list[Episode]:
+        """Step the first `num_envs` environments once and write the transitions.
+
+        Fewer than all happens at the very end of a run. They then get a writer of their own, and
+        afterwards all get a new one: n-step windows must not reach across a step not written.
+
+        Returns:
+            The episodes that ended.
+        """
+        obs = self._obs[:num_envs]
+        actions = self._choose(obs, epsilon)
+        for index in range(num_envs):
+            observation, reward, terminated, truncated = self._envs[index].step(int(actions[index]))
+            self._next_obs[index] = observation
+            self._reward[index] = reward
+            self._terminated[index] = terminated
+            self._truncated[index] = truncated
+            self._return[index] += reward
+            self._length[index] += 1
+        self._write(num_envs, actions)
+        self._obs[:num_envs] = self._next_obs[:num_envs]
+        ended = self._terminated[:num_envs] | self._truncated[:num_envs]
+        return [self._start_episode(int(index)) for index in np.flatnonzero(ended)]
+
+    def close(self) -> None:
+        """Release the environments."""
+        for env in self._envs:
+            env.close()
+
+    def _choose(self, obs: NDArray[np.float32], epsilon: float) -> NDArray[np.int64]:
+        explore = self._rng.random(len(obs)) < epsilon
+        random = self._rng.integers(0, self._num_actions, len(obs))
+        return np.where(explore, random, self._policy.act(obs))
+
+    def _write(self, num_envs: int, actions: NDArray[np.int64]) -> None:
+        partial = num_envs < self._num_envs
+        writer = self._make_writer(num_envs) if partial else self._writer
+        writer.add(
+            obs=self._obs[:num_envs],
+            action=actions,
+            reward=self._reward[:num_envs],
+            next_obs=self._next_obs[:num_envs],
+            terminated=self._terminated[:num_envs],
+            truncated=self._truncated[:num_envs],
+        )
+        if partial:
+            self._writer = self._make_writer(self._num_envs)
+
+    def _start_episode(self, index: int) -> Episode:
+        episode = Episode(self._return[index], self._length[index])
+        self._obs[index] = self._envs[index].reset()
+        self._return[index] = 0.0
+        self._length[index] = 0
+        return episode
+
+
+def run(assignment: Assignment) -> None:
+    """The actor process: act while the ledger grants steps."""
+    config = assignment.config
+    network = network_of(config, assignment.interface)
+    ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
+    weights = Weights.attach(assignment.weights, network.num_parameters)
+    replay = Replay.attach(assignment.replay)
+    policy = Policy(network, weights.vector)
+    index = (assignment.index, assignment.restart)
+    actor = Actor(config, assignment.interface, policy, lambda count: replay.writer(num_envs=count), index)
+    episodes: list[Episode] = []
+    while grant := ledger.acquire(assignment.index, config.run.envs_per_actor):
+        weights.refresh()
+        lag = ledger.updates - weights.num_updates
+        episodes += actor.step(grant.num_steps, config.dqn.epsilon_at(grant.start))
+        ledger.commit(assignment.index, grant.num_steps)
+        if assignment.reports.offer({"lag": lag, "episodes": episodes[:REPORT_EPISODES]}):
+            del episodes[:REPORT_EPISODES]
+        del episodes[: -8 * REPORT_EPISODES]  # a slow reader loses the oldest, it never stops us
+    actor.close()

@@ -1,0 +1,163 @@
+"""Greedy evaluation, the evaluator process that keeps the best policy, and confidence intervals."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.errors import FileFormatError
+from drivetrain.core.seeding import episode_seeds
+from drivetrain.train.checkpoint import SavedPolicy, load_policy, save_policy
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import Environment, Interface
+from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.networks import Policy
+from drivetrain.train.topology import Assignment, network_of
+from drivetrain.train.weights import Weights
+
+_NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
+_POLL_S = 0.02
+_NUM_RESAMPLES = 2_000
+
+
+class Evaluator:
+    """Plays whole episodes greedily, on environments of its own.
+
+    Args:
+        env_id: The environment.
+        interface: What it looks like.
+        num_lanes: At most so many episodes are played at a time.
+    """
+
+    def __init__(self, env_id: str, interface: Interface, num_lanes: int = _NUM_LANES) -> None:
+        self._envs = [Environment(env_id, interface) for _ in range(num_lanes)]
+        self._num_inputs = interface.num_inputs
+
+    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
+        """The undiscounted return of one episode per seed, in the order of the seeds."""
+        totals = [0.0] * len(seeds)
+        waiting = list(range(len(seeds)))[::-1]
+        lanes = self._envs[: len(seeds)]
+        obs = np.zeros((len(lanes), self._num_inputs), np.float32)
+        playing: list[int | None] = [None] * len(lanes)
+        for lane, env in enumerate(lanes):
+            playing[lane] = waiting.pop()
+            obs[lane] = env.reset(seeds[playing[lane] or 0])
+        while any(episode is not None for episode in playing):
+            actions = policy.act(obs)
+            for lane, env in enumerate(lanes):
+                episode = playing[lane]
+                if episode is None:
+                    continue
+                obs[lane], reward, terminated, truncated = env.step(int(actions[lane]))
+                totals[episode] += reward
+                if terminated or truncated:
+                    playing[lane] = waiting.pop() if waiting else None
+                    if (following := playing[lane]) is not None:
+                        obs[lane] = env.reset(seeds[following])
+        return totals
+
+    def close(self) -> None:
+        """Release the environments."""
+        for env in self._envs:
+            env.close()
+
+
+class Selection:
+    """Evaluates policies as the run goes, and keeps the best in RUN/best.
+
+    The best is the one of largest mean return on the selection seeds; among equals the newest. One
+    that an earlier process of the run has saved is known.
+    """
+
+    def __init__(self, config: TrainConfig, interface: Interface, run_dir: Path) -> None:
+        self._config = config
+        self._interface = interface
+        self._network = network_of(config, interface)
+        self._evaluator = Evaluator(config.env, interface)
+        self._run_dir = run_dir
+        self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
+        best = load_policy(run_dir, "best") if (run_dir / "best").exists() else None
+        self._best_mean = -np.inf if best is None else best.mean_return
+
+    def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> float:
+        """Evaluate a parameter vector, keep it if it is the best; its mean return."""
+        returns = self._evaluator.returns(Policy(self._network, vector), self._seeds)
+        mean = float(np.mean(returns))
+        if mean >= self._best_mean:
+            self._best_mean = mean
+            save_policy(self._run_dir, vector, mean, num_steps, num_updates)
+        return mean
+
+    def final(self) -> list[float]:
+        """Returns of the best policy on the final seeds."""
+        seeds = episode_seeds(self._config.run.seed, "final", self._config.run.final_eval_episodes)
+        policy = policy_of(self._config, self._interface, load_policy(self._run_dir, "best"))
+        return self._evaluator.returns(policy, seeds)
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._evaluator.close()
+
+
+def policy_of(config: TrainConfig, interface: Interface, saved: SavedPolicy) -> Policy:
+    """A saved policy, ready to act.
+
+    Raises:
+        FileFormatError: Its parameters do not fit the run's network.
+    """
+    network = network_of(config, interface)
+    if saved.vector.shape != (network.num_parameters,):
+        raise FileFormatError(
+            f"expected a policy of {network.num_parameters} parameters for {config.env}, got "
+            f"{saved.vector.shape}; the files are of different runs, or the environment has changed"
+        )
+    return Policy(network, saved.vector)
+
+
+class Interval(NamedTuple):
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+def interval(returns: Sequence[float]) -> Interval:
+    """95% bootstrap interval of the mean (percentiles of resampled means, fixed resampling)."""
+    values = np.asarray(returns, np.float64)
+    rng = np.random.default_rng(0)
+    picks = rng.integers(0, len(values), (_NUM_RESAMPLES, len(values)))
+    low, high = np.percentile(values[picks].mean(1), [2.5, 97.5])
+    return Interval(float(low), float(high))
+
+
+def run(assignment: Assignment) -> None:
+    """The evaluator process: look at the latest weights now and then, at the end at the best."""
+    config = assignment.config
+    network = network_of(config, assignment.interface)
+    ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
+    weights = Weights.attach(assignment.weights, network.num_parameters)
+    selection = Selection(config, assignment.interface, assignment.run_dir)
+    next_steps = config.run.eval_interval_steps
+    evaluated = -1
+    while not ledger.stopping:
+        counts = ledger.counts()
+        finished = ledger.is_finished(counts)
+        if finished or counts.committed >= next_steps:
+            weights.refresh()
+            if weights.num_updates != evaluated:
+                evaluated = weights.num_updates
+                mean = selection.consider(weights.vector, counts.committed, evaluated)
+                steps = {"num_steps": counts.committed, "num_updates": evaluated}
+                assignment.reports.send({"eval_return": mean, **steps})
+            interval_steps = config.run.eval_interval_steps
+            next_steps = counts.committed // interval_steps * interval_steps + interval_steps
+        if finished:
+            assignment.reports.send({"final_returns": selection.final()})
+            break
+        if counts.committed < next_steps:
+            time.sleep(_POLL_S)
+    selection.close()

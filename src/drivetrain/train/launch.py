@@ -1,0 +1,127 @@
+"""Starting child processes, and being one.
+
+A child is `python -m drivetrain.train.launch`, told what to do by a pickle on its standard input.
+It never imports the caller's `__main__`, so it starts from scripts, notebooks and threads alike.
+It dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and
+writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
+"""
+
+import ctypes
+import importlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from drivetrain.core.threads import one_thread_environment, prepare_computation
+from drivetrain.train.reports import Inbox
+from drivetrain.train.topology import Assignment
+
+_PR_SET_PDEATHSIG = 1
+_MODULES = {
+    "actor": "drivetrain.train.actor",
+    "learner": "drivetrain.train.learner",
+    "evaluator": "drivetrain.train.evaluate",
+}
+_LOG_TAIL_NBYTES = 4_000
+
+
+class Child:
+    """A running child process.
+
+    Args:
+        assignment: What it is told; its `reports` must write to `inbox`.
+        inbox: Where its reports arrive; this object closes it.
+    """
+
+    def __init__(self, assignment: Assignment, inbox: Inbox) -> None:
+        self.role = assignment.role
+        self.index = assignment.index
+        self.inbox = inbox
+        self.log = log_path(assignment)
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        environment = {
+            **os.environ,
+            **one_thread_environment(os.environ),
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        }
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "drivetrain.train.launch"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=[assignment.reports.fd],
+                process_group=0,  # out of the terminal's reach: Ctrl-C is the supervisor's alone
+            )
+        inbox.close_writing()
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(pickle.dumps(assignment))
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # it died at once; its exit code will say so
+
+    @property
+    def name(self) -> str:
+        """As in "actor 3"."""
+        return f"{self.role} {self.index}" if self.role == "actor" else self.role
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self.process.poll()
+
+    def describe_end(self) -> str:
+        """How it ended: a signal, or an exit code with the last line it wrote."""
+        code = self.process.returncode
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        lines = self.last_words().strip().splitlines()
+        return f"ended with exit code {code}" + (f": {lines[-1]}" if lines else "")
+
+    def last_words(self) -> str:
+        """What this process wrote to its log, at most the last 4 KB: the traceback if it raised."""
+        with self.log.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(self._log_start, end - _LOG_TAIL_NBYTES))
+            return file.read().decode(errors="replace")
+
+    def kill(self) -> None:
+        """End it at once, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+
+def log_path(assignment: Assignment) -> Path:
+    """The file that collects what a child prints."""
+    return assignment.run_dir / "logs" / f"{assignment.role}-{assignment.index}.log"
+
+
+def die_with(supervisor_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies; leave if it already has.
+
+    The signal follows the parent's thread that started us; that thread waits for us until we end.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != supervisor_pid:
+        sys.exit("the supervisor died before this process had started")
+
+
+def main() -> None:
+    """Be a child: read the assignment and do it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assignment: Assignment = pickle.load(sys.stdin.buffer)
+    os.set_inheritable(assignment.reports.fd, False)  # processes of an environment's own
+    die_with(assignment.supervisor_pid)
+    prepare_computation()
+    importlib.import_module(_MODULES[assignment.role]).run(assignment)
+
+
+if __name__ == "__main__":
+    main()

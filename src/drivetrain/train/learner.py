@@ -1,0 +1,180 @@
+"""The learner: draws from the replay, updates the network, publishes weights and priorities.
+
+replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.seeding import stream
+from drivetrain.replay import Replay, Sample
+from drivetrain.train.algos import dqn
+from drivetrain.train.checkpoint import save_checkpoint
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.networks import Network, initial_vector
+from drivetrain.train.topology import Assignment, network_of
+from drivetrain.train.weights import Weights
+
+_REPORT_INTERVAL_S = 0.1
+
+
+class Update(NamedTuple):
+    """What some updates gave."""
+
+    td_errors: NDArray[np.float32]
+    """|TD error| of every drawn transition, [updates, batch]: the new priorities."""
+    metrics: dict[str, float]
+    """Means over the updates."""
+
+
+class Learner:
+    """The algorithm's state and its compiled updates.
+
+    Args:
+        config: The run's.
+        network: The Q-network.
+    """
+
+    def __init__(self, config: TrainConfig, network: Network) -> None:
+        vector = initial_vector(network, stream(config.run.seed, "network"))
+        self._config = config
+        self._network = network
+        self._state = dqn.init(vector, config.dqn)
+        self._updates = dqn.make_updates(network, config.dqn)
+
+    def compile(self) -> None:
+        """Compile the updates now, before data is there; leaves the state as it is."""
+        num_rows = (self._config.dqn.updates_per_call, self._config.dqn.batch_size)
+        obs = np.zeros((*num_rows, self._network.num_inputs), np.float32)
+        row = np.zeros(num_rows, np.float32)
+        batches = dqn.Batch(obs, np.zeros(num_rows, np.int32), row, obs, row, row)
+        state = jax.tree.map(lambda x: x.copy(), self._state)
+        self._updates(state, batches, np.int32(0))
+
+    def update(self, sample: Sample) -> Update:
+        """Do one update per batch of a sample with leading axes [updates, batch].
+
+        At most updates_per_call of them.
+        """
+        count = len(sample.weights)
+        batches = self._batches(sample)
+        self._state, td_errors, metrics = self._updates(self._state, batches, np.int32(count))
+        means = {name: float(value) for name, value in metrics._asdict().items()}
+        return Update(np.asarray(td_errors)[:count], means)
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """The online network's parameters, a copy."""
+        return np.array(self._state.params)
+
+    @property
+    def num_updates(self) -> int:
+        """Updates so far."""
+        return int(self._state.num_updates)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of the state, for a checkpoint."""
+        moments = jax.tree.leaves(self._state.optimizer)
+        named = {f"optimizer/{index}": np.array(leaf) for index, leaf in enumerate(moments)}
+        return {
+            "params": self.vector,
+            "target": np.array(self._state.target),
+            "num_updates": np.array(self._state.num_updates),
+            **named,
+        }
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the state of a checkpoint of the same configuration."""
+        structure = jax.tree.structure(self._state.optimizer)
+        leaves = [jax.numpy.array(arrays[f"optimizer/{i}"]) for i in range(structure.num_leaves)]
+        self._state = dqn.State(
+            jax.numpy.array(arrays["params"]),
+            jax.numpy.array(arrays["target"]),
+            jax.tree.unflatten(structure, leaves),
+            jax.numpy.int32(arrays["num_updates"]),
+        )
+
+    def _batches(self, sample: Sample) -> dqn.Batch:
+        data = sample.data
+        batches = dqn.Batch(
+            obs=data["obs"],
+            action=np.asarray(data["action"], np.int32),
+            reward=data["reward"],
+            next_obs=data["next_obs"],
+            discount=data["discount"],
+            weights=sample.weights,
+        )
+        missing = self._config.dqn.updates_per_call - len(sample.weights)
+        if missing == 0:
+            return batches
+        return dqn.Batch(*(np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]) for x in batches))
+
+
+def learn(learner: Learner, replay: Replay, config: TrainConfig, count: int, progress: float) -> Update:
+    """`count` updates: draw, update, write the priorities back.
+
+    Args:
+        learner: Is changed.
+        replay: Is drawn from; its priorities change.
+        config: The run's.
+        count: In 1..updates_per_call.
+        progress: Share of the run that is done, for the importance correction.
+    """
+    beta = config.replay.beta_at(progress)
+    sample = replay.sample(config.dqn.batch_size, beta=beta, num_batches=count)
+    update = learner.update(sample)
+    if config.replay.prioritized:
+        for keys, td_errors in zip(sample.keys, update.td_errors, strict=True):
+            replay.update_priorities(keys, td_errors)
+    return update
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled updates in the user's cache folder, so that the next run starts faster.
+
+    Does nothing where the user has chosen a folder (JAX_COMPILATION_CACHE_DIR).
+    """
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    jax.config.update("jax_compilation_cache_dir", str(Path(home) / "drivetrain" / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def run(assignment: Assignment) -> None:
+    """The learner process: learn whenever the ledger says that updates are due."""
+    config = assignment.config
+    use_compilation_cache()
+    network = network_of(config, assignment.interface)
+    ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
+    weights = Weights.attach(assignment.weights, network.num_parameters)
+    replay = Replay.attach(assignment.replay)
+    learner = Learner(config, network)
+    learner.compile()
+    saved_s = reported_s = float("-inf")
+    while count := ledger.wait_for_updates():
+        if time.monotonic() - saved_s > config.run.checkpoint_interval_s:
+            save(assignment.run_dir, learner, ledger)  # the first one: before the first update
+            saved_s = time.monotonic()
+        progress = ledger.counts().committed / config.run.total_steps
+        update = learn(learner, replay, config, count, progress)
+        weights.publish(learner.vector, learner.num_updates)
+        ledger.complete(count)
+        if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
+            assignment.reports.send(update.metrics)
+            reported_s = time.monotonic()
+    save(assignment.run_dir, learner, ledger)
+
+
+def save(run_dir: Path, learner: Learner, ledger: Ledger) -> None:
+    """Write the checkpoint of a learner between two calls."""
+    meta = {"num_steps": ledger.counts().committed, "num_updates": learner.num_updates}
+    save_checkpoint(run_dir, learner.arrays(), meta)

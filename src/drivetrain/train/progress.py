@@ -1,0 +1,74 @@
+"""What the user sees of a run: a progress bar on a terminal, plain lines elsewhere."""
+
+import math
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from drivetrain.train.metrics import Row
+
+_LINE_INTERVAL_S = 5.0
+
+
+class Display:
+    """Shows rows of metrics as they come, on standard error.
+
+    Args:
+        total_steps: Environment steps of the run.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, total_steps: int, *, quiet: bool) -> None:
+        self._total_steps = total_steps
+        self._quiet = quiet
+        self._line_s = time.monotonic()
+        self._shown: Row = {}
+        self._console = console = Console(stderr=True)
+        self._bar: Progress | None = None
+        if console.is_terminal and not quiet:
+            columns = (
+                TextColumn("{task.completed:,.0f} steps"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.percentage:.0f}%"),
+                TextColumn("{task.fields[numbers]}"),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, console=console)
+            self._task = self._bar.add_task("train", total=total_steps, numbers="starting")
+            self._bar.start()
+
+    def show(self, row: Row) -> None:
+        """Show a row; what it lacks keeps its last value."""
+        self._shown = {**self._shown, **{k: v for k, v in row.items() if not math.isnan(v)}}
+        if self._bar is not None:
+            numbers = _numbers(self._shown)
+            self._bar.update(self._task, completed=row["num_steps"], numbers=numbers)
+        elif not self._quiet and time.monotonic() - self._line_s > _LINE_INTERVAL_S:
+            self._line_s = time.monotonic()
+            steps = f"{row['num_steps']:,.0f}/{self._total_steps:,} steps"
+            self._say(f"{steps}  {_numbers(self._shown)}")
+
+    def note(self, sentence: str) -> None:
+        """Say something that happened, beside the progress."""
+        if not self._quiet:
+            self._say(sentence)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _say(self, sentence: str) -> None:
+        self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def _numbers(row: Row) -> str:
+    formats = {
+        "episode_return": "return {:.1f}",
+        "eval_return": "evaluated {:.1f}",
+        "steps_per_s": "{:,.0f} steps/s",
+        "updates_per_s": "{:,.0f} updates/s",
+        "update_ratio": "ratio {:.3f}",
+    }
+    return "  ".join(text.format(row[name]) for name, text in formats.items() if name in row)

@@ -1,0 +1,35 @@
+"""Ctrl-C and SIGTERM as notes to whoever runs, instead of exceptions anywhere."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+SIGTERM_EXIT = 128 + signal.SIGTERM
+
+
+class Signals:
+    """Routes Ctrl-C and SIGTERM to a function while it is entered.
+
+    Python delivers signals to the main thread alone; entered elsewhere it does nothing.
+
+    Args:
+        interrupt: Called with the signal's number.
+    """
+
+    def __init__(self, interrupt: Callable[[int], None]) -> None:
+        self._interrupt = interrupt
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                self._before[signum] = signal.signal(signum, self._handle)
+
+    def __exit__(self, *exc_info: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        self._interrupt(signum)

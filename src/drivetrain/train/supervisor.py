@@ -1,0 +1,236 @@
+"""The supervisor: owns the shared memory, starts the processes, watches them, ends them.
+
+    RUNNING --all done--> finished
+       |-- Ctrl-C, SIGTERM --> drain: actors stop, the learner saves --> KeyboardInterrupt / exit 143
+       |                         `-- again --> everything is killed at once
+       |-- an actor or the evaluator dies --> restarted, three times within a minute
+       `-- the learner dies, or restarts do not help --> drain --> RunError
+
+It is not on the data path, and imports no framework. Whatever happens, it leaves no process and
+no memory: children die with it, and memory goes with the last process that holds it.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import RunError
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import Interface
+from drivetrain.train.launch import Child
+from drivetrain.train.ledger import Counts, Rules
+from drivetrain.train.metrics import Meter, MetricsFile
+from drivetrain.train.progress import Display
+from drivetrain.train.reports import Inbox, Reports
+from drivetrain.train.run import Result, result
+from drivetrain.train.signals import SIGTERM_EXIT, Signals
+from drivetrain.train.topology import Assignment, Memory, Role
+
+_POLL_S = 0.1
+_DRAIN_S = 30.0  # for the learner to finish its call and save
+_STRAGGLER_S = 5.0  # for everybody else after it
+_NUM_RESTARTS = 3
+_RESTART_WINDOW_S = 60.0
+
+
+def supervise(config: TrainConfig, interface: Interface, run_dir: Path, *, quiet: bool) -> Result:
+    """Carry out a run with processes.
+
+    Raises:
+        RunError: It had to end early.
+        KeyboardInterrupt: Ctrl-C, after the drain.
+        SystemExit: SIGTERM, after the drain; the code is 143.
+    """
+    supervisor = Supervisor(config, interface, run_dir)
+    try:
+        with Signals(supervisor.interrupt):
+            supervisor.start()
+            with MetricsFile(run_dir) as metrics:
+                return supervisor.run(metrics, Display(config.run.total_steps, quiet=quiet))
+    finally:
+        supervisor.close()
+
+
+class Supervisor:
+    """One run with processes; see the module."""
+
+    def __init__(self, config: TrainConfig, interface: Interface, run_dir: Path) -> None:
+        self._config = config
+        self._interface = interface
+        self._run_dir = run_dir
+        self._rules = Rules.of(config)
+        self._children: list[Child] = []
+        self._deaths_s: dict[tuple[Role, int], list[float]] = {}
+        self._restarts: dict[tuple[Role, int], int] = {}
+        self._signum = 0
+        self._kill_now = False
+        self._failure = ""
+        self._final_returns: list[float] = []
+        self._learning_s = (0.0, 0.0)
+        self._meter = Meter(self._rules, config.run.log_interval_steps)
+        self._memory = Memory(config, interface)
+
+    def interrupt(self, signum: int) -> None:
+        """Drain; the second time, kill. Called from a signal handler: it only leaves notes."""
+        self._kill_now = self._signum != 0
+        self._signum = signum
+
+    def start(self) -> None:
+        """Start everybody."""
+        self._start("learner", 0)  # first: its framework takes longest to load
+        for index in range(self._config.num_actors):
+            self._start("actor", index)
+        self._start("evaluator", 0)
+
+    def run(self, metrics: MetricsFile, display: Display) -> Result:
+        """Watch until everybody is done."""
+        self._metrics, self._display = metrics, display
+        try:
+            self._watch()
+        finally:
+            display.close()
+        return self._result()
+
+    def _watch(self) -> None:
+        drain_s = 0.0
+        while self._children and not self._kill_now:
+            self._listen()
+            self._bury()
+            if (self._signum or self._failure) and not drain_s:
+                self._display.note(f"stopping: {self._failure or 'saving a checkpoint'}")
+                self._memory.ledger.stop()
+                drain_s = time.monotonic()
+            if drain_s and self._drained(time.monotonic() - drain_s):
+                break
+            self._report()
+        self._end()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        for child in self._children:
+            child.kill()
+            child.inbox.close()
+        self._children = []
+        self._memory.close()
+
+    def _start(self, role: Role, index: int) -> None:
+        inbox = Inbox()
+        assignment = Assignment(
+            role=role,
+            index=index,
+            restart=self._restarts.get((role, index), 0),
+            supervisor_pid=os.getpid(),
+            config=self._config,
+            interface=self._interface,
+            run_dir=self._run_dir,
+            ledger=self._memory.ledger.handle(),
+            weights=self._memory.weights.handle(),
+            replay=self._memory.replay.handle(),
+            reports=Reports(fd=inbox.writing_fd),
+        )
+        self._children.append(Child(assignment, inbox))
+
+    def _listen(self) -> None:
+        """Read every report that has come; wait a moment if there is none."""
+        inboxes = {child.inbox.fd: child for child in self._children}
+        ready, _, _ = select.select(list(inboxes), [], [], _POLL_S)
+        for fd in ready:
+            child = inboxes[fd]
+            reports, is_open = child.inbox.read()
+            for report in reports:
+                self._take(child, report)
+            if not is_open:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.process.wait(_POLL_S)  # its end of the pipe is closed: it exits now
+
+    def _take(self, child: Child, report: dict[str, Any]) -> None:
+        if child.role == "actor":
+            self._meter.add_lag(report["lag"])
+            self._meter.add_episodes(report["episodes"])
+        elif child.role == "learner":
+            self._meter.set_learning(report)
+        elif "final_returns" in report:
+            self._final_returns = report["final_returns"]
+        else:
+            self._metrics.write(report)
+            self._display.show(report)
+
+    def _bury(self) -> None:
+        """Take those that have ended off the list; restart those that died."""
+        for child in [child for child in self._children if child.exit_code() is not None]:
+            for report in child.inbox.drain():
+                self._take(child, report)
+            child.inbox.close()
+            self._children.remove(child)
+            if child.exit_code() != 0:
+                self._mourn(child)
+
+    def _mourn(self, child: Child) -> None:
+        if child.role == "actor":
+            self._memory.ledger.give_back(child.index)
+        if self._signum or self._failure:
+            return
+        ended = f"{child.name} {child.describe_end()} (log: {child.log})"
+        key = (child.role, child.index)
+        now = time.monotonic()
+        recent = [moment for moment in self._deaths_s.get(key, []) if now - moment < _RESTART_WINDOW_S]
+        self._deaths_s[key] = [*recent, now]
+        if child.role == "learner" or len(recent) >= _NUM_RESTARTS:
+            again = "" if child.role == "learner" else f" {len(recent) + 1} times within a minute"
+            self._failure = ended + again
+            return
+        self._display.note(f"{ended}; starting it again\n{child.last_words()}".rstrip())
+        self._restarts[key] = self._restarts.get(key, 0) + 1
+        self._start(*key)
+
+    def _drained(self, elapsed_s: float) -> bool:
+        """Whether waiting any longer is pointless: the learner has saved, and others hang."""
+        learning = any(child.role == "learner" for child in self._children)
+        return elapsed_s > (_DRAIN_S if learning else _STRAGGLER_S)
+
+    def _report(self) -> None:
+        counts = self._memory.ledger.counts()
+        begin_s, end_s = self._learning_s
+        now = time.perf_counter()
+        if counts.committed and not begin_s:
+            begin_s = now
+        if not self._memory.ledger.is_finished(counts) or not end_s:
+            end_s = now
+        self._learning_s = (begin_s, end_s)
+        if self._meter.row_is_due(counts):
+            self._write_row(counts)
+
+    def _write_row(self, counts: Counts) -> None:
+        row = self._meter.row(counts)
+        self._metrics.write(row)
+        self._display.show(row)
+
+    def _end(self) -> None:
+        """Say how the run ended, unless it finished."""
+        for child in self._children:
+            child.kill()
+        if self._failure:
+            raise RunError(f"{self._failure}; {self._saved()}")
+        if self._signum:
+            self._display.note(f"stopped; {self._saved()}")
+            if self._signum == signal.SIGTERM:
+                sys.exit(SIGTERM_EXIT)
+            raise KeyboardInterrupt
+
+    def _saved(self) -> str:
+        path = self._run_dir / "checkpoint"
+        return f"the latest checkpoint is {path}" if path.exists() else "there is no checkpoint yet"
+
+    def _result(self) -> Result:
+        counts = self._memory.ledger.counts()
+        if self._meter.has_news(counts):
+            self._write_row(counts)
+        begin_s, end_s = self._learning_s
+        totals = (counts.committed, counts.updates)
+        return result(self._config, self._run_dir, self._final_returns, totals, end_s - begin_s)
