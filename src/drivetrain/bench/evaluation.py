@@ -1,0 +1,86 @@
+"""The evaluator that all rivals share: greedy episodes on fixed seeds, by NumPy alone.
+
+One implementation for everybody, so that nobody's evaluation is better, luckier or dearer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+Layers = Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]  # (kernel [in, out], bias [out])
+
+FIRST_SEED = 1_000_000  # far from the seeds anybody trains or selects with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Mean return over the episodes; only an upper bound of it when `exact` is False."""
+
+    mean: float
+    exact: bool
+
+
+def q_values(layers: Layers, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Outputs [batch, actions] of a multilayer perceptron with ReLU between its layers."""
+    hidden = obs
+    for kernel, bias in layers[:-1]:
+        hidden = np.maximum(hidden @ kernel + bias, 0.0)
+    kernel, bias = layers[-1]
+    return hidden @ kernel + bias
+
+
+def evaluate(
+    layers: Layers,
+    env: str,
+    *,
+    num_episodes: int,
+    target: float | None = None,
+    first_seed: int = FIRST_SEED,
+) -> Evaluation:
+    """Play greedy episodes side by side, one per seed.
+
+    Args:
+        layers: The network.
+        env: Gymnasium id. With a target, its reward per step must be at most 1.
+        num_episodes: One per seed from `first_seed` on.
+        target: Give up as soon as the mean can no longer reach it; None plays to the end.
+        first_seed: Seed of the first episode's reset.
+    """
+    envs = [gymnasium.make(env) for _ in range(num_episodes)]
+    limit = envs[0].spec.max_episode_steps if envs[0].spec else None
+    try:
+        return play(layers, envs, first_seed, target if limit else None, limit or 0)
+    finally:
+        for each in envs:
+            each.close()
+
+
+def play(
+    layers: Layers,
+    envs: Sequence[gymnasium.Env[Any, Any]],
+    first_seed: int,
+    target: float | None,
+    limit: int,
+) -> Evaluation:
+    """Step all unfinished episodes together until none is left, or the target is out of reach."""
+    returns = np.zeros(len(envs))
+    obs = np.stack([env.reset(seed=first_seed + i)[0] for i, env in enumerate(envs)])
+    alive = list(range(len(envs)))
+    num_steps = 0
+    while alive:
+        actions = q_values(layers, obs[alive].astype(np.float32)).argmax(axis=1)
+        still: list[int] = []
+        for index, action in zip(alive, actions.tolist(), strict=True):
+            obs[index], reward, terminated, truncated, _ = envs[index].step(action)
+            returns[index] += float(reward)
+            if not (terminated or truncated):
+                still.append(index)
+        alive, num_steps = still, num_steps + 1
+        bound = (returns.sum() + len(alive) * (limit - num_steps)) / len(envs)
+        if target is not None and alive and bound < target:
+            return Evaluation(mean=float(bound), exact=False)
+    return Evaluation(mean=float(returns.mean()), exact=True)

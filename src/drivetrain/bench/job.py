@@ -1,0 +1,124 @@
+"""What a rival is asked to do, and what it answers: the two JSON files of one fresh process."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class DqnSettings:
+    """Hyperparameters of vanilla DQN, in SB3's terms: everybody's row of the same-algorithm case.
+
+    The defaults are RL Baselines3 Zoo's tuned ones for CartPole-v1 (`hyperparams/dqn.yml`).
+
+    Attributes:
+        target_update_interval: Environment steps between copies to the target network. Training
+            happens in blocks, so during a block's `gradient_steps` updates the target stands still.
+        train_freq: Environment steps between two blocks of updates.
+        gradient_steps: Updates in a block.
+        max_grad_norm: SB3's own default; SBX does not clip.
+    """
+
+    learning_rate: float = 2.3e-3
+    batch_size: int = 64
+    buffer_size: int = 100_000
+    learning_starts: int = 1_000
+    gamma: float = 0.99
+    target_update_interval: int = 10
+    train_freq: int = 256
+    gradient_steps: int = 128
+    exploration_fraction: float = 0.16
+    exploration_final_eps: float = 0.04
+    max_grad_norm: float = 10.0
+    hidden: tuple[int, ...] = (256, 256)
+
+    def num_steps(self, total_steps: int) -> int:
+        """Environment steps of a run: SB3 finishes the block in which `total_steps` falls."""
+        return -(-total_steps // self.train_freq) * self.train_freq
+
+    def num_warmup_steps(self) -> int:
+        """Environment steps that earn no update: SB3 trains after the first block beyond the start."""
+        return self.learning_starts // self.train_freq * self.train_freq
+
+    def num_updates(self, total_steps: int) -> int:
+        """Updates of a run of `total_steps`."""
+        learned = self.num_steps(total_steps) - self.num_warmup_steps()
+        return learned // self.train_freq * self.gradient_steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run of one rival.
+
+    Attributes:
+        kind: "fixed" trains for all steps; "target" stops at the first evaluation that reaches it.
+        total_steps: Environment steps to train for, at most.
+        threads: Computation threads per process; None leaves the framework's own choice.
+        num_actors: Ours only: 0 is the sequential form; None is our default.
+        evaluate_every: Environment steps between evaluations ("target" only).
+        target_return: Mean return over `num_episodes` to reach.
+        settings: None asks for the rival's own defaults (ours only).
+    """
+
+    kind: Literal["fixed", "target"]
+    env: str
+    seed: int
+    total_steps: int
+    threads: int | None = 1
+    num_actors: int | None = None
+    evaluate_every: int = 1_024
+    target_return: float = 475.0
+    num_episodes: int = 100
+    settings: DqnSettings | None = None
+
+    def save(self, path: Path) -> None:
+        """Write the job for the rival's process."""
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read back what `save` wrote."""
+        fields = json.loads(path.read_text())
+        if fields["settings"] is not None:
+            hidden = tuple(fields["settings"].pop("hidden"))
+            fields["settings"] = DqnSettings(hidden=hidden, **fields["settings"])
+        return cls(**fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one run took.
+
+    Attributes:
+        cpu_s: CPU-seconds, user and system, of all processes, from just before the environment
+            and the network are made to the end of training: compilation is in, evaluation is out.
+        wall_s: Wall seconds of the same span, without evaluations.
+        import_cpu_s: CPU-seconds of starting the interpreter and importing the framework before.
+        num_steps: Environment steps actually done.
+        num_updates: Gradient updates actually done.
+        mean_return: Of the final policy, by the evaluator that all rivals share; None: not taken.
+        reached: Whether the target was reached ("target" only); then the times end there.
+        process_cpu_s: Whole life of the process and its children, as the kernel reports it.
+        details: Whatever else is worth keeping.
+    """
+
+    cpu_s: float
+    wall_s: float
+    import_cpu_s: float
+    num_steps: int
+    num_updates: int
+    mean_return: float | None = None
+    reached: bool | None = None
+    process_cpu_s: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def save(self, path: Path) -> None:
+        """Write the outcome for the process that asked."""
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read back what `save` wrote."""
+        return cls(**json.loads(path.read_text()))

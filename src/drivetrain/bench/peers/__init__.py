@@ -1,0 +1,4 @@
+"""One rival per file, each run in a fresh process: `python -m drivetrain.bench.peers.RIVAL JOB OUT`.
+
+    process.py -> RIVAL.py: run(job, watch) -> Training -> entry.py -> Outcome
+"""

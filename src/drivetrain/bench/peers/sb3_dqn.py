@@ -1,0 +1,65 @@
+"""Stable-Baselines3's DQN (PyTorch, eager)."""
+
+import numpy as np
+import torch
+from stable_baselines3 import DQN
+
+from drivetrain.bench.evaluation import Layers
+from drivetrain.bench.job import Job
+from drivetrain.bench.peers.entry import Target, Training, main
+from drivetrain.bench.peers.rollouts import EvaluateBetweenRollouts
+from drivetrain.bench.stopwatch import Stopwatch
+
+
+def layers_of(model: DQN) -> Layers:
+    """The Q-network's kernels, turned to [in, out], and biases."""
+    state = model.policy.q_net.state_dict()
+    arrays = {name: value.detach().numpy() for name, value in state.items()}
+    stems = [name.removesuffix(".weight") for name in arrays if name.endswith(".weight")]
+    return [
+        (np.array(arrays[f"{stem}.weight"].T), np.array(arrays[f"{stem}.bias"])) for stem in stems
+    ]
+
+
+def run(job: Job, watch: Stopwatch) -> Training:
+    """Make the model and train it."""
+    settings = job.settings
+    assert settings is not None, "SB3 runs with given settings only"
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)
+    model = DQN(
+        "MlpPolicy",
+        job.env,
+        learning_rate=settings.learning_rate,
+        batch_size=settings.batch_size,
+        buffer_size=settings.buffer_size,
+        learning_starts=settings.learning_starts,
+        gamma=settings.gamma,
+        target_update_interval=settings.target_update_interval,
+        train_freq=settings.train_freq,
+        gradient_steps=settings.gradient_steps,
+        exploration_fraction=settings.exploration_fraction,
+        exploration_final_eps=settings.exploration_final_eps,
+        max_grad_norm=settings.max_grad_norm,
+        policy_kwargs={"net_arch": list(settings.hidden)},
+        seed=job.seed,
+        device="cpu",
+    )
+    target = Target(job, watch)
+    model.learn(
+        job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model))
+    )
+    if job.kind == "target":
+        target.check(model.num_timesteps, layers_of(model))
+    watch.stop()
+    return Training(
+        num_steps=model.num_timesteps,
+        num_updates=model._n_updates,  # pyright: ignore[reportPrivateUsage]  # SB3 shows it nowhere else
+        layers=layers_of(model),
+        reached=target.reached if job.kind == "target" else None,
+        details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},
+    )
+
+
+if __name__ == "__main__":
+    main(run)
