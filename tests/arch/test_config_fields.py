@@ -1,14 +1,12 @@
 """A configuration field that nobody reads is a lie to whoever sets it.
 
-A field counts as read where it is loaded from something called a config outside the class that
-declares it, or inside a property of that class which itself counts as read. Checks in
-`__post_init__` do not count.
+A field counts as read where it is loaded from something annotated as a config, outside the class
+that declares it, or inside a method of that class which itself counts as read. Checks in
+`__post_init__` do not count, here or in a config that contains this one.
 """
 
 import ast
 from collections.abc import Iterable, Iterator
-
-RECEIVER = "config"
 
 
 def test_every_config_field_of_train_is_read_somewhere(sources):
@@ -26,13 +24,13 @@ def test_every_config_field_of_train_is_read_somewhere(sources):
 
 EXAMPLE = """
 @dataclass(frozen=True, kw_only=True)
-class SomeConfig:
+class PartConfig:
     read: int = 1
     checked_only: int = 2
     derived: int = 3
     derived_in_vain: int = 4
     forgotten: int = 5
-    read_from_something_else: int = 6
+    of_something_else: int = 6
 
     def __post_init__(self):
         if self.checked_only < 0: raise ValueError
@@ -41,16 +39,22 @@ class SomeConfig:
     @property
     def tripled(self): return 3 * self.derived_in_vain
 
-def use(config, other): return config.read + self._config.doubled + other.read_from_something_else
-def write(config): config.forgotten = 3
+@dataclass(frozen=True, kw_only=True)
+class WholeConfig:
+    part: PartConfig
+    def __post_init__(self):
+        if self.part.checked_only < 1: raise ValueError
+
+def use(config: WholeConfig, other): return config.part.read + self._part.doubled + other.of_something_else
+def write(part): part.forgotten = 3
 """
 
 
 def test_an_unread_field_is_noticed():
     tree = ast.parse(EXAMPLE)
-    (config,) = config_classes(tree)
-    unread = set(unread_fields(config, [tree]))
-    assert unread == {"checked_only", "derived_in_vain", "forgotten", "read_from_something_else"}
+    part, whole = config_classes(tree)
+    assert set(unread_fields(part, [tree])) == {"checked_only", "derived_in_vain", "forgotten", "of_something_else"}
+    assert set(unread_fields(whole, [tree])) == set()
 
 
 def config_classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
@@ -63,11 +67,14 @@ def config_classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
 def unread_fields(config: ast.ClassDef, trees: Iterable[ast.Module]) -> Iterator[str]:
     """Fields of a config class that no code in `trees` reads."""
     inside = set(ast.walk(config))
-    read = {node.attr for tree in trees for node in ast.walk(tree) if node not in inside and is_read(node, RECEIVER)}
+    receivers = config_receivers(trees)
+    read = {
+        node.attr for tree in trees for node in unchecked_nodes(tree) if node not in inside and is_read(node, receivers)
+    }
     methods = {node.name: node for node in config.body if isinstance(node, ast.FunctionDef)}
     waiting = [name for name in methods if name in read]
     while waiting:  # a method that is read passes it on to what it reads of itself
-        inner = {node.attr for node in ast.walk(methods.pop(waiting.pop())) if is_read(node, "self")}
+        inner = {node.attr for node in ast.walk(methods[waiting.pop()]) if is_read(node, {"self"})}
         waiting += [name for name in inner - read if name in methods]
         read |= inner
     for node in config.body:
@@ -75,9 +82,28 @@ def unread_fields(config: ast.ClassDef, trees: Iterable[ast.Module]) -> Iterator
             yield node.target.id
 
 
-def is_read(node: ast.AST, receiver: str) -> bool:
-    """Whether a node loads an attribute of something whose name ends in `receiver`."""
+def config_receivers(trees: Iterable[ast.Module]) -> set[str]:
+    """Names under which configs go about: fields and parameters annotated with a config class."""
+    annotated = [
+        (node.target.id if isinstance(node, ast.AnnAssign) else node.arg, node.annotation)
+        for tree in trees
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)) or isinstance(node, ast.arg)
+    ]
+    return {name for name, annotation in annotated if annotation and ast.unparse(annotation).endswith("Config")}
+
+
+def unchecked_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those of `__post_init__`, where fields are only checked."""
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.FunctionDef) and child.name == "__post_init__"):
+            yield child
+            yield from unchecked_nodes(child)
+
+
+def is_read(node: ast.AST, receivers: set[str]) -> bool:
+    """Whether a node loads an attribute of something that goes by one of these names."""
     if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return False
     owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
-    return owner.endswith(receiver)
+    return owner.lstrip("_") in receivers

@@ -31,7 +31,9 @@ def test_a_light_module_brings_no_framework_and_few_modules(module):
 
 
 def test_the_command_line_answers_help_without_importing_numpy():
-    loaded = modules_after("import drivetrain.cli.main as m; sys.stdout = sys.stderr; m.main(['--help']); sys.stdout = sys.__stdout__")
+    loaded = modules_after(
+        "import drivetrain.cli.main as m; sys.stdout = sys.stderr; m.main(['--help']); sys.stdout = sys.__stdout__"
+    )
     assert "numpy" not in loaded
     assert "rich" not in loaded
 

@@ -84,6 +84,5 @@ def wall_clock_reads(tree: ast.Module):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "time":
             yield from (node.lineno for alias in node.names if alias.name in ("time", "time_ns"))
-        if isinstance(node, ast.Attribute) and node.attr in ("time", "time_ns"):
-            if isinstance(node.value, ast.Name) and node.value.id == "time":
-                yield node.lineno
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("time.time", "time.time_ns"):
+            yield node.lineno

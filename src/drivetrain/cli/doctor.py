@@ -72,8 +72,8 @@ def examine() -> Iterator[Row]:
     yield platform_row()
     yield Row(name="python", status="ok", found=f"{platform.python_implementation()} {platform.python_version()}")
     yield Row(name="cores", status="ok", found=f"{machine.num_cores()} for this process")
+    yield Row(name="memory", status="ok", found=f"{machine.memory_nbytes() / 2**30:.1f} GiB for this process")
     yield tried("native code", native_code)
-    yield tried("memory", memory)
     yield tried("shared memory", shared_memory)
     yield gpu_row()
     yield from map(extra_row, EXTRAS)
@@ -105,13 +105,6 @@ def native_code() -> str:
     replay = importlib.import_module("drivetrain.replay")
     compiler = getattr(native, "COMPILER", "unknown compiler")
     return f"{compiler}, SIMD {replay.simd_level()}"
-
-
-def memory() -> str:
-    """What a replay may still take."""
-    from drivetrain.core.segments import available_memory
-
-    return f"{available_memory() / 2**30:.1f} GiB available"
 
 
 def shared_memory() -> str:

@@ -1,4 +1,4 @@
-"""Cores this process may use, as affinity and cgroups allow.
+"""What this process may use of the machine: cores and memory, as affinity and cgroups allow.
 
 A container that may use 2 of 64 cores is a machine with 2 cores; os.cpu_count() says 64.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 OWN_CGROUPS = Path("/proc/self/cgroup")
 CGROUPS = Path("/sys/fs/cgroup")
+MEMINFO = Path("/proc/meminfo")
 
 
 def num_cores() -> int:
@@ -25,7 +26,7 @@ def cpu_quota(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> float:
         root: Where the cgroup hierarchies are mounted.
     """
     quota = math.inf
-    for folder in own_cgroups(own, root):
+    for folder in own_cgroups("cpu", own, root):
         limit = read(folder / "cpu.max").split()  # version 2: "quota period" or "max period"
         if not limit:
             limit = [read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")]  # version 1
@@ -34,11 +35,27 @@ def cpu_quota(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> float:
     return quota
 
 
-def own_cgroups(own: Path, root: Path) -> Iterator[Path]:
+def memory_nbytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path = MEMINFO) -> int:
+    """Bytes of memory this process may use at most: what is installed, or the tightest cgroup limit.
+
+    Args:
+        own: The file that lists the cgroups of this process.
+        root: Where the cgroup hierarchies are mounted.
+        meminfo: The file in which the kernel tells the installed memory.
+    """
+    (total,) = (line for line in meminfo.read_text().splitlines() if line.startswith("MemTotal:"))
+    limits = [int(total.split()[1]) * 1024]
+    for folder in own_cgroups("memory", own, root):
+        texts = (read(folder / "memory.max"), read(folder / "memory.limit_in_bytes"))
+        limits += [int(text) for text in texts if text not in ("", "max")]
+    return min(limits)
+
+
+def own_cgroups(controller: str, own: Path, root: Path) -> Iterator[Path]:
     """Each folder from this process's cgroup up to the mount, in version 2 and in version 1."""
     for line in read(own).splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         mount = root / controllers if controllers else root
         folder = mount / path.strip("/")

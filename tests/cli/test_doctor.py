@@ -1,0 +1,97 @@
+"""`drivetrain doctor` tries things out, reports them all, and judges by what failed."""
+
+import json
+import subprocess
+
+import pytest
+
+from drivetrain.cli import doctor
+from drivetrain.cli.main import main
+
+
+def rows_of(tmp_path):
+    code = main(["doctor", "--json", str(tmp_path / "doctor.json")])
+    document = json.loads((tmp_path / "doctor.json").read_text())
+    return code, document, {row["name"]: row for row in document["rows"]}
+
+
+def test_this_installation_is_found_to_work(tmp_path, capsys):
+    code, document, rows = rows_of(tmp_path)
+    assert (code, document["ok"]) == (0, True)
+    assert capsys.readouterr().out.endswith("\ndrivetrain works here\n")
+    assert rows["platform"]["status"] == rows["native code"]["status"] == rows["shared memory"]["status"] == "ok"
+    assert "jax" in rows["extra train"]["found"]
+
+
+def test_a_segment_that_nobody_can_attach_is_a_failure(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(doctor, "lock_and_die", fail_to_attach)
+    code, document, rows = rows_of(tmp_path)
+    assert (code, document["ok"]) == (1, False)
+    assert rows["shared memory"]["status"] == "failed"
+    assert "exit code 5" in rows["shared memory"]["found"]
+    assert capsys.readouterr().out.endswith("\ndoes not work here: shared memory\n")
+
+
+def fail_to_attach(handle):
+    raise SystemExit(5)
+
+
+def test_native_code_that_does_not_load_is_a_failure_and_no_traceback(monkeypatch, tmp_path):
+    def no_native_code(name):
+        raise ImportError("undefined symbol:\n  somewhere")
+
+    monkeypatch.setattr(doctor.importlib, "import_module", no_native_code)
+    row = doctor.tried("native code", doctor.native_code)
+    assert (row.status, row.found) == ("failed", "ImportError: undefined symbol: somewhere")
+    assert row.remedy
+
+
+@pytest.mark.parametrize(("system", "processor"), [("Darwin", "arm64"), ("Linux", "riscv64")])
+def test_another_platform_is_refused(monkeypatch, system, processor):
+    monkeypatch.setattr(doctor.platform, "system", lambda: system)
+    monkeypatch.setattr(doctor.platform, "machine", lambda: processor)
+    row = doctor.platform_row()
+    assert row.status == "failed"
+    assert "Linux" in row.remedy
+
+
+def test_an_absent_extra_says_how_to_install_it_and_fails_nothing(monkeypatch):
+    monkeypatch.setattr(doctor, "installed_version", lambda name: "1.2" if name == "sbx-rl" else None)
+    row = doctor.extra_row("bench")
+    assert (row.status, row.found) == ("absent", "sbx-rl 1.2")
+    assert row.remedy == 'pip install "drivetrain[bench]"'
+
+
+@pytest.fixture
+def nvidia_smi(monkeypatch):
+    """Answers in place of the driver's tool."""
+
+    def install(path, answer=""):
+        monkeypatch.setattr(doctor.shutil, "which", lambda name: path)
+        listed = subprocess.CompletedProcess([path], 0, stdout=answer, stderr="")
+        monkeypatch.setattr(doctor.subprocess, "run", lambda *args, **kwargs: listed)
+
+    return install
+
+
+def test_a_machine_without_a_gpu_is_fine(nvidia_smi):
+    nvidia_smi(None)
+    assert doctor.gpu_row().status == "absent"
+
+
+def test_gpus_are_named_without_their_serial_numbers(nvidia_smi):
+    nvidia_smi("nvidia-smi", "GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n")
+    row = doctor.gpu_row()
+    assert (row.status, row.found) == ("ok", "GPU 0: NVIDIA H200; GPU 1: NVIDIA H200")
+
+
+def test_an_unwritable_file_is_one_sentence(tmp_path, capsys):
+    assert main(["doctor", "--json", str(tmp_path / "absent" / "doctor.json")]) == 2
+    assert capsys.readouterr().err.endswith("doctor.json: No such file or directory\n")
+
+
+def test_an_unknown_option_exits_2(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["doctor", "--jsn", "x"])
+    assert caught.value.code == 2
+    assert "--jsn" in capsys.readouterr().err

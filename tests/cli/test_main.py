@@ -1,0 +1,129 @@
+"""The command line: verbs, exit codes, and one line for every mistake of the user's."""
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import drivetrain
+from drivetrain.cli import main as command
+from drivetrain.core.errors import InvalidInput, RunError
+
+
+@pytest.fixture
+def verb(monkeypatch):
+    """Replaces the verb `doctor` by a function, as if that were in its file."""
+
+    def install(run):
+        module = types.ModuleType("drivetrain.cli.doctor")
+        module.run = run
+        monkeypatch.setitem(sys.modules, "drivetrain.cli.doctor", module)
+
+    return install
+
+
+def raising(error):
+    def run(argv):
+        raise error
+
+    return run
+
+
+def test_each_verb_is_a_file_with_a_run_function():
+    folder = Path(command.__file__).parent
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "main"}
+    assert files == set(command.VERBS)
+    for verb in command.VERBS:
+        assert "\ndef run(argv: list[str]) -> int:" in (folder / f"{verb}.py").read_text()
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
+def test_help_lists_every_verb(argv, capsys):
+    assert command.main(argv) == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {verb} " in printed and summary in printed for verb, summary in command.VERBS.items())
+
+
+def test_version_prints_the_version(capsys):
+    assert command.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"drivetrain {drivetrain.__version__}\n"
+
+
+def test_an_unknown_verb_is_one_sentence_with_the_nearest_match(capsys):
+    assert command.main(["trian", "dqn"]) == 2
+    assert capsys.readouterr().err == "drivetrain: error: unknown verb 'trian': did you mean 'train'?\n"
+
+
+def test_a_verb_like_no_other_gets_the_whole_list(capsys):
+    assert command.main(["xyz"]) == 2
+    assert f"choose from {', '.join(command.VERBS)}" in capsys.readouterr().err
+
+
+def test_a_verb_gets_the_rest_of_the_line_and_gives_the_exit_code(verb):
+    seen = []
+
+    def run(argv):
+        seen.append(argv)
+        return 7
+
+    verb(run)
+    assert command.main(["doctor", "--json", "x"]) == 7
+    assert seen == [["--json", "x"]]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (InvalidInput("batch_size: expected 1,\n   got 0"), 2, "batch_size: expected 1, got 0"),
+        (RunError("the learner died"), 1, "the learner died"),
+        (PermissionError(13, "Permission denied", "/sys/x"), 2, "/sys/x: Permission denied"),
+        (
+            ModuleNotFoundError("No module named 'jax'", name="jax"),
+            2,
+            'this needs jax, which is not installed: pip install "drivetrain[train]"',
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr(verb, capsys, error, code, message):
+    verb(raising(error))
+    assert command.main(["doctor"]) == code
+    assert capsys.readouterr() == ("", f"drivetrain: error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError(), ModuleNotFoundError("No module named 'q'", name="q"), OSError(5)]
+)
+def test_a_bug_of_ours_keeps_its_traceback(verb, error):
+    verb(raising(error))
+    with pytest.raises(type(error)) as caught:
+        command.main(["doctor"])
+    assert caught.value is error
+
+
+def test_ctrl_c_exits_130_without_a_word(verb, capsys):
+    verb(raising(KeyboardInterrupt()))
+    assert command.main(["doctor"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly():
+    code = "import sys; from drivetrain.cli.main import main; sys.stdin.read(); sys.exit(main(['--help']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    process.stdin.close()
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait() == command.OUTPUT_CLOSED
+
+
+def test_the_installed_command_is_this_one():
+    done = subprocess.run(
+        [sys.executable, "-m", "drivetrain.cli.main", "nonsense"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("drivetrain: error: unknown verb")
+    assert done.stderr.count("\n") == 1
