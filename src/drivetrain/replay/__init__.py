@@ -1,0 +1,10 @@
+"""Prioritized and uniform replay in shared memory: `Replay`, its `Writer`, its `Sample`.
+
+Stands between actors, who write, and learners, who sample and send priorities back. Needs NumPy
+only; imports no framework.
+"""
+
+from drivetrain.replay._native import simd_level
+from drivetrain.replay.buffer import Replay, ReplayHandle, Sample, Writer
+
+__all__ = ["Replay", "ReplayHandle", "Sample", "Writer", "simd_level"]

@@ -1,0 +1,75 @@
+// What a replay segment holds, in order, all by offset:
+//
+//   | TableHeader | sum tree (prioritized only) | rows |
+//
+//   row = | generation, owner | fields, packed | padding |       stride a multiple of 8
+//
+// A row is one transition, so that sampling it touches consecutive cache lines.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "drivetrain/mutex.hpp"
+#include "drivetrain/sum_tree.hpp"
+
+namespace drivetrain {
+
+inline constexpr std::uint32_t kTableVersion = 1;
+inline constexpr std::size_t kPageBytes = 4096;
+
+/// generation: 0 never written; odd while being written; even and positive once committed.
+/// owner: OwnerTag of the process that is writing or wrote the row.
+struct RowHeader {
+  std::atomic<std::uint32_t> generation;  // changed under the lock only, read anywhere
+  std::atomic<std::uint32_t> owner;       // likewise
+};
+static_assert(sizeof(RowHeader) == 8 && std::atomic<std::uint32_t>::is_always_lock_free);
+
+struct TableConfig {
+  std::uint64_t capacity;     // rows, 1 .. 2^32 - 1
+  std::uint64_t row_stride;   // bytes from row to row, a multiple of 8
+  std::uint32_t prioritized;  // 0 or 1
+  float alpha;                // leaf = (priority + 1e-6)^alpha
+  std::uint64_t seed;         // key of the random stream
+};
+
+struct TableHeader {
+  std::uint32_t version;
+  TableConfig config;  // constant after initialisation
+  RobustMutex mutex;   // guards everything below down to random_block, and the tree
+
+  std::uint64_t next_slot;      // where the ring goes on, below capacity
+  std::uint64_t num_used;       // slots ever reserved, up to capacity
+  std::uint64_t num_committed;  // rows that can be sampled
+  TreeState tree;
+  float max_priority;           // running maximum: the priority of new rows
+  std::uint32_t num_repairs;    // times the lock was inherited from a dead holder
+  std::uint64_t num_inserted;   // rows ever committed
+
+  alignas(64) std::atomic<std::uint64_t> random_block;  // relaxed counter, taken without the lock
+};
+static_assert(sizeof(TableHeader) <= kPageBytes);
+
+inline std::size_t tree_offset() noexcept { return kPageBytes; }
+inline std::size_t rows_offset(const TableConfig& config) noexcept {
+  const std::size_t tree = config.prioritized ? SumTree::nbytes_for(config.capacity) : 0;
+  return (kPageBytes + tree + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+inline std::size_t table_nbytes(const TableConfig& config) noexcept {
+  return rows_offset(config) + config.capacity * config.row_stride;
+}
+
+/// A row's key: which slot, and which of the rows that slot held over time.
+struct Key {
+  static std::uint64_t make(std::uint32_t slot, std::uint32_t generation) noexcept {
+    return static_cast<std::uint64_t>(generation) << 32 | slot;
+  }
+  static std::uint32_t slot(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key); }
+  static std::uint32_t generation(std::uint64_t key) noexcept {
+    return static_cast<std::uint32_t>(key >> 32);
+  }
+};
+
+}  // namespace drivetrain

@@ -1,0 +1,42 @@
+// Philox4x64-10: random numbers as a function of a counter (Salmon et al. 2011, "Parallel random
+// numbers: as easy as 1, 2, 3"). The counter lives in the segment, so samplers in any number of
+// processes never share a draw. The stream equals numpy.random.Philox(key=seed).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace drivetrain {
+
+inline constexpr unsigned kDrawsPerBlock = 4;
+
+/// Four independent uniform 64-bit words for block number `block` of stream `key`.
+inline std::array<std::uint64_t, kDrawsPerBlock> philox_block(std::uint64_t block,
+                                                              std::uint64_t key) noexcept {
+  std::uint64_t x0 = block, x1 = 0, x2 = 0, x3 = 0;
+  std::uint64_t k0 = key, k1 = 0;
+  for (int round = 0; round < 10; ++round) {
+    const auto p0 = static_cast<unsigned __int128>(0xD2E7470EE14C6C93ull) * x0;
+    const auto p1 = static_cast<unsigned __int128>(0xCA5A826395121157ull) * x2;
+    x0 = static_cast<std::uint64_t>(p1 >> 64) ^ x1 ^ k0;
+    x1 = static_cast<std::uint64_t>(p1);
+    x2 = static_cast<std::uint64_t>(p0 >> 64) ^ x3 ^ k1;
+    x3 = static_cast<std::uint64_t>(p0);
+    k0 += 0x9E3779B97F4A7C15ull;
+    k1 += 0xBB67AE8584CAA73Bull;
+  }
+  return {x0, x1, x2, x3};
+}
+
+/// A uniform integer in [0, range) from 64 random bits; bias below range / 2^64.
+inline std::uint64_t scale_to(std::uint64_t random, std::uint64_t range) noexcept {
+  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(random) * range) >> 64);
+}
+
+/// floor(total * part / parts), exactly.
+inline std::uint64_t fraction_of(std::uint64_t total, std::uint64_t part,
+                                 std::uint64_t parts) noexcept {
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * part / parts);
+}
+
+}  // namespace drivetrain

@@ -1,0 +1,51 @@
+// Which vector instructions this CPU has, decided once per process at run time.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+
+namespace drivetrain {
+
+enum class SimdLevel { kPortable, kAvx2, kAvx512 };
+
+inline const char* simd_name(SimdLevel level) noexcept {
+  switch (level) {
+    case SimdLevel::kAvx512: return "avx512";
+    case SimdLevel::kAvx2: return "avx2";
+    default:
+#if defined(__aarch64__)
+      return "neon";
+#else
+      return "baseline";
+#endif
+  }
+}
+
+inline bool cpu_supports(SimdLevel level) noexcept {
+  if (level == SimdLevel::kPortable) return true;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (level == SimdLevel::kAvx2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+#else
+  return false;
+#endif
+}
+
+/// The best level of this CPU; DRIVETRAIN_SIMD=baseline|avx2|avx512 asks for a lower one.
+inline SimdLevel best_simd_level() noexcept {
+  static const SimdLevel level = [] {
+    const char* wanted = std::getenv("DRIVETRAIN_SIMD");
+    const SimdLevel levels[] = {SimdLevel::kAvx512, SimdLevel::kAvx2};
+    bool allowed = wanted == nullptr;
+    for (SimdLevel candidate : levels) {
+      allowed = allowed || std::strcmp(wanted, simd_name(candidate)) == 0;
+      if (allowed && cpu_supports(candidate)) return candidate;
+    }
+    return SimdLevel::kPortable;
+  }();
+  return level;
+}
+
+}  // namespace drivetrain

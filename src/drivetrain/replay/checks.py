@@ -1,0 +1,96 @@
+"""What is wrong with this input? Called only when the fast path has turned it down.
+
+Each function returns arrays that fit, or raises InvalidInput saying expected, got, where, remedy.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay.schema import REWARD, Field, Schema
+
+
+def fitting_step(schema: Schema, step: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
+    """The step as contiguous arrays of the declared dtypes and shapes, for a flat `step`."""
+    expected = {field.name: field for field in schema.inputs}
+    missing, extra = sorted(expected.keys() - step.keys()), sorted(step.keys() - expected.keys())
+    if missing or extra:
+        raise InvalidInput(
+            f"add: expected exactly the fields {', '.join(expected)}"
+            + (f"; missing {', '.join(missing)}" if missing else "")
+            + (f"; not declared in the spec: {', '.join(extra)}" if extra else "")
+        )
+    return {name: _fitting(expected[name], value, num_envs) for name, value in step.items()}
+
+
+def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
+    where = f'field "{field.name}"'
+    wanted = f"{field.dtype}{[num_envs, *field.shape]}"
+    if not isinstance(value, np.ndarray | np.generic):
+        raise InvalidInput(f"{where}: expected a NumPy array {wanted}, got {type(value).__name__}; use np.asarray")
+    array = np.asarray(value)
+    got = f"{array.dtype}{list(array.shape)}"
+    if array.shape != (num_envs, *field.shape):
+        remedy = "give one row per environment, leading axis first"
+        if array.shape == field.shape:
+            remedy = "add the leading axis of environments, array[None]"
+        raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
+    if array.dtype != field.dtype:
+        if field.kind != REWARD or array.dtype.kind not in "fiub":
+            remedy = f"cast it with .astype({str(field.dtype)!r})"
+            if field.name.split("/")[0] in ("obs", "action", "next_obs"):
+                remedy += f", or declare {array.dtype} in the spec"
+            raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
+        array = array.astype(np.float32)
+    return np.ascontiguousarray(array)
+
+
+def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Keys as uint64 and priorities as a float array of the same shape."""
+    key_array, priority_array = np.asarray(keys), np.asarray(priorities)
+    if key_array.dtype != np.uint64:
+        raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {key_array.dtype}; pass them back unchanged")
+    if priority_array.dtype.kind not in "fiu":
+        raise InvalidInput(f"priorities: expected real numbers, got {priority_array.dtype}")
+    if key_array.shape != priority_array.shape:
+        raise InvalidInput(
+            f"priorities: expected one per key, shape {list(key_array.shape)}, got {list(priority_array.shape)}"
+        )
+    values = priority_array if priority_array.dtype in (np.float32, np.float64) else priority_array.astype(np.float64)
+    bad = ~(np.isfinite(values) & (values >= 0) & (values <= np.finfo(np.float32).max))
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InvalidInput(
+            f"priorities{list(at)}: expected finite and >= 0, got {values[at]}; pass |TD error|, "
+            "and look for a diverging loss if it is not finite"
+        )
+    slots, generations = key_array & np.uint64(2**32 - 1), key_array >> np.uint64(32)
+    foreign = (slots >= capacity) | (generations == 0) | (generations % 2 == 1)
+    if foreign.any():
+        at = tuple(int(i) for i in np.argwhere(foreign)[0])
+        raise InvalidInput(
+            f"keys{list(at)}: {int(key_array[at])} is no key of this replay; pass sample.keys back unchanged"
+        )
+    return np.ascontiguousarray(key_array), np.ascontiguousarray(values)
+
+
+def require_int(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """`value` as an int within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least or (most and value > most):
+        bounds = f"an integer >= {least}" if most is None else f"an integer in {least}..{most}"
+        raise InvalidInput(f"{name}: expected {bounds}, got {value!r}")
+    return int(value)
+
+
+def require_fraction(name: str, value: Any, *, meaning: str) -> float:
+    """`value` as a float in [0, 1]."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0.0 <= number <= 1.0:
+        raise InvalidInput(f"{name}: expected a number in [0, 1] ({meaning}), got {value!r}")
+    return number

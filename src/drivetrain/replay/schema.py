@@ -1,0 +1,189 @@
+"""The schema of a replay: which fields a row has, of what dtype and shape, and where.
+
+A user's spec is a nested dict whose leaves are `(shape, dtype)`. Fields are flattened to names
+joined by "/", and packed into one row per transition, widest alignment first:
+
+    spec {"obs": {"position": ((3,), "float32")}, "action": ((), "int64")}
+    row  action | obs/position | next_obs/position | reward | discount | terminated | truncated
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import _native
+
+Spec = Mapping[str, Any]
+"""A nested dict whose leaves are `(shape, dtype)`."""
+
+FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED = range(6)
+"""Field kinds, as in cpp/include/drivetrain/rows.hpp."""
+
+_OURS = {
+    "reward": (REWARD, np.dtype(np.float32)),
+    "discount": (DISCOUNT, np.dtype(np.float32)),
+    "terminated": (TERMINATED, np.dtype(np.bool_)),
+    "truncated": (TRUNCATED, np.dtype(np.bool_)),
+}
+_MAX_ROW_NBYTES = 2**31
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a row: where it comes from, what it holds, where it lies."""
+
+    name: str
+    kind: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one item."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def describe(self) -> str:
+        """Dtype and shape of one item as messages write it: `float32[84, 84]`."""
+        return f"{self.dtype}{list(self.shape) if self.shape else ''}"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """All fields of a row, in the order of the arrays that come out of sampling."""
+
+    fields: tuple[Field, ...]
+
+    @classmethod
+    def from_spec(cls, spec: Spec) -> "Schema":
+        """Lay out the rows for a user's spec.
+
+        Raises:
+            InvalidInput: Empty, reserved names, not `(shape, dtype)`, or a dtype without a size.
+        """
+        declared = dict(_leaves(spec, ""))
+        if not declared:
+            raise InvalidInput('spec: expected at least one field, such as {"obs": ((4,), "float32")}, got none')
+        entries = [(name, FIRST, shape, dtype) for name, (shape, dtype) in declared.items()]
+        entries += [
+            ("next_" + name, NEXT, shape, dtype)
+            for name, (shape, dtype) in declared.items()
+            if name == "obs" or name.startswith("obs/")
+        ]
+        entries += [(name, kind, (), dtype) for name, (kind, dtype) in _OURS.items()]
+        offset, offsets = 0, dict[str, int]()
+        for name, _, shape, dtype in sorted(entries, key=lambda entry: -entry[3].alignment):
+            offsets[name] = offset
+            offset += int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if offset > _MAX_ROW_NBYTES:
+            raise InvalidInput(f"spec: one row would take {offset} bytes; at most {_MAX_ROW_NBYTES} are possible")
+        return cls(tuple(Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries))
+
+    @cached_property
+    def row_stride(self) -> int:
+        """Bytes from one row to the next: whole cache lines unless that wastes a quarter."""
+        packed = _native.ROW_HEADER_NBYTES + sum(field.nbytes for field in self.fields)
+        words, lines = -(-packed // 8) * 8, -(-packed // 64) * 64
+        return lines if lines <= 1.25 * packed else words
+
+    @cached_property
+    def inputs(self) -> tuple[Field, ...]:
+        """The fields a producer hands to `add`, in this order."""
+        return tuple(field for field in self.fields if field.kind != DISCOUNT)
+
+    @cached_property
+    def is_nested(self) -> bool:
+        """Whether any field lies inside a nested dict."""
+        return any("/" in field.name for field in self.fields)
+
+    def flatten(self, step: Mapping[str, Any]) -> dict[str, Any]:
+        """Nested step to flat names; what is missing or too much is found by the caller."""
+        return dict(_walk(step, ""))
+
+    def nest(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
+        """Arrays in field order to the (nested) dict users see."""
+        if not self.is_nested:
+            return {field.name: array for field, array in zip(self.fields, arrays, strict=True)}
+        data: dict[str, Any] = {}
+        for field, array in zip(self.fields, arrays, strict=True):
+            *groups, last = field.name.split("/")
+            inner = data
+            for group in groups:
+                inner = inner.setdefault(group, {})
+            inner[last] = array
+        return data
+
+    def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...]]]:
+        """What the native table needs to know of each field."""
+        return [(f.kind, f.offset, f.nbytes, f.name, f.dtype, f.shape) for f in self.fields]
+
+    def to_json(self) -> list[list[Any]]:
+        """JSON-able form; `from_json` inverts it."""
+        return [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
+
+    @classmethod
+    def from_json(cls, fields: list[list[Any]]) -> "Schema":
+        """The schema that `to_json` wrote."""
+        return cls(
+            tuple(
+                Field(name, kind, tuple(shape), _dtype_from_json(dtype), offset)
+                for name, kind, shape, dtype, offset in fields
+            )
+        )
+
+
+def _leaves(spec: Spec, prefix: str) -> list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
+    leaves: list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]] = []
+    for key, value in spec.items():
+        name = prefix + key
+        if not key or "/" in key or (not prefix and (key in _OURS or key.startswith("next_"))):
+            raise InvalidInput(
+                f"spec field {name!r}: this name is reserved; reward, terminated, truncated, discount and next_obs "
+                'exist by themselves, "next_" and "/" are not for names'
+            )
+        if isinstance(value, Mapping):
+            leaves += _leaves(value, name + "/")  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            leaves.append((name, _leaf(name, value)))
+    return leaves
+
+
+def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    try:
+        shape, dtype = value
+        shape = tuple(int(extent) for extent in ((shape,) if isinstance(shape, int) else shape))
+        dtype = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}'
+        ) from error
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; use a numeric dtype")
+    if min(shape, default=1) < 1:
+        raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}")
+    return shape, dtype
+
+
+def _walk(step: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for key, value in step.items():
+        if isinstance(value, Mapping):
+            flat += _walk(value, f"{prefix}{key}/")  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            flat.append((f"{prefix}{key}", value))
+    return flat
+
+
+def _dtype_json(dtype: np.dtype[Any]) -> Any:
+    return dtype.str if dtype.names is None else dtype.descr
+
+
+def _dtype_from_json(value: Any) -> np.dtype[Any]:
+    if isinstance(value, str):
+        return np.dtype(value)
+    return np.dtype([tuple(tuple(part) if isinstance(part, list) else part for part in entry) for entry in value])
