@@ -1,0 +1,116 @@
+// CHECK for native tests, a table in memory of its own, and a small deterministic random source.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "drivetrain/philox.hpp"
+#include "drivetrain/replay_table.hpp"
+#include "drivetrain/sampler.hpp"
+
+#define CHECK(condition)                                                                  \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);        \
+      std::abort();                                                                       \
+    }                                                                                     \
+  } while (false)
+
+namespace drivetrain::test {
+
+inline constexpr std::uint64_t kSeed = 20211101;  // printed by each test's main
+
+class Random {
+ public:
+  explicit Random(std::uint64_t stream) : stream_(stream) {}
+  std::uint64_t word() { return philox_block(++block_, stream_ ^ kSeed)[0]; }
+  std::uint64_t below(std::uint64_t range) { return scale_to(word(), range); }
+  double uniform() { return static_cast<double>(word() >> 11) * 0x1p-53; }
+
+ private:
+  std::uint64_t stream_, block_ = 0;
+};
+
+/// Shared, anonymous memory: a forked child sees the same table.
+class SharedTable {
+ public:
+  explicit SharedTable(const TableConfig& config)
+      : nbytes_(table_nbytes(config)), memory_(map(nbytes_)), table_(initialized(memory_, config)) {}
+  ~SharedTable() { munmap(memory_, nbytes_); }
+  SharedTable(const SharedTable&) = delete;
+  SharedTable& operator=(const SharedTable&) = delete;
+  ReplayTable& operator*() { return table_; }
+  ReplayTable* operator->() { return &table_; }
+
+ private:
+  static void* map(std::size_t nbytes) {
+    void* memory =
+        mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+  }
+  static ReplayTable initialized(void* memory, const TableConfig& config) {
+    CHECK(ReplayTable::initialize(memory, config));
+    return ReplayTable(memory, config);
+  }
+
+  std::size_t nbytes_;
+  void* memory_;
+  ReplayTable table_;
+};
+
+inline constexpr std::size_t kTagWords = 6;  // a row's fields: the same tag six times
+
+inline TableConfig tagged_config(std::uint64_t capacity, bool prioritized = true) {
+  return {capacity, sizeof(RowHeader) + kTagWords * 8, prioritized, 0.6f, 7};
+}
+
+inline void write_tag(ReplayTable& table, const Claim& claim, std::uint64_t tag) {
+  std::uint64_t words[kTagWords];
+  for (auto& word : words) word = tag;
+  copy_to_shared(table.fields(claim.slot), words, sizeof words);
+}
+
+/// Reserves, writes and commits `count` rows tagged tag, tag + 1, ...; false when all were busy.
+inline bool insert_tagged(ReplayTable& table, std::size_t count, std::uint64_t tag) {
+  Claim claims[kMaxBatch];
+  std::size_t num = 0;
+  const Status status = table.reserve(count, claims, &num);
+  if (status == Status::kBusy) return false;
+  CHECK(status == Status::kOk);
+  for (std::size_t i = 0; i < num; ++i) write_tag(table, claims[i], tag + i);
+  CHECK(table.commit(claims, num) == Status::kOk);
+  return true;
+}
+
+inline bool locked_and_consistent(ReplayTable& table) {
+  ReplayTable::Lock lock(table);
+  return lock && table.is_consistent();
+}
+
+/// Samples `count` rows and checks that each is whole (all words equal) and was ever written.
+inline Status sample_tagged(ReplayTable& table, std::size_t count, bool stratified, Draw* draws,
+                            std::uint64_t* tags) {
+  std::vector<std::uint64_t> rows(count * kTagWords);
+  Sampler sampler(table, best_simd_level());
+  const Status status = sampler.sample(
+      count, 1, stratified ? count : 0, draws,
+      [&](std::size_t first, std::size_t num, const Draw* drawn) {
+        for (std::size_t i = 0; i < num; ++i)
+          copy_from_shared(&rows[(first + i) * kTagWords], table.fields(drawn[i].slot),
+                           kTagWords * 8);
+      });
+  if (status != Status::kOk) return status;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t* row = &rows[i * kTagWords];
+    for (std::size_t w = 1; w < kTagWords; ++w) CHECK(row[w] == row[0]);
+    CHECK(row[0] != 0);
+    tags[i] = row[0];
+  }
+  return Status::kOk;
+}
+
+}  // namespace drivetrain::test

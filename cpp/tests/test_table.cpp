@@ -1,0 +1,116 @@
+// The replay table, one thread: reserve, commit, sample, update, and what they promise.
+#include <set>
+
+#include "check.hpp"
+
+using namespace drivetrain;
+using namespace drivetrain::test;
+
+namespace {
+
+void a_reserved_row_is_never_drawn_until_it_is_committed() {
+  SharedTable table(tagged_config(100));
+  CHECK(insert_tagged(*table, 10, 1));
+  Claim claims[20];
+  std::size_t num = 0;
+  CHECK(table->reserve(20, claims, &num) == Status::kOk && num == 20);
+  Draw draws[256];
+  std::uint64_t tags[256];
+  for (int round = 0; round < 20; ++round) {
+    CHECK(sample_tagged(*table, 256, round % 2, draws, tags) == Status::kOk);
+    for (std::uint64_t tag : tags) CHECK(tag >= 1 && tag <= 10);
+  }
+  CHECK(locked_and_consistent(*table));
+  for (std::size_t i = 0; i < num; ++i) write_tag(*table, claims[i], 100 + i);
+  CHECK(table->commit(claims, num) == Status::kOk);
+  std::set<std::uint64_t> seen;
+  for (int round = 0; round < 20; ++round) {
+    CHECK(sample_tagged(*table, 256, true, draws, tags) == Status::kOk);
+    seen.insert(tags, tags + 256);
+  }
+  CHECK(seen.size() == 30);
+  CHECK(locked_and_consistent(*table));
+}
+
+void a_row_being_overwritten_is_taken_out_and_its_keys_go_stale() {
+  SharedTable table(tagged_config(16));
+  CHECK(insert_tagged(*table, 16, 1));
+  Draw draws[16];
+  std::uint64_t tags[16], keys[16];
+  float leaves[16];
+  CHECK(sample_tagged(*table, 16, true, draws, tags) == Status::kOk);
+  for (int i = 0; i < 16; ++i) {
+    keys[i] = Key::make(draws[i].slot, draws[i].generation);
+    leaves[i] = 5.0f;
+  }
+  CHECK(insert_tagged(*table, 8, 100));  // overwrites slots 0 .. 7
+  std::uint64_t num_stale = 0;
+  CHECK(table->update_priorities(keys, leaves, 16, 5.0f, &num_stale) == Status::kOk);
+  std::uint64_t overwritten = 0;
+  for (const Draw& draw : draws) overwritten += draw.slot < 8;
+  CHECK(num_stale == overwritten && overwritten > 0);
+  for (std::uint32_t slot = 0; slot < 8; ++slot)
+    CHECK(table->tree().leaf(slot) == table->tree().rounded(table->leaf_of(1.0f)));
+  CHECK(locked_and_consistent(*table));
+}
+
+void rows_in_flight_by_a_live_process_are_passed_over() {
+  SharedTable table(tagged_config(8));
+  Claim first[3], second[8];
+  std::size_t num = 0;
+  CHECK(table->reserve(3, first, &num) == Status::kOk && num == 3);
+  CHECK(insert_tagged(*table, 5, 1));
+  CHECK(table->reserve(8, second, &num) == Status::kOk && num == 5);  // the ring came round
+  for (std::size_t i = 0; i < num; ++i) CHECK(second[i].slot >= 3);
+  Claim third[1];
+  std::size_t none = 0;
+  CHECK(table->reserve(1, third, &none) == Status::kBusy && none == 0);
+  CHECK(table->commit(second, num) == Status::kOk);
+  CHECK(table->commit(first, 3) == Status::kOk);
+  CHECK(table->header().num_committed == 8);
+  CHECK(locked_and_consistent(*table));
+}
+
+void too_few_rows_is_said_and_nothing_is_drawn() {
+  for (bool prioritized : {true, false}) {
+    SharedTable table(tagged_config(8, prioritized));
+    Draw draws[4];
+    std::uint64_t tags[4];
+    CHECK(sample_tagged(*table, 4, false, draws, tags) == Status::kNotEnoughData);
+    CHECK(insert_tagged(*table, 1, 1));
+    CHECK(sample_tagged(*table, 4, false, draws, tags) == Status::kOk);
+  }
+}
+
+void a_uniform_table_draws_every_whole_row_alike_around_orphans() {
+  SharedTable table(tagged_config(64, false));
+  CHECK(insert_tagged(*table, 64, 1));
+  Claim claims[32];
+  std::size_t num = 0;
+  CHECK(table->reserve(32, claims, &num) == Status::kOk);  // stays in flight
+  std::vector<int> counts(65);
+  Draw draws[1000];
+  std::uint64_t tags[1000];
+  for (int round = 0; round < 64; ++round) {
+    CHECK(sample_tagged(*table, 1000, round % 2, draws, tags) == Status::kOk);
+    for (std::uint64_t tag : tags) ++counts[tag];
+  }
+  double chi_square = 0;
+  for (int tag = 1; tag <= 64; ++tag) {
+    if (tag <= 32) CHECK(counts[tag] == 0);
+    if (tag > 32) chi_square += (counts[tag] - 2000.0) * (counts[tag] - 2000.0) / 2000.0;
+  }
+  CHECK(chi_square < 70);  // 31 degrees of freedom: p < 1e-4 beyond
+}
+
+}  // namespace
+
+int main() {
+  std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
+  a_reserved_row_is_never_drawn_until_it_is_committed();
+  a_row_being_overwritten_is_taken_out_and_its_keys_go_stale();
+  rows_in_flight_by_a_live_process_are_passed_over();
+  too_few_rows_is_said_and_nothing_is_drawn();
+  a_uniform_table_draws_every_whole_row_alike_around_orphans();
+  std::puts("ok");
+}

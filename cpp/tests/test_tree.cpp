@@ -1,0 +1,142 @@
+// The sum tree against a plain array, for every instruction set this CPU has.
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "check.hpp"
+
+using namespace drivetrain;
+using namespace drivetrain::test;
+
+namespace {
+
+struct OwnedTree {
+  explicit OwnedTree(std::uint64_t n)
+      : memory(static_cast<unsigned char*>(std::aligned_alloc(64, (SumTree::nbytes_for(n) + 63) / 64 * 64))),
+        capacity(n) {
+    std::memset(memory, 0, SumTree::nbytes_for(n));
+    tree = SumTree(memory, &state, n);
+    tree.initialize(4096.0);
+  }
+  ~OwnedTree() { std::free(memory); }
+  void set(std::uint32_t index, float priority) { tree.update(&index, &priority, 1); }
+  unsigned char* memory;
+  std::uint64_t capacity;
+  TreeState state{};
+  SumTree tree;
+};
+
+// The oracle: walk the leaves one by one.
+std::uint32_t find_slowly(const SumTree& tree, std::uint64_t capacity, std::uint64_t target) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < capacity; ++i) {
+    sum += tree.leaf_units(i);
+    if (target < sum) return static_cast<std::uint32_t>(i);
+  }
+  CHECK(!"target beyond the last leaf");
+  return 0;
+}
+
+float heavy_tailed(Random& random) { return static_cast<float>(std::exp(12 * random.uniform() - 9)); }
+
+void every_simd_level_finds_the_leaf_that_a_walk_finds() {
+  const std::uint64_t capacities[] = {1, 2, 15, 16, 17, 128, 129, 1000, 1025, 8200};
+  for (const std::uint64_t capacity : capacities) {
+    OwnedTree owned(capacity);
+    Random random(capacity);
+    for (std::uint32_t i = 0; i < capacity; ++i)
+      if (capacity == 1 || random.below(4) != 0) owned.set(i, heavy_tailed(random));
+    if (owned.tree.total() == 0) owned.set(0, 1.0f);
+    CHECK(owned.tree.sums_are_exact());
+    std::uint64_t targets[200];
+    for (auto& target : targets) target = random.below(owned.tree.total());
+    targets[0] = 0;
+    targets[1] = owned.tree.total() - 1;  // the very last unit: no draw off the end
+    for (SimdLevel level : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+      if (!cpu_supports(level)) {
+        std::printf("skipped: %s (not on this CPU)\n", simd_name(level));
+        continue;
+      }
+      std::uint32_t found[200];
+      owned.tree.find(targets, 200, found, level);
+      for (int i = 0; i < 200; ++i) {
+        CHECK(found[i] == find_slowly(owned.tree, capacity, targets[i]));
+        CHECK(owned.tree.leaf(found[i]) > 0);
+      }
+    }
+  }
+}
+
+void sums_stay_exact_over_many_batches_with_repeats() {
+  OwnedTree owned(5000);
+  Random random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::uint32_t indices[kMaxTreeBatch];
+    float priorities[kMaxTreeBatch];
+    const std::size_t count = 1 + random.below(kMaxTreeBatch);
+    const std::uint64_t range = round % 3 == 0 ? 20 : 5000;  // often the same leaf repeatedly
+    for (std::size_t i = 0; i < count; ++i) {
+      indices[i] = static_cast<std::uint32_t>(random.below(range));
+      priorities[i] = random.below(8) == 0 ? 0.0f : heavy_tailed(random);
+    }
+    owned.tree.update(indices, priorities, count);
+    CHECK(owned.tree.sums_are_exact());
+    // In order: the last value for an index is the one that stays, to within half a unit.
+    const float last = priorities[count - 1], kept = owned.tree.leaf(indices[count - 1]);
+    CHECK(std::abs(kept - last) <= std::ldexp(1.0, owned.state.unit_exponent));
+    CHECK((kept > 0) == (last > 0));
+  }
+}
+
+void a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable() {
+  OwnedTree owned(1000);
+  for (std::uint32_t i = 0; i < 1000; ++i) owned.set(i, 1.0f);
+  const std::int32_t before = owned.state.unit_exponent;
+  for (float huge : {1e6f, 1e20f, 3e38f}) {
+    owned.set(7, huge);
+    CHECK(owned.tree.sums_are_exact());
+    CHECK(owned.tree.leaf(7) == huge);
+    for (std::uint32_t i = 0; i < 1000; ++i) CHECK(owned.tree.leaf_units(i) > 0);
+  }
+  CHECK(owned.state.unit_exponent > before);
+  CHECK(owned.tree.total() < (1ull << 62));
+}
+
+void a_full_tree_of_the_largest_leaves_does_not_overflow() {
+  for (const std::uint64_t capacity : {16ull, 4096ull, 1ull << 20}) {
+    OwnedTree owned(capacity);
+    for (std::uint32_t i = 0; i < capacity; ++i) owned.set(i, 4095.0f);
+    CHECK(owned.tree.total() < (1ull << 62));
+    if (capacity <= 4096) CHECK(owned.tree.sums_are_exact());
+  }
+}
+
+void philox_gives_the_published_words() {
+  // numpy.random.Philox(key=0, counter=0).random_raw(4), which is block 1
+  const auto words = philox_block(1, 0);
+  CHECK(words[0] == 0x02f4ba6408e4d89bull);
+}
+
+void rebuild_heals_any_damage_to_the_sums() {
+  OwnedTree owned(3000);
+  Random random(9);
+  for (std::uint32_t i = 0; i < 3000; ++i) owned.set(i, heavy_tailed(random));
+  owned.state.root += 12345;
+  CHECK(!owned.tree.sums_are_exact());
+  owned.tree.rebuild();
+  CHECK(owned.tree.sums_are_exact());
+}
+
+}  // namespace
+
+int main() {
+  std::printf("seed %llu, simd %s\n", static_cast<unsigned long long>(kSeed),
+              simd_name(best_simd_level()));
+  philox_gives_the_published_words();
+  every_simd_level_finds_the_leaf_that_a_walk_finds();
+  sums_stay_exact_over_many_batches_with_repeats();
+  a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable();
+  a_full_tree_of_the_largest_leaves_does_not_overflow();
+  rebuild_heals_any_damage_to_the_sums();
+  std::puts("ok");
+}
