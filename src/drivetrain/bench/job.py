@@ -56,6 +56,7 @@ class Job:
         kind: "fixed" trains for all steps; "target" stops at the first evaluation that reaches it.
         total_steps: Environment steps to train for, at most.
         threads: Computation threads per process; None leaves the framework's own choice.
+        num_envs: Environments stepped together, in each process that steps any; None is our default.
         num_actors: Ours only: 0 is the sequential form; None is our default.
         evaluate_every: Environment steps between evaluations ("target" only).
         target_return: Mean return over `num_episodes` to reach.
@@ -67,6 +68,7 @@ class Job:
     seed: int
     total_steps: int
     threads: int | None = 1
+    num_envs: int | None = 1
     num_actors: int | None = None
     evaluate_every: int = 1_024
     target_return: float = 475.0

@@ -18,8 +18,7 @@ CPUINFO = Path("/proc/cpuinfo")
 def describe_machine(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
     """Processor, usable cores and memory, kernel: what a ratio may depend on."""
     fields = {
-        key.strip(): value.strip()
-        for key, _, value in (line.partition(":") for line in read(cpuinfo).splitlines())
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in read(cpuinfo).splitlines())
     }
     model = fields.get("model name") or fields.get("CPU implementer") or platform.processor()
     flags = (fields.get("flags") or fields.get("Features") or "").split()
@@ -63,9 +62,7 @@ def describe_commit(folder: Path = Path(__file__).parent) -> str:
 def git(folder: Path, *arguments: str) -> str | None:
     """Standard output of one git command; None when git or the repository is missing."""
     try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()

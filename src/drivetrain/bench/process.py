@@ -1,6 +1,8 @@
 """Runs one rival in a fresh process, and reads what the kernel says it cost.
 
     Job -> job.json -> python -m drivetrain.bench.peers.RIVAL -> outcome.json -> Outcome
+
+Nothing of one run reaches the next: no imported framework, no compiled program, no warm cache.
 """
 
 import importlib.util
@@ -95,6 +97,4 @@ def wait(process: subprocess.Popen[bytes], rival: Rival, timeout_s: float) -> fl
             raise RunError(f"{rival.name} took longer than {timeout_s:.0f} s") from None
         raise
     after = os.times()
-    return (after.children_user - before.children_user) + (
-        after.children_system - before.children_system
-    )
+    return (after.children_user - before.children_user) + (after.children_system - before.children_system)

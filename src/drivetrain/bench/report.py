@@ -1,10 +1,12 @@
 """The JSON that every `drivetrain bench` writes: what ran, where, how often, and how we compare.
 
     Report
-    |-- machine, versions, commit, command     without these a number means nothing
+    |-- machine, versions, commit, command     where it ran, and how
     |-- weaknesses                              what the numbers do not show; read first
     |-- skipped                                 peers that did not run, and why
     `-- cases -> Case: ours, peers, ratio, and the samples behind each value
+
+A number without its commit, machine and command is not worth keeping.
 """
 
 import json
@@ -85,9 +87,7 @@ class Case:
         }
 
 
-def ahead(
-    ours: float | None, peer: float | None, better: Literal["lower", "higher"]
-) -> float | None:
+def ahead(ours: float | None, peer: float | None, better: Literal["lower", "higher"]) -> float | None:
     """The ratio of two values, above 1 when ours is ahead; None without both, or by zero."""
     if ours is None or peer is None:
         return None

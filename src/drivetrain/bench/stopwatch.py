@@ -3,7 +3,7 @@
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +64,7 @@ class Stopwatch:
         self._stopped = self.read()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> Generator[None]:
         """Take what happens inside out of both times. Other processes should be idle meanwhile."""
         cpu_s, wall_s = cpu_seconds(), time.perf_counter()
         try:

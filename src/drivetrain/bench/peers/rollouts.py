@@ -1,5 +1,8 @@
 """The callback that SB3 and SBX share: evaluates between a block of updates and the next rollout."""
 
+# The peer may be absent where types are checked.
+# pyright: basic, reportMissingImports=false
+
 from collections.abc import Callable
 
 from stable_baselines3.common.callbacks import BaseCallback

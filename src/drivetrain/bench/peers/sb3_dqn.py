@@ -1,8 +1,12 @@
 """Stable-Baselines3's DQN (PyTorch, eager)."""
 
+# The peer may be absent where types are checked.
+# pyright: basic, reportMissingImports=false
+
 import numpy as np
 import torch
 from stable_baselines3 import DQN
+from stable_baselines3.common.env_util import make_vec_env
 
 from drivetrain.bench.evaluation import Layers
 from drivetrain.bench.job import Job
@@ -16,27 +20,26 @@ def layers_of(model: DQN) -> Layers:
     state = model.policy.q_net.state_dict()
     arrays = {name: value.detach().numpy() for name, value in state.items()}
     stems = [name.removesuffix(".weight") for name in arrays if name.endswith(".weight")]
-    return [
-        (np.array(arrays[f"{stem}.weight"].T), np.array(arrays[f"{stem}.bias"])) for stem in stems
-    ]
+    return [(np.array(arrays[f"{stem}.weight"].T), np.array(arrays[f"{stem}.bias"])) for stem in stems]
 
 
 def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it."""
     settings = job.settings
-    assert settings is not None, "SB3 runs with given settings only"
+    assert settings, "SB3 runs with given settings only"
+    assert job.num_envs, "the number of environments has to be given"
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     model = DQN(
         "MlpPolicy",
-        job.env,
+        make_vec_env(job.env, n_envs=job.num_envs, seed=job.seed),
         learning_rate=settings.learning_rate,
         batch_size=settings.batch_size,
         buffer_size=settings.buffer_size,
         learning_starts=settings.learning_starts,
         gamma=settings.gamma,
         target_update_interval=settings.target_update_interval,
-        train_freq=settings.train_freq,
+        train_freq=settings.train_freq // job.num_envs,  # in calls of the vector environment
         gradient_steps=settings.gradient_steps,
         exploration_fraction=settings.exploration_fraction,
         exploration_final_eps=settings.exploration_final_eps,
@@ -46,15 +49,13 @@ def run(job: Job, watch: Stopwatch) -> Training:
         device="cpu",
     )
     target = Target(job, watch)
-    model.learn(
-        job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model))
-    )
+    model.learn(job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model)))
     if job.kind == "target":
         target.check(model.num_timesteps, layers_of(model))
     watch.stop()
     return Training(
         num_steps=model.num_timesteps,
-        num_updates=model._n_updates,  # pyright: ignore[reportPrivateUsage]  # SB3 shows it nowhere else
+        num_updates=model._n_updates,  # SB3 shows it nowhere else
         layers=layers_of(model),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},

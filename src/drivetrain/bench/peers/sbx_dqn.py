@@ -1,11 +1,15 @@
 """SBX's DQN: Stable-Baselines3's loop around a JAX learner that scans over a block of updates."""
 
+# The peer may be absent where types are checked.
+# pyright: basic, reportMissingImports=false
+
 from typing import Any
 
 import jax
 import numpy as np
 import torch
 from sbx import DQN
+from stable_baselines3.common.env_util import make_vec_env
 
 from drivetrain.bench.evaluation import Layers
 from drivetrain.bench.job import Job
@@ -16,27 +20,28 @@ from drivetrain.bench.stopwatch import Stopwatch
 
 def layers_of(model: DQN) -> Layers:
     """The Q-network's kernels [in, out] and biases."""
-    dense: dict[str, Any] = model.policy.qf_state.params["params"]
+    dense: Any = model.policy.qf_state.params["params"]
     return [(np.asarray(dense[name]["kernel"]), np.asarray(dense[name]["bias"])) for name in sorted(dense)]
 
 
 def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it; SBX's DQN has no gradient clipping to set."""
     settings = job.settings
-    assert settings is not None, "SBX runs with given settings only"
-    assert len(set(settings.hidden)) == 1 and len(settings.hidden) == 2, "SBX has two equal layers"
+    assert settings, "SBX runs with given settings only"
+    assert job.num_envs, "the number of environments has to be given"
+    assert settings.hidden == settings.hidden[:1] * 2, "SBX has two layers of equal width"
     if job.threads is not None:
         torch.set_num_threads(job.threads)  # SBX keeps SB3's replay, which goes through torch
     model = DQN(
         "MlpPolicy",
-        job.env,
+        make_vec_env(job.env, n_envs=job.num_envs, seed=job.seed),
         learning_rate=settings.learning_rate,
         batch_size=settings.batch_size,
         buffer_size=settings.buffer_size,
         learning_starts=settings.learning_starts,
         gamma=settings.gamma,
         target_update_interval=settings.target_update_interval,
-        train_freq=settings.train_freq,
+        train_freq=settings.train_freq // job.num_envs,  # in calls of the vector environment
         gradient_steps=settings.gradient_steps,
         exploration_fraction=settings.exploration_fraction,
         exploration_final_eps=settings.exploration_final_eps,
@@ -44,16 +49,14 @@ def run(job: Job, watch: Stopwatch) -> Training:
         seed=job.seed,
     )
     target = Target(job, watch)
-    model.learn(
-        job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model))
-    )
+    model.learn(job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model)))
     jax.block_until_ready(model.policy.qf_state.params)
     if job.kind == "target":
         target.check(model.num_timesteps, layers_of(model))
     watch.stop()
     return Training(
         num_steps=model.num_timesteps,
-        num_updates=model._n_updates,  # pyright: ignore[reportPrivateUsage]  # SB3 shows it nowhere else
+        num_updates=model._n_updates,  # SB3 shows it nowhere else
         layers=layers_of(model),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},

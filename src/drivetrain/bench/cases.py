@@ -1,0 +1,87 @@
+"""The rows of `drivetrain bench train`: which contender stands beside which, in which quantity."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drivetrain.bench.job import Outcome
+from drivetrain.bench.report import Case
+from drivetrain.bench.rounds import Results, details_of
+
+UNITS = ("CPU-s", "wall s")
+GOAL = {"SB3": 5.0, "SBX": 2.0}  # same algorithm, CPU-seconds: how far ahead we promise to be
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One comparison: a form of ours, the form of the peers it stands beside, and what to know."""
+
+    name: str
+    ours: str
+    peers: Mapping[str, str]  # peer -> label of its form
+    notes: Sequence[str]
+    goal: Mapping[str, float]
+
+
+def same_algorithm_rows(env: str, peers: Sequence[str]) -> list[Row]:
+    """Vanilla DQN on equal terms, from the strictest comparison to the usual one."""
+    one = {peer: f"{peer}, 1 env" for peer in peers}
+    eight = {peer: f"{peer}, 8 envs" for peer in peers}
+    forms = [
+        ("1 environment on all sides", "ours sequential, 1 env", one, "one environment, sequential"),
+        ("8 environments on all sides", "ours sequential, 8 envs", eight, "8 environments, sequential"),
+        ("8 environments, ours parallel", "ours parallel, 8 envs", eight, "8 environments, our processes"),
+        ("zoo peers, ours sequential", "ours sequential, 8 envs", one, "peers 1 environment, ours 8"),
+        ("zoo peers, ours parallel", "ours parallel, 8 envs", one, "peers 1 environment, ours 8"),
+    ]
+    return [
+        Row(name=f"dqn {env}, same algorithm: {name}", ours=ours, peers=theirs, notes=(note,), goal=GOAL)
+        for name, ours, theirs, note in forms
+    ]
+
+
+def target_rows(env: str, peers: Sequence[str], target_return: float) -> list[Row]:
+    """Time to the target: each side with the settings it recommends."""
+    return [
+        Row(
+            name=f"dqn {env}, time to mean return {target_return:g}",
+            ours="ours, defaults",
+            peers={peer: f"{peer}, zoo" for peer in peers},
+            notes=("our defaults against RL-zoo settings",),
+            goal={},
+        )
+    ]
+
+
+def make_cases(rows: Sequence[Row], results: Results) -> list[Case]:
+    """One case per row and unit; rows without a run of ours are left out."""
+    return [make_case(row, unit, results) for row in rows for unit in UNITS if results.get(row.ours)]
+
+
+def make_case(row: Row, unit: str, results: Results) -> Case:
+    """One quantity of one row."""
+    outcomes = {"ours": results[row.ours]}
+    outcomes |= {peer: results.get(label, []) for peer, label in row.peers.items()}
+    present = {name: runs for name, runs in outcomes.items() if runs}
+    return Case(
+        name=f"{row.name} [{unit}]",
+        unit=unit,
+        better="lower",
+        samples={name: [quantity(run, unit) for run in runs] for name, runs in present.items()},
+        goal=row.goal if unit == "CPU-s" else {},
+        notes=[*row.notes, *notes_on_reaching(present)],
+        details={name: details_of(runs) for name, runs in present.items()},
+    )
+
+
+def quantity(outcome: Outcome, unit: str) -> float:
+    """The value of one run in a unit."""
+    return outcome.cpu_s if unit == "CPU-s" else outcome.wall_s
+
+
+def notes_on_reaching(outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    """How many runs reached the target; one that did not counts with its whole, too short, time."""
+    notes: list[str] = []
+    for name, runs in outcomes.items():
+        if any(run.reached is not None for run in runs):
+            notes.append(f"{name}: {sum(run.reached is True for run in runs)} of {len(runs)} reached it")
+    return notes

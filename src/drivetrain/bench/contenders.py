@@ -1,0 +1,70 @@
+"""Who takes part in `drivetrain bench train`, and with how many threads each runs best."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from drivetrain.bench.job import Job, Outcome
+from drivetrain.bench.process import Rival
+
+PEER_INSTALL = 'pip install torch==2.13.0 "drivetrain[bench]"'
+
+OURS = Rival(
+    name="ours",
+    module="drivetrain.bench.peers.ours_dqn",
+    requires=("jax", "optax", "gymnasium", "tensorboardX"),
+    install='pip install "drivetrain[train]"',
+)
+SB3 = Rival(
+    name="SB3",
+    module="drivetrain.bench.peers.sb3_dqn",
+    requires=("torch", "stable_baselines3"),
+    install=PEER_INSTALL,
+)
+SBX = Rival(
+    name="SBX",
+    module="drivetrain.bench.peers.sbx_dqn",
+    requires=("torch", "stable_baselines3", "jax", "sbx"),
+    install=PEER_INSTALL,
+)
+PEERS = (SB3, SBX)
+
+DISTRIBUTIONS = (
+    "jax",
+    "jaxlib",
+    "optax",
+    "gymnasium",
+    "numpy",
+    "torch",
+    "stable-baselines3",
+    "sbx-rl",
+    "flax",
+)
+
+Runner = Callable[[Rival, Job], Outcome]
+
+
+def probe_threads(peers: Sequence[Rival], job: Job, run: Runner) -> tuple[dict[str, int | None], dict[str, Any]]:
+    """Run each peer with one thread and with its framework's own choice.
+
+    Args:
+        peers: Those that are installed.
+        job: A short one.
+        run: Carries out one job.
+
+    Returns:
+        The better choice of each by CPU-seconds (None: the framework's), and what was measured.
+    """
+    chosen: dict[str, int | None] = {}
+    measured: dict[str, Any] = {}
+    for peer in peers:
+        outcomes = {threads: run(peer, replace(job, threads=threads)) for threads in (1, None)}
+        chosen[peer.name] = min(outcomes, key=lambda threads: outcomes[threads].cpu_s)
+        measured[peer.name] = {
+            "one thread" if threads == 1 else "framework's choice": {
+                "cpu_s": outcome.cpu_s,
+                "wall_s": outcome.wall_s,
+            }
+            for threads, outcome in outcomes.items()
+        }
+    return chosen, measured

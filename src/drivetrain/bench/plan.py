@@ -1,0 +1,84 @@
+"""What `drivetrain bench train` runs: how much of it, and each contender's job."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from drivetrain.bench.cases import Row
+from drivetrain.bench.contenders import OURS
+from drivetrain.bench.job import DqnSettings, Job
+from drivetrain.bench.process import Rival
+from drivetrain.bench.rounds import Contender
+
+SETTINGS: Mapping[tuple[str, str], DqnSettings] = {("dqn", "CartPole-v1"): DqnSettings()}
+
+Threads = Mapping[str, int | None]  # peer -> computation threads; None: its framework's choice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is run, and on what.
+
+    Attributes:
+        env: Gymnasium id.
+        settings: Of vanilla DQN, for the same-algorithm rows and the peers.
+        fixed_steps: Environment steps of the same-algorithm runs.
+        probe_steps: Of the runs that choose the peers' threads; 0: one thread, unprobed.
+        target_steps: At most so many until the target is reached.
+        target_return: Mean return to reach.
+        fixed_seeds: One round of the same-algorithm runs each.
+        target_seeds: One round of the time-to-target runs each.
+    """
+
+    env: str
+    settings: DqnSettings
+    fixed_steps: int = 50_000
+    probe_steps: int = 6_000
+    target_steps: int = 50_000
+    target_return: float = 475.0
+    fixed_seeds: Sequence[int] = (1, 2, 3)
+    target_seeds: Sequence[int] = (1, 2, 3, 4, 5)
+
+    def quickened(self) -> "Plan":
+        """A minute's worth: it shows that everything runs, not who is ahead."""
+        return replace(
+            self,
+            fixed_steps=2_000,
+            probe_steps=0,
+            target_steps=3_000,
+            target_return=100.0,
+            fixed_seeds=self.fixed_seeds[:1],
+            target_seeds=self.target_seeds[:1],
+        )
+
+    def fixed_job(self, total_steps: int) -> Job:
+        """Vanilla DQN for a number of steps; the seed is set later."""
+        return Job(kind="fixed", env=self.env, seed=0, total_steps=total_steps, settings=self.settings)
+
+    def same_algorithm(self, peers: Sequence[Rival], threads: Threads, rows: Sequence[Row]) -> list[Contender]:
+        """The forms that the rows need, ours and the peers'."""
+        job = self.fixed_job(self.fixed_steps)
+        forms = [
+            form("ours sequential, 1 env", OURS, replace(job, num_actors=0, num_envs=1)),
+            form("ours sequential, 8 envs", OURS, replace(job, num_actors=0, num_envs=8)),
+            form("ours parallel, 8 envs", OURS, replace(job, num_envs=8)),
+        ]
+        for peer in peers:
+            of_peer = replace(job, threads=threads[peer.name])
+            forms.append(form(f"{peer.name}, 1 env", peer, replace(of_peer, num_envs=1)))
+            forms.append(form(f"{peer.name}, 8 envs", peer, replace(of_peer, num_envs=8)))
+        needed = {label for row in rows for label in (row.ours, *row.peers.values())}
+        return [contender for contender in forms if contender.label in needed]
+
+    def to_target(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
+        """Our defaults, and the peers at their tuned settings."""
+        job = replace(self.fixed_job(self.target_steps), kind="target", target_return=self.target_return)
+        ours = replace(job, settings=None, num_envs=None)
+        return [
+            form("ours, defaults", OURS, ours),
+            *(form(f"{peer.name}, zoo", peer, replace(job, threads=threads[peer.name])) for peer in peers),
+        ]
+
+
+def form(label: str, rival: Rival, job: Job) -> Contender:
+    """A rival in one of its forms."""
+    return Contender(label=label, rival=rival, job=job)

@@ -1,0 +1,170 @@
+"""`drivetrain bench train`: our training against SB3's and SBX's, on the work of one algorithm.
+
+    same algorithm    vanilla DQN, RL-zoo settings, equal steps and updates; CPU and wall seconds
+    time to target    our defaults against RL-zoo settings, until the mean return is reached
+
+Times run from just before the environment and the network are made until training ends, over all
+processes; compilation is in them, evaluation and the imports of the main process are not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drivetrain.bench.cases import make_cases, same_algorithm_rows, target_rows
+from drivetrain.bench.contenders import DISTRIBUTIONS, OURS, PEERS, probe_threads
+from drivetrain.bench.machine import (
+    describe_command,
+    describe_commit,
+    describe_machine,
+    describe_versions,
+)
+from drivetrain.bench.plan import SETTINGS, Plan, Threads
+from drivetrain.bench.process import Rival, run_rival
+from drivetrain.bench.report import Case, Report, Skipped, write_json, write_text
+from drivetrain.bench.rounds import measure
+from drivetrain.bench.table import as_markdown
+from drivetrain.core.errors import InvalidInput, MissingExtra
+
+WEAKNESSES = (
+    "One environment and one small network: the case where fused updates help most. It says "
+    "nothing about images, large networks, accelerators or slow environments.",
+    "The tuned settings have the peers step one environment; ours steps eight by default. The "
+    "rows with as many environments on all sides show what is left without that.",
+    "SBX clips no gradients, and neither peer flushes denormals; nobody was changed to match us.",
+    "Ours copies its target network once per block of 128 updates. The peers copy it every 10 "
+    "environment steps, which comes to the same: they do not update between the copies.",
+    "Imports of a contender's main process are on nobody's clock. Our actor, learner and "
+    "evaluator processes import after the clock starts, so our parallel rows carry imports that "
+    "the peers' times do not.",
+    "Time to target ends at the first evaluation that reaches it, about every 1,000 steps, over "
+    "100 episodes on fixed seeds. Training may get worse again afterwards, for everybody.",
+    "In time to target, ours writes a checkpoint every 0.2 s to be evaluated afterwards; the "
+    "peers are evaluated in place, with the clock stopped.",
+    "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
+)
+QUICK_WEAKNESS = "A quick run: few steps, one seed. It shows that everything runs, not who is ahead."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure training against Stable-Baselines3 and SBX, each run in a fresh process."""
+
+    algo: str = "dqn"
+    """The algorithm."""
+    env: str = "CartPole-v1"
+    """The environment."""
+    json: Path | None = None
+    """Write the report to this file."""
+    markdown: Path | None = None
+    """Write the report as a page with tables to this file."""
+    quick: bool = False
+    """About a minute rather than half an hour; the numbers then mean little."""
+    rounds: int = 3
+    """Seeds of the same-algorithm rows."""
+    target_seeds: int = 5
+    """Seeds of the time-to-target rows; 0 leaves them out."""
+
+    def __post_init__(self) -> None:
+        if (self.algo, self.env) not in SETTINGS:
+            known = ", ".join(f"--algo {algo} --env {env}" for algo, env in SETTINGS)
+            raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
+        if self.rounds < 1 or self.target_seeds < 0:
+            raise InvalidInput("expected --rounds of at least 1 and --target-seeds of at least 0")
+        for path in (self.json, self.markdown):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise InvalidInput(f"{path}: its folder does not exist; make it first")
+
+    def plan(self) -> Plan:
+        """What is run for these options."""
+        plan = Plan(
+            env=self.env,
+            settings=SETTINGS[self.algo, self.env],
+            fixed_seeds=range(1, self.rounds + 1),
+            target_seeds=range(1, self.target_seeds + 1),
+        )
+        return plan.quickened() if self.quick else plan
+
+
+def run(options: Options, words: Sequence[str]) -> int:
+    """Measure, print the page, and write what was asked for; the exit code.
+
+    Args:
+        options: What to measure.
+        words: The command line after `drivetrain bench`, for the report.
+
+    Raises:
+        MissingExtra: We cannot train here ourselves.
+        RunError: A run of ours failed, or a contender did other work than asked for.
+    """
+    if (missing := OURS.missing()) is not None:
+        raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
+    document = make_report(options, words).as_json()
+    page = as_markdown(document)
+    if options.json is not None:
+        write_json(options.json, document)
+    if options.markdown is not None:
+        write_text(options.markdown, page)
+    print(page)
+    return 0
+
+
+def make_report(options: Options, words: Sequence[str]) -> Report:
+    """Run everybody who is here, and gather it."""
+    plan, machine = options.plan(), describe_machine()
+    absent = [skipped for peer in PEERS if (skipped := peer.missing()) is not None]
+    peers = [peer for peer in PEERS if peer.missing() is None]
+    for peer in absent:
+        print(f"skipped: {peer.name}, {peer.reason}; to have it: {peer.remedy}")
+    threads, probe = choose_threads(plan, peers)
+    fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, quick=options.quick)
+    target, target_failures = measure_to_target(plan, peers, threads)
+    return Report(
+        title=f"{options.algo} on {options.env}, against Stable-Baselines3 and SBX",
+        machine={**machine, "threads": dict(threads), "thread_probe": dict(probe)},
+        versions=describe_versions(DISTRIBUTIONS),
+        commit=describe_commit(),
+        command=describe_command(words),
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
+        cases=[*fixed, *target],
+        skipped=[*absent, *fixed_failures, *target_failures],
+    )
+
+
+def choose_threads(plan: Plan, peers: Sequence[Rival]) -> tuple[Threads, Mapping[str, Any]]:
+    """Each peer's better number of threads, and the measurement behind it."""
+    if plan.probe_steps == 0 or not peers:
+        return {peer.name: 1 for peer in peers}, {}
+    print(f"choosing the peers' threads: {plan.probe_steps:,} steps each", flush=True)
+    return probe_threads(peers, plan.fixed_job(plan.probe_steps), run_rival)
+
+
+def measure_same_algorithm(
+    plan: Plan, peers: Sequence[Rival], threads: Threads, *, quick: bool
+) -> tuple[list[Case], list[Skipped]]:
+    """Vanilla DQN at equal steps and updates; a quick run has one row."""
+    rows = same_algorithm_rows(plan.env, [peer.name for peer in peers])
+    rows = rows[-1:] if quick else rows
+    contenders = plan.same_algorithm(peers, threads, rows)
+    print(f"same algorithm: {plan.fixed_steps:,} steps, {len(plan.fixed_seeds)} rounds", flush=True)
+    results, failed = measure(contenders, plan.fixed_seeds, run_rival)
+    return make_cases(rows, results), as_skipped(failed)
+
+
+def measure_to_target(plan: Plan, peers: Sequence[Rival], threads: Threads) -> tuple[list[Case], list[Skipped]]:
+    """Our defaults against tuned settings, until the target is reached."""
+    if not plan.target_seeds:
+        return [], []
+    rows = target_rows(plan.env, [peer.name for peer in peers], plan.target_return)
+    print(f"to mean return {plan.target_return:g}: {len(plan.target_seeds)} rounds", flush=True)
+    results, failed = measure(plan.to_target(peers, threads), plan.target_seeds, run_rival)
+    return make_cases(rows, results), as_skipped(failed)
+
+
+def as_skipped(failed: Mapping[str, str]) -> list[Skipped]:
+    """Peers that are installed and did not get through."""
+    return [
+        Skipped(name=label, reason=f"failed: {reason}", remedy="run it alone to see why")
+        for label, reason in failed.items()
+    ]

@@ -1,0 +1,37 @@
+"""`drivetrain bench WHAT`: measure one part against its peers, and write what came out.
+
+Each bench is one module of `drivetrain.bench` with a dataclass `Options` whose fields
+are the flags, and `run(options, words) -> exit code`. It is imported only when it is chosen.
+"""
+
+import importlib
+from typing import Any
+
+import tyro
+
+from drivetrain.core.errors import InvalidInput
+
+# what -> one line of help
+BENCHES: dict[str, str] = {
+    "train": "DQN training, against Stable-Baselines3 and SBX",
+}
+
+
+def run(argv: list[str]) -> int:
+    """Choose the bench and run it."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if argv else 2
+    what = argv[0]
+    if what not in BENCHES:
+        raise InvalidInput(f"there is no bench {what!r}: choose from {', '.join(BENCHES)}")
+    module: Any = importlib.import_module(f"drivetrain.bench.{what}")
+    options = tyro.cli(module.Options, prog=f"drivetrain bench {what}", args=argv[1:])
+    return int(module.run(options, argv))
+
+
+def usage() -> str:
+    """The help text: one line per bench."""
+    width = max(map(len, BENCHES))
+    lines = [f"  {what:<{width}}  {summary}" for what, summary in BENCHES.items()]
+    return "\n".join(["usage: drivetrain bench WHAT [--quick] [--json FILE] ...", "", *lines])
