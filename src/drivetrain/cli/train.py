@@ -16,8 +16,7 @@ _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--see
 _REGISTRY = tyro.constructors.ConstructorRegistry()
 
 
-@_REGISTRY.primitive_rule
-def _fraction(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+def _fraction(info: Any) -> Any:
     """How tyro reads and shows the one field type it does not know."""
     if info.type is not Fraction:
         return None
@@ -28,6 +27,9 @@ def _fraction(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
         is_instance=lambda value: isinstance(value, Fraction),
         str_from_instance=lambda value: [str(value)],
     )
+
+
+_REGISTRY.primitive_rule(_fraction)
 
 
 def run(argv: list[str]) -> int:

@@ -45,6 +45,8 @@ class RunConfig:
     """Environment steps between evaluations that select the best policy."""
     eval_episodes: int = 20
     """Episodes of each such evaluation."""
+    eval_max_steps: int = 10_000
+    """Steps after which an evaluation episode is cut off, where the environment has no limit."""
     final_eval_episodes: int = 100
     """Episodes of the evaluation at the end, on seeds used for nothing else."""
 
@@ -59,6 +61,7 @@ class RunConfig:
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
         require(self, "eval_episodes", self.eval_episodes >= 1, "at least 1")
+        require(self, "eval_max_steps", self.eval_max_steps >= 1, "at least 1")
         require(self, "final_eval_episodes", self.final_eval_episodes >= 1, "at least 1")
 
 

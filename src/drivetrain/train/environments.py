@@ -62,7 +62,7 @@ def make(env_id: str) -> gymnasium.Env[Any, Any]:
 
 
 def _interface(env_id: str, observations: Any, actions: Any) -> Interface:
-    if not isinstance(actions, spaces.Discrete):
+    if not _is_discrete(actions):
         raise InvalidInput(
             f"environment {env_id!r}: DQN needs discrete actions, got {actions}; choose an "
             "environment with a Discrete action space (`drivetrain envs` lists them)"
@@ -77,19 +77,28 @@ def _interface(env_id: str, observations: Any, actions: Any) -> Interface:
 
 
 def _inputs(env_id: str, observations: Any) -> tuple[int, int | None]:
-    if isinstance(observations, spaces.Discrete):
+    if _is_discrete(observations):
         return int(observations.n), int(observations.start)
-    if isinstance(observations, spaces.Box):
-        if len(observations.shape) >= 2 and observations.dtype == np.uint8:
+    if _is_box(observations):
+        shape: tuple[int, ...] = observations.shape
+        if len(shape) >= 2 and observations.dtype == np.uint8:
             raise InvalidInput(
-                f"environment {env_id!r}: observations are images {observations.shape}, and there is "
+                f"environment {env_id!r}: observations are images {shape}, and there is "
                 "no convolutional network yet; choose one with vector observations"
             )
-        return int(np.prod(observations.shape)), None
+        return int(np.prod(shape)), None
     raise InvalidInput(
         f"environment {env_id!r}: expected Box or Discrete observations, got {observations}; wrap it "
         "in gymnasium.wrappers.FlattenObservation and register that"
     )
+
+
+def _is_discrete(space: Any) -> bool:
+    return isinstance(space, spaces.Discrete)
+
+
+def _is_box(space: Any) -> bool:
+    return isinstance(space, spaces.Box)
 
 
 class Environment:

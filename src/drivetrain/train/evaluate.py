@@ -29,16 +29,19 @@ class Evaluator:
     Args:
         env_id: The environment.
         interface: What it looks like.
+        max_steps: After so many steps an episode is cut off.
         num_lanes: At most so many episodes are played at a time.
     """
 
-    def __init__(self, env_id: str, interface: Interface, num_lanes: int = _NUM_LANES) -> None:
+    def __init__(self, env_id: str, interface: Interface, max_steps: int, num_lanes: int = _NUM_LANES) -> None:
         self._envs = [Environment(env_id, interface) for _ in range(num_lanes)]
+        self._max_steps = max_steps
         self._num_inputs = interface.num_inputs
 
     def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
         """The undiscounted return of one episode per seed, in the order of the seeds."""
         totals = [0.0] * len(seeds)
+        lengths = [0] * len(seeds)
         waiting = list(range(len(seeds)))[::-1]
         lanes = self._envs[: len(seeds)]
         obs = np.zeros((len(lanes), self._num_inputs), np.float32)
@@ -54,7 +57,8 @@ class Evaluator:
                     continue
                 obs[lane], reward, terminated, truncated = env.step(int(actions[lane]))
                 totals[episode] += reward
-                if terminated or truncated:
+                lengths[episode] += 1
+                if terminated or truncated or lengths[episode] == self._max_steps:
                     playing[lane] = waiting.pop() if waiting else None
                     if (following := playing[lane]) is not None:
                         obs[lane] = env.reset(seeds[following])
@@ -77,7 +81,7 @@ class Selection:
         self._config = config
         self._interface = interface
         self._network = network_of(config, interface)
-        self._evaluator = Evaluator(config.env, interface)
+        self._evaluator = Evaluator(config.env, interface, config.run.eval_max_steps)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_policy(run_dir, "best") if (run_dir / "best").exists() else None

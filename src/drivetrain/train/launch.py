@@ -17,7 +17,7 @@ from pathlib import Path
 
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.reports import Inbox
-from drivetrain.train.topology import Assignment
+from drivetrain.train.topology import Assignment, Role
 
 _PR_SET_PDEATHSIG = 1
 _MODULES = {
@@ -37,7 +37,7 @@ class Child:
     """
 
     def __init__(self, assignment: Assignment, inbox: Inbox) -> None:
-        self.role = assignment.role
+        self.role: Role = assignment.role
         self.index = assignment.index
         self.inbox = inbox
         self.log = log_path(assignment)

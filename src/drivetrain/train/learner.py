@@ -3,6 +3,10 @@
 replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
 """
 
+# JAX and optax annotate parts of their interfaces only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 import os
 import time
 from pathlib import Path
@@ -131,8 +135,7 @@ def learn(learner: Learner, replay: Replay, config: TrainConfig, count: int, pro
     sample = replay.sample(config.dqn.batch_size, beta=beta, num_batches=count)
     update = learner.update(sample)
     if config.replay.prioritized:
-        for keys, td_errors in zip(sample.keys, update.td_errors, strict=True):
-            replay.update_priorities(keys, td_errors)
+        replay.update_priorities(sample.keys, update.td_errors)
     return update
 
 

@@ -63,6 +63,7 @@ class Loop:
         self._meter = Meter(self._rules, config.run.log_interval_steps)
         self._counts = Counts(0, 0, 0)
         self._saved_s = float("-inf")
+        self._evaluated = -1  # updates behind the weights last evaluated
         self._signum = 0
 
     def interrupt(self, signum: int) -> None:
@@ -89,7 +90,10 @@ class Loop:
                 next_eval += self._config.run.eval_interval_steps
         learning_s = time.perf_counter() - start_s
         self._save()
-        self._evaluate(metrics)
+        if self._evaluated != self._counts.updates:
+            self._evaluate(metrics)
+        if self._meter.has_news(self._counts):
+            metrics.write(self._meter.row(self._counts))
         returns = self._selection.final()
         totals = (self._counts.committed, self._counts.updates)
         return result(self._config, self._run_dir, returns, totals, learning_s)
@@ -123,6 +127,7 @@ class Loop:
     def _evaluate(self, metrics: MetricsFile) -> None:
         _, num_steps, num_updates = self._counts
         mean = self._selection.consider(self._vector, num_steps, num_updates)
+        self._evaluated = num_updates
         row = {"eval_return": mean, "num_steps": num_steps, "num_updates": num_updates}
         metrics.write(row)
         self._display.show(row)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from drivetrain.train.ledger import Counts, Rules
 
@@ -26,10 +27,11 @@ class MetricsFile:
     """Writes rows to RUN/metrics.jsonl and to TensorBoard."""
 
     def __init__(self, run_dir: Path) -> None:
-        from tensorboardX import SummaryWriter  # here: children load their frameworks meanwhile
+        # Here: children load their frameworks meanwhile.
+        from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingTypeStubs]
 
         self._file = (run_dir / "metrics.jsonl").open("a", buffering=1)
-        self._events = SummaryWriter(str(run_dir / "tensorboard"))
+        self._events: Any = SummaryWriter(str(run_dir / "tensorboard"))
 
     def write(self, row: Row) -> None:
         """Append a row; numbers that are not finite are left out, as JSON has none."""

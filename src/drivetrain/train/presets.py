@@ -1,10 +1,27 @@
 """Settings per environment, each with its source; the dataclasses' defaults serve all others."""
 
+from fractions import Fraction
 from typing import Any
 
 from drivetrain.train.config import TrainConfig
 
-_PRESETS: dict[tuple[str, str], dict[str, Any]] = {}
+_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
+    # Our own sweep (design/training-defaults.md), from the settings of RL Baselines3 Zoo
+    # (hyperparams/dqn.yml, CartPole-v1: 50,000 steps, learning rate 2.3e-3, batch 64, 256 x 256,
+    # 128 updates per 256 steps, exploration over 16% of the steps down to 0.04).
+    ("dqn", "CartPole-v1"): {
+        "total_steps": 50_000,
+        "capacity": 100_000,
+        "num_step": 5,
+        "hidden": (128, 128),
+        "learning_rate": 2e-3,
+        "target_tau": 0.01,
+        "batch_size": 64,
+        "update_ratio": Fraction(1, 2),
+        "exploration_steps": 8_000,
+        "epsilon_end": 0.04,
+    },
+}
 
 
 def preset(algo: str, env: str) -> TrainConfig:

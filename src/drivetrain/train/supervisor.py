@@ -200,10 +200,11 @@ class Supervisor:
         now = time.perf_counter()
         if counts.committed and not begin_s:
             begin_s = now
-        if not self._memory.ledger.is_finished(counts) or not end_s:
+        finished = self._memory.ledger.is_finished(counts)
+        if not finished or not end_s:
             end_s = now
         self._learning_s = (begin_s, end_s)
-        if self._meter.row_is_due(counts):
+        if self._meter.row_is_due(counts) or (finished and self._meter.has_news(counts)):
             self._write_row(counts)
 
     def _write_row(self, counts: Counts) -> None:

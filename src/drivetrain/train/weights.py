@@ -60,11 +60,11 @@ class Weights:
         """Make a vector the latest. One process at a time: the supervisor first, then the learner."""
         self._head[0] = num_updates
         self.vector[:] = vector
-        self._version = self._channel.publish(self._message)
+        self._version = self._channel.publish(self._message.data)
 
     def refresh(self) -> bool:
         """Copy the latest weights if they are newer than the private copy; whether they were."""
         if self._channel.version == self._version:
             return False
-        self._version = self._channel.read(self._message)
+        self._version = self._channel.read(self._message.data)
         return True

@@ -17,6 +17,11 @@ References: Mnih et al. 2015 (Nature 518); van Hasselt et al. 2016, arXiv:1509.0
 2016, arXiv:1511.05952; Wang et al. 2016, arXiv:1511.06581; Hessel et al. 2018, arXiv:1710.02298.
 """
 
+# JAX and optax annotate parts of their interfaces only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -102,7 +107,7 @@ def update(state: State, batch: Batch, network: Network, config: DQNConfig) -> t
     """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
     gradient, (td_errors, q), value = _gradient(state, batch, network, config)
     steps, moments = optimizer(config).update(gradient, state.optimizer)
-    params = state.params + steps
+    params: jax.Array = optax.apply_updates(state.params, steps)  # pyright: ignore[reportAssignmentType]
     num_updates = state.num_updates + 1
     tau = jnp.where(num_updates % config.target_interval == 0, config.target_tau, 0.0)
     # A copy must be exact: target + 1 (params - target) rounds, and does not give params.

@@ -1,0 +1,80 @@
+"""Configuration: overrides by name, checks with a sentence, and a config.json that comes back."""
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.presets import preset
+
+PLAIN = TrainConfig(algo="dqn", env="CartPole-v1")
+
+
+def test_overrides_reach_the_part_that_has_the_field():
+    config = PLAIN.override(total_steps=7_000, num_step=1, batch_size=32)
+    assert (config.run.total_steps, config.replay.num_step, config.dqn.batch_size) == (7_000, 1, 32)
+    assert config.dqn.gamma == PLAIN.dqn.gamma
+
+
+@pytest.mark.parametrize("value", ["1/4", 0.25, Fraction(1, 4)])
+def test_the_update_ratio_is_an_exact_fraction_however_it_is_written(value):
+    assert PLAIN.override(update_ratio=value).dqn.update_ratio == Fraction(1, 4)
+
+
+def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
+    assert PLAIN.override(update_ratio=0.1).dqn.update_ratio == Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("total_steps", 0), ("num_actors", -1), ("envs_per_actor", 0), ("seed", -1), ("tolerance", -1),
+        ("capacity", 0), ("alpha", 1.5), ("beta", -0.1), ("num_step", 0), ("gamma", 1.01), ("learning_rate", 0.0),
+        ("learning_rate", float("nan")), ("batch_size", 0), ("hidden", (64, 0)), ("target_tau", 0.0),
+        ("target_interval", 0), ("update_ratio", -1), ("update_ratio", "a"), ("updates_per_call", 0),
+        ("epsilon_end", 2.0), ("warmup_steps", -1), ("eval_episodes", 0), ("checkpoint_interval_s", 0.0),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
+    with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
+        PLAIN.override(**{name: value})
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidInput, match=r"unknown setting 'batchsize'.*batch_size"):
+        PLAIN.override(batchsize=3)
+
+
+def test_an_unknown_algorithm_is_refused():
+    with pytest.raises(InvalidInput, match="unknown algorithm 'sarsa'"):
+        TrainConfig(algo="sarsa", env="CartPole-v1")
+
+
+def test_a_warm_up_too_short_for_a_first_batch_is_refused():
+    with pytest.raises(InvalidInput, match=r"warmup_steps: expected at least 80 .*got 79"):
+        PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, warmup_steps=79)
+    PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, warmup_steps=80)
+
+
+def test_config_json_is_resolved_and_comes_back_equal(tmp_path):
+    config = preset("dqn", "CartPole-v1").override(seed=3, hidden=(32, 16), update_ratio="3/7")
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json())
+    assert isinstance(json.loads(path.read_text())["run"]["num_actors"], int)
+    assert TrainConfig.load(path) == config.override(num_actors=config.num_actors)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}'])
+def test_a_foreign_config_json_is_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(FileFormatError, match=r"config\.json"):
+        TrainConfig.load(tmp_path / "config.json")
+
+
+def test_exploration_and_importance_schedules_run_linearly_to_their_ends():
+    config = PLAIN.override(epsilon_start=1.0, epsilon_end=0.1, exploration_steps=100, beta=0.4)
+    assert [config.dqn.epsilon_at(step) for step in (0, 50, 100, 10_000)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert [config.replay.beta_at(share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.7, 1.0])
+    assert PLAIN.override(exploration_steps=0, epsilon_end=0.2).dqn.epsilon_at(0) == 0.2

@@ -1,0 +1,73 @@
+"""The network: one formula for JAX and NumPy, one flat vector for its parameters."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import jax.numpy as jnp
+
+from drivetrain.train.networks import Network, Policy, initial_vector, q_values, unpack
+
+NETWORKS = [
+    Network(num_inputs=4, hidden=(16, 8), num_actions=3, dueling=False),
+    Network(num_inputs=4, hidden=(16, 8), num_actions=3, dueling=True),
+    Network(num_inputs=5, hidden=(), num_actions=2, dueling=False),
+]
+
+
+def draw(network):
+    rng = np.random.default_rng(0)
+    return initial_vector(network, rng), rng.normal(size=(32, network.num_inputs)).astype(np.float32)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_numpy_and_jax_give_the_same_q_values_and_actions(network):
+    vector, obs = draw(network)
+    with_numpy = q_values(network, unpack(network, vector), obs, np)
+    with_jax = q_values(network, unpack(network, jnp.array(vector)), jnp.array(obs), jnp)
+    assert np.allclose(with_numpy, with_jax, atol=1e-5)
+    assert np.array_equal(Policy(network, vector).act(obs), np.asarray(with_jax).argmax(-1))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_pieces_are_views_that_cover_the_vector_exactly_once(network):
+    vector = np.arange(network.num_parameters, dtype=np.float32)
+    pieces = unpack(network, vector)
+    assert all(np.shares_memory(piece, vector) for piece in pieces.values())
+    assert sorted(np.concatenate([piece.ravel() for piece in pieces.values()])) == vector.tolist()
+
+
+def test_a_two_layer_network_worked_out_by_hand():
+    network = Network(num_inputs=2, hidden=(2,), num_actions=2, dueling=False)
+    vector = np.array([1, -1, 0, 1, 0.5, 0, 1, 2, 3, 4, 10, 20], np.float32)
+    # hidden = relu([1, 2] @ [[1, -1], [0, 1]] + [0.5, 0]) = [1.5, 1]; q = hidden @ [[1, 2], [3, 4]] + [10, 20]
+    q = q_values(network, unpack(network, vector), np.array([1.0, 2.0], np.float32), np)
+    assert q.tolist() == [14.5, 27.0]
+
+
+def test_dueling_q_values_average_to_the_state_value():
+    network = NETWORKS[1]
+    vector, obs = draw(network)
+    pieces = unpack(network, vector)
+    shifted = {**pieces, "action.bias": pieces["action.bias"] + 7}  # a common advantage changes nothing
+    q = q_values(network, pieces, obs, np)
+    assert np.allclose(q, q_values(network, shifted, obs, np), atol=1e-5)
+    raised = {**pieces, "value.bias": pieces["value.bias"] + 7}
+    assert np.allclose(q + 7, q_values(network, raised, obs, np), atol=1e-5)
+
+
+def test_a_policy_sees_weights_that_are_overwritten_in_place():
+    network = NETWORKS[0]
+    vector, obs = draw(network)
+    policy = Policy(network, vector)
+    other = initial_vector(network, np.random.default_rng(1))
+    vector[:] = other
+    assert np.array_equal(policy.act(obs), Policy(network, other).act(obs))
+
+
+def test_initial_parameters_stay_within_one_over_the_root_of_the_inputs():
+    network = NETWORKS[0]
+    pieces = unpack(network, initial_vector(network, np.random.default_rng(2)))
+    assert np.abs(pieces["hidden1.weight"]).max() <= 1 / 4
+    assert np.abs(pieces["hidden1.weight"]).max() > 0.2
