@@ -54,7 +54,7 @@ namespace portable {
 struct Tag;
 }
 DRIVETRAIN_DEFINE_DESCENT(portable, );
-#if defined(__x86_64__)
+#if defined(DRIVETRAIN_TARGET)
 namespace avx2 {
 struct Tag;
 }
@@ -68,7 +68,7 @@ DRIVETRAIN_DEFINE_DESCENT(avx512, DRIVETRAIN_AVX512);
 
 inline void SumTree::find(const std::uint64_t* targets, std::size_t count, std::uint32_t* indices,
                           SimdLevel simd) const noexcept {
-#if defined(__x86_64__)
+#if defined(DRIVETRAIN_TARGET)
   if (simd == SimdLevel::kAvx512) return Descent<avx512::Tag>::run(*this, targets, count, indices);
   if (simd == SimdLevel::kAvx2) return Descent<avx2::Tag>::run(*this, targets, count, indices);
 #endif

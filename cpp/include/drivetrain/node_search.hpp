@@ -12,8 +12,12 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__)
+#if defined(DRIVETRAIN_EMULATE_SIMD)
+#include "emulated_simd.hpp"  // cpp/tests: the same intrinsics on any CPU
+#define DRIVETRAIN_TARGET(features)
+#elif defined(__x86_64__)
 #include <immintrin.h>
+#define DRIVETRAIN_TARGET(features) __attribute__((target(features)))
 #endif
 
 namespace drivetrain {
@@ -46,10 +50,10 @@ inline unsigned find_leaf(const float* node, double units_per_one, double& targe
 
 }  // namespace portable
 
-#if defined(__x86_64__)
+#if defined(DRIVETRAIN_TARGET)
 
 namespace avx2 {
-#define DRIVETRAIN_AVX2 __attribute__((target("avx2,popcnt")))
+#define DRIVETRAIN_AVX2 DRIVETRAIN_TARGET("avx2,popcnt")
 
 // Inclusive prefix sums of four lanes: shift by one lane and add, then by two.
 DRIVETRAIN_AVX2 inline __m256i prefix_sums(__m256i x) noexcept {
@@ -107,7 +111,7 @@ DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double units_per_on
 }  // namespace avx2
 
 namespace avx512 {
-#define DRIVETRAIN_AVX512 __attribute__((target("avx512f,avx512dq,popcnt")))
+#define DRIVETRAIN_AVX512 DRIVETRAIN_TARGET("avx512f,avx512dq,popcnt")
 
 // Inclusive prefix sums of eight lanes: shift by one, two and four lanes, adding each time.
 DRIVETRAIN_AVX512 inline __m512i prefix_sums(__m512i x) noexcept {

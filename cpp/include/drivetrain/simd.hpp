@@ -23,7 +23,9 @@ inline const char* simd_name(SimdLevel level) noexcept {
 
 inline bool cpu_supports(SimdLevel level) noexcept {
   if (level == SimdLevel::kPortable) return true;
-#if defined(__x86_64__)
+#if defined(DRIVETRAIN_EMULATE_SIMD)
+  return true;
+#elif defined(__x86_64__)
   __builtin_cpu_init();
   if (level == SimdLevel::kAvx2)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
