@@ -1,0 +1,54 @@
+"""Development sessions: `nox` runs the default ones, `nox -s NAME` one of them.
+
+Each makes its own virtual environment with the versions of constraints.txt.
+"""
+
+import nox
+
+nox.options.sessions = ["tests", "lint", "types"]
+nox.options.default_venv_backend = "venv"
+
+
+def install(session: nox.Session, *packages: str) -> None:
+    session.install("-c", "constraints.txt", *packages)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    install(session, ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    install(session, "ruff", "import-linter")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports", "--no-cache", env={"PYTHONPATH": "src"})
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    install(session, ".[test]", "pyright[nodejs]")
+    session.run("pyright")
+
+
+@nox.session
+@nox.parametrize("sanitizer", ["thread", "address"])
+def native(session: nox.Session, sanitizer: str) -> None:
+    install(session, "cmake", "ninja")
+    build = f"build/{sanitizer}"
+    options = ["-DDRIVETRAIN_PYTHON=OFF", "-DDRIVETRAIN_TESTS=ON", f"-DDRIVETRAIN_SANITIZER={sanitizer}"]
+    session.run("cmake", "-S", ".", "-B", build, "-G", "Ninja", *options)
+    session.run("cmake", "--build", build)
+    # ThreadSanitizer's shadow memory lies at fixed addresses.
+    ctest = ["ctest", "--test-dir", build, "--output-on-failure"]
+    session.run("setarch", "--addr-no-randomize", *ctest, external=True)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    # PyTorch first and exactly: a peer that asks for any version would take the newest GPU build.
+    install(session, "torch==2.13.0")
+    install(session, ".[bench]")
+    session.run("drivetrain", "bench", *(session.posargs or ["train", "--quick"]))

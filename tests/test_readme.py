@@ -1,0 +1,62 @@
+"""The README keeps its promises: commands first, links that lead somewhere, snippets that run."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+COMMANDS = [body.strip() for language, body in BLOCKS if language == "bash"]
+SNIPPETS = [body for language, body in BLOCKS if language == "python"]
+
+
+def test_the_first_command_stands_within_the_first_twenty_lines():
+    fences = [number for number, line in enumerate(TEXT.splitlines(), 1) if line.startswith("```")]
+    assert fences[0] <= 20
+    assert BLOCKS[0][0] == "bash"
+
+
+def test_two_commands_set_up_everything_and_end_in_the_job_and_in_the_tests():
+    assert len(COMMANDS) == 2
+    job, tests = COMMANDS
+    assert job.endswith("drivetrain train dqn CartPole-v1")
+    assert tests.endswith("/pytest")
+    for command in COMMANDS:
+        assert "\n" not in command
+        assert command.startswith("python3 -m venv ")
+        assert "pip install -c constraints.txt " in command
+        assert "torch" not in command
+
+
+def test_every_relative_link_leads_somewhere():
+    targets = re.findall(r"\]\(([^)#:]+)\)", TEXT)
+    assert targets
+    assert not [target for target in targets if not (ROOT / target).exists()]
+
+
+def test_the_table_of_extras_names_extras_that_exist():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = re.findall(r'pip install "\.\[(\w+)\]"', TEXT)
+    assert set(named) == set(declared) - {"all"}
+
+
+def test_there_is_a_snippet_for_the_replay_and_one_for_training():
+    assert len(SNIPPETS) == 2
+    assert "Replay(" in SNIPPETS[0]
+    assert "train(" in SNIPPETS[1]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=["replay", "train"])
+def test_a_snippet_runs_as_a_script(snippet, tmp_path):
+    script = tmp_path / "snippet.py"
+    script.write_text(snippet)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
