@@ -45,7 +45,7 @@ class DqnSettings:
     def num_updates(self, total_steps: int) -> int:
         """Updates of a run of `total_steps`."""
         learned = self.num_steps(total_steps) - self.num_warmup_steps()
-        return learned // self.train_freq * self.gradient_steps
+        return max(0, learned) // self.train_freq * self.gradient_steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ def describe_machine(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": num_cores(),
         "memory_gib": round(memory_nbytes() / 2**30, 1),
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
         "load_1min_before": os.getloadavg()[0],
     }

@@ -50,10 +50,11 @@ class Rival:
 
 
 def environment_of(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of the rival's process: thread counts, no caches, no stray settings."""
+    """Environment variables of the rival's process: our import path, thread counts, no cache."""
     variables = {name: value for name, value in inherited.items() if name not in ONE_THREAD}
     threads = ONE_THREAD if job.threads == 1 else {}
-    return variables | NO_COMPILATION_CACHE | threads
+    modules = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    return variables | modules | NO_COMPILATION_CACHE | threads
 
 
 def run_rival(rival: Rival, job: Job, *, timeout_s: float = 1_800.0) -> Outcome:
@@ -66,7 +67,7 @@ def run_rival(rival: Rival, job: Job, *, timeout_s: float = 1_800.0) -> Outcome:
         job_path, outcome_path = Path(folder, "job.json"), Path(folder, "outcome.json")
         log_path = Path(folder, "log.txt")
         job.save(job_path)
-        command = [sys.executable, "-W", "ignore", "-m", rival.module]
+        command = [sys.executable, "-P", "-W", "ignore", "-m", rival.module]
         with log_path.open("w") as log:
             process = subprocess.Popen(
                 [*command, str(job_path), str(outcome_path)],

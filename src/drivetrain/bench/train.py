@@ -66,7 +66,12 @@ class Options:
     target_seeds: int = 5
     """Seeds of the time-to-target rows; 0 leaves them out."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse what cannot be run. Not at construction: tyro would turn the sentence into a box.
+
+        Raises:
+            InvalidInput: No settings for the algorithm and environment, or a flag is out of range.
+        """
         if (self.algo, self.env) not in SETTINGS:
             known = ", ".join(f"--algo {algo} --env {env}" for algo, env in SETTINGS)
             raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
@@ -95,9 +100,11 @@ def run(options: Options, words: Sequence[str]) -> int:
         words: The command line after `drivetrain bench`, for the report.
 
     Raises:
+        InvalidInput: The options cannot be run; nothing was.
         MissingExtra: We cannot train here ourselves.
         RunError: A run of ours failed, or a contender did other work than asked for.
     """
+    options.check()
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
     document = make_report(options, words).as_json()
@@ -144,8 +151,7 @@ def measure_same_algorithm(
     plan: Plan, peers: Sequence[Rival], threads: Threads, *, quick: bool
 ) -> tuple[list[Case], list[Skipped]]:
     """Vanilla DQN at equal steps and updates; a quick run has one row."""
-    rows = same_algorithm_rows(plan.env, [peer.name for peer in peers])
-    rows = rows[-1:] if quick else rows
+    rows = same_algorithm_rows(plan.env, [peer.name for peer in peers], quick=quick)
     contenders = plan.same_algorithm(peers, threads, rows)
     print(f"same algorithm: {plan.fixed_steps:,} steps, {len(plan.fixed_seeds)} rounds", flush=True)
     results, failed = measure(contenders, plan.fixed_seeds, run_rival)

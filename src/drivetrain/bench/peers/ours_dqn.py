@@ -82,6 +82,7 @@ def vanilla(total_steps: int, settings: DqnSettings) -> dict[str, Any]:
         "batch_size": settings.batch_size,
         "huber_delta": 1.0,
         "max_gradient_norm": settings.max_grad_norm,
+        "adam_epsilon": 1e-8,
         "epsilon_start": 1.0,
         "epsilon_end": settings.exploration_final_eps,
         "exploration_steps": round(settings.exploration_fraction * total_steps),

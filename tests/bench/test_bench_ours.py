@@ -1,0 +1,84 @@
+"""Our own side of the comparison: the same work as the peers', policies caught on the way."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drivetrain.bench.job import DqnSettings, Job
+from drivetrain.bench.peers.entry import Target
+from drivetrain.bench.peers.ours_dqn import overrides
+from drivetrain.bench.peers.snapshots import Snapshots
+from drivetrain.bench.stopwatch import Stopwatch
+from drivetrain.train.checkpoint import save_checkpoint
+from drivetrain.train.ledger import Rules
+from drivetrain.train.presets import preset
+
+JOB = Job(kind="fixed", env="CartPole-v1", seed=1, total_steps=50_000, settings=DqnSettings())
+
+
+@pytest.mark.parametrize("num_actors", [0, 1, None])
+@pytest.mark.parametrize("total_steps", [2_000, 50_000])
+def test_our_settings_ask_for_exactly_the_steps_and_updates_of_the_peers(num_actors, total_steps):
+    job = replace(JOB, num_actors=num_actors, total_steps=total_steps)
+    config = preset("dqn", job.env).override(**overrides(job))
+    rules = Rules.of(config)
+    assert rules.total_steps == DqnSettings().num_steps(total_steps)
+    assert rules.due(rules.total_steps) == DqnSettings().num_updates(total_steps)
+    assert (config.dqn.double, config.dqn.dueling, config.replay.prioritized) == (False, False, False)
+    assert (config.replay.num_step, config.dqn.target_tau, config.dqn.target_interval) == (1, 1.0, 128)
+
+
+def test_without_settings_our_defaults_run_as_they_are():
+    job = replace(JOB, kind="target", settings=None, num_envs=None)
+    config = preset("dqn", job.env).override(**overrides(job))
+    default = preset("dqn", job.env)
+    assert (config.dqn, config.replay) == (default.dqn, default.replay)
+    assert config.run.num_actors == default.run.num_actors
+    assert config.run.envs_per_actor == default.run.envs_per_actor
+
+
+def test_each_checkpoint_is_caught_once_with_its_time(tmp_path):
+    watch = Stopwatch()
+    snapshots = Snapshots(tmp_path, watch)
+    snapshots.start()
+    for number in (1, 2):
+        save_checkpoint(
+            tmp_path,
+            {"params": np.full(3, number, np.float32)},
+            {"num_steps": 100 * number, "num_updates": 10 * number},
+        )
+        wait_for(lambda number=number: len(snapshots.found) == number)
+    snapshots.stop()
+    assert [snapshot.num_steps for snapshot in snapshots.found] == [100, 200]
+    assert [snapshot.vector.tolist() for snapshot in snapshots.found] == [[1.0] * 3, [2.0] * 3]
+    assert 0 < snapshots.found[0].wall_s < snapshots.found[1].wall_s
+
+
+def wait_for(condition):
+    watch = Stopwatch()
+    while not condition():
+        assert watch.read()[1] < 30, "nothing came"
+
+
+def test_the_clock_stops_at_the_evaluation_that_reaches_the_target():
+    job = replace(JOB, kind="target", target_return=1.0, num_episodes=2, evaluate_every=100)
+    watch = Stopwatch()
+    target = Target(job, watch)
+    layers = [(np.zeros((4, 2), np.float32), np.zeros(2, np.float32))]
+    assert not target.is_due(99)
+    assert target.is_due(100)
+    assert target.check(100, layers)
+    times = watch.read()
+    assert target.check(200, layers)
+    assert watch.read() == times
+    assert [entry["num_steps"] for entry in target.history] == [100]
+
+
+def test_a_target_out_of_reach_keeps_the_clock_running():
+    job = replace(JOB, kind="target", num_episodes=2, evaluate_every=100)
+    target = Target(job, Stopwatch())
+    layers = [(np.zeros((4, 2), np.float32), np.zeros(2, np.float32))]
+    assert not target.check(100, layers)
+    assert not target.is_due(199)
+    assert target.is_due(200)

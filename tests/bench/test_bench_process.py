@@ -1,0 +1,95 @@
+"""One rival in a fresh process: job in, outcome out, failures in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from drivetrain.bench.job import DqnSettings, Job, Outcome
+from drivetrain.bench.process import Rival, environment_of, run_rival
+from drivetrain.core.errors import RunError
+
+JOB = Job(kind="fixed", env="CartPole-v1", seed=3, total_steps=10, settings=DqnSettings(hidden=(8,)))
+ANSWER = """
+import os, sys
+from pathlib import Path
+from drivetrain.bench.job import Job, Outcome
+
+job = Job.load(Path(sys.argv[1]))
+sum(range(3_000_000))
+details = {"folder": os.listdir(), "threads": os.environ.get("OMP_NUM_THREADS")}
+Outcome(
+    cpu_s=1.0, wall_s=2.0, import_cpu_s=0.5, num_steps=job.total_steps, num_updates=job.seed, details=details
+).save(Path(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def make_rival(tmp_path, monkeypatch):
+    def make(name, text):
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return Rival(name="peer", module=name, requires=(), install="pip install peer")
+
+    return make
+
+
+def test_a_job_and_an_outcome_come_back_from_their_files_as_they_were(tmp_path):
+    JOB.save(tmp_path / "job.json")
+    assert Job.load(tmp_path / "job.json") == JOB
+    outcome = Outcome(cpu_s=1.0, wall_s=2.0, import_cpu_s=0.0, num_steps=1, num_updates=2, reached=True)
+    outcome.save(tmp_path / "outcome.json")
+    assert Outcome.load(tmp_path / "outcome.json") == outcome
+
+
+def test_a_rival_gets_its_job_and_answers(make_rival):
+    outcome = run_rival(make_rival("answering", ANSWER), JOB)
+    assert (outcome.num_steps, outcome.num_updates) == (10, 3)
+    assert outcome.details["threads"] == "1"
+    assert sorted(outcome.details["folder"]) == ["job.json", "log.txt"]
+    assert outcome.process_cpu_s is not None
+    assert outcome.process_cpu_s > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise SystemExit('it is broken')", "peer ended with code 1: it is broken"),
+        ("print('first'); print('last')", "peer ended with code 0: last"),
+        ("", "peer ended with code 0: no output"),
+    ],
+)
+def test_a_rival_without_an_outcome_is_an_error_in_one_line(make_rival, text, message):
+    with pytest.raises(RunError, match=f"^{message}$"):
+        run_rival(make_rival("failing", text), JOB)
+
+
+def test_a_rival_that_hangs_is_ended_with_its_children(make_rival, tmp_path):
+    pid_file = tmp_path / "pid"
+    text = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    with pytest.raises(RunError, match="longer than 2 s"):
+        run_rival(make_rival("hanging", text), JOB, timeout_s=2.0)
+    status = Path(f"/proc/{pid_file.read_text()}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_threads_are_pinned_or_left_alone_and_nobody_has_a_compilation_cache():
+    inherited = {"OMP_NUM_THREADS": "7", "HOME": "home"}
+    one = environment_of(JOB, inherited)
+    assert (one["OMP_NUM_THREADS"], one["PJRT_NPROC"], one["HOME"]) == ("1", "1", "home")
+    free = environment_of(Job(kind="fixed", env="e", seed=0, total_steps=1, threads=None), inherited)
+    assert "OMP_NUM_THREADS" not in free
+    assert one["JAX_ENABLE_COMPILATION_CACHE"] == free["JAX_ENABLE_COMPILATION_CACHE"] == "false"
+
+
+def test_a_rival_that_is_not_installed_is_named_with_its_remedy():
+    absent = Rival(name="peer", module="m", requires=("json", "no_such_module"), install="pip install peer")
+    missing = absent.missing()
+    assert missing is not None
+    assert (missing.name, missing.reason) == ("peer", "not installed: no_such_module")
+    assert missing.remedy == "pip install peer"
+    assert Rival(name="here", module="m", requires=("json",), install="").missing() is None

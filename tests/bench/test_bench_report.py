@@ -1,0 +1,94 @@
+"""The JSON of a benchmark: the contract's fields, the direction of ratios, atomic writing."""
+
+import json
+import os
+
+import pytest
+
+from drivetrain.bench.report import Case, Report, Skipped, ahead, write_json, write_text
+
+
+def make_case(**changes):
+    fields = {
+        "name": "training",
+        "unit": "CPU-s",
+        "better": "lower",
+        "samples": {"ours": [9.0, 10.0, 30.0], "SB3": [50.0, 60.0, 40.0], "SBX": [25.0, 20.0, 15.0]},
+    }
+    return Case(**(fields | changes))
+
+
+def make_report(**changes):
+    fields = {
+        "title": "dqn on CartPole-v1",
+        "machine": {"cpu": "a processor", "cores": 2},
+        "versions": {"drivetrain": "0.1.0"},
+        "commit": "abc",
+        "command": "drivetrain bench train",
+        "weaknesses": ["few seeds"],
+        "cases": [make_case()],
+        "skipped": [Skipped(name="SBX", reason="not installed: sbx", remedy="pip install sbx-rl")],
+    }
+    return Report(**(fields | changes))
+
+
+def test_values_are_medians_and_the_ratio_is_against_the_best_peer():
+    case = make_case().as_json()
+    assert case["ours"] == 10.0
+    assert case["peers"] == {"SB3": 50.0, "SBX": 20.0}
+    assert case["ratios"] == {"SB3": 5.0, "SBX": 2.0}
+    assert case["ratio"] == 2.0
+    assert case["minima"] == {"ours": 9.0, "SB3": 40.0, "SBX": 15.0}
+
+
+def test_a_ratio_is_above_one_when_we_are_ahead_in_either_direction():
+    assert ahead(10.0, 50.0, "lower") == 5.0
+    assert ahead(50.0, 10.0, "higher") == 5.0
+    assert ahead(50.0, 10.0, "lower") == 0.2
+
+
+def test_without_peers_there_is_no_ratio():
+    case = make_case(samples={"ours": [1.0]}).as_json()
+    assert case["peers"] == {}
+    assert case["ratio"] is None
+
+
+def test_a_peer_without_samples_is_no_peer():
+    case = make_case(samples={"ours": [1.0], "SB3": []}).as_json()
+    assert case["peers"] == {}
+    assert case["minima"] == {"ours": 1.0}
+
+
+def test_a_report_holds_every_field_of_the_contract_and_is_json():
+    document = json.loads(json.dumps(make_report().as_json()))
+    assert {"machine", "versions", "commit", "command", "cases", "weaknesses", "skipped"} <= set(document)
+    assert {"name", "unit", "ours", "peers", "ratio"} <= set(document["cases"][0])
+    assert document["skipped"] == [{"name": "SBX", "reason": "not installed: sbx", "remedy": "pip install sbx-rl"}]
+
+
+def test_writing_replaces_the_file_and_leaves_no_draft(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    write_json(path, {"answer": 42})
+    assert json.loads(path.read_text()) == {"answer": 42}
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch):
+    path = tmp_path / "report.json"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError("no space")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
+def test_a_number_that_json_cannot_hold_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "report.json", {"value": float("nan")})
+    assert os.listdir(tmp_path) == []

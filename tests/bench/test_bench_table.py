@@ -1,0 +1,66 @@
+"""The page made from a report: weaknesses first, every peer accounted for, the evidence below."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from test_bench_report import make_case, make_report
+
+from drivetrain.bench.table import as_markdown, load_report, number
+from drivetrain.core.errors import FileFormatError
+
+
+def test_the_page_opens_with_the_weaknesses():
+    page = as_markdown(make_report().as_json())
+    assert page.index("few seeds") < page.index("## Results")
+
+
+def test_the_table_shows_medians_ratios_and_kept_goals():
+    page = as_markdown(make_report(cases=[make_case(goal={"SB3": 5.0, "SBX": 3.0})]).as_json())
+    assert "| training | CPU-s | 10 | 50 (**5×**) | 20 (**2×**) | SB3 5×: kept; SBX 3×: missed |" in page
+
+
+def test_skipped_peers_are_named_with_their_remedy():
+    page = as_markdown(make_report().as_json())
+    assert "**SBX**: not installed: sbx (`pip install sbx-rl`)" in page
+
+
+def test_a_peer_missing_from_one_case_is_marked():
+    cases = [make_case(), make_case(name="other", samples={"ours": [1.0], "SB3": [2.0]})]
+    page = as_markdown(make_report(cases=cases).as_json())
+    assert "| other | CPU-s | 1 | 2 (**2×**) | not run |" in page
+
+
+def test_a_report_without_peers_has_a_table_of_ours_alone():
+    page = as_markdown(make_report(cases=[make_case(samples={"ours": [1.0]})]).as_json())
+    assert "| case | unit | ours | goal |" in page
+
+
+def test_commit_command_machine_and_versions_are_on_the_page():
+    page = as_markdown(make_report().as_json())
+    for evidence in ("`abc`", "`drivetrain bench train`", "a processor", "drivetrain 0.1.0"):
+        assert evidence in page
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, "none"), (0.01234, "0.0123"), (9.876, "9.88"), (50176.0, "50,176")])
+def test_numbers_have_three_digits_and_no_powers_of_ten(value, text):
+    assert number(value) == text
+
+
+def test_the_page_can_be_made_again_from_the_file(tmp_path):
+    document = make_report().as_json()
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    command = [sys.executable, "-m", "drivetrain.bench.table", "report.json", "page.md"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert (tmp_path / "page.md").read_text() == as_markdown(document)
+
+
+@pytest.mark.parametrize(
+    "text", ["no json", "[1]", '{"format": "other"}', '{"format": "drivetrain-bench", "format_version": 99}']
+)
+def test_a_foreign_or_newer_file_is_refused(tmp_path, text):
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=r"report\.json"):
+        load_report(path)

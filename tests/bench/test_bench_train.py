@@ -1,0 +1,152 @@
+"""`drivetrain bench train` as a whole, with rivals that answer at once."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from drivetrain.bench import train as bench_train
+from drivetrain.bench.contenders import PEERS, SB3, SBX
+from drivetrain.bench.job import Outcome
+from drivetrain.bench.process import Rival
+from drivetrain.bench.train import Options
+from drivetrain.cli import bench
+from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
+
+SPEED = {"ours": 1.0, "SB3": 6.0, "SBX": 3.0}
+
+
+def answer(rival, job):
+    settings = bench_train.SETTINGS["dqn", "CartPole-v1"]
+    return Outcome(
+        cpu_s=SPEED[rival.name] * (1.0 if job.threads == 1 else 1.5),
+        wall_s=SPEED[rival.name],
+        import_cpu_s=0.1,
+        num_steps=settings.num_steps(job.total_steps),
+        num_updates=settings.num_updates(job.total_steps),
+        mean_return=500.0,
+        reached=True if job.kind == "target" else None,
+    )
+
+
+@pytest.fixture
+def everybody(monkeypatch):
+    monkeypatch.setattr(bench_train, "run_rival", answer)
+    monkeypatch.setattr(Rival, "missing", lambda self: None)
+
+
+def test_a_full_run_writes_json_and_page(everybody, tmp_path, capsys):
+    paths = [tmp_path / "train.json", tmp_path / "train.md"]
+    words = ["train", "--json", str(paths[0]), "--markdown", str(paths[1])]
+    assert bench.run(words) == 0
+    document = json.loads(paths[0].read_text())
+    assert document["command"].startswith("drivetrain bench train --json")
+    assert len(document["cases"]) == 2 * (5 + 1)
+    strict = document["cases"][0]
+    assert strict["name"] == "dqn CartPole-v1, same algorithm: 1 environment on all sides [CPU-s]"
+    assert (strict["ours"], strict["peers"], strict["ratio"]) == (1.0, {"SB3": 6.0, "SBX": 3.0}, 3.0)
+    assert strict["goal"] == {"SB3": 5.0, "SBX": 2.0}
+    assert len(strict["samples"]["ours"]) == 3
+    assert len(document["cases"][-1]["samples"]["SB3"]) == 5
+    assert document["machine"]["threads"] == {"SB3": 1, "SBX": 1}
+    assert document["skipped"] == []
+    assert paths[1].read_text() in capsys.readouterr().out
+
+
+def test_a_quick_run_is_small_and_promises_nothing(everybody, tmp_path):
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--quick", "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert len(document["cases"]) == 4
+    assert all(case["goal"] == {} for case in document["cases"])
+    assert document["weaknesses"][0] == bench_train.QUICK_WEAKNESS
+
+
+def test_peers_that_are_not_installed_are_skipped_with_their_remedy(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench_train, "run_rival", answer)
+    absent = Rival(name="SB3", module="m", requires=("no_such_module",), install=SB3.install)
+    monkeypatch.setattr(bench_train, "PEERS", (absent,))
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--rounds", "1", "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    (skipped,) = document["skipped"]
+    assert skipped["name"] == "SB3"
+    assert skipped["remedy"] == 'pip install torch==2.13.0 "drivetrain[bench]"'
+    assert document["cases"]
+    assert all(case["ratio"] is None and case["peers"] == {} for case in document["cases"])
+    assert "skipped: SB3" in capsys.readouterr().out
+
+
+def test_a_peer_that_fails_is_listed_and_the_others_go_on(everybody, monkeypatch, tmp_path):
+    def fail_for_sbx(rival, job):
+        if rival is SBX and job.kind == "target":
+            raise RunError("SBX ended with code 1: boom")
+        return answer(rival, job)
+
+    monkeypatch.setattr(bench_train, "run_rival", fail_for_sbx)
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert [(peer["name"], peer["reason"]) for peer in document["skipped"]] == [
+        ("SBX, zoo", "failed: SBX ended with code 1: boom")
+    ]
+    assert set(document["cases"][-1]["peers"]) == {"SB3"}
+
+
+def test_the_time_to_target_can_be_left_out(everybody, tmp_path):
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--target-seeds", "0", "--json", str(path)]) == 0
+    assert not [case for case in json.loads(path.read_text())["cases"] if "time to" in case["name"]]
+
+
+def test_without_our_own_extra_the_message_names_it(monkeypatch):
+    absent = Rival(name="ours", module="m", requires=("no_such_module",), install='pip install "drivetrain[train]"')
+    monkeypatch.setattr(bench_train, "OURS", absent)
+    with pytest.raises(MissingExtra, match=r"drivetrain\[train\]"):
+        bench.run(["train"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "there is no bench 'nothing': choose from train"),
+        (["train", "--algo", "sac"], "sac on CartPole-v1 has no settings"),
+        (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
+        (["train", "--rounds", "0"], "--rounds of at least 1"),
+        (["train", "--json", "no/such/folder/a.json"], "folder does not exist"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_runs(words, message):
+    with pytest.raises(InvalidInput, match=message):
+        bench.run(words)
+
+
+def test_an_unknown_flag_ends_with_code_2(capsys):
+    with pytest.raises(SystemExit) as ended:
+        bench.run(["train", "--no-such-flag"])
+    assert ended.value.code == 2
+    assert "no-such-flag" in capsys.readouterr().err
+
+
+def test_help_names_every_bench(capsys):
+    assert bench.run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {what} " in shown for what in bench.BENCHES)
+    assert bench.run([]) == 2
+
+
+def test_options_say_where_they_are_used():
+    plan = Options(rounds=4, target_seeds=2).plan()
+    assert list(plan.fixed_seeds) == [1, 2, 3, 4]
+    assert list(plan.target_seeds) == [1, 2]
+
+
+def test_importing_the_bench_brings_no_framework():
+    code = "import sys, drivetrain.bench.train; print([m for m in ('jax', 'torch', 'gymnasium') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_peer_says_how_to_install_it():
+    assert all("drivetrain[bench]" in peer.install and "torch==" in peer.install for peer in PEERS)
