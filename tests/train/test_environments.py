@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-gymnasium = pytest.importorskip("gymnasium", reason="needs the train extra")
+pytest.importorskip("gymnasium", reason="needs the train extra")
+
+import gymnasium
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.environments import Environment, describe, trainable

@@ -29,7 +29,7 @@ def test_a_ratio_that_binary_fractions_miss_stays_exact_over_long_runs():
     assert make_rules(ratio=Fraction(1, 10), warmup_steps=0).due(3 * 10**17) == 3 * 10**16
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     data=st.data(),
     total=st.integers(1, 120),

@@ -18,7 +18,7 @@ def test_episode_seeds_of_different_purposes_never_meet():
 def test_episode_seeds_are_distinct_and_fit_31_bits():
     seeds = episode_seeds(0, "final", 5_000)
     assert len(set(seeds)) == 5_000
-    assert 0 <= min(seeds)
+    assert min(seeds) >= 0
     assert max(seeds) < 2**31
 
 
@@ -31,5 +31,10 @@ def test_streams_repeat_for_a_seed_and_differ_by_purpose_and_path():
         return stream(*arguments).random(4)
 
     assert np.array_equal(draw(1, "exploration", 0, 0), draw(1, "exploration", 0, 0))
-    others = [draw(2, "exploration", 0, 0), draw(1, "network"), draw(1, "exploration", 1, 0), draw(1, "exploration", 0, 1)]
+    others = [
+        draw(2, "exploration", 0, 0),
+        draw(1, "network"),
+        draw(1, "exploration", 1, 0),
+        draw(1, "exploration", 0, 1),
+    ]
     assert not any(np.array_equal(draw(1, "exploration", 0, 0), other) for other in others)

@@ -13,7 +13,7 @@ from drivetrain.train.config import DQNConfig, ReplayConfig, RunConfig, TrainCon
 from drivetrain.train.presets import preset
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
-_REGISTRY = tyro.constructors.ConstructorRegistry()
+_REGISTRY: Any = tyro.constructors.ConstructorRegistry()
 
 
 def _fraction(info: Any) -> Any:

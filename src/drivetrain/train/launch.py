@@ -68,7 +68,7 @@ class Child:
     @property
     def name(self) -> str:
         """As in "actor 3"."""
-        return f"{self.role} {self.index}" if self.role == "actor" else self.role
+        return f"actor {self.index}" if self.role == "actor" else f"the {self.role}"
 
     def exit_code(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""

@@ -113,7 +113,7 @@ def update(state: State, batch: Batch, network: Network, config: DQNConfig) -> t
     # A copy must be exact: target + 1 (params - target) rounds, and does not give params.
     moved = params if config.target_tau == 1 else state.target + tau * (params - state.target)
     target = jnp.where(tau > 0, moved, state.target)
-    metrics = Metrics(value, q.mean(), optax.global_norm(gradient))
+    metrics = Metrics(value, q.mean(), jnp.linalg.norm(gradient))
     return State(params, target, moments, num_updates), jnp.abs(td_errors), metrics
 
 

@@ -1,0 +1,76 @@
+"""The sequential reference: a seed fixes every bit."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from drivetrain.train import train
+from drivetrain.train.checkpoint import load_checkpoint, load_policy
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.learner import Learner
+from drivetrain.train.networks import Network
+
+SMALL = {
+    "num_actors": 0, "total_steps": 1_003, "envs_per_actor": 4, "warmup_steps": 200, "hidden": (16,), "batch_size": 16,
+    "update_ratio": "1/3", "eval_interval_steps": 400, "eval_episodes": 2, "final_eval_episodes": 3,
+    "log_interval_steps": 250, "capacity": 1_000, "updates_per_call": 8,
+}  # fmt: skip
+TIMES = {"wall_s", "steps_per_s", "updates_per_s"}
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
+
+
+def rows_of(run_dir):
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+def test_two_runs_of_a_seed_are_equal_to_the_last_bit_and_another_seed_is_not(tmp_path):
+    results = [
+        train("dqn", "CartPole-v1", seed=seed, run_dir=str(tmp_path / name), **SMALL)
+        for name, seed in (("a", 3), ("b", 3), ("c", 4))
+    ]
+    arrays = [load_checkpoint(result.run_dir)[0] for result in results]
+    assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])
+    assert rows_of(results[0].run_dir) == rows_of(results[1].run_dir)
+    assert results[0].returns == results[1].returns
+    assert not np.array_equal(arrays[0]["params"], arrays[2]["params"])
+
+
+def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path), **SMALL)
+    assert (result.num_steps, result.num_updates) == (1_003, (1_003 - 200) // 3)
+    assert len(result.returns) == 3
+    _, meta = load_checkpoint(tmp_path)
+    assert (meta["num_steps"], meta["num_updates"]) == (1_003, 267)
+    assert load_policy(tmp_path, "best").vector.shape == load_policy(tmp_path, "last").vector.shape
+
+
+def test_a_learner_restored_from_a_checkpoint_has_the_same_state():
+    config = TrainConfig(algo="dqn", env="CartPole-v1").override(hidden=(8,), seed=1)
+    network = Network(num_inputs=4, hidden=(8,), num_actions=2, dueling=True)
+    first, second = Learner(config, network), Learner(config.override(seed=2), network)
+    saved = {name: array + 1 for name, array in first.arrays().items()}
+    second.restore(saved)
+    assert all(np.array_equal(array, saved[name]) for name, array in second.arrays().items())
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [{"prioritized": False, "num_step": 1, "double": False}, {"dueling": True, "tolerance": 0}, {"update_ratio": 0}],
+)
+def test_the_variants_run(tmp_path, variant):
+    settings = {**SMALL, "total_steps": 401, "warmup_steps": 300, **variant}
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings)
+    assert result.num_steps == 401
+
+
+def test_discrete_observations_can_be_learned_from(tmp_path):
+    settings = {**SMALL, "total_steps": 500, "eval_max_steps": 50}
+    assert train("dqn", "FrozenLake-v1", run_dir=str(tmp_path), **settings).num_steps == 500

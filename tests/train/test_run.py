@@ -1,0 +1,277 @@
+"""Whole runs with processes: they finish, they survive, they drain, and leave nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from drivetrain.train import train
+from drivetrain.train.checkpoint import load_checkpoint
+
+COMMAND = [sys.executable, "-m", "drivetrain.cli.main"]
+SMALL = {
+    "warmup_steps": 200, "hidden": (16,), "batch_size": 16, "envs_per_actor": 4, "eval_interval_steps": 500,
+    "eval_episodes": 2, "final_eval_episodes": 3, "log_interval_steps": 500,
+}  # fmt: skip
+FLAGS = [
+    "--warmup-steps", "200", "--hidden", "16", "--batch-size", "16", "--envs-per-actor", "4",
+    "--eval-episodes", "2", "--final-eval-episodes", "3", "--num-actors", "2",
+]  # fmt: skip
+ENDLESS = [*FLAGS, "--total-steps", "100000000"]
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
+
+
+class Run:
+    """A `drivetrain train` in a process of its own."""
+
+    def __init__(self, run_dir, *flags):
+        self.run_dir = run_dir
+        self.process = subprocess.Popen(
+            [*COMMAND, "train", "dqn", "CartPole-v1", "--run-dir", str(run_dir), *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.pids = []
+
+    def children(self, role=""):
+        """(pid, role-index) of the live children, told apart by the log they write to."""
+        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        logs = {int(pid): Path(os.readlink(f"/proc/{pid}/fd/1")).stem for pid in pids}
+        self.pids = sorted({*self.pids, *logs})
+        return {pid: log for pid, log in logs.items() if log.startswith(role)}
+
+    def wait_until_learning(self):
+        """Wait for the second checkpoint-free sign of life: metrics with updates in them."""
+        path = self.run_dir / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if path.exists() and '"loss"' in path.read_text():
+                self.children()
+                return
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.05)
+        raise AssertionError("no update within 60 s")
+
+    def end(self):
+        """(exit code, stdout, stderr), after making sure that nothing is left."""
+        out, err = self.process.communicate(timeout=60)
+        assert not [pid for pid in self.pids if Path(f"/proc/{pid}").exists()], "processes are left"
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def start(tmp_path):
+    runs = []
+
+    def start_run(*flags):
+        runs.append(Run(tmp_path / "run", *flags))
+        return runs[-1]
+
+    yield start_run
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.communicate()
+
+
+def test_a_run_with_two_actors_finishes_exactly(tmp_path):
+    result = train("dqn", "CartPole-v1", total_steps=2_003, num_actors=2, seed=1, run_dir=str(tmp_path), **SMALL)
+    assert (result.num_steps, result.num_updates) == (2_003, (2_003 - 200) // 2)
+    assert len(result.returns) == 3
+    assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoint", "best"} <= set(os.listdir(tmp_path))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    last = [row for row in rows if "weight_lag" in row or "loss" in row][-1]
+    assert (last["num_steps"], last["num_updates"]) == (2_003, 901)
+    assert any("episode_return" in row for row in rows)
+    assert any("weight_lag" in row for row in rows)
+    assert any("eval_return" in row for row in rows)
+
+
+def test_lock_step_finishes_exactly_and_never_acts_on_stale_weights(tmp_path):
+    settings = {**SMALL, "tolerance": 0, "num_actors": 1, "total_steps": 807, "envs_per_actor": 8}
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings)
+    assert result.num_updates == (807 - 200) // 2
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert max(row.get("weight_lag_max", 0) for row in rows) == 0
+
+
+def test_a_run_started_in_a_thread_finishes(tmp_path):
+    results = []
+    settings = {**SMALL, "total_steps": 600, "num_actors": 1}
+    thread = threading.Thread(
+        target=lambda: results.append(train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings))
+    )
+    thread.start()
+    thread.join()
+    assert results[0].num_steps == 600
+
+
+def test_the_command_prints_what_was_achieved_and_eval_repeats_it(start, tmp_path):
+    run = start(*FLAGS, "--total-steps", "1500")
+    code, out, err = run.end()
+    assert code == 0, err
+    assert "over 3 evaluation episodes" in out
+    assert "environment steps/s" in out
+    assert "0.5000 updates per step" in out
+    assert str(run.run_dir) in out
+    file = tmp_path / "result.json"
+    done = subprocess.run([*COMMAND, "eval", str(run.run_dir), "--episodes", "3", "--json", str(file)], check=False)
+    assert done.returncode == 0
+    result = json.loads(file.read_text())
+    assert set(result) == {"episodes", "mean", "interval", "returns"}
+    assert f"mean return {result['mean']:.1f}" in out
+    done = subprocess.run([*COMMAND, "eval", str(run.run_dir), "--episodes", "2", "--which", "last"], check=False)
+    assert done.returncode == 0
+
+
+def test_a_killed_actor_is_started_again_and_the_run_finishes_exactly(start):
+    run = start(*FLAGS, "--total-steps", "12000")
+    run.wait_until_learning()
+    (pid,) = run.children("actor-0")
+    os.kill(pid, signal.SIGKILL)
+    code, out, err = run.end()
+    assert code == 0, err
+    assert "actor 0 was killed by SIGKILL" in err
+    assert "0.5000 updates per step" in out
+
+
+def test_a_raising_actor_is_started_again_a_few_times_and_then_its_error_ends_the_run(tmp_path, monkeypatch):
+    (tmp_path / "failing_env.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Failing(CartPoleEnv):\n"
+        "    num_steps = 0\n"
+        "    def step(self, action):\n"
+        "        Failing.num_steps += 1\n"
+        "        if Failing.num_steps > 40: raise RuntimeError('the pole broke')\n"
+        "        return super().step(action)\n"
+        "gymnasium.register('Failing-v0', Failing, max_episode_steps=100)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    done = subprocess.run(
+        [*COMMAND, "train", "dqn", "failing_env:Failing-v0", "--run-dir", str(tmp_path / "other"), *FLAGS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "RuntimeError: the pole broke" in done.stderr
+    assert "4 times within a minute" in done.stderr.splitlines()[-1]
+    assert "Traceback" in done.stderr
+
+
+def test_a_killed_learner_ends_the_run_with_an_error_and_a_usable_checkpoint(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    (pid,) = run.children("learner")
+    os.kill(pid, signal.SIGKILL)
+    code, _, err = run.end()
+    assert code == 1
+    assert "the learner was killed by SIGKILL" in err
+    assert "checkpoint" in err
+    arrays, meta = load_checkpoint(run.run_dir)
+    assert meta["num_steps"] >= 200
+    assert arrays["params"].size > 0
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_drains_and_saves(start, signum, code):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    run.process.send_signal(signum)
+    returned, _, err = run.end()
+    assert returned == code, err
+    assert "Traceback" not in err
+    _, meta = load_checkpoint(run.run_dir)
+    assert meta["num_updates"] > 0
+
+
+def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    (learner,) = run.children("learner")
+    os.kill(learner, signal.SIGSTOP)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert run.process.poll() is None
+    run.process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    assert run.end()[0] == 130
+    assert time.monotonic() - started < 5
+
+
+def test_nothing_outlives_a_killed_supervisor(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    assert len(run.pids) == 4
+    run.process.kill()
+    run.process.wait()
+    deadline = time.monotonic() + 10
+    while any(is_running(pid) for pid in run.pids):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.05)
+
+
+def is_running(pid):
+    """Whether a process lives; an unreaped corpse does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["dqn", "CartPoleX-v1"], "environment 'CartPoleX-v1' cannot be made"),
+        (["dqn", "Pendulum-v1"], "DQN needs discrete actions"),
+        (["sarsa", "CartPole-v1"], "unknown algorithm 'sarsa'"),
+        (["dqn"], "expected an algorithm and an environment first"),
+        (["dqn", "CartPole-v1", "--run-dir", "/proc/none"], "cannot write to /proc/none"),
+        (["dqn", "CartPole-v1", "--run-dir", "/dev/null"], "cannot write to /dev/null"),
+        (["dqn", "CartPole-v1", "--run-dir", "/usr"], "/usr is not empty"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_sentence_and_exit_code_2(arguments, sentence):
+    done = subprocess.run([*COMMAND, "train", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_flag_out_of_range_is_named_with_what_it_may_be():
+    arguments = ["train", "dqn", "CartPole-v1", "--batch-size", "0"]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "batch_size: expected at least 1, got 0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense"])
+def test_eval_of_a_damaged_or_foreign_folder_is_one_sentence(tmp_path, content):
+    (tmp_path / "config.json").write_bytes(content)
+    for folder in (tmp_path, tmp_path / "absent"):
+        done = subprocess.run([*COMMAND, "eval", str(folder)], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_importing_the_package_loads_no_framework():
+    code = (
+        "import sys, drivetrain.train; print(sorted({'jax', 'gymnasium', 'optax', 'rich', 'tyro'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
