@@ -1,0 +1,183 @@
+"""Replay in readable NumPy: the oracle that the native one must equal, key by key.
+
+    Writer.add ──▶ n-step windows ──▶ insert ──▶ rows, generations, leaves ──▶ sample
+                                                              ▲                   │ keys
+                                                    update_priorities ◀───────────┘
+
+Same behaviour for one thread, none of the speed. Leaves are float32 multiples of a unit
+2^unit_exponent, so that sums of them are integers and exact; a draw is a cumulative sum and a
+search. Random words are NumPy's Philox, whose counter is the `block` the native replay keeps.
+"""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.replay.buffer import Sample
+from drivetrain.replay.schema import DISCOUNT, FIRST, REWARD, Schema, Spec
+
+_MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
+_WORDS_PER_BLOCK = 4
+_EPSILON = float(np.float32(1e-6))
+
+
+class ReferenceReplay:
+    """The public behaviour of `Replay` for one thread."""
+
+    def __init__(
+        self,
+        capacity: int,
+        spec: Spec,
+        *,
+        prioritized: bool = True,
+        alpha: float = 0.6,
+        num_step: int = 1,
+        gamma: float = 0.99,
+        seed: int = 0,
+    ) -> None:
+        self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
+        self.num_step, self.gamma, self.alpha = num_step, gamma, float(np.float32(alpha))
+        self.schema = Schema.from_spec(spec)
+        self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
+        self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...
+        self.leaves = np.zeros(capacity, np.float32)
+        self.next_slot, self.num_inserted, self.block, self.max_priority = 0, 0, 1, 1.0
+        padded = -(-capacity // 16) * 16
+        self.leaf_bits = min(48, 62 - math.ceil(math.log2(padded)))  # a leaf is at most 2^leaf_bits units
+        self.unit_exponent = self._unit_exponent_for(4096.0)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.generations))
+
+    def insert(self, row: dict[str, Any]) -> None:
+        """Put one row where the oldest is, with the largest priority seen so far."""
+        slot = self.next_slot
+        for name, value in row.items():
+            self.rows[name][slot] = value
+        self.generations[slot] += np.uint64(2)
+        self._set_leaves([slot], [self.leaf_of(self.max_priority)])
+        self.next_slot = (slot + 1) % self.capacity
+        self.num_inserted += 1
+
+    def sample(
+        self, batch_size: int, *, beta: float = 0.4, mode: str = "stratified", num_batches: int | None = None
+    ) -> Sample:
+        """Draw rows as `Replay.sample` draws them."""
+        units = self.units() if self.prioritized else (self.generations > 0).astype(np.uint64)
+        sums = np.cumsum(units)
+        total = int(sums[-1])
+        slots: list[int] = []
+        for position, word in enumerate(self._random_words(batch_size * (num_batches or 1))):
+            stratum = position % batch_size
+            low, high = total * stratum // batch_size, total * (stratum + 1) // batch_size
+            if mode == "iid":
+                low, high = 0, total
+            slots.append(int(np.searchsorted(sums, low + (word * (high - low) >> 64), side="right")))
+        drawn = np.array(slots).reshape(batch_size if num_batches is None else (num_batches, batch_size))
+        probability = units[drawn] / total
+        weights = (probability.min(axis=-1, keepdims=True) / probability) ** beta
+        keys = self.generations[drawn] << np.uint64(32) | drawn.astype(np.uint64)
+        data = self.schema.nest([self.rows[field.name][drawn] for field in self.schema.fields])
+        return Sample(data, weights.astype(np.float32), keys)
+
+    def update_priorities(self, keys: npt.NDArray[np.uint64], priorities: npt.NDArray[np.floating[Any]]) -> int:
+        """New leaves where the key is still that of the row; returns how many were not."""
+        keys, values = keys.ravel(), priorities.ravel().astype(np.float32)
+        num_stale = 0
+        for start in range(0, len(keys), _MAX_BATCH):
+            batch, raw = keys[start : start + _MAX_BATCH], values[start : start + _MAX_BATCH]
+            slots = (batch & np.uint64(2**32 - 1)).astype(np.int64)
+            current = self.generations[slots] == batch >> np.uint64(32)
+            num_stale += int(np.count_nonzero(~current))
+            if current.any():
+                self._set_leaves(slots[current], [self.leaf_of(p) for p in raw[current]])
+                self.max_priority = max(self.max_priority, float(raw.max()))
+        return num_stale
+
+    def reloaded(self) -> "ReferenceReplay":
+        """What `save` and `load` make of it: the rows moved together, oldest first."""
+        other = copy.copy(self)
+        order = np.roll(np.arange(self.capacity), -self.next_slot)
+        order = order[self.generations[order] > 0]
+        count = len(order)
+        other.rows = {
+            name: np.concatenate([rows[order], np.zeros_like(rows[count:])]) for name, rows in self.rows.items()
+        }
+        other.generations = np.where(np.arange(self.capacity) < count, 2, 0).astype(np.uint64)
+        other.leaves, other.unit_exponent = np.zeros_like(self.leaves), self._unit_exponent_for(4096.0)
+        # A file's blocks end at the last slot of the ring: a block decides on the unit as a whole.
+        at_wrap = np.count_nonzero(order >= self.next_slot)
+        for first, stop in ((0, at_wrap), (at_wrap, count)):
+            for start in range(first, stop, _MAX_BATCH):
+                moved = slice(start, min(start + _MAX_BATCH, stop))
+                other._set_leaves(moved, self.leaves[order[moved]])
+        other.next_slot = len(order) % self.capacity
+        return other
+
+    def leaf_of(self, priority: float) -> float:
+        """(priority + 1e-6)^alpha, in the range of float32."""
+        return min((float(priority) + _EPSILON) ** self.alpha, 3.0e38)
+
+    def units(self) -> npt.NDArray[np.uint64]:
+        """The leaves as whole numbers of units."""
+        return np.ldexp(self.leaves.astype(np.float64), -self.unit_exponent).astype(np.uint64)
+
+    def _set_leaves(self, slots: Any, leaves: Any) -> None:
+        leaves = np.asarray(leaves, np.float32)
+        if math.ldexp(float(leaves.max()), -self.unit_exponent) > 2**self.leaf_bits:
+            self.unit_exponent = self._unit_exponent_for(256.0 * float(leaves.max()))
+            self.leaves = self._rounded(self.leaves)
+        self.leaves[slots] = self._rounded(leaves)
+
+    def _rounded(self, leaves: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """The nearest multiple of the unit, never 0 for a positive leaf."""
+        units = np.rint(np.ldexp(leaves.astype(np.float64), -self.unit_exponent))
+        units = np.where(leaves > 0, np.maximum(units, 1.0), 0.0)
+        return np.ldexp(units, self.unit_exponent).astype(np.float32)
+
+    def _unit_exponent_for(self, largest: float) -> int:
+        return math.frexp(largest)[1] - self.leaf_bits
+
+    def _random_words(self, count: int) -> list[int]:
+        words: list[int] = []
+        for start in range(0, count, _MAX_BATCH):
+            num = min(_MAX_BATCH, count - start)
+            num_blocks = -(-num // _WORDS_PER_BLOCK)
+            # NumPy counts up before it produces: block b comes after counter b - 1.
+            stream = np.random.Philox(key=self.seed, counter=self.block - 1)
+            words += stream.random_raw(num_blocks * _WORDS_PER_BLOCK)[:num].tolist()
+            self.block += num_blocks
+        return words
+
+
+class ReferenceWriter:
+    """The n-step windows of `num_envs` environments: lists of (first step, return, discount)."""
+
+    def __init__(self, replay: ReferenceReplay, num_envs: int) -> None:
+        self._replay = replay
+        self._windows: list[list[list[Any]]] = [[] for _ in range(num_envs)]
+
+    def add(self, **step: Any) -> None:
+        """Add one step of every environment."""
+        replay, flat = self._replay, self._replay.schema.flatten(step)
+        for env, window in enumerate(self._windows):
+            now = {name: np.copy(values[env]) for name, values in flat.items()}
+            window.append([now, 0.0, 1.0])
+            for entry in window:
+                entry[1] += entry[2] * float(now["reward"])
+                entry[2] *= replay.gamma
+            ended = now["terminated"] or now["truncated"]
+            while window and (ended or len(window) == replay.num_step):
+                first, returns, discount = window.pop(0)
+                row: dict[str, Any] = {}
+                for field in replay.schema.fields:
+                    if field.kind == REWARD:
+                        row[field.name] = returns
+                    elif field.kind == DISCOUNT:
+                        row[field.name] = 0.0 if now["terminated"] else discount
+                    else:
+                        row[field.name] = (first if field.kind == FIRST else now)[field.name]
+                replay.insert(row)

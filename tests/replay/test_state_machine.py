@@ -1,0 +1,191 @@
+"""The native replay equals the NumPy oracle after any sequence of calls: same keys, same rows, same draws."""
+
+import pickle
+import tempfile
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from drivetrain.core.errors import Closed, NotEnoughData
+from drivetrain.replay import Replay
+from drivetrain.replay.reference import ReferenceReplay, ReferenceWriter
+
+SPEC = {"obs": {"pixels": ((3,), "uint8"), "speed": ((), "float32")}, "action": ((), "int64")}
+CAPACITIES = [1, 2, 15, 16, 17, 129, 300]
+FRACTIONS = st.sampled_from([0.0, 0.4, 0.6, 1.0])
+PRIORITIES = st.one_of(
+    st.floats(0, 10, width=32), st.sampled_from([0.0, 1e-30, 1e-6, 1.0, 8191.0, 1e5, 1e12, 3.4028234663852886e38])
+)
+
+
+def random_step(rng, num_envs, ends):
+    step = {
+        "obs": {"pixels": rng.integers(0, 256, (num_envs, 3), np.uint8), "speed": rng.random(num_envs, np.float32)},
+        "action": rng.integers(-9, 9, num_envs),
+        "next_obs": {
+            "pixels": rng.integers(0, 256, (num_envs, 3), np.uint8),
+            "speed": rng.random(num_envs, np.float32),
+        },
+        "reward": rng.standard_normal(num_envs).astype(np.float32 if ends & 4 else np.float64),
+        "terminated": np.full(num_envs, bool(ends & 1)),
+        "truncated": np.full(num_envs, bool(ends & 2)),
+    }
+    if num_envs > 1:  # only some of them end
+        step["terminated"] &= rng.random(num_envs) < 0.7
+        step["truncated"] &= rng.random(num_envs) < 0.7
+    return step
+
+
+def assert_same_sample(native, oracle):
+    np.testing.assert_array_equal(native.keys, oracle.keys)
+    np.testing.assert_allclose(native.weights, oracle.weights, rtol=1e-5)
+    assert native.data.keys() == oracle.data.keys()
+    for name in ("pixels", "speed"):
+        np.testing.assert_array_equal(native.data["obs"][name], oracle.data["obs"][name])
+        np.testing.assert_array_equal(native.data["next_obs"][name], oracle.data["next_obs"][name])
+    for name in ("action", "terminated", "truncated"):
+        np.testing.assert_array_equal(native.data[name], oracle.data[name])
+    for name in ("reward", "discount"):  # a compiler may fuse a multiplication and an addition
+        np.testing.assert_allclose(native.data[name], oracle.data[name], rtol=1e-6, atol=1e-6)
+
+
+class NativeAgainstOracle(RuleBasedStateMachine):
+    samples = Bundle("samples")
+
+    @initialize(
+        capacity=st.sampled_from(CAPACITIES),
+        prioritized=st.booleans(),
+        alpha=FRACTIONS,
+        num_step=st.integers(1, 5),
+        gamma=st.sampled_from([0.0, 0.9, 0.99, 1.0]),
+        shared=st.booleans(),
+        seed=st.sampled_from([0, 1, 2**64 - 1]),
+        num_envs=st.sampled_from([1, 2, 5, 40]),
+    )
+    def create(self, capacity, num_envs, shared, **settings):
+        self.native = Replay(capacity, SPEC, shared=shared, **settings)
+        self.oracle = ReferenceReplay(capacity, SPEC, **settings)
+        self.shared, self.prioritized = shared, settings["prioritized"]
+        self.attached, self.spare = [], None
+        self.new_writer(num_envs)
+
+    def new_writer(self, num_envs):
+        self.num_envs = num_envs
+        self.writers = self.native.writer(num_envs), ReferenceWriter(self.oracle, num_envs)
+
+    @rule(num_envs=st.sampled_from([1, 2, 5, 40]))
+    def replace_the_writer(self, num_envs):
+        self.new_writer(num_envs)
+
+    @rule(seed=st.integers(0, 99), ends=st.lists(st.integers(0, 7), min_size=1, max_size=12))
+    def add(self, seed, ends):
+        rng = np.random.default_rng(seed)
+        for end in ends:
+            step = random_step(rng, self.num_envs, end)
+            for writer in self.writers:
+                writer.add(**step)
+
+    @rule(
+        target=samples,
+        batch_size=st.sampled_from([1, 2, 5, 16, 33, 129]),
+        num_batches=st.sampled_from([None, 1, 3, 9]),
+        mode=st.sampled_from(["stratified", "iid"]),
+        beta=FRACTIONS,
+        reuse=st.booleans(),
+    )
+    def sample(self, batch_size, num_batches, mode, beta, reuse):
+        options = {"mode": mode, "beta": beta, "num_batches": num_batches}
+        if len(self.oracle) < batch_size:
+            with pytest.raises(NotEnoughData):
+                self.native.sample(batch_size, **options)
+            self.oracle.block = self.native._table.stats()["random_block"]  # words taken are not given back
+            return None
+        expected = self.oracle.sample(batch_size, **options)
+        fits = reuse and self.spare is not None and self.spare.keys.shape == expected.keys.shape
+        out = self.spare if fits else None
+        native = self.native.sample(batch_size, out=out, **options)
+        assert native is out or not fits
+        assert_same_sample(native, expected)
+        self.spare = native
+        return expected.keys
+
+    @precondition(lambda self: self.prioritized)
+    @rule(keys=samples, values=st.lists(PRIORITIES, min_size=1, max_size=8), dtype=st.sampled_from(["f4", "f8"]))
+    def update(self, keys, values, dtype):
+        if keys is None:
+            return
+        priorities = np.resize(np.array(values, dtype), keys.shape)
+        assert self.native.update_priorities(keys, priorities) == self.oracle.update_priorities(keys, priorities)
+
+    @precondition(lambda self: self.prioritized)
+    @rule(keys=samples, value=PRIORITIES)
+    def update_one_row_many_times(self, keys, value):
+        if keys is None:
+            return
+        keys = np.repeat(keys.ravel()[:1], 1500)
+        priorities = np.linspace(0, value, 1500, dtype=np.float32)
+        assert self.native.update_priorities(keys, priorities) == self.oracle.update_priorities(keys, priorities)
+
+    @rule()
+    def save_and_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "replay"
+            self.native.save(path)
+            self.native = Replay.load(path, shared=self.shared)
+        self.oracle = self.oracle.reloaded()
+        self.attached.clear()
+        self.new_writer(self.num_envs)
+
+    @precondition(lambda self: self.shared)
+    @rule()
+    def go_on_through_an_attached_one(self):
+        self.attached.append(self.native)  # the owner stays
+        self.native = Replay.attach(pickle.loads(pickle.dumps(self.native.handle())))
+        self.new_writer(self.num_envs)
+
+    @rule()
+    def close(self):
+        path = Path(tempfile.gettempdir()) / "never-written"
+        self.native.close()
+        self.native.close()  # again: nothing happens
+        for call in (
+            lambda: self.native.sample(1),
+            lambda: (
+                self.native.update_priorities(np.zeros(1, np.uint64), np.zeros(1))
+                if self.prioritized
+                else len(self.native)
+            ),
+            lambda: self.writers[0].add(**random_step(np.random.default_rng(0), self.num_envs, 0)),
+            lambda: self.native.writer(),
+            lambda: len(self.native),
+            lambda: self.native.save(path),
+        ):
+            with pytest.raises(Closed):
+                call()
+        assert not path.exists()
+        self.create(2, 1, self.shared, prioritized=self.prioritized, seed=5)
+
+    @invariant()
+    def state_is_the_same(self):
+        if not hasattr(self, "native"):
+            return
+        stats = self.native._table.stats()
+        assert len(self.native) == stats["size"] == len(self.oracle)
+        assert stats["next_slot"] == self.oracle.next_slot
+        assert self.native.num_inserted == self.oracle.num_inserted
+        assert stats["random_block"] == self.oracle.block
+        if self.prioritized:
+            assert stats["max_priority"] == np.float32(self.oracle.max_priority)
+            assert stats["unit_exponent"] == self.oracle.unit_exponent
+            assert stats["total_units"] == int(self.oracle.units().sum())
+        assert self.native._table.is_consistent()
+
+
+NativeAgainstOracle.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None
+)
+test_native_equals_oracle_after_any_sequence_of_calls = NativeAgainstOracle.TestCase
