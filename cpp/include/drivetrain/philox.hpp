@@ -33,10 +33,17 @@ inline std::uint64_t scale_to(std::uint64_t random, std::uint64_t range) noexcep
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(random) * range) >> 64);
 }
 
-/// floor(total * part / parts), exactly.
-inline std::uint64_t fraction_of(std::uint64_t total, std::uint64_t part,
-                                 std::uint64_t parts) noexcept {
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * part / parts);
-}
+/// Borders of `parts` equal parts of [0, total): border(k) = floor(total * k / parts), exactly.
+class EqualParts {
+ public:
+  EqualParts(std::uint64_t total, std::uint64_t parts) noexcept
+      : parts_(parts), whole_(total / parts), rest_(total % parts) {}
+  std::uint64_t border(std::uint64_t k) const noexcept {  // rest * k < parts^2, and parts < 2^32
+    return whole_ * k + rest_ * k / parts_;
+  }
+
+ private:
+  std::uint64_t parts_, whole_, rest_;
+};
 
 }  // namespace drivetrain

@@ -110,14 +110,14 @@ class Sampler {
     const bool prioritized = table_.config().prioritized;
     const std::uint64_t total = prioritized ? table_.tree().total() : header.num_used;
     std::uint64_t targets[kMaxBatch];
-    for (std::size_t i = 0; i < count; ++i) {
-      if (strata == 0) {
-        targets[i] = scale_to(words[i], total);
-      } else {
+    if (strata == 0) {
+      for (std::size_t i = 0; i < count; ++i) targets[i] = scale_to(words[i], total);
+    } else {
+      const EqualParts parts(total, strata);
+      for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t stratum = positions[i] % strata;
-        const std::uint64_t low = fraction_of(total, stratum, strata);
-        const std::uint64_t high = fraction_of(total, stratum + 1, strata);
-        targets[i] = low + scale_to(words[i], high - low);
+        const std::uint64_t low = parts.border(stratum);
+        targets[i] = low + scale_to(words[i], parts.border(stratum + 1) - low);
       }
     }
     std::uint32_t slots[kMaxBatch];

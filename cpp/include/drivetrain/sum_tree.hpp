@@ -57,7 +57,8 @@ class SumTree {
   std::uint64_t total() const noexcept { return state_->root; }
   float leaf(std::uint64_t index) const noexcept { return leaves_[index]; }
   std::uint64_t units_of(float priority) const noexcept {
-    return static_cast<std::uint64_t>(static_cast<double>(priority) * units_per_one_);
+    return static_cast<std::uint64_t>(
+        static_cast<std::int64_t>(static_cast<double>(priority) * units_per_one_));
   }
   /// The units of a leaf, exactly as sampling sees them.
   std::uint64_t leaf_units(std::uint64_t index) const noexcept { return units_of(leaves_[index]); }
@@ -65,7 +66,8 @@ class SumTree {
   /// The multiple of the unit nearest to a priority >= 0; never 0 for a positive one.
   float rounded(float priority) const noexcept {
     if (!(priority > 0)) return 0;
-    const double units = std::nearbyint(static_cast<double>(priority) * units_per_one_);
+    constexpr double kIntegers = 0x1p52;  // doubles from here on have no fraction: adding rounds
+    const double units = (static_cast<double>(priority) * units_per_one_ + kIntegers) - kIntegers;
     return static_cast<float>(std::max(units, 1.0) * unit_);
   }
 
@@ -85,7 +87,7 @@ class SumTree {
   }
 
   /// leaf[indices[i]] = priorities[i], in order, for count <= kMaxTreeBatch; then level by level,
-  /// each parent once. Finite priorities >= 0.
+  /// parents shared by several merged into one write. Finite priorities >= 0.
   void update(const std::uint32_t* indices, const float* priorities, std::size_t count) noexcept {
     float largest = 0;
     for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, priorities[i]);
@@ -100,14 +102,14 @@ class SumTree {
       DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[index] = priority);
       add_change(changes, num_changes, index / kLeafFanout, difference);
     }
+    std::uint64_t num_nodes = leaf_nodes_;
     for (unsigned level = 0; level < num_levels_; ++level) {
       std::uint64_t* sums = levels_[level];
       for (std::size_t i = 0; i < num_changes; ++i)
         DRIVETRAIN_LOCKED_WRITE("tree/inner", sums[changes[i].node] += changes[i].difference);
-      std::size_t num_parents = 0;
-      for (std::size_t i = 0; i < num_changes; ++i)
-        add_change(changes, num_parents, changes[i].node / kInnerFanout, changes[i].difference);
-      num_changes = num_parents;
+      num_nodes = (num_nodes + kInnerFanout - 1) / kInnerFanout;
+      num_changes = num_nodes <= kMergedNodes ? to_few_parents(changes, num_changes)
+                                              : to_parents(changes, num_changes);
     }
     std::uint64_t difference = 0;
     for (std::size_t i = 0; i < num_changes; ++i) difference += changes[i].difference;
@@ -159,8 +161,9 @@ class SumTree {
     std::uint64_t difference;
   };
 
-  // Neighbours share parents (inserts are runs of slots; upper levels are few nodes): merge with
-  // the last few entries, which keeps each parent to one write without sorting.
+  static constexpr std::uint64_t kMergedNodes = 512;
+
+  // Neighbours share parents: runs of slots, as inserts are, merge with the entry before.
   static void add_change(Change* changes, std::size_t& count, std::uint32_t node,
                          std::uint64_t difference) noexcept {
     if (count > 0 && changes[count - 1].node == node) {
@@ -168,6 +171,31 @@ class SumTree {
     } else {
       changes[count++] = {node, difference};
     }
+  }
+
+  static std::size_t to_parents(Change* changes, std::size_t count) noexcept {
+    std::size_t num_parents = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      add_change(changes, num_parents, changes[i].node / kInnerFanout, changes[i].difference);
+    return num_parents;
+  }
+
+  // A level of few nodes, where random changes often meet: a small index merges them all, and
+  // spares the chains of stores and loads to one address. Larger levels seldom repeat a parent.
+  static std::size_t to_few_parents(Change* changes, std::size_t count) noexcept {
+    std::uint16_t entry_of[kMergedNodes] = {};  // node -> position + 1
+    std::size_t num_parents = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t parent = changes[i].node / kInnerFanout;
+      const std::uint64_t difference = changes[i].difference;
+      if (entry_of[parent] == 0) {
+        changes[num_parents++] = {parent, difference};
+        entry_of[parent] = static_cast<std::uint16_t>(num_parents);
+      } else {
+        changes[entry_of[parent] - 1].difference += difference;
+      }
+    }
+    return num_parents;
   }
 
   std::uint64_t leaf_node_sum(std::uint64_t node) const noexcept {
