@@ -148,15 +148,21 @@ def test_a_killed_actor_is_started_again_and_the_run_finishes_exactly(start):
     assert "0.5000 updates per step" in out
 
 
-def test_a_raising_actor_is_started_again_a_few_times_and_then_its_error_ends_the_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [("raise RuntimeError('the pole broke')", "RuntimeError: the pole broke"), ("sys.exit()", "exit code 0")],
+)
+def test_a_failing_actor_is_started_again_a_few_times_and_then_its_error_ends_the_run(
+    tmp_path, monkeypatch, failure, message
+):
     (tmp_path / "failing_env.py").write_text(
-        "import gymnasium\n"
+        "import sys, gymnasium\n"
         "from gymnasium.envs.classic_control import CartPoleEnv\n"
         "class Failing(CartPoleEnv):\n"
         "    num_steps = 0\n"
         "    def step(self, action):\n"
         "        Failing.num_steps += 1\n"
-        "        if Failing.num_steps > 40: raise RuntimeError('the pole broke')\n"
+        f"        if Failing.num_steps > 40: {failure}\n"
         "        return super().step(action)\n"
         "gymnasium.register('Failing-v0', Failing, max_episode_steps=100)\n"
     )
@@ -169,9 +175,9 @@ def test_a_raising_actor_is_started_again_a_few_times_and_then_its_error_ends_th
         check=False,
     )
     assert done.returncode == 1
-    assert "RuntimeError: the pole broke" in done.stderr
+    assert message in done.stderr
     assert "4 times within a minute" in done.stderr.splitlines()[-1]
-    assert "Traceback" in done.stderr
+    assert ("Traceback" in done.stderr) == ("RuntimeError" in message)
 
 
 def test_a_killed_learner_ends_the_run_with_an_error_and_a_usable_checkpoint(start):

@@ -3,6 +3,7 @@
 weights -> policy -> environments -> replay, one grant of the ledger at a time
 """
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,10 +16,14 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, Interface
 from drivetrain.train.ledger import Ledger, Rules
 from drivetrain.train.networks import Policy
+from drivetrain.train.reports import Reports
 from drivetrain.train.topology import Assignment, network_of
 from drivetrain.train.weights import Weights
 
-REPORT_EPISODES = 40  # per message, so that it stays below PIPE_BUF and is written whole
+# A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
+_REPORT_EPISODES = 40
+_REPORT_LAGS = 100
+_REPORT_INTERVAL_S = 0.05
 
 
 class Episode(NamedTuple):
@@ -130,13 +135,42 @@ def run(assignment: Assignment) -> None:
     policy = Policy(network, weights.vector)
     index = (assignment.index, assignment.restart)
     actor = Actor(config, assignment.interface, policy, lambda count: replay.writer(num_envs=count), index)
-    episodes: list[Episode] = []
+    news = News(assignment.reports)
     while grant := ledger.acquire(assignment.index, config.run.envs_per_actor):
         weights.refresh()
         lag = ledger.updates - weights.num_updates
-        episodes += actor.step(grant.num_steps, config.dqn.epsilon_at(grant.start))
+        episodes = actor.step(grant.num_steps, config.dqn.epsilon_at(grant.start))
         ledger.commit(assignment.index, grant.num_steps)
-        if assignment.reports.offer({"lag": lag, "episodes": episodes[:REPORT_EPISODES]}):
-            del episodes[:REPORT_EPISODES]
-        del episodes[: -8 * REPORT_EPISODES]  # a slow reader loses the oldest, it never stops us
+        news.add(lag, episodes)
+    news.tell()
     actor.close()
+
+
+class News:
+    """Gathers what the supervisor should hear, and tells it now and then, never waiting."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self._told_s = time.monotonic()
+        self._lags: list[int] = []
+        self._episodes: list[Episode] = []
+
+    def add(self, lag: int, episodes: list[Episode]) -> None:
+        """One acting step: updates by which its weights were behind, and the episodes it ended."""
+        self._lags.append(lag)
+        self._episodes += episodes
+        if (
+            len(self._lags) >= _REPORT_LAGS
+            or len(self._episodes) >= _REPORT_EPISODES
+            or time.monotonic() - self._told_s > _REPORT_INTERVAL_S
+        ):
+            self.tell()
+
+    def tell(self) -> None:
+        """Report; what finds no room in the pipe is lost."""
+        for start in range(0, max(len(self._episodes), 1), _REPORT_EPISODES):
+            episodes = self._episodes[start : start + _REPORT_EPISODES]
+            self._reports.offer({"lags": self._lags, "episodes": episodes})
+            self._lags = []
+        self._told_s = time.monotonic()
+        self._episodes = []

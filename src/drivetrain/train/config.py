@@ -41,7 +41,7 @@ class RunConfig:
     """Seconds between checkpoints; the first is written at the end of warm-up."""
     log_interval_steps: int = 1_000
     """Environment steps between rows of metrics.jsonl."""
-    eval_interval_steps: int = 1_000
+    eval_interval_steps: int = 2_500
     """Environment steps between evaluations that select the best policy."""
     eval_episodes: int = 20
     """Episodes of each such evaluation."""

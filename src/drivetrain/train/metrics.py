@@ -77,9 +77,9 @@ class Meter:
         self._returns += [episode[0] for episode in episodes]
         self._lengths += [episode[1] for episode in episodes]
 
-    def add_lag(self, num_updates: float) -> None:
-        """Updates by which the weights of one acting step were behind."""
-        self._lags.append(num_updates)
+    def add_lags(self, lags: Sequence[float]) -> None:
+        """Updates by which the weights of some acting steps were behind."""
+        self._lags += lags
 
     def set_learning(self, metrics: Row) -> None:
         """The latest metrics of the learner."""

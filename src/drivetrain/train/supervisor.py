@@ -151,7 +151,7 @@ class Supervisor:
 
     def _take(self, child: Child, report: dict[str, Any]) -> None:
         if child.role == "actor":
-            self._meter.add_lag(report["lag"])
+            self._meter.add_lags(report["lags"])
             self._meter.add_episodes(report["episodes"])
         elif child.role == "learner":
             self._meter.set_learning(report)
@@ -168,8 +168,17 @@ class Supervisor:
                 self._take(child, report)
             child.inbox.close()
             self._children.remove(child)
-            if child.exit_code() != 0:
+            if child.exit_code() != 0 or not self._is_through(child):
                 self._mourn(child)
+
+    def _is_through(self, child: Child) -> bool:
+        """Whether a child that says it is done may say so; an environment can call sys.exit, too."""
+        if self._signum or self._failure:
+            return True
+        if child.role == "evaluator":
+            return bool(self._final_returns)
+        counts = self._memory.ledger.counts()
+        return counts.committed == self._rules.total_steps
 
     def _mourn(self, child: Child) -> None:
         if child.role == "actor":
