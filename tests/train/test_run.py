@@ -137,14 +137,15 @@ def test_the_command_prints_what_was_achieved_and_eval_repeats_it(start, tmp_pat
     assert done.returncode == 0
 
 
-def test_a_killed_actor_is_started_again_and_the_run_finishes_exactly(start):
+@pytest.mark.parametrize(("log", "name"), [("actor-0", "actor 0"), ("evaluator-0", "the evaluator")])
+def test_a_killed_actor_or_evaluator_is_started_again_and_the_run_finishes_exactly(start, log, name):
     run = start(*FLAGS, "--total-steps", "12000")
     run.wait_until_learning()
-    (pid,) = run.children("actor-0")
+    (pid,) = run.children(log)
     os.kill(pid, signal.SIGKILL)
     code, out, err = run.end()
     assert code == 0, err
-    assert "actor 0 was killed by SIGKILL" in err
+    assert f"{name} was killed by SIGKILL" in err
     assert "0.5000 updates per step" in out
 
 

@@ -3,12 +3,15 @@
 import math
 import time
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from drivetrain.train.metrics import Row
 
 _LINE_INTERVAL_S = 5.0
+_RATE_WINDOW_S = 60.0  # over which the remaining time is estimated
 
 
 class Display:
@@ -24,29 +27,30 @@ class Display:
         self._quiet = quiet
         self._line_s = time.monotonic()
         self._shown: Row = {}
-        self._console = console = Console(stderr=True)
-        self._bar: Progress | None = None
-        if console.is_terminal and not quiet:
-            columns = (
-                TextColumn("{task.completed:,.0f} steps"),
-                BarColumn(bar_width=None),
-                TextColumn("{task.percentage:.0f}%"),
-                TextColumn("{task.fields[numbers]}"),
-                TimeRemainingColumn(),
-            )
-            self._bar = Progress(*columns, console=console)
-            self._task = self._bar.add_task("train", total=total_steps, numbers="starting")
-            self._bar.start()
+        self._console = Console(stderr=True)
+        self._live: Live | None = None
+        self._bar = Progress(
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} steps"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            speed_estimate_period=_RATE_WINDOW_S,
+        )
+        self._task = self._bar.add_task("train", total=total_steps)
+        if self._console.is_terminal and not quiet:
+            self._live = Live(Group(self._bar, Text("starting")), console=self._console)
+            self._live.start()
 
     def show(self, row: Row) -> None:
         """Show a row; what it lacks keeps its last value."""
         self._shown = {**self._shown, **{k: v for k, v in row.items() if not math.isnan(v)}}
-        if self._bar is not None:
-            numbers = _numbers(self._shown)
-            self._bar.update(self._task, completed=row["num_steps"], numbers=numbers)
+        if self._live is not None:
+            self._bar.update(self._task, completed=self._shown["num_steps"])
+            self._live.update(Group(self._bar, Text(_numbers(self._shown))))
         elif not self._quiet and time.monotonic() - self._line_s > _LINE_INTERVAL_S:
             self._line_s = time.monotonic()
-            steps = f"{row['num_steps']:,.0f}/{self._total_steps:,} steps"
+            steps = f"{self._shown['num_steps']:,.0f}/{self._total_steps:,} steps"
             self._say(f"{steps}  {_numbers(self._shown)}")
 
     def note(self, sentence: str) -> None:
@@ -56,8 +60,8 @@ class Display:
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def _say(self, sentence: str) -> None:
         self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -213,7 +213,8 @@ class Supervisor:
         if not finished or not end_s:
             end_s = now
         self._learning_s = (begin_s, end_s)
-        if self._meter.row_is_due(counts) or (finished and self._meter.has_news(counts)):
+        taken = counts.committed == self._rules.total_steps  # the last row waits for the last update
+        if (finished and self._meter.has_news(counts)) or (not taken and self._meter.row_is_due(counts)):
             self._write_row(counts)
 
     def _write_row(self, counts: Counts) -> None:
