@@ -120,7 +120,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly():
     assert process.wait() == command.OUTPUT_CLOSED
 
 
-def test_the_installed_command_is_this_one():
+def test_a_mistake_is_one_line_from_a_shell_too():
     done = subprocess.run(
         [sys.executable, "-m", "drivetrain.cli.main", "nonsense"], capture_output=True, text=True, check=False
     )
