@@ -6,7 +6,7 @@ from typing import Any
 from drivetrain.train.config import TrainConfig
 
 _PRESETS: dict[tuple[str, str], dict[str, Any]] = {
-    # Our own sweep (design/training-defaults.md), from the settings of RL Baselines3 Zoo
+    # Our own sweep (design/training-defaults.md), which started from the settings of RL Baselines3 Zoo
     # (hyperparams/dqn.yml, CartPole-v1: 50,000 steps, learning rate 2.3e-3, batch 64, 256 x 256,
     # 128 updates per 256 steps, exploration over 16% of the steps down to 0.04).
     ("dqn", "CartPole-v1"): {
