@@ -17,7 +17,7 @@ namespace drivetrain {
 struct Draw {
   std::uint32_t slot;
   std::uint32_t generation;
-  double probability;  // of this row when it was drawn: leaf / total
+  double probability;  // of this row when it was drawn: leaf / total; 1 in a uniform table
 };
 
 class Sampler {
@@ -137,7 +137,7 @@ class Sampler {
       draw.generation = table_.row(draw.slot).generation.load(std::memory_order_relaxed);
       draw.probability =
           prioritized ? static_cast<double>(table_.tree().leaf_units(draw.slot)) * scale
-                      : 1.0 / static_cast<double>(header.num_committed);
+                      : 1.0;
     }
     return Status::kOk;
   }

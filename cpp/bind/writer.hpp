@@ -1,0 +1,97 @@
+// A producer's writer as Python sees it: a step is a dict of arrays, one per field.
+#pragma once
+
+#include "bind/table.hpp"
+#include "drivetrain/nstep.hpp"
+
+namespace drivetrain::bind {
+
+class Writer {
+ public:
+  Writer(Table& table, std::size_t num_envs, std::size_t num_step, double gamma)
+      : table_(table),
+        mapping_(table.hold()),
+        num_envs_(static_cast<npy_intp>(num_envs)),
+        windows_(num_envs),
+        open_(num_envs * num_step),
+        images_(num_step > 1 ? num_envs * num_step * image_nbytes() : 0),
+        emissions_(num_envs * num_step),
+        writer_(mapping_->table, table.schema(), num_envs, num_step, gamma,
+                {windows_.data(), open_.data(), images_.data(), emissions_.data()}),
+        arrays_(table.specs().size()) {
+    auto dtype = nb::module_::import_("numpy").attr("dtype");
+    reward_f32_ = {nb::str("reward"), dtype("float32"), {}};
+    reward_f64_ = {nb::str("reward"), dtype("float64"), {}};
+    for (const ArraySpec& spec : table.specs())
+      num_inputs_ += !is(spec, "discount");
+  }
+
+  // Whether the step fitted and was added; otherwise nothing has changed.
+  bool add(nb::dict step) {
+    if (table_.closed()) raise("Closed", "this replay is closed");
+    if (in_use_.test_and_set(std::memory_order_acquire))
+      raise("InvalidInput",
+            "this writer is in use by another thread; give each producer a writer of its own");
+    struct Release {
+      std::atomic_flag& flag;
+      ~Release() { flag.clear(std::memory_order_release); }
+    } release{in_use_};
+    Step native{arrays_.data(), nullptr, nullptr, nullptr, nullptr};
+    if (!convert(step, native)) return false;
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = writer_.add(native);
+    }
+    check(status);
+    return true;
+  }
+
+ private:
+  std::size_t image_nbytes() const {
+    return mapping_->table.config().row_stride - sizeof(RowHeader);
+  }
+  static bool is(const ArraySpec& spec, const char* name) {
+    return PyUnicode_CompareWithASCIIString(spec.name.ptr(), name) == 0;
+  }
+
+  bool convert(nb::dict step, Step& native) {
+    if (static_cast<std::size_t>(PyDict_GET_SIZE(step.ptr())) != num_inputs_) return false;
+    const RowSchema schema = table_.schema();
+    for (std::size_t f = 0; f < schema.num_fields; ++f) {
+      const FieldKind kind = schema.fields[f].kind;
+      if (kind == FieldKind::kDiscount) continue;
+      const ArraySpec& spec = table_.specs()[f];
+      PyObject* array = PyDict_GetItemWithError(step.ptr(), spec.name.ptr());
+      if (array == nullptr) return false;
+      if (kind == FieldKind::kReward && fits(array, reward_f64_, &num_envs_, 1)) {
+        native.reward_f64 = reinterpret_cast<const double*>(data_of(array));
+        continue;
+      }
+      if (!fits(array, spec, &num_envs_, 1)) return false;
+      const unsigned char* data = data_of(array);
+      switch (kind) {
+        case FieldKind::kReward: native.reward_f32 = reinterpret_cast<const float*>(data); break;
+        case FieldKind::kTerminated: native.terminated = data; break;
+        case FieldKind::kTruncated: native.truncated = data; break;
+        default: arrays_[f] = data;
+      }
+    }
+    return true;
+  }
+
+  Table& table_;  // kept alive by nanobind
+  std::shared_ptr<Mapping> mapping_;
+  npy_intp num_envs_;
+  std::vector<NStepWriter::Window> windows_;
+  std::vector<NStepWriter::OpenStep> open_;
+  std::vector<unsigned char> images_;
+  std::vector<NStepWriter::Emission> emissions_;
+  NStepWriter writer_;
+  std::vector<const unsigned char*> arrays_;
+  ArraySpec reward_f32_, reward_f64_;
+  std::size_t num_inputs_ = 0;
+  std::atomic_flag in_use_;
+};
+
+}  // namespace drivetrain::bind

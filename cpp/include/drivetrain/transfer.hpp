@@ -1,0 +1,111 @@
+// Batches across the border of the table: weights and keys of a sample, priorities coming back,
+// rows leaving for a file and returning from one.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "drivetrain/sampler.hpp"
+
+namespace drivetrain {
+
+/// w_i = (N P(i))^-beta / max over the batch = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for
+/// each `batch` of `count` draws. Equal probabilities give exactly 1.
+inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, float beta,
+                               float* weights) noexcept {
+  for (std::size_t start = 0; start < count; start += batch) {
+    double least = draws[start].probability;
+    for (std::size_t i = 0; i < batch; ++i) least = std::min(least, draws[start + i].probability);
+    for (std::size_t i = 0; i < batch; ++i)
+      weights[start + i] =
+          std::pow(static_cast<float>(least / draws[start + i].probability), beta);
+  }
+}
+
+inline void write_keys(const Draw* draws, std::size_t count, std::uint64_t* keys) noexcept {
+  for (std::size_t i = 0; i < count; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);
+}
+
+/// What apply_priorities returns instead of a count.
+enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBrokenLock = -4 };
+
+/// Gives rows new priorities; returns how many keys were stale. Checks every key and priority
+/// (finite, >= 0, within float32) before changing anything.
+template <class Real>
+std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
+                              std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t generation = Key::generation(keys[i]);
+    if (Key::slot(keys[i]) >= table.config().capacity || generation == 0 || (generation & 1))
+      return kForeignKey;
+    if (!(priorities[i] >= 0) || !(priorities[i] <= std::numeric_limits<float>::max()))
+      return kBadPriority;
+  }
+  float leaves[kMaxBatch];
+  std::uint64_t num_stale = 0;
+  for (std::size_t start = 0; start < count; start += kMaxBatch) {
+    const std::size_t num = std::min(kMaxBatch, count - start);
+    float largest = 0;
+    for (std::size_t i = 0; i < num; ++i) {
+      const auto priority = static_cast<float>(priorities[start + i]);
+      largest = std::max(largest, priority);
+      leaves[i] = table.leaf_of(priority);
+    }
+    if (table.update_priorities(keys + start, leaves, num, largest, &num_stale) != Status::kOk)
+      return kBrokenLock;
+  }
+  return static_cast<std::int64_t>(num_stale);
+}
+
+/// Copies slots [first, first + count), count <= kMaxBatch: raw fields, leaves, generations (0: no
+/// whole row there). Safe against concurrent writers: each row is whole and has the leaf it had then.
+inline void export_rows(ReplayTable& table, std::size_t first, std::size_t count,
+                        unsigned char* rows, float* leaves, std::uint32_t* generations) noexcept {
+  const std::size_t nbytes = table.config().row_stride - sizeof(RowHeader);
+  const bool prioritized = table.config().prioritized;
+  const auto generation_at = [&](std::size_t i) {
+    return table.row(first + i).generation.load(std::memory_order_relaxed);
+  };
+  const auto note = [&](std::size_t i) {
+    const std::uint32_t generation = generation_at(i);
+    generations[i] = generation & 1 ? 0 : generation;
+    leaves[i] = prioritized ? table.tree().leaf(first + i) : 1.0f;
+  };
+  const auto copy = [&](std::size_t i) {
+    copy_from_shared(rows + i * nbytes, table.fields(first + i), nbytes);
+  };
+  {
+    ReplayTable::Lock lock(table);
+    for (std::size_t i = 0; i < count; ++i) note(i);
+  }
+  for (std::size_t i = 0; i < count; ++i) copy(i);
+  std::atomic_thread_fence(std::memory_order_acquire);  // the copies are over before the checks
+  for (std::size_t i = 0; i < count; ++i) {
+    if (generations[i] == 0 || generation_at(i) == generations[i]) continue;
+    ReplayTable::Lock lock(table);  // it changed: under the lock a whole row stays whole
+    note(i);
+    copy(i);
+  }
+}
+
+/// Inserts rows as export_rows gave them, with their leaves.
+inline Status append_rows(ReplayTable& table, const unsigned char* rows, const float* leaves,
+                          std::size_t count) noexcept {
+  const std::size_t nbytes = table.config().row_stride - sizeof(RowHeader);
+  Claim claims[kMaxBatch];
+  for (std::size_t done = 0; done < count;) {
+    std::size_t num = 0;
+    Status status = table.reserve(std::min(kMaxBatch, count - done), claims, &num);
+    if (status != Status::kOk) return status;
+    for (std::size_t i = 0; i < num; ++i)
+      copy_to_shared(table.fields(claims[i].slot), rows + (done + i) * nbytes, nbytes);
+    status = table.commit(claims, num, leaves + done);
+    if (status != Status::kOk) return status;
+    done += num;
+  }
+  return Status::kOk;
+}
+
+}  // namespace drivetrain
