@@ -25,9 +25,9 @@ def replay():
 
 
 def test_a_sample_becomes_tensors_that_share_its_memory(replay):
-    sample = replay.sample(16, beta=0.4)
+    sample = replay.sample(8, beta=0.4)
     tensors = {name: torch.from_numpy(array) for name, array in sample.data.items()}
-    assert tensors["obs"].shape == (16, 3)
+    assert tensors["obs"].shape == (8, 3)
     assert tensors["action"].dtype == torch.int64
     assert torch.equal(tensors["next_obs"], tensors["obs"] + 100)
     assert torch.equal(tensors["obs"][:, 0], 3.0 * tensors["action"])
@@ -36,11 +36,11 @@ def test_a_sample_becomes_tensors_that_share_its_memory(replay):
 
 
 def test_a_sample_crosses_by_dlpack(replay):
-    sample = replay.sample(16, beta=0.4)
+    sample = replay.sample(8, beta=0.4)
     assert torch.equal(torch.from_dlpack(sample.data["obs"]), torch.from_numpy(sample.data["obs"]))
 
 
 def test_priorities_computed_by_torch_go_back(replay):
-    sample = replay.sample(16, beta=0.4)
+    sample = replay.sample(8, beta=0.4)
     td_errors = torch.from_numpy(sample.data["reward"]) - 0.5
     assert replay.update_priorities(sample.keys, td_errors.abs().numpy()) == 0
