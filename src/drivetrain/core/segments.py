@@ -33,6 +33,8 @@ class SegmentHandle:
     pid: int
     start_time: int
     fd: int
+    inode: int
+    """Tells this segment from a later one under the same descriptor number."""
 
 
 class Segment:
@@ -62,8 +64,12 @@ class Segment:
         require_memory(nbytes, what=f"a {kind} segment")
         try:
             fd = os.memfd_create(f"drivetrain-{kind}", os.MFD_CLOEXEC)
-            os.ftruncate(fd, payload_offset + nbytes)
-            mapping = mmap.mmap(fd, payload_offset + nbytes)
+            try:
+                os.ftruncate(fd, payload_offset + nbytes)
+                mapping = mmap.mmap(fd, payload_offset + nbytes)
+            except OSError:
+                os.close(fd)
+                raise
         except OSError as error:
             raise SegmentError(f"cannot create a {kind} segment of {nbytes} bytes: {error}") from error
         head = _HEAD.pack(_MAGIC, _VERSION, kind.encode(), payload_offset, nbytes, len(text))
@@ -92,6 +98,11 @@ class Segment:
                 "it was closed by its owner, or belongs to another user"
             ) from error
         try:
+            if os.fstat(fd).st_ino != handle.inode:
+                raise SegmentError(
+                    f"the {kind} segment of process {handle.pid} (descriptor {handle.fd}) was closed by its owner; "
+                    "keep it open while others attach"
+                )
             return cls._map(fd, kind)
         except BaseException:
             os.close(fd)
@@ -110,8 +121,11 @@ class Segment:
         if version != _VERSION:
             raise ForeignSegment(f"{where}: expected version {_VERSION}, got {version}; use one drivetrain version")
         if name.rstrip(b"\0") != kind.encode() or offset + nbytes != size:
-            raise ForeignSegment(f"{where}: holds a segment of kind {name.rstrip(bytes(1)).decode()!r}")
-        meta = json.loads(mapping[_HEAD.size : _HEAD.size + meta_bytes])
+            raise ForeignSegment(f"{where}: holds a segment of kind {name.rstrip(bytes(1)).decode(errors='replace')!r}")
+        try:
+            meta = json.loads(mapping[_HEAD.size : _HEAD.size + meta_bytes])
+        except ValueError as error:
+            raise ForeignSegment(f"{where}: its description is damaged") from error
         return cls(kind, fd, mapping, offset, meta)
 
     @property
@@ -124,7 +138,13 @@ class Segment:
         if self._mapping is None:
             raise SegmentError(f"this {self.kind} segment is closed; take its handle before")
         pid = os.getpid()
-        return SegmentHandle(kind=self.kind, pid=pid, start_time=_native.process_start_time(pid), fd=self._fd)
+        return SegmentHandle(
+            kind=self.kind,
+            pid=pid,
+            start_time=_native.process_start_time(pid),
+            fd=self._fd,
+            inode=os.fstat(self._fd).st_ino,
+        )
 
     def close(self) -> None:
         """Let go of the segment; its memory goes with the last view and the last process on it."""

@@ -19,12 +19,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
+from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files
 from drivetrain.replay.schema import Schema, Spec
 
 _KIND = "replay"
+_MAX_DRAWS = 2**31  # per call to sample, all batches together
 
 
 class Sample(NamedTuple):
@@ -61,6 +62,24 @@ class _Settings:
     seed: int
     schema: Schema
 
+    @classmethod
+    def checked(cls, **values: Any) -> "_Settings":
+        """Settings from a caller or a file.
+
+        Raises:
+            InvalidInput: A value does not fit.
+        """
+        fraction, integer = checks.require_fraction, checks.require_int
+        return cls(
+            capacity=integer("capacity", values["capacity"], least=1, most=2**32 - 1),
+            prioritized=bool(values["prioritized"]),
+            alpha=fraction("alpha", values["alpha"], meaning="0: uniform, 1: proportional to priority"),
+            num_step=integer("num_step", values["num_step"], least=1, most=100_000),
+            gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
+            seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
+            schema=values["schema"],
+        )
+
     def native(self) -> dict[str, Any]:
         return {
             "capacity": self.capacity,
@@ -75,7 +94,7 @@ class _Settings:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "_Settings":
-        return cls(**{**values, "schema": Schema.from_json(values["schema"])})
+        return cls.checked(**{**values, "schema": Schema.from_json(values["schema"])})
 
 
 class Replay:
@@ -118,13 +137,13 @@ class Replay:
         if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
         self._open(
-            _Settings(
-                capacity=checks.require_int("capacity", capacity, least=1, most=2**32 - 1),
-                prioritized=bool(prioritized),
-                alpha=checks.require_fraction("alpha", alpha, meaning="0: uniform, 1: proportional to priority"),
-                num_step=checks.require_int("num_step", num_step, least=1, most=100_000),
-                gamma=checks.require_fraction("gamma", gamma, meaning="the discount per step"),
-                seed=checks.require_int("seed", seed, least=0, most=2**64 - 1),
+            _Settings.checked(
+                capacity=capacity,
+                prioritized=prioritized,
+                alpha=alpha,
+                num_step=num_step,
+                gamma=gamma,
+                seed=seed,
                 schema=Schema.from_spec(spec),
             ),
             shared=shared,
@@ -205,26 +224,33 @@ class Replay:
         """
         if type(batch_size) is not int or batch_size < 1:
             batch_size = checks.require_int("batch_size", batch_size, least=1)
-        if not 0.0 <= beta <= 1.0:
-            checks.require_fraction("beta", beta, meaning="0: no correction, 1: full correction")
+        if type(beta) is not float or not 0.0 <= beta <= 1.0:
+            beta = checks.require_fraction("beta", beta, meaning="0: no correction, 1: full correction")
         if mode != "stratified" and mode != "iid":
             raise InvalidInput(f'mode: expected "stratified" or "iid", got {mode!r}')
         if num_batches is not None:
-            num_batches = checks.require_int("num_batches", num_batches, least=1)
+            num_batches = checks.require_int("num_batches", num_batches, least=1, most=max(1, _MAX_DRAWS // batch_size))
         given = None if out is None else self._given(out, batch_size, num_batches)
+        if batch_size > self._settings.capacity:
+            raise self._not_enough(batch_size)  # before arrays of that size are made
         try:
-            arrays, weights, keys = self._table.sample(
-                batch_size, float(beta), mode == "stratified", num_batches or 0, given
-            )
+            arrays, weights, keys = self._table.sample(batch_size, beta, mode == "stratified", num_batches or 0, given)
         except NotEnoughData:
-            raise NotEnoughData(
-                f"sample: expected at least {batch_size} committed transitions, got {len(self)}; add more before "
-                f"sampling (with num_step={self._settings.num_step}, a row appears num_step steps after its first)"
-            ) from None
+            raise self._not_enough(batch_size) from None
         return out or Sample(self._schema.nest(arrays), weights, keys)
+
+    def _not_enough(self, batch_size: int) -> NotEnoughData:
+        remedy = "add more before sampling"
+        if batch_size > self.capacity:
+            remedy = f"this replay holds at most {self.capacity}: draw several batches with num_batches"
+        elif self._settings.num_step > 1:
+            remedy += f" (with num_step={self._settings.num_step}, a row appears when its window is full)"
+        return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
 
     def _given(self, out: Sample, batch_size: int, num_batches: int | None) -> tuple[list[Any], Any, Any]:
         """The arrays of `out` in field order, checked."""
+        if not isinstance(out, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"out: expected a Sample that an earlier call returned, got {type(out).__name__}")
         leading = (batch_size,) if num_batches is None else (num_batches, batch_size)
         flat = self._schema.flatten(out.data)
         wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in self._schema.fields]
@@ -302,8 +328,12 @@ class Replay:
             FileFormatError: The file is truncated, damaged, foreign, or from a newer version.
         """
         with files.opened(Path(path)) as saved:
+            try:
+                settings = _Settings.from_json(saved.settings)
+            except (KeyError, TypeError, ValueError) as error:
+                raise FileFormatError(f"{path}: its settings make no sense ({error})") from error
             replay = cls.__new__(cls)
-            replay._open(_Settings.from_json(saved.settings), shared=shared, segment=None)
+            replay._open(settings, shared=shared, segment=None)
             try:
                 saved.restore(replay._table, replay._schema)
             except BaseException:
@@ -342,7 +372,7 @@ class Writer:
         self._table = table
         self._native = _native.Writer(table, num_envs, num_step, gamma)
 
-    def add(self, **step: Any) -> None:
+    def add(self, /, **step: Any) -> None:
         """Add one step of every environment; every array has the leading axis `[num_envs]`.
 
         Takes exactly the fields of the spec, `reward`, `terminated`, `truncated`, and `next_obs` iff
@@ -361,6 +391,3 @@ class Writer:
             step = self._schema.flatten(step)
         if not self._native.add(step):
             self._native.add(checks.fitting_step(self._schema, step, self._num_envs))
-
-
-

@@ -88,7 +88,7 @@ def require_int(name: str, value: Any, *, least: int, most: int | None = None) -
 def require_fraction(name: str, value: Any, *, meaning: str) -> float:
     """`value` as a float in [0, 1]."""
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not 0.0 <= number <= 1.0:

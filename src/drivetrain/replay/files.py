@@ -1,13 +1,15 @@
 """Replay files: one file, written aside and renamed, checked before anything is believed.
 
-    | magic, version, header bytes | header (JSON) | blocks of rows, leaves | CRC-32 of all before |
+    | magic, version, header bytes, their CRC-32 | header (JSON) | blocks of rows, leaves | CRC-32 of all |
 
-Rows are in the order of insertion, oldest first, without gaps. No pickle anywhere.
+The header decides how much memory is taken, so it is checked by itself and first. Rows
+are in the order of insertion, oldest first, without gaps. No pickle anywhere.
 """
 
 import json
 import os
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,21 +25,21 @@ from drivetrain.replay.schema import Schema
 
 _MAGIC = b"DRVTRPLY"
 _VERSION = 1
-_HEAD = struct.Struct("<8sII")
+_HEAD = struct.Struct("<8sIII")
 _BLOCK = struct.Struct("<I")  # rows in this block; 0 ends the blocks
 _CRC = struct.Struct("<I")
 
 
 def save(path: Path, table: _native.Table, settings: dict[str, Any], schema: Schema) -> None:
     """Write the table's committed rows to `path`, atomically."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")
     try:
         with open(aside, "wb") as file:
             out = _Summed(file)
             stats = table.stats()
             state = {key: stats[key] for key in ("max_priority", "random_block", "num_inserted")}
             header = json.dumps({"settings": settings, "state": state}).encode()
-            out.write(_HEAD.pack(_MAGIC, _VERSION, len(header)) + header)
+            out.write(_HEAD.pack(_MAGIC, _VERSION, len(header), zlib.crc32(header)) + header)
             for rows, leaves in _blocks(table, schema, settings["capacity"], stats["next_slot"]):
                 out.write(_BLOCK.pack(len(leaves)) + rows.tobytes() + leaves.tobytes())
             out.write(_BLOCK.pack(0))
@@ -87,6 +89,8 @@ class Saved:
         crc = self.reader.crc
         if _CRC.unpack(self._take(_CRC.size))[0] != crc:
             raise FileFormatError(f"{self.path}: damaged (its checksum does not match); use an older copy")
+        if self.reader.read(1):
+            raise FileFormatError(f"{self.path}: damaged (it goes on after its end); use an older copy")
         table.restore(**self.state)
 
     def _take(self, nbytes: int) -> bytes:
@@ -104,17 +108,20 @@ def opened(path: Path) -> Iterator[Saved]:
         head = reader.read(_HEAD.size)
         if len(head) < _HEAD.size or head[:8] != _MAGIC:
             raise FileFormatError(f"{path}: not a replay file of drivetrain (written by Replay.save)")
-        _, version, header_nbytes = _HEAD.unpack(head)
+        _, version, header_nbytes, header_crc = _HEAD.unpack(head)
         if version > _VERSION:
             raise FileFormatError(
-                f"{path}: written by a newer drivetrain (format {version}, this one reads {_VERSION}); upgrade drivetrain"
+                f"{path}: written by a newer drivetrain (format {version}, this one reads {_VERSION}); "
+                "upgrade drivetrain"
             )
         text = reader.read(header_nbytes)
+        if len(text) != header_nbytes or zlib.crc32(text) != header_crc:
+            raise FileFormatError(f"{path}: truncated or damaged header; use an older copy")
         try:
             header = json.loads(text)
-            settings, state = header["settings"], header["state"]
-        except (ValueError, KeyError) as error:
-            raise FileFormatError(f"{path}: truncated or damaged header; use an older copy") from error
+            settings, state = dict(header["settings"]), dict(header["state"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise FileFormatError(f"{path}: damaged header; use an older copy") from error
         yield Saved(settings, state, reader, path)
 
 
@@ -123,6 +130,7 @@ class _Summed:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
+        self._nbytes = os.fstat(file.fileno()).st_size
         self.crc = 0
 
     def write(self, data: bytes) -> None:
@@ -130,6 +138,6 @@ class _Summed:
         self.crc = zlib.crc32(data, self.crc)
 
     def read(self, nbytes: int) -> bytes:
-        data = self._file.read(nbytes)
+        data = self._file.read(min(nbytes, self._nbytes))  # a damaged length takes no memory
         self.crc = zlib.crc32(data, self.crc)
         return data

@@ -7,6 +7,8 @@ joined by "/", and packed into one row per transition, widest alignment first:
     row  action | obs/position | next_obs/position | reward | discount | terminated | truncated
 """
 
+import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +33,7 @@ _OURS = {
     "truncated": (TRUNCATED, np.dtype(np.bool_)),
 }
 _MAX_ROW_NBYTES = 2**31
+_MAX_AXES = 30  # NumPy 1.26 has 32, and samples put two before these
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Field:
     @property
     def nbytes(self) -> int:
         """Bytes of one item."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def describe(self) -> str:
         """Dtype and shape of one item as messages write it: `float32[84, 84]`."""
@@ -69,6 +72,10 @@ class Schema:
         declared = dict(_leaves(spec, ""))
         if not declared:
             raise InvalidInput('spec: expected at least one field, such as {"obs": ((4,), "float32")}, got none')
+        return cls._laid_out(declared)
+
+    @classmethod
+    def _laid_out(cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> "Schema":
         entries = [(name, FIRST, shape, dtype) for name, (shape, dtype) in declared.items()]
         entries += [
             ("next_" + name, NEXT, shape, dtype)
@@ -79,7 +86,7 @@ class Schema:
         offset, offsets = 0, dict[str, int]()
         for name, _, shape, dtype in sorted(entries, key=lambda entry: -entry[3].alignment):
             offsets[name] = offset
-            offset += int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            offset += math.prod(shape) * dtype.itemsize
         if offset > _MAX_ROW_NBYTES:
             raise InvalidInput(f"spec: one row would take {offset} bytes; at most {_MAX_ROW_NBYTES} are possible")
         return cls(tuple(Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries))
@@ -128,18 +135,27 @@ class Schema:
 
     @classmethod
     def from_json(cls, fields: list[list[Any]]) -> "Schema":
-        """The schema that `to_json` wrote."""
-        return cls(
+        """The schema that `to_json` wrote.
+
+        Raises:
+            InvalidInput: These fields are laid out otherwise here: native code would reach elsewhere.
+        """
+        stored = cls(
             tuple(
                 Field(name, kind, tuple(shape), _dtype_from_json(dtype), offset)
                 for name, kind, shape, dtype, offset in fields
             )
         )
+        if stored != cls._laid_out({f.name: (f.shape, f.dtype) for f in stored.fields if f.kind == FIRST}):
+            raise InvalidInput("schema: the fields are not laid out as this version of drivetrain does")
+        return stored
 
 
 def _leaves(spec: Spec, prefix: str) -> list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
     leaves: list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]] = []
     for key, value in spec.items():
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"spec field {key!r}: expected a str as name, got {type(key).__name__}")
         name = prefix + key
         if not key or "/" in key or (not prefix and (key in _OURS or key.startswith("next_"))):
             raise InvalidInput(
@@ -156,12 +172,19 @@ def _leaves(spec: Spec, prefix: str) -> list[tuple[str, tuple[tuple[int, ...], n
 def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         shape, dtype = value
-        shape = tuple(int(extent) for extent in ((shape,) if isinstance(shape, int) else shape))
+        shape = tuple(operator.index(extent) for extent in (shape if np.iterable(shape) else (shape,)))
+        if dtype is None:  # NumPy would take it for float64
+            raise TypeError("no dtype")
         dtype = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}'
         ) from error
+    if dtype.subdtype is not None:  # such as ("float32", (3,)): axes of the item
+        dtype, inner = dtype.subdtype
+        shape += inner
+    if len(shape) > _MAX_AXES:
+        raise InvalidInput(f"spec field {name!r}: expected at most {_MAX_AXES} axes, got {len(shape)}")
     if dtype.hasobject or dtype.itemsize == 0:
         raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; use a numeric dtype")
     if min(shape, default=1) < 1:
@@ -180,10 +203,25 @@ def _walk(step: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def _dtype_json(dtype: np.dtype[Any]) -> Any:
-    return dtype.str if dtype.names is None else dtype.descr
+    if dtype.subdtype is not None:
+        return [_dtype_json(dtype.subdtype[0]), list(dtype.subdtype[1])]
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    fields: Any = dtype.fields
+    parts = [fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [_dtype_json(part[0]) for part in parts],
+        "offsets": [part[1] for part in parts],
+        "itemsize": dtype.itemsize,
+    }
 
 
 def _dtype_from_json(value: Any) -> np.dtype[Any]:
     if isinstance(value, str):
         return np.dtype(value)
-    return np.dtype([tuple(tuple(part) if isinstance(part, list) else part for part in entry) for entry in value])
+    if isinstance(value, list):
+        item: Any = (_dtype_from_json(value[0]), tuple(value[1]))
+        return np.dtype(item)
+    parts: Any = {**value, "formats": [_dtype_from_json(part) for part in value["formats"]]}
+    return np.dtype(parts)
