@@ -129,8 +129,8 @@ Updates = Callable[[State, Batch, Any], tuple[State, jax.Array, Metrics]]
 def make_updates(network: Network, config: DQNConfig) -> Updates:
     """Compile `updates(state, batches, count)`: up to U = updates_per_call updates in one call.
 
-    Batches are padded to [U, B] and `count` of them are used, so that a remainder costs no second
-    compilation; a loop of dynamic length runs as fast as `lax.scan` (design/training-updates.md).
+    One `lax.scan` over U batches; the first `count` of them are used and the rest skipped, so that a
+    remainder costs no second compilation (design/training-updates.md).
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
@@ -138,16 +138,22 @@ def make_updates(network: Network, config: DQNConfig) -> Updates:
     """
 
     def updates(state: State, batches: Batch, count: Any) -> tuple[State, jax.Array, Metrics]:
-        def body(index: Any, carry: Any) -> Any:
-            state, td_errors, totals = carry
-            batch = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, index, 0, False), batches)
-            state, td_error, metrics = update(state, batch, network, config)
-            td_errors = jax.lax.dynamic_update_index_in_dim(td_errors, td_error, index, 0)
-            return state, td_errors, jax.tree.map(jnp.add, totals, metrics)
+        num_batches, batch_size = batches.reward.shape
+        nothing = Metrics(*[jnp.zeros((), jnp.float32)] * len(Metrics._fields))
 
-        zeros = Metrics(*[jnp.zeros((), jnp.float32)] * len(Metrics._fields))
-        carry = (state, jnp.zeros_like(batches.reward), zeros)
-        state, td_errors, totals = jax.lax.fori_loop(0, count, body, carry)
+        def body(carry: Any, item: Any) -> Any:
+            state, totals = carry
+            index, batch = item
+            state, td_error, metrics = jax.lax.cond(
+                index < count,
+                lambda state: update(state, batch, network, config),
+                lambda state: (state, jnp.zeros(batch_size, jnp.float32), nothing),
+                state,
+            )
+            return (state, jax.tree.map(jnp.add, totals, metrics)), td_error
+
+        carry, td_errors = jax.lax.scan(body, (state, nothing), (jnp.arange(num_batches), batches))
+        state, totals = carry
         return state, td_errors, jax.tree.map(lambda total: total / count, totals)
 
     return jax.jit(updates, donate_argnums=0)
