@@ -7,7 +7,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax.numpy as jnp
 
-from drivetrain.train.networks import Network, Policy, initial_vector, q_values, unpack
+from drivetrain.train.networks import Network, Policy, initial_vector, pack, q_values, unpack
 
 NETWORKS = [
     Network(num_inputs=4, hidden=(16, 8), num_actions=3, dueling=False),
@@ -71,3 +71,9 @@ def test_initial_parameters_stay_within_one_over_the_root_of_the_inputs():
     pieces = unpack(network, initial_vector(network, np.random.default_rng(2)))
     assert np.abs(pieces["hidden1.weight"]).max() <= 1 / 4
     assert np.abs(pieces["hidden1.weight"]).max() > 0.2
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_packing_the_pieces_gives_the_vector_back(network):
+    vector = np.arange(network.num_parameters, dtype=np.float32)
+    assert np.array_equal(pack(network, unpack(network, vector), np), vector)

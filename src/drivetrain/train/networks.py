@@ -62,6 +62,13 @@ def unpack(network: Network, vector: Any) -> dict[str, Any]:
     return pieces
 
 
+def pack(network: Network, pieces: dict[str, Any], xp: ModuleType) -> Any:
+    """The vector that `unpack` would take apart; `xp` is the pieces' array module."""
+    return xp.concatenate(
+        [pieces[f"{name}.{part}"].ravel() for name, _, _ in network.layers for part in ("weight", "bias")]
+    )
+
+
 def q_values(network: Network, pieces: dict[str, Any], observations: Any, xp: ModuleType) -> Any:
     """Q(s, a) for every action.
 
