@@ -1,5 +1,7 @@
 """The errors drivetrain raises: one hierarchy, each message saying expected, got, where, remedy.
 
+The hierarchy:
+
     DrivetrainError
     |-- InvalidInput (ValueError)     an argument or array does not fit
     |-- NotEnoughData                 fewer transitions than asked for
