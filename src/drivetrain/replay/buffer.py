@@ -390,4 +390,6 @@ class Writer:
         if self._nested:
             step = self._schema.flatten(step)
         if not self._native.add(step):
-            self._native.add(checks.fitting_step(self._schema, step, self._num_envs))
+            fitting = checks.fitting_step(self._schema, step, self._num_envs)
+            if not self._native.add(fitting):
+                raise AssertionError("a step that fits was turned down; nothing was added")

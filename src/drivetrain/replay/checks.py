@@ -45,7 +45,7 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
                 remedy += f", or declare {array.dtype} in the spec"
             raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
         array = array.astype(np.float32)
-    return np.ascontiguousarray(array)
+    return np.require(array, requirements=("C", "A"))
 
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -74,7 +74,7 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
         raise InvalidInput(
             f"keys{list(at)}: {int(key_array[at])} is no key of this replay; pass sample.keys back unchanged"
         )
-    return np.ascontiguousarray(key_array), np.ascontiguousarray(values)
+    return np.require(key_array, requirements=("C", "A")), np.require(values, requirements=("C", "A"))
 
 
 def require_int(name: str, value: Any, *, least: int, most: int | None = None) -> int:

@@ -214,6 +214,7 @@ def _dtype_json(dtype: np.dtype[Any]) -> Any:
         "formats": [_dtype_json(part[0]) for part in parts],
         "offsets": [part[1] for part in parts],
         "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,  # decides its alignment, and so the layout of rows
     }
 
 
@@ -224,4 +225,4 @@ def _dtype_from_json(value: Any) -> np.dtype[Any]:
         item: Any = (_dtype_from_json(value[0]), tuple(value[1]))
         return np.dtype(item)
     parts: Any = {**value, "formats": [_dtype_from_json(part) for part in value["formats"]]}
-    return np.dtype(parts)
+    return np.dtype(parts, align=value["aligned"])

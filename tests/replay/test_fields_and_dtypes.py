@@ -1,0 +1,170 @@
+"""Any dtype of fixed size goes in and comes out the same, in nested dicts and through handles and files."""
+
+import numpy as np
+import pytest
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import Replay
+
+ALIGNED = np.dtype([("flag", "u1"), ("value", "f8"), ("inner", [("x", ">i2"), ("y", "S3")], (2,))], align=True)
+DTYPES = [
+    "bool",
+    "uint8",
+    "int16",
+    "uint32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "datetime64[ms]",
+    "timedelta64[s]",
+    ">f4",
+    ">i8",
+    "S5",
+    "U3",
+    "V7",
+    ALIGNED,
+    np.dtype([("a", "f4"), ("b", "u1", (3,))]),
+]
+
+
+def random_items(rng, dtype, shape):
+    raw = rng.integers(48, 58, (*shape, np.dtype(dtype).itemsize), np.uint8)
+    if np.dtype(dtype).kind == "U":
+        raw.view(np.uint32)[...] = rng.integers(48, 58, (*shape, np.dtype(dtype).itemsize // 4), np.uint32)
+    if np.dtype(dtype).kind == "b":
+        raw &= 1
+    return raw.view(dtype)[..., 0]
+
+
+def raw(steps, name, order):
+    """Bytes of a field of some (time, environment) items; NumPy would change byte orders if it stacked them."""
+    return b"".join(steps[t][name][e : e + 1].tobytes() for t, e in order)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("num_step", [1, 3])
+def test_every_dtype_comes_out_as_it_went_in(dtype, num_step, tmp_path):
+    rng = np.random.default_rng(0)
+    replay = Replay(32, {"obs": ((2, 3), dtype), "extra": ((), dtype)}, num_step=num_step, gamma=1.0, shared=True)
+    writer, steps = replay.writer(4), []
+    for t in range(3):
+        steps.append(
+            {
+                "obs": random_items(rng, dtype, (4, 2, 3)),
+                "extra": random_items(rng, dtype, (4,)),
+                "next_obs": random_items(rng, dtype, (4, 2, 3)),
+                "reward": np.arange(4, dtype=np.float32),
+                "terminated": np.zeros(4, bool),
+                "truncated": np.full(4, t == 2),
+            }
+        )
+        writer.add(**steps[-1])
+    replay.save(tmp_path / "file")
+    order = (
+        [(t, e) for e in range(4) for t in range(3)] if num_step == 3 else [(t, e) for t in range(3) for e in range(4)]
+    )
+    for copy in (replay, Replay.attach(replay.handle()), Replay.load(tmp_path / "file")):
+        data = copy.sample(12).data  # equal weights: each row once, in the order of insertion
+        assert data["obs"].dtype == np.dtype(dtype)
+        assert data["obs"].shape == (12, 2, 3)
+        assert data["obs"].tobytes() == raw(steps, "obs", order)
+        assert data["extra"].tobytes() == raw(steps, "extra", order)
+        last = [(2 if num_step == 3 else t, e) for t, e in order]
+        assert data["next_obs"].tobytes() == raw(steps, "next_obs", last)
+
+
+def test_nested_dicts_keep_their_shape():
+    spec = {
+        "obs": {"camera": {"left": ((2,), "uint8")}, "speed": ((), "float32")},
+        "action": {"arm": ((3,), "float32")},
+    }
+    replay = Replay(8, spec)
+    replay.writer(2).add(
+        obs={"camera": {"left": np.ones((2, 2), np.uint8)}, "speed": np.zeros(2, np.float32)},
+        action={"arm": np.full((2, 3), 2, np.float32)},
+        next_obs={"camera": {"left": np.full((2, 2), 3, np.uint8)}, "speed": np.ones(2, np.float32)},
+        reward=np.zeros(2),
+        terminated=np.zeros(2, bool),
+        truncated=np.zeros(2, bool),
+    )
+    data = replay.sample(2, num_batches=3).data
+    assert set(data) == {"obs", "action", "next_obs", "reward", "discount", "terminated", "truncated"}
+    assert data["obs"]["camera"]["left"].shape == (3, 2, 2)
+    assert (data["next_obs"]["camera"]["left"] == 3).all()
+    assert data["next_obs"]["speed"].shape == (3, 2)
+    assert (data["action"]["arm"] == 2).all()
+
+
+def test_there_is_next_obs_only_if_there_is_obs():
+    replay = Replay(4, {"hidden": ((), "float32")})
+    replay.writer().add(
+        hidden=np.ones(1, np.float32), reward=np.ones(1), terminated=np.zeros(1, bool), truncated=np.zeros(1, bool)
+    )
+    assert set(replay.sample(1).data) == {"hidden", "reward", "discount", "terminated", "truncated"}
+
+
+def test_a_field_may_have_any_name_that_python_takes_as_an_argument():
+    replay = Replay(4, {"self": ((), "float32"), "class": ((), "int8")})
+    step = {"reward": np.ones(1), "terminated": np.zeros(1, bool), "truncated": np.zeros(1, bool)}
+    replay.writer().add(**step, **{"self": np.ones(1, np.float32), "class": np.ones(1, np.int8)})
+    assert len(replay) == 1
+
+
+def test_a_dtype_with_axes_of_its_own_adds_them_to_the_shape():
+    replay = Replay(4, {"x": ((2,), np.dtype(("float32", (3,))))})
+    step = {"reward": np.ones(1), "terminated": np.zeros(1, bool), "truncated": np.zeros(1, bool)}
+    replay.writer().add(x=np.ones((1, 2, 3), np.float32), **step)
+    assert replay.sample(1).data["x"].shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint8, np.bool_])
+def test_rewards_of_any_real_dtype_are_kept_as_float32(dtype):
+    replay = Replay(4, {"x": ((), "uint8")})
+    no = np.zeros(2, bool)
+    replay.writer(2).add(x=no.view(np.uint8), reward=np.array([0, 1], dtype), terminated=no, truncated=no)
+    reward = replay.sample(2).data["reward"]
+    assert reward.dtype == np.float32
+    assert reward.tolist() == [0.0, 1.0]
+
+
+def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
+    replay = Replay(8, {"x": ((3,), "float32")})
+    wide = np.arange(24, dtype=np.float32).reshape(4, 6)
+    flags = np.zeros(8, bool)[::2]
+    replay.writer(4).add(x=wide[:, ::2], reward=np.arange(8.0)[::2], terminated=flags, truncated=flags)
+    np.testing.assert_array_equal(replay.sample(4).data["x"], wide[:, ::2])
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "at least one field"),
+        ({"x": {}}, "at least one field"),
+        ([("x", ((), "f4"))], "expected a dict"),
+        ({"x": "float32"}, r"\(shape, dtype\)"),
+        ({"x": ((4,),)}, r"\(shape, dtype\)"),
+        ({"x": ((4,), "no such dtype")}, r"\(shape, dtype\)"),
+        ({"x": ((4,), None)}, r"\(shape, dtype\)"),
+        ({"x": ((4.5,), "float32")}, r"\(shape, dtype\)"),
+        ({"x": ((4,), object)}, "no fixed size"),
+        ({"x": ((4,), "S0")}, "no fixed size"),
+        ({"x": ((4,), [("a", "f4"), ("b", "O")])}, "no fixed size"),
+        ({"x": ((0,), "float32")}, "positive"),
+        ({"x": ((-1,), "float32")}, "positive"),
+        ({"x": ((1,) * 40, "float32")}, "axes"),
+        ({"x": ((2**40, 2**40), "float32")}, "row"),
+        ({"x": ((2**32,), "float32")}, "row"),
+        ({"reward": ((), "float32")}, "reserved"),
+        ({"next_obs": ((), "float32")}, "reserved"),
+        ({"discount": ((), "float32")}, "reserved"),
+        ({"a/b": ((), "float32")}, "reserved"),
+        ({"": ((), "float32")}, "reserved"),
+        ({3: ((), "float32")}, "expected a str"),
+    ],
+)
+def test_a_spec_that_makes_no_rows_is_refused(spec, message):
+    with pytest.raises(InvalidInput, match=message):
+        Replay(4, spec)
