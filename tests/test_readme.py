@@ -33,10 +33,10 @@ def test_two_commands_set_up_everything_and_end_in_the_job_and_in_the_tests():
         assert "torch" not in command
 
 
-def test_every_relative_link_leads_somewhere():
-    targets = re.findall(r"\]\(([^)#:]+)\)", TEXT)
-    assert targets
-    assert not [target for target in targets if not (ROOT / target).exists()]
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
+def test_every_relative_link_of_a_page_leads_somewhere(page):
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert not [target for target in targets if not (page.parent / target).exists()]
 
 
 def test_the_table_of_extras_names_extras_that_exist():
