@@ -138,7 +138,7 @@ class Schema:
         """The schema that `to_json` wrote.
 
         Raises:
-            InvalidInput: These fields are laid out otherwise here: native code would reach elsewhere.
+            InvalidInput: No spec gives these fields: native code would reach elsewhere.
         """
         stored = cls(
             tuple(
@@ -146,8 +146,10 @@ class Schema:
                 for name, kind, shape, dtype, offset in fields
             )
         )
-        if stored != cls._laid_out({f.name: (f.shape, f.dtype) for f in stored.fields if f.kind == FIRST}):
-            raise InvalidInput("schema: the fields are not laid out as this version of drivetrain does")
+        if stored != cls._laid_out(
+            {f.name: _leaf(f.name, (f.shape, f.dtype)) for f in stored.fields if f.kind == FIRST}
+        ):
+            raise InvalidInput("schema: this version of drivetrain lays out these fields in another way")
         return stored
 
 
