@@ -135,6 +135,11 @@ NB_MODULE(_native, m) {
       },
       "buffer"_a, "offset"_a);
   m.def("flush_denormals", &flush_denormals);
+#if defined(__clang__)
+  m.attr("COMPILER") = "clang " __clang_version__;
+#else
+  m.attr("COMPILER") = "gcc " __VERSION__;
+#endif
   m.def("process_start_time",
         [](std::int64_t pid) { return drivetrain::read_process_stat(pid).start_time; }, "pid"_a);
   m.def("process_is_alive", &drivetrain::process_is_alive, "pid"_a, "start_time"_a);

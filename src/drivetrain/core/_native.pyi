@@ -1,5 +1,7 @@
 from typing_extensions import Buffer
 
+COMPILER: str
+
 class Mutex:
     NBYTES: int
     def __init__(self, buffer: Buffer, offset: int, *, initialize: bool) -> None: ...

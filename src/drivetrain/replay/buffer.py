@@ -257,8 +257,7 @@ class Replay:
         arrays = [flat.get(name) for name, _, _ in wanted] + [out.weights, out.keys]
         wanted += [("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
         for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
-            fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape
-            if not fits or not array.flags.carray:  # pyright: ignore[reportOptionalMemberAccess]
+            if not checks.is_writable_array(array, dtype, shape):
                 raise InvalidInput(
                     f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}; "
                     "pass a Sample that an earlier call with the same sizes returned"

@@ -4,7 +4,8 @@ Each function returns arrays that fit, or raises InvalidInput saying expected, g
 """
 
 import math
-from typing import Any
+import operator
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,9 @@ def fitting_step(schema: Schema, step: dict[str, Any], num_envs: int) -> dict[st
 def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
     where = f'field "{field.name}"'
     wanted = f"{field.dtype}{[num_envs, *field.shape]}"
-    if not isinstance(value, np.ndarray | np.generic):
+    if not hasattr(value, "__array_interface__"):  # what NumPy's arrays and scalars have
         raise InvalidInput(f"{where}: expected a NumPy array {wanted}, got {type(value).__name__}; use np.asarray")
-    array = np.asarray(value)
+    array: npt.NDArray[Any] = np.asarray(value)
     got = f"{array.dtype}{list(array.shape)}"
     if array.shape != (num_envs, *field.shape):
         remedy = "give one row per environment, leading axis first"
@@ -59,7 +60,8 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
         raise InvalidInput(
             f"priorities: expected one per key, shape {list(key_array.shape)}, got {list(priority_array.shape)}"
         )
-    values = priority_array if priority_array.dtype in (np.float32, np.float64) else priority_array.astype(np.float64)
+    is_native = priority_array.dtype.char in "fd" and priority_array.dtype.isnative
+    values = priority_array if is_native else priority_array.astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0) & (values <= np.finfo(np.float32).max))
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -79,10 +81,22 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
 
 def require_int(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     """`value` as an int within bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least or (most and value > most):
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < least or (most is not None and number > most):
         bounds = f"an integer >= {least}" if most is None else f"an integer in {least}..{most}"
         raise InvalidInput(f"{name}: expected {bounds}, got {value!r}")
-    return int(value)
+    return number
+
+
+def is_writable_array(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Whether `value` is a C-contiguous writable array of exactly this dtype and shape."""
+    if not isinstance(value, np.ndarray):
+        return False
+    array = cast(npt.NDArray[Any], value)
+    return array.dtype == dtype and array.shape == shape and array.flags.carray
 
 
 def require_fraction(name: str, value: Any, *, meaning: str) -> float:

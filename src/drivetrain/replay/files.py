@@ -11,7 +11,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +101,7 @@ class Saved:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Saved]:
+def opened(path: Path) -> Generator[Saved, None, None]:
     """Open a replay file and check its head."""
     with open(path, "rb") as file:
         reader = _Summed(file)

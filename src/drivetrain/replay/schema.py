@@ -224,7 +224,8 @@ def _dtype_from_json(value: Any) -> np.dtype[Any]:
     if isinstance(value, str):
         return np.dtype(value)
     if isinstance(value, list):
-        item: Any = (_dtype_from_json(value[0]), tuple(value[1]))
+        element, shape = value  # pyright: ignore[reportUnknownVariableType]
+        item: Any = (_dtype_from_json(element), tuple(shape))  # pyright: ignore[reportUnknownArgumentType]
         return np.dtype(item)
     parts: Any = {**value, "formats": [_dtype_from_json(part) for part in value["formats"]]}
     return np.dtype(parts, align=value["aligned"])
