@@ -5,13 +5,14 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 
 from drivetrain.core.errors import NotEnoughData
 from drivetrain.replay import Replay
-from drivetrain.replay.testing import TaggedRows
+from drivetrain.replay.testing import TaggedRows, check_consistent
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,17 +89,104 @@ def write_for_ever(replay, num_envs, num_bytes, seed):
 
 def learn_for_ever(replay, batch_size, num_bytes, seed):
     tagged, rng, out = TaggedRows(num_bytes), np.random.default_rng(seed), None
+    prioritized = replay._settings.prioritized
     while True:
-        if len(replay) < batch_size:  # others may be overwriting nearly all of it
-            continue
         try:
             out = replay.sample(batch_size, out=out, mode="iid" if rng.random() < 0.5 else "stratified")
         except NotEnoughData:
             continue
         tagged.check(out)
-        replay.update_priorities(out.keys, rng.pareto(1.0, batch_size))
+        if prioritized:
+            replay.update_priorities(out.keys, rng.pareto(1.0, batch_size))
 
 
 def kill(pid):
     os.kill(pid, signal.SIGKILL)
     return wait_for(pid)
+
+
+def generations(replay):
+    """The generation of every row, read without the lock: odd while it is being written."""
+    memory, stride = np.frombuffer(replay._segment.payload, np.uint8), replay._schema.row_stride
+    first = len(memory) - replay.capacity * stride
+    return np.ascontiguousarray(memory[first:].reshape(-1, stride)[:, :4]).view(np.uint32)[:, 0]
+
+
+def stop_while_it_writes(replay, pid):
+    """SIGSTOP a writing child at a moment when it has rows in flight and does not hold the lock."""
+    lock_word = np.frombuffer(replay._segment.payload, np.uint32)[16:17]  # first word of the mutex, at byte 64
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+        if lock_word[0] == 0 and (generations(replay) % 2).any():
+            return
+        os.kill(pid, signal.SIGCONT)
+
+
+def in_flight(replay):
+    return int((generations(replay) % 2).sum())
+
+
+def kill_at_random(replay, seed, *, num_kills, seconds, num_bytes, num_actors=2, num_learners=2):
+    """Kill writing and learning children at random and start new ones; returns the number of kills.
+
+    Ends after num_kills and not before `seconds`. After each kill, both inserts and draws must go on.
+    """
+    rng = np.random.default_rng(seed)
+    end = time.monotonic() + seconds
+
+    def start(index):
+        if index < num_actors:
+            return forked(write_for_ever, replay, 32, num_bytes, int(rng.integers(1, 2**20)))
+        return forked(learn_for_ever, replay, 64, num_bytes, int(rng.integers(2**20)))
+
+    pids = [start(index) for index in range(num_actors + num_learners)]
+    kills = 0
+    while kills < num_kills or time.monotonic() < end:
+        time.sleep(rng.random() * 0.004)  # so that they are killed anywhere
+        index = int(rng.integers(len(pids)))
+        assert kill(pids[index]) == -signal.SIGKILL, "a child had ended by itself"
+        kills += 1
+        wait_for_progress(replay)
+        pids[index] = start(index)
+    for pid in pids:
+        assert kill(pid) == -signal.SIGKILL, "a child had ended by itself"
+    return kills + len(pids)
+
+
+def wait_for_progress(replay):
+    """Return when rows were added and draws made; a stall is an error after a long while."""
+    before, start = replay._table.stats(), time.monotonic()
+    while True:
+        now = replay._table.stats()
+        if all(now[name] > before[name] for name in ("num_inserted", "random_block")):
+            return
+        assert time.monotonic() - start < 100, "stalled"
+
+
+def report_kills(seed, num_kills, seconds, prioritized):
+    """The random kill test, for a process that has one thread and no other children."""
+    num_bytes = 3000
+    replay = Replay(1000, TaggedRows(num_bytes).spec, shared=True, prioritized=prioritized)
+    write_rows(replay, 1000, num_bytes=num_bytes)
+    kills = kill_at_random(replay, seed, num_kills=num_kills, seconds=seconds, num_bytes=num_bytes)
+    check_consistent(replay)
+    orphans = in_flight(replay)
+    assert len(replay) == replay.capacity - orphans
+    write_rows(replay, 1000, num_bytes=num_bytes)
+    assert len(replay) == replay.capacity, "orphaned slots were not used again"
+    check_consistent(replay)
+    tagged = TaggedRows(num_bytes)
+    sample = replay.sample(1000)
+    tagged.check(sample)
+    assert sorted(sample.data["tag"]) == list(range(1000))
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        raise AssertionError("a child is left")
+    except ChildProcessError:
+        pass
+    repairs = replay._table.stats()["num_repairs"]
+    replay.close()
+    assert "drivetrain-" not in Path("/proc/self/maps").read_text(), "memory is left"
+    assert not [name for name in os.listdir("/dev/shm") if "drivetrain" in name]
+    sys.stdout.write(f"{kills} kills, {orphans} orphans at the end, {repairs} repairs\n")
