@@ -27,7 +27,7 @@ inline bool fits(PyObject* object, const ArraySpec& spec, const npy_intp* leadin
   if (!PyArray_Check(object)) return false;
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   const int ndim = num_leading + static_cast<int>(spec.item_shape.size());
-  if (PyArray_NDIM(array) != ndim || !PyArray_ISCARRAY_RO(array)) return false;
+  if (PyArray_NDIM(array) != ndim || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY_RO)) return false;
   if (PyArray_DESCR(array) != spec.descr() &&
       !PyArray_EquivTypes(PyArray_DESCR(array), spec.descr()))
     return false;
