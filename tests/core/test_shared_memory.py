@@ -1,0 +1,410 @@
+"""Segments, the robust mutex, broadcasts, futexes, process identity: each with a process that dies."""
+
+import dataclasses
+import mmap
+import multiprocessing
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from drivetrain.core import _native, segments
+from drivetrain.core.errors import ForeignSegment, OwnerDead, SegmentError
+from drivetrain.core.segments import Segment
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def run_in_child(text):
+    """Run Python text in a process of one thread, which may fork; returns its standard output."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text], capture_output=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+# --- Segments
+
+
+def test_a_new_segment_is_zeroed_page_aligned_and_writable():
+    with Segment.create("thing", 10_000, {"a": [1, "two"]}) as segment:
+        payload = np.frombuffer(segment.payload, np.uint8)
+        assert len(payload) == 10_000
+        assert payload.ctypes.data % mmap.PAGESIZE == 0
+        assert not payload.any()
+        payload[:] = 7
+        assert segment.meta == {"a": [1, "two"]}
+        del payload
+
+
+@pytest.mark.parametrize("num_letters", [0, 4000, 5000, 100_000])
+def test_metadata_may_be_longer_than_a_page(num_letters):
+    segment = Segment.create("thing", 64, {"text": "x" * num_letters})
+    with segment, Segment.attach(segment.handle(), "thing") as other:
+        assert other.meta == segment.meta
+        other.payload[0] = 9
+        assert segment.payload[0] == 9
+
+
+def double_every_byte(handle):
+    with Segment.attach(handle, "thing") as segment:
+        view = np.frombuffer(segment.payload, np.uint8).copy() * 2
+        segment.payload[:] = view.tobytes()
+
+
+def test_another_process_sees_and_changes_the_same_bytes():
+    with Segment.create("thing", 4) as segment:
+        segment.payload[:] = b"\1\2\3\4"
+        child = SPAWN.Process(target=double_every_byte, args=(pickle.loads(pickle.dumps(segment.handle())),))
+        child.start()
+        child.join()
+        assert bytes(segment.payload) == b"\2\4\6\10"
+
+
+def test_a_view_keeps_the_memory_after_close():
+    segment = Segment.create("thing", 100)
+    view = np.frombuffer(segment.payload, np.uint8)
+    view[:] = 3
+    segment.close()
+    segment.close()
+    assert (view == 3).all()
+    with pytest.raises(SegmentError, match="closed"):
+        segment.handle()
+
+
+def test_close_leaves_no_descriptor_and_no_mapping():
+    def held():
+        with open("/proc/self/maps") as maps:
+            return len(os.listdir("/proc/self/fd")), maps.read().count("drivetrain-thing")
+
+    before = held()
+    for _ in range(10):
+        with Segment.create("thing", 10_000) as segment:
+            Segment.attach(segment.handle(), "thing").close()
+            with pytest.raises(ForeignSegment):
+                Segment.attach(dataclasses.replace(segment.handle(), kind="other"), "thing")
+            with pytest.raises(ForeignSegment):
+                Segment.attach(dataclasses.replace(segment.handle(), kind="other"), "other")
+    assert held() == before
+
+
+def test_more_memory_than_there_is_is_refused_in_a_sentence():
+    with pytest.raises(SegmentError, match=r"a thing segment needs 1048576\.00 GiB, but .* are available"):
+        Segment.create("thing", 2**50)
+
+
+def test_available_memory_is_positive_and_no_more_than_the_machine_has():
+    assert 0 < segments.available_memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_the_segment_of_a_dead_process_is_refused():
+    text = "import pickle, sys; from drivetrain.core.segments import Segment; "
+    text += "print(pickle.dumps(Segment.create('thing', 64).handle()).hex())"
+    with pytest.raises(OwnerDead, match="is gone"):
+        Segment.attach(pickle.loads(bytes.fromhex(run_in_child(text))), "thing")
+
+
+@pytest.mark.parametrize(
+    ("offset", "data"),
+    [
+        (0, b"NOTMAGIC"),
+        (8, struct.pack("<I", 2)),
+        (12, b"\xff\xfe else"),
+        (28, struct.pack("<Q", 2**63)),
+        (36, struct.pack("<Q", 65)),
+        (44, struct.pack("<I", 3)),
+        (48, b"\xff\xff"),
+    ],
+)
+def test_a_damaged_header_is_refused(offset, data):
+    with Segment.create("thing", 64, {"a": 1}) as segment:
+        handle = segment.handle()
+        with open(f"/proc/self/fd/{handle.fd}", "r+b", buffering=0) as memory:
+            os.pwrite(memory.fileno(), data, offset)
+        with pytest.raises(ForeignSegment):
+            Segment.attach(handle, "thing")
+
+
+# --- The mutex
+
+
+def mutex_segment():
+    segment = Segment.create("mutex", 4096)
+    return segment, _native.Mutex(segment.payload, 0, initialize=True)
+
+
+def test_a_mutex_excludes_threads():
+    segment, mutex = mutex_segment()
+    counter = np.frombuffer(segment.payload, np.int64)[64:65]
+
+    def count():
+        for _ in range(5000):
+            with mutex as owner_died:
+                assert owner_died is False
+                value = int(counter[0])
+                counter[0] = value + 1
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter[0] == 20_000
+
+
+def count_elsewhere(handle, number):
+    with Segment.attach(handle, "mutex") as segment:
+        mutex = _native.Mutex(segment.payload, 0, initialize=False)
+        counter = np.frombuffer(segment.payload, np.int64)[64:65]
+        for _ in range(number):
+            with mutex:
+                counter[0] = int(counter[0]) + 1
+        del counter, mutex
+
+
+def test_a_mutex_excludes_processes():
+    segment, mutex = mutex_segment()
+    children = [SPAWN.Process(target=count_elsewhere, args=(segment.handle(), 20_000)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    with mutex:
+        assert np.frombuffer(segment.payload, np.int64)[64] == 40_000
+
+
+def test_the_next_locker_learns_of_a_holders_death_once():
+    assert (
+        run_in_child("""
+import os, signal
+from drivetrain.core import _native
+from drivetrain.core.segments import Segment
+segment = Segment.create("mutex", 4096)
+mutex = _native.Mutex(segment.payload, 0, initialize=True)
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0:
+        mutex.__enter__()
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    with mutex as owner_died:
+        print(owner_died)
+    with mutex as owner_died:
+        print(owner_died)
+""").split()
+        == ["True", "False"] * 3
+    )
+
+
+def test_a_repairer_that_dies_too_passes_the_news_on():
+    assert run_in_child("""
+import os, signal
+from drivetrain.core import _native
+from drivetrain.core.segments import Segment
+segment = Segment.create("mutex", 4096)
+mutex = _native.Mutex(segment.payload, 0, initialize=True)
+for number in range(3):
+    pid = os.fork()
+    if pid == 0:
+        assert mutex.__enter__() == (number > 0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+with mutex as owner_died:
+    print(owner_died)
+""").split() == ["True"]
+
+
+def test_a_mutex_is_not_made_outside_its_buffer_or_unaligned():
+    segment = Segment.create("mutex", 100)
+    for offset in (64, 100, 2**63):
+        with pytest.raises(ValueError, match="expected 64 bytes at offset"):
+            _native.Mutex(segment.payload, offset, initialize=True)
+    with pytest.raises(ValueError, match="aligned"):
+        _native.Mutex(segment.payload, 8, initialize=True)
+    with pytest.raises((TypeError, BufferError)):
+        _native.Mutex(bytes(64), 0, initialize=True)
+
+
+# --- Broadcast
+
+PAYLOAD = 4096
+
+
+def channel(segment):
+    return _native.Broadcast(segment.payload, 0, PAYLOAD)
+
+
+def broadcast_segment():
+    return Segment.create("weights", _native.Broadcast.nbytes_for(PAYLOAD))
+
+
+def test_an_empty_channel_has_version_zero_and_leaves_the_reader_its_bytes():
+    with broadcast_segment() as segment:
+        out = bytearray(b"x" * PAYLOAD)
+        assert (channel(segment).version, channel(segment).read(out)) == (0, 0)
+        assert out == b"x" * PAYLOAD
+
+
+def test_a_reader_gets_the_latest_version():
+    with broadcast_segment() as segment:
+        writer, reader, out = channel(segment), channel(segment), bytearray(PAYLOAD)
+        for version in range(1, 6):
+            assert writer.publish(bytes([version]) * PAYLOAD) == version
+            assert reader.version == reader.read(out) == version
+            assert out == bytes([version]) * PAYLOAD
+
+
+def test_payloads_of_another_size_are_refused():
+    with broadcast_segment() as segment:
+        for nbytes in (PAYLOAD - 1, PAYLOAD + 1, 0):
+            with pytest.raises(ValueError, match=f"expected a payload of {PAYLOAD} bytes, got {nbytes}"):
+                channel(segment).publish(bytes(nbytes))
+            with pytest.raises(ValueError, match=f"expected a payload of {PAYLOAD} bytes, got {nbytes}"):
+                channel(segment).read(bytearray(nbytes))
+        with pytest.raises((TypeError, BufferError)):
+            channel(segment).read(bytes(PAYLOAD))
+        assert channel(segment).version == 0
+
+
+def publish_for_ever(handle):
+    segment = Segment.attach(handle, "weights")
+    writer, version = channel(segment), channel(segment).version
+    words = np.empty(PAYLOAD // 8, np.uint64)
+    while True:
+        version += 1
+        words[:] = version
+        writer.publish(words)
+
+
+def test_no_reader_sees_a_torn_payload_and_a_killed_publisher_leaves_the_last():
+    with broadcast_segment() as segment:
+        reader, words = channel(segment), np.zeros(PAYLOAD // 8, np.uint64)
+        for _ in range(3):
+            child = SPAWN.Process(target=publish_for_ever, args=(segment.handle(),), daemon=True)
+            child.start()
+            first = reader.version
+            last, num_versions, num_reads = first, 0, 0
+            while num_versions < 30 or num_reads < 5000:  # on one busy core, a version per time slice
+                num_reads += 1
+                version = reader.read(words)
+                assert version >= last
+                if version:
+                    assert (words == version).all()
+                num_versions += version > last
+                last = version
+            child.kill()
+            child.join()
+            assert child.exitcode == -signal.SIGKILL
+            version = reader.read(words)
+            assert version >= last
+            assert (words == version).all()
+
+
+# --- Futex
+
+
+def test_a_word_that_differs_already_is_not_waited_for():
+    with Segment.create("word", 64) as segment:
+        assert _native.futex_wait(segment.payload, 0, 5, 60.0) is True
+
+
+def test_waiting_ends_with_the_timeout():
+    with Segment.create("word", 64) as segment:
+        assert _native.futex_wait(segment.payload, 0, 0, 0.01) is False
+        assert _native.futex_wait(segment.payload, 4, 0, 0.0) is False
+
+
+def wake(handle):
+    with Segment.attach(handle, "word") as segment:
+        _native.futex_wake(segment.payload, 8)
+
+
+def test_a_wake_in_another_process_ends_the_wait():
+    with Segment.create("word", 64) as segment:
+        child = SPAWN.Process(target=wake, args=(segment.handle(),))
+        child.start()
+        assert _native.futex_wait(segment.payload, 8, 0, 120.0) is True
+        assert np.frombuffer(segment.payload, np.uint32)[2] == 1
+        child.join()
+
+
+def test_a_futex_outside_the_buffer_or_unaligned_is_refused():
+    with Segment.create("word", 64) as segment:
+        for offset in (61, 64, 2):
+            with pytest.raises(ValueError, match="offset"):
+                _native.futex_wait(segment.payload, offset, 0, 0.0)
+            with pytest.raises(ValueError, match="offset"):
+                _native.futex_wake(segment.payload, offset)
+
+
+# --- Process identity
+
+
+def test_this_process_is_alive_under_its_start_time_only():
+    start = _native.process_start_time(os.getpid())
+    assert start > 0
+    assert _native.process_is_alive(os.getpid(), start)
+    assert not _native.process_is_alive(os.getpid(), start + 1)
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 2**22 + 1, 2**62])
+def test_numbers_of_no_process_are_dead(pid):
+    assert not _native.process_is_alive(pid, 1)
+    assert _native.process_start_time(pid) == 0
+
+
+def test_a_zombie_is_dead():
+    assert run_in_child("""
+import os
+from drivetrain.core import _native
+r, w = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.read(r, 1)
+    os._exit(0)
+start = _native.process_start_time(pid)
+print(_native.process_is_alive(pid, start))
+os.write(w, b"x")
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+print(_native.process_is_alive(pid, start))
+os.waitpid(pid, 0)
+print(_native.process_is_alive(pid, start))
+""").split() == ["True", "False", "False"]
+
+
+def test_a_stopped_process_is_alive():
+    assert run_in_child("""
+import os, signal
+from drivetrain.core import _native
+pid = os.fork()
+if pid == 0:
+    signal.pause()
+start = _native.process_start_time(pid)
+os.kill(pid, signal.SIGSTOP)
+os.waitpid(pid, os.WUNTRACED)
+print(_native.process_is_alive(pid, start))
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
+""").split() == ["True"]
+
+
+def test_a_process_whose_name_looks_like_its_own_fields_is_found():
+    assert run_in_child("""
+import os
+from drivetrain.core import _native
+start = _native.process_start_time(os.getpid())
+for name in (b"a) Z 0 0", b") X (", b"((("):
+    with open("/proc/self/comm", "wb") as comm:
+        comm.write(name)
+    assert _native.process_start_time(os.getpid()) == start
+    assert _native.process_is_alive(os.getpid(), start)
+print("ok")
+""").split() == ["ok"]
