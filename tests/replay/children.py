@@ -114,6 +114,7 @@ def generations(replay):
 
 def stop_while_it_writes(replay, pid):
     """SIGSTOP a writing child at a moment when it has rows in flight and does not hold the lock."""
+    rng = np.random.default_rng(0)
     lock_word = np.frombuffer(replay._segment.payload, np.uint32)[16:17]  # first word of the mutex, at byte 64
     while True:
         os.kill(pid, signal.SIGSTOP)
@@ -121,6 +122,7 @@ def stop_while_it_writes(replay, pid):
         if lock_word[0] == 0 and (generations(replay) % 2).any():
             return
         os.kill(pid, signal.SIGCONT)
+        time.sleep(rng.random() * 0.005)  # stopped again at once, it would hardly come on
 
 
 def in_flight(replay):

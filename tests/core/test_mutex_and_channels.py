@@ -1,136 +1,18 @@
-"""Segments, the robust mutex, broadcasts, futexes, process identity: each with a process that dies."""
+"""The robust mutex, broadcasts, futexes, process identity: each with a process that dies."""
 
-import dataclasses
-import mmap
 import multiprocessing
 import os
-import pickle
 import signal
-import struct
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
+from lone_process import run_in_child
 
-from drivetrain.core import _native, segments
-from drivetrain.core.errors import ForeignSegment, OwnerDead, SegmentError
+from drivetrain.core import _native
 from drivetrain.core.segments import Segment
 
 SPAWN = multiprocessing.get_context("spawn")
-
-
-def run_in_child(text):
-    """Run Python text in a process of one thread, which may fork; returns its standard output."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", text], capture_output=True, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
-
-
-# --- Segments
-
-
-def test_a_new_segment_is_zeroed_page_aligned_and_writable():
-    with Segment.create("thing", 10_000, {"a": [1, "two"]}) as segment:
-        payload = np.frombuffer(segment.payload, np.uint8)
-        assert len(payload) == 10_000
-        assert payload.ctypes.data % mmap.PAGESIZE == 0
-        assert not payload.any()
-        payload[:] = 7
-        assert segment.meta == {"a": [1, "two"]}
-        del payload
-
-
-@pytest.mark.parametrize("num_letters", [0, 4000, 5000, 100_000])
-def test_metadata_may_be_longer_than_a_page(num_letters):
-    segment = Segment.create("thing", 64, {"text": "x" * num_letters})
-    with segment, Segment.attach(segment.handle(), "thing") as other:
-        assert other.meta == segment.meta
-        other.payload[0] = 9
-        assert segment.payload[0] == 9
-
-
-def double_every_byte(handle):
-    with Segment.attach(handle, "thing") as segment:
-        view = np.frombuffer(segment.payload, np.uint8).copy() * 2
-        segment.payload[:] = view.tobytes()
-
-
-def test_another_process_sees_and_changes_the_same_bytes():
-    with Segment.create("thing", 4) as segment:
-        segment.payload[:] = b"\1\2\3\4"
-        child = SPAWN.Process(target=double_every_byte, args=(pickle.loads(pickle.dumps(segment.handle())),))
-        child.start()
-        child.join()
-        assert bytes(segment.payload) == b"\2\4\6\10"
-
-
-def test_a_view_keeps_the_memory_after_close():
-    segment = Segment.create("thing", 100)
-    view = np.frombuffer(segment.payload, np.uint8)
-    view[:] = 3
-    segment.close()
-    segment.close()
-    assert (view == 3).all()
-    with pytest.raises(SegmentError, match="closed"):
-        segment.handle()
-
-
-def test_close_leaves_no_descriptor_and_no_mapping():
-    def held():
-        with open("/proc/self/maps") as maps:
-            return len(os.listdir("/proc/self/fd")), maps.read().count("drivetrain-thing")
-
-    before = held()
-    for _ in range(10):
-        with Segment.create("thing", 10_000) as segment:
-            Segment.attach(segment.handle(), "thing").close()
-            with pytest.raises(ForeignSegment):
-                Segment.attach(dataclasses.replace(segment.handle(), kind="other"), "thing")
-            with pytest.raises(ForeignSegment):
-                Segment.attach(dataclasses.replace(segment.handle(), kind="other"), "other")
-    assert held() == before
-
-
-def test_more_memory_than_there_is_is_refused_in_a_sentence():
-    with pytest.raises(SegmentError, match=r"a thing segment needs 1048576\.00 GiB, but .* are available"):
-        Segment.create("thing", 2**50)
-
-
-def test_available_memory_is_positive_and_no_more_than_the_machine_has():
-    assert 0 < segments.available_memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_the_segment_of_a_dead_process_is_refused():
-    text = "import pickle, sys; from drivetrain.core.segments import Segment; "
-    text += "print(pickle.dumps(Segment.create('thing', 64).handle()).hex())"
-    with pytest.raises(OwnerDead, match="is gone"):
-        Segment.attach(pickle.loads(bytes.fromhex(run_in_child(text))), "thing")
-
-
-@pytest.mark.parametrize(
-    ("offset", "data"),
-    [
-        (0, b"NOTMAGIC"),
-        (8, struct.pack("<I", 2)),
-        (12, b"\xff\xfe else"),
-        (28, struct.pack("<Q", 2**63)),
-        (36, struct.pack("<Q", 65)),
-        (44, struct.pack("<I", 3)),
-        (48, b"\xff\xff"),
-    ],
-)
-def test_a_damaged_header_is_refused(offset, data):
-    with Segment.create("thing", 64, {"a": 1}) as segment:
-        handle = segment.handle()
-        with open(f"/proc/self/fd/{handle.fd}", "r+b", buffering=0) as memory:
-            os.pwrite(memory.fileno(), data, offset)
-        with pytest.raises(ForeignSegment):
-            Segment.attach(handle, "thing")
 
 
 # --- The mutex
