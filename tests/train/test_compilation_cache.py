@@ -27,7 +27,7 @@ def cache_dir(monkeypatch, tmp_path, **environ):
 def test_programs_compiled_for_different_numbers_of_threads_are_kept_apart(monkeypatch, tmp_path):
     one = cache_dir(monkeypatch, tmp_path, PJRT_NPROC="1")
     two = cache_dir(monkeypatch, tmp_path, PJRT_NPROC="2")
-    assert one.startswith(str(tmp_path)) and two.startswith(str(tmp_path))
+    assert all(path.startswith(str(tmp_path)) for path in (one, two))
     assert one != two
 
 
