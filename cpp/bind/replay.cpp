@@ -34,7 +34,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("closed", &Table::closed)
       .def("sample", &Table::sample, "batch_size"_a, "beta"_a, "stratified"_a, "num_batches"_a,
            "out"_a.none())
-      .def("update", &Table::update, "keys"_a, "priorities"_a)
+      .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
       .def("stats", &Table::stats)
       .def("size", &Table::size)
       .def("is_consistent", &Table::is_consistent)

@@ -44,13 +44,13 @@ void scenario(ReplayTable& table) {
     leaves[i] = 0.5f + static_cast<float>(i);
   }
   std::uint64_t num_stale = 0;
-  CHECK(table.update_priorities(keys.data(), leaves, 8, 9.0f, &num_stale) == Status::kOk);
+  CHECK(table.update_priorities(keys.data(), leaves, leaves, 8, &num_stale) == Status::kOk);
   CHECK(insert_tagged(table, 30, 2000));
   for (int i = 0; i < 8; ++i) leaves[i] = 1e15f;  // outgrows the unit
   CHECK(sample_tagged(table, 8, true, draws.data(), tags.data()) == Status::kOk);
   for (int i = 0; i < 8; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);
   if (table.config().prioritized)
-    CHECK(table.update_priorities(keys.data(), leaves, 2, 1e20f, &num_stale) == Status::kOk);
+    CHECK(table.update_priorities(keys.data(), leaves, leaves, 2, &num_stale) == Status::kOk);
 }
 
 void uniform_scenario(ReplayTable& table) {

@@ -31,7 +31,7 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
     }
     std::uint64_t num_stale = 0;
     if (table.config().prioritized)
-      CHECK(table.update_priorities(keys.data(), leaves, 64, 1.0f, &num_stale) == Status::kOk);
+      CHECK(table.update_priorities(keys.data(), leaves, leaves, 64, &num_stale) == Status::kOk);
     stale.fetch_add(num_stale, std::memory_order_relaxed);
   }
 }

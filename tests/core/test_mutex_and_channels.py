@@ -290,3 +290,9 @@ for name in (b"a) Z 0 0", b") X (", b"((("):
     assert _native.process_is_alive(os.getpid(), start)
 print("ok")
 """).split() == ["ok"]
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan")])
+def test_a_wait_without_a_positive_timeout_times_out_at_once(timeout_s):
+    with Segment.create("wait", 4096) as segment:
+        assert not _native.futex_wait(segment.payload, 0, 0, timeout_s)

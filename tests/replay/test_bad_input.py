@@ -319,3 +319,9 @@ def test_a_writer_used_by_two_threads_at_once_is_refused_and_stays_whole():
     assert all("writer of its own" in message for message in refusals)
     assert replay.num_inserted == len(done) * num_envs
     assert replay._table.is_consistent()
+
+
+@pytest.mark.parametrize("arguments", [(None, None), ("keys", [1.0]), (3, None)])
+def test_priorities_that_are_no_arrays_are_named(arguments):
+    with Replay(4, spec={"x": ((), "float32")}) as replay, pytest.raises(InvalidInput, match="keys: expected uint64"):
+        replay.update_priorities(*arguments)

@@ -91,7 +91,6 @@ def test_stale_keys_are_counted_and_change_nothing():
     assert replay.update_priorities(np.tile(stale, 1000), np.ones(5000)) == 5000
 
 
-@pytest.mark.xfail(strict=True, reason="the table takes the maximum over the batch, stale keys included")
 def test_a_stale_priority_is_not_the_largest_seen():
     replay = filled_replay(CAPACITY, alpha=1.0)
     keys = first_keys(CAPACITY)

@@ -20,6 +20,8 @@ inline bool futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,
                        double timeout_s) noexcept {
   // acquire: what was written before the wake is visible to whoever saw the word change.
   if (word->load(std::memory_order_acquire) != expected) return true;
+  if (!(timeout_s > 0)) timeout_s = 0;  // also what is no number
+  if (timeout_s > 1e9) timeout_s = 1e9;
   timespec timeout;
   timeout.tv_sec = static_cast<time_t>(timeout_s);
   timeout.tv_nsec = static_cast<long>((timeout_s - static_cast<double>(timeout.tv_sec)) * 1e9);

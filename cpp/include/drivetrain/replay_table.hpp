@@ -13,6 +13,7 @@
 //   * a process killed anywhere costs its in-flight rows only test_crash_points, exhaustively
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -160,9 +161,9 @@ class ReplayTable {
   }
 
   /// Sets the leaves of count <= kMaxBatch rows, except where the row has changed since its key
-  /// was given out; those are counted. `largest` is the largest raw priority of the batch.
-  Status update_priorities(const std::uint64_t* keys, const float* leaves, std::size_t count,
-                           float largest, std::uint64_t* num_stale) noexcept {
+  /// was given out; those are counted. `priorities` are the raw ones, for the running maximum.
+  Status update_priorities(const std::uint64_t* keys, const float* leaves, const float* priorities,
+                           std::size_t count, std::uint64_t* num_stale) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
       __builtin_prefetch(&row(Key::slot(keys[i])));
       tree_.prefetch(Key::slot(keys[i]));
@@ -172,11 +173,13 @@ class ReplayTable {
     Lock lock(*this);
     if (!lock) return Status::kBroken;
     std::size_t num_current = 0;
+    float largest = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t slot = Key::slot(keys[i]);
       if (row(slot).generation.load(std::memory_order_relaxed) != Key::generation(keys[i])) continue;
       slots[num_current] = slot;
       values[num_current++] = leaves[i];
+      largest = std::max(largest, priorities[i]);
     }
     *num_stale += count - num_current;
     if (num_current > 0) {

@@ -43,17 +43,16 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
     if (!(priorities[i] >= 0) || !(priorities[i] <= std::numeric_limits<float>::max()))
       return kBadPriority;
   }
-  float leaves[kMaxBatch];
+  float leaves[kMaxBatch], raw[kMaxBatch];
   std::uint64_t num_stale = 0;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     const std::size_t num = std::min(kMaxBatch, count - start);
-    float largest = 0;
     for (std::size_t i = 0; i < num; ++i) {
-      const auto priority = static_cast<float>(priorities[start + i]);
-      largest = std::max(largest, priority);
-      leaves[i] = table.leaf_of(priority);
+      raw[i] = static_cast<float>(priorities[start + i]);
+      if (!(raw[i] >= 0)) return kBadPriority;  // another thread has written here since the check
+      leaves[i] = table.leaf_of(raw[i]);
     }
-    if (table.update_priorities(keys + start, leaves, num, largest, &num_stale) != Status::kOk)
+    if (table.update_priorities(keys + start, leaves, raw, num, &num_stale) != Status::kOk)
       return kBrokenLock;
   }
   return static_cast<std::int64_t>(num_stale);

@@ -5,7 +5,7 @@ One implementation for everybody, so that nobody's evaluation is better, luckier
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -50,7 +50,7 @@ def evaluate(
         target: Give up as soon as the mean can no longer reach it; None plays to the end.
         first_seed: Seed of the first episode's reset.
     """
-    envs = [gymnasium.make(env) for _ in range(num_episodes)]
+    envs: list[gymnasium.Env[Any, Any]] = [cast(Any, gymnasium).make(env) for _ in range(num_episodes)]
     limit = envs[0].spec.max_episode_steps if envs[0].spec else None
     try:
         return play(layers, envs, first_seed, target if limit else None, limit or 0)

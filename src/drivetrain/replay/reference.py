@@ -94,7 +94,7 @@ class ReferenceReplay:
             num_stale += int(np.count_nonzero(~current))
             if current.any():
                 self._set_leaves(slots[current], [self.leaf_of(p) for p in raw[current]])
-                self.max_priority = max(self.max_priority, float(raw.max()))
+                self.max_priority = max(self.max_priority, float(raw[current].max()))
         return num_stale
 
     def reloaded(self) -> "ReferenceReplay":

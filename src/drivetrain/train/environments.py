@@ -7,7 +7,7 @@ import contextlib
 import io
 import warnings
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, cast
 
 import gymnasium
 import numpy as np
@@ -53,7 +53,8 @@ def make(env_id: str) -> gymnasium.Env[Any, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
-            return gymnasium.make(env_id, disable_env_checker=True)
+            # Gymnasium 1.3 does not say what make() makes.
+            return cast(Any, gymnasium).make(env_id, disable_env_checker=True)
     except (gymnasium.error.Error, ImportError, ValueError, TypeError, OSError) as error:
         sentence = " ".join(str(error).split())
         raise InvalidInput(

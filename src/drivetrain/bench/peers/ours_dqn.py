@@ -4,7 +4,7 @@ import importlib
 import os
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -93,7 +93,7 @@ def layers_of(vector: NDArray[np.float32]) -> Layers:
     """The Q-network's kernels [in, out] and biases, from the flat vector of a finished run."""
     config = TrainConfig.load(RUN_DIR / "config.json")
     assert not config.dqn.dueling, "the shared evaluator has no dueling head"
-    env = gymnasium.make(config.env)
+    env: gymnasium.Env[Any, Any] = cast(Any, gymnasium).make(config.env)
     assert isinstance(env.action_space, gymnasium.spaces.Discrete)
     network = Network(
         num_inputs=int(np.prod(env.observation_space.shape or ())),
