@@ -256,6 +256,7 @@ def is_running(pid):
 def test_a_mistake_of_the_user_is_one_sentence_and_exit_code_2(arguments, sentence):
     done = subprocess.run([*COMMAND, "train", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
+    assert done.stdout == ""
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 

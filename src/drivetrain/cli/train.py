@@ -40,8 +40,8 @@ def run(argv: list[str]) -> int:
         prepare_computation()
     from drivetrain.train.run import start
 
-    print(f"{config.algo} on {config.env}: {describe(config)}", flush=True)
-    result = start(config, quiet=False)
+    heading = f"{config.algo} on {config.env}: {describe(config)}"
+    result = start(config, quiet=False, ready=lambda: print(heading, flush=True))
     from drivetrain.train.evaluate import interval
 
     low, high = interval(result.returns)

@@ -5,7 +5,7 @@ train(...) -> resolve the configuration -> supervisor (processes) | loop (sequen
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,8 @@ def resolve(algo: str, env: str, config: TrainConfig | None, overrides: dict[str
     return config.override(**overrides)
 
 
-def start(config: TrainConfig, *, quiet: bool) -> Result:
-    """Carry out a run.
+def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambda: None) -> Result:
+    """Carry out a run; `ready` is called once nothing stands in its way.
 
     Raises:
         InvalidInput: The environment or the run folder is unfit; nothing was started.
@@ -76,6 +76,7 @@ def start(config: TrainConfig, *, quiet: bool) -> Result:
     run_dir = make_run_dir(config)
     config = config.override(num_actors=config.num_actors, run_dir=str(run_dir))
     (run_dir / "config.json").write_text(config.to_json())
+    ready()
     if config.num_actors == 0:
         from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
 
