@@ -1,5 +1,6 @@
 """One rival in a fresh process: job in, outcome out, failures in one line."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,22 @@ def test_a_rival_that_hangs_is_ended_with_its_children(make_rival, tmp_path):
         f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
         "time.sleep(600)\n"
     )
-    with pytest.raises(RunError, match="longer than 2 s"):
-        run_rival(make_rival("hanging", text), JOB, timeout_s=2.0)
+    for timeout_s in (2.0, 10.0, 60.0):  # on a busy machine the rival may not get as far in two seconds
+        with pytest.raises(RunError, match=f"longer than {timeout_s:.0f} s"):
+            run_rival(make_rival("hanging", text), JOB, timeout_s=timeout_s)
+        if pid_file.exists() and pid_file.read_text():
+            break
     status = Path(f"/proc/{pid_file.read_text()}/stat")
-    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX"
+    while is_running(status):  # the kernel takes a moment; the test's own time-out ends a wait for ever
+        time.sleep(0.01)
+
+
+def is_running(status):
+    """Whether the process of a /proc/PID/stat lives."""
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_threads_are_pinned_or_left_alone_and_nobody_has_a_compilation_cache():
