@@ -27,6 +27,11 @@ struct RowHeader {
 };
 static_assert(sizeof(RowHeader) == 8 && std::atomic<std::uint32_t>::is_always_lock_free);
 
+/// Whether a row of this generation is whole: written, and not being written again.
+inline bool is_committed(std::uint32_t generation) noexcept {
+  return generation != 0 && !(generation & 1);
+}
+
 struct TableConfig {
   std::uint64_t capacity;     // rows, 1 .. 2^32 - 1
   std::uint64_t row_stride;   // bytes from row to row, a multiple of 8

@@ -21,6 +21,12 @@ struct ProcessStat {
   char state;                  // 'R', 'S', ... 'Z' for a zombie
   long num_threads;            // threads that can still run
   std::uint64_t start_time;    // clock ticks since boot
+
+  /// A zombie cannot run code, unless threads outlive its leader.
+  bool can_run() const noexcept {
+    const bool leader_gone = state == 'Z' || state == 'X';
+    return found && (!leader_gone || num_threads > 1);
+  }
 };
 
 inline ProcessStat read_process_stat(std::int64_t pid) noexcept {
@@ -50,12 +56,10 @@ inline ProcessStat read_process_stat(std::int64_t pid) noexcept {
   return stat;
 }
 
-/// Whether this very process can still run code. A zombie cannot, unless threads outlive its leader.
+/// Whether this very process can still run code.
 inline bool process_is_alive(std::int64_t pid, std::uint64_t start_time) noexcept {
   const ProcessStat stat = read_process_stat(pid);
-  if (!stat.found || stat.start_time != start_time) return false;
-  const bool leader_gone = stat.state == 'Z' || stat.state == 'X';
-  return !leader_gone || stat.num_threads > 1;
+  return stat.can_run() && stat.start_time == start_time;
 }
 
 /// A process in 32 bits, small enough for every row: the pid (Linux: below 2^22) and ten bits of
@@ -72,8 +76,7 @@ struct OwnerTag {
 
   static bool is_alive(std::uint32_t tag) noexcept {
     const ProcessStat stat = read_process_stat(tag & kPidMask);
-    if (!stat.found || make(tag & kPidMask, stat.start_time) != tag) return false;
-    return !(stat.state == 'Z' || stat.state == 'X') || stat.num_threads > 1;
+    return stat.can_run() && make(tag & kPidMask, stat.start_time) == tag;
   }
 
   /// The tag of the calling process; looked up once, and once more in a forked child.

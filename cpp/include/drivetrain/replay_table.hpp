@@ -112,7 +112,7 @@ class ReplayTable {
       const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
       const bool in_flight = generation & 1;
       if (!in_flight || owner_is_dead(head, known_dead)) {
-        num_lost += generation != 0 && !in_flight;
+        num_lost += is_committed(generation);
         // Even or orphaned: the next odd number, which no earlier claim on this slot carries.
         const std::uint32_t taken = generation + (in_flight ? 2 : 1);
         DRIVETRAIN_LOCKED_WRITE("reserve/owner", head.owner.store(self, std::memory_order_relaxed));
@@ -202,7 +202,7 @@ class ReplayTable {
     std::uint64_t committed = 0;
     for (std::uint64_t slot = 0; slot < config_.capacity; ++slot) {
       const std::uint32_t generation = row(slot).generation.load(std::memory_order_relaxed);
-      const bool drawable = generation != 0 && !(generation & 1);
+      const bool drawable = is_committed(generation);
       committed += drawable;
       if (config_.prioritized && drawable != (tree_.leaf(slot) > 0)) return false;
     }
@@ -235,7 +235,7 @@ class ReplayTable {
     if (config_.prioritized) tree_.load_unit();
     for (std::uint64_t slot = 0; slot < config_.capacity; ++slot) {
       const std::uint32_t generation = row(slot).generation.load(std::memory_order_relaxed);
-      const bool drawable = generation != 0 && !(generation & 1);
+      const bool drawable = is_committed(generation);
       committed += drawable;
       if (generation != 0) used = slot + 1;
       if (config_.prioritized && !drawable && tree_.leaf(slot) != 0) tree_.clear_leaf(slot);

@@ -149,7 +149,7 @@ class Sampler {
     const std::uint64_t used = table_.header().num_used;
     for (unsigned tries = 0;; ++tries) {
       const std::uint32_t generation = table_.row(slot).generation.load(std::memory_order_relaxed);
-      if (generation != 0 && !(generation & 1)) return slot;
+      if (is_committed(generation)) return slot;
       if (tries < 64) {
         word = philox_block(word, ~table_.config().seed)[0];
         slot = static_cast<std::uint32_t>(scale_to(word, used));

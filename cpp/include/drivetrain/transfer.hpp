@@ -37,8 +37,7 @@ template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t generation = Key::generation(keys[i]);
-    if (Key::slot(keys[i]) >= table.config().capacity || generation == 0 || (generation & 1))
+    if (Key::slot(keys[i]) >= table.config().capacity || !is_committed(Key::generation(keys[i])))
       return kForeignKey;
     if (!(priorities[i] >= 0) || !(priorities[i] <= std::numeric_limits<float>::max()))
       return kBadPriority;
