@@ -53,3 +53,14 @@ def test_the_tightest_memory_limit_counts(tmp_path):
     write(tmp_path / "root/slice/memory.max", "max")
     write(tmp_path / "root/memory/job/memory.limit_in_bytes", "4096")
     assert machine.memory_nbytes(own, tmp_path / "root", meminfo) == 4096
+
+
+def test_what_is_left_of_the_tightest_cgroup_is_what_is_available(tmp_path):
+    own = write(tmp_path / "own", "0::/slice/job")
+    meminfo = write(tmp_path / "meminfo", "MemTotal:  1024 kB\nMemAvailable:  512 kB")
+    assert machine.available_memory(own, tmp_path / "root", meminfo) == 2**19
+    write(tmp_path / "root/slice/memory.max", "8192")
+    write(tmp_path / "root/slice/memory.current", "5000")
+    assert machine.available_memory(own, tmp_path / "root", meminfo) == 3192
+    write(tmp_path / "root/slice/memory.current", "9000")
+    assert machine.available_memory(own, tmp_path / "root", meminfo) == 0

@@ -43,12 +43,33 @@ def memory_nbytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path =
         root: Where the cgroup hierarchies are mounted.
         meminfo: The file in which the kernel tells the installed memory.
     """
-    (total,) = (line for line in meminfo.read_text().splitlines() if line.startswith("MemTotal:"))
-    limits = [int(total.split()[1]) * 1024]
+    limits = [kernel_nbytes("MemTotal", meminfo)]
     for folder in own_cgroups("memory", own, root):
         texts = (read(folder / "memory.max"), read(folder / "memory.limit_in_bytes"))
         limits += [int(text) for text in texts if text not in ("", "max")]
     return min(limits)
+
+
+def available_memory(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path = MEMINFO) -> int:
+    """Bytes this process may still use: what is available, less where a cgroup has less to give.
+
+    Args:
+        own: The file that lists the cgroups of this process.
+        root: Where the cgroup hierarchies are mounted.
+        meminfo: The file in which the kernel tells the available memory.
+    """
+    left = [kernel_nbytes("MemAvailable", meminfo)]
+    for folder in own_cgroups("memory", own, root):
+        for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            if read(folder / limit) not in ("", "max"):
+                left.append(int(read(folder / limit)) - int(read(folder / usage)))
+    return max(min(left), 0)
+
+
+def kernel_nbytes(name: str, meminfo: Path = MEMINFO) -> int:
+    """What the kernel says of memory under this name, in bytes."""
+    (line,) = (line for line in meminfo.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
 
 
 def own_cgroups(controller: str, own: Path, root: Path) -> Iterator[Path]:

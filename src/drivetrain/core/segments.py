@@ -18,6 +18,7 @@ from typing import Any
 
 from drivetrain.core import _native
 from drivetrain.core.errors import ForeignSegment, OwnerDead, SegmentError
+from drivetrain.core.machine import available_memory
 
 _MAGIC = b"DRVTRAIN"
 _VERSION = 1
@@ -177,20 +178,3 @@ def require_memory(nbytes: int, *, what: str) -> None:
             f"{what} needs {nbytes / 2**30:.2f} GiB, but {available / 2**30:.2f} GiB of memory are available; "
             "use a smaller capacity or smaller fields"
         )
-
-
-def available_memory() -> int:
-    """Bytes this process may still use: the machine's available memory, less where a cgroup says so."""
-    available = 2**63
-    with open("/proc/meminfo") as meminfo:
-        for line in meminfo:
-            if line.startswith("MemAvailable:"):
-                available = int(line.split()[1]) * 1024
-    try:
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
-            text = limit.read().strip()
-            if text != "max":
-                available = min(available, int(text) - int(current.read()))
-    except (OSError, ValueError):
-        pass  # no cgroup v2 limit is visible here
-    return max(available, 0)
