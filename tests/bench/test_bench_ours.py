@@ -25,15 +25,15 @@ def test_our_settings_ask_for_exactly_the_steps_and_updates_of_the_peers(num_act
     rules = Rules.of(config)
     assert rules.total_steps == DqnSettings().num_steps(total_steps)
     assert rules.due(rules.total_steps) == DqnSettings().num_updates(total_steps)
-    assert (config.dqn.double, config.dqn.dueling, config.replay.prioritized) == (False, False, False)
-    assert (config.replay.num_step, config.dqn.target_tau, config.dqn.target_interval) == (1, 1.0, 128)
+    assert (config.agent.double, config.agent.dueling, config.replay.prioritized) == (False, False, False)
+    assert (config.replay.num_step, config.agent.target_tau, config.agent.target_interval) == (1, 1.0, 128)
 
 
 def test_without_settings_our_defaults_run_as_they_are():
     job = replace(JOB, kind="target", settings=None, num_envs=None)
     config = preset("dqn", job.env).override(**overrides(job))
     default = preset("dqn", job.env)
-    assert (config.dqn, config.replay) == (default.dqn, default.replay)
+    assert (config.agent, config.updates, config.replay) == (default.agent, default.updates, default.replay)
     assert config.run.num_actors == default.run.num_actors
     assert config.run.envs_per_actor == default.run.envs_per_actor
 

@@ -1,30 +1,31 @@
 """Configuration: overrides by name, checks with a sentence, and a config.json that comes back."""
 
+import dataclasses
 import json
 from fractions import Fraction
 
 import pytest
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
 from drivetrain.train.presets import preset
 
-PLAIN = TrainConfig(algo="dqn", env="CartPole-v1")
+PLAIN = TrainConfig.default("dqn", "CartPole-v1")
 
 
 def test_overrides_reach_the_part_that_has_the_field():
     config = PLAIN.override(total_steps=7_000, num_step=1, batch_size=32)
-    assert (config.run.total_steps, config.replay.num_step, config.dqn.batch_size) == (7_000, 1, 32)
-    assert config.dqn.gamma == PLAIN.dqn.gamma
+    assert (config.run.total_steps, config.replay.num_step, config.updates.batch_size) == (7_000, 1, 32)
+    assert config.updates.gamma == PLAIN.updates.gamma
 
 
 @pytest.mark.parametrize("value", ["1/4", 0.25, Fraction(1, 4)])
 def test_the_update_ratio_is_an_exact_fraction_however_it_is_written(value):
-    assert PLAIN.override(update_ratio=value).dqn.update_ratio == Fraction(1, 4)
+    assert PLAIN.override(update_ratio=value).updates.update_ratio == Fraction(1, 4)
 
 
 def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
-    assert PLAIN.override(update_ratio=0.1).dqn.update_ratio == Fraction(1, 10)
+    assert PLAIN.override(update_ratio=0.1).updates.update_ratio == Fraction(1, 10)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +48,44 @@ def test_an_unknown_setting_is_refused_with_the_known_ones():
         PLAIN.override(batchsize=3)
 
 
-def test_an_unknown_algorithm_is_refused():
-    with pytest.raises(InvalidInput, match="unknown algorithm 'sarsa'"):
-        TrainConfig(algo="sarsa", env="CartPole-v1")
+def test_an_unknown_algorithm_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidInput, match="unknown algorithm 'sarsa': choose from dqn, ddpg, td3, sac"):
+        TrainConfig.default("sarsa", "CartPole-v1")
+
+
+def test_the_settings_of_another_algorithm_are_refused():
+    with pytest.raises(InvalidInput, match=r"unknown setting 'epsilon_end' for sac: choose from .*target_entropy"):
+        TrainConfig.default("sac", "Pendulum-v1").override(epsilon_end=0.1)
+    with pytest.raises(InvalidInput, match="agent: DQNConfig is not for the algorithm 'sac'"):
+        TrainConfig(algo="sac", env="Pendulum-v1", agent=DQNConfig())
+
+
+@pytest.mark.parametrize(
+    ("algo", "name", "value"),
+    [
+        ("ddpg", "exploration_noise", -0.1), ("td3", "policy_delay", 0), ("td3", "target_noise", float("inf")),
+        ("td3", "target_noise_clip", -1.0), ("sac", "initial_temperature", 0.0),
+        ("sac", "target_entropy", float("nan")), ("sac", "learning_rate", 0.0), ("ddpg", "hidden", (0,)),
+        ("td3", "target_tau", 1.5),
+    ],
+)  # fmt: skip
+def test_a_setting_of_an_algorithm_out_of_range_is_refused_by_name(algo, name, value):
+    with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
+        TrainConfig.default(algo, "Pendulum-v1").override(**{name: value})
+
+
+def test_no_two_parts_of_a_run_share_a_field_name():
+    for algo in AGENTS:
+        config = TrainConfig.default(algo, "E")
+        parts = [config.run, config.replay, config.updates, config.agent]
+        names = [field.name for part in parts for field in dataclasses.fields(part)]
+        assert len(names) == len(set(names))
+
+
+def test_continuous_algorithms_start_from_the_papers_settings():
+    config = preset("sac", "Anything-v0")
+    assert isinstance(config.agent, SACConfig)
+    assert (config.updates.batch_size, config.updates.update_ratio, config.replay.prioritized) == (256, 1, False)
 
 
 def test_a_warm_up_too_short_for_a_first_batch_is_refused():
@@ -58,8 +94,9 @@ def test_a_warm_up_too_short_for_a_first_batch_is_refused():
     PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, warmup_steps=80)
 
 
-def test_config_json_is_resolved_and_comes_back_equal(tmp_path):
-    config = preset("dqn", "CartPole-v1").override(seed=3, hidden=(32, 16), update_ratio="3/7")
+@pytest.mark.parametrize("algo", AGENTS)
+def test_config_json_is_resolved_and_comes_back_equal(tmp_path, algo):
+    config = preset(algo, "CartPole-v1").override(seed=3, hidden=(32, 16), update_ratio="3/7")
     path = tmp_path / "config.json"
     path.write_text(config.to_json())
     assert isinstance(json.loads(path.read_text())["run"]["num_actors"], int)
@@ -75,6 +112,6 @@ def test_a_foreign_config_json_is_refused(tmp_path, text):
 
 def test_exploration_and_importance_schedules_run_linearly_to_their_ends():
     config = PLAIN.override(epsilon_start=1.0, epsilon_end=0.1, exploration_steps=100, beta=0.4)
-    assert [config.dqn.epsilon_at(step) for step in (0, 50, 100, 10_000)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert [config.agent.epsilon_at(step) for step in (0, 50, 100, 10_000)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
     assert [config.replay.beta_at(share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.7, 1.0])
-    assert PLAIN.override(exploration_steps=0, epsilon_end=0.2).dqn.epsilon_at(0) == 0.2
+    assert PLAIN.override(exploration_steps=0, epsilon_end=0.2).agent.epsilon_at(0) == 0.2

@@ -10,8 +10,8 @@ pytest.importorskip("jax", reason="needs the train extra")
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint, load_policy
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import describe
 from drivetrain.train.learner import Learner
-from drivetrain.train.networks import Network
 
 SMALL = {
     "num_actors": 0, "total_steps": 1_003, "envs_per_actor": 4, "warmup_steps": 200, "hidden": (16,), "batch_size": 16,
@@ -52,13 +52,21 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
     assert load_policy(tmp_path, "best").vector.shape == load_policy(tmp_path, "last").vector.shape
 
 
-def test_a_learner_restored_from_a_checkpoint_has_the_same_state():
-    config = TrainConfig(algo="dqn", env="CartPole-v1").override(hidden=(8,), seed=1)
-    network = Network(num_inputs=4, hidden=(8,), num_actions=2, dueling=True)
-    first, second = Learner(config, network), Learner(config.override(seed=2), network)
-    saved = {name: array + 1 for name, array in first.arrays().items()}
+@pytest.mark.parametrize(
+    ("algo", "env"),
+    [("dqn", "CartPole-v1"), ("ddpg", "Pendulum-v1"), ("td3", "Pendulum-v1"), ("sac", "Pendulum-v1")],
+)
+def test_a_learner_restored_from_a_checkpoint_has_the_same_state(algo, env):
+    settings = {"hidden": (8,), "num_actors": 1, "warmup_steps": 300}
+    config = TrainConfig.default(algo, env).override(seed=1, **settings)
+    interface = describe(env, algo)
+    first, second = Learner(config, interface), Learner(config.override(seed=2), interface)
+    saved = {name: array + 1 if name != "params" else array for name, array in first.arrays().items()}
     second.restore(saved)
-    assert all(np.array_equal(array, saved[name]) for name, array in second.arrays().items())
+    restored = second.arrays()
+    assert restored.keys() == saved.keys()
+    assert all(np.array_equal(restored[name], saved[name]) for name in saved if name != "params")
+    assert np.array_equal(restored["params"], saved["params"] + 1)  # the acting network's, of the new state
 
 
 @pytest.mark.parametrize(
@@ -69,6 +77,16 @@ def test_the_variants_run(tmp_path, variant):
     settings = {**SMALL, "total_steps": 401, "warmup_steps": 300, **variant}
     result = train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings)
     assert result.num_steps == 401
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "td3", "sac"])
+def test_continuous_control_is_reproducible_to_the_last_bit(tmp_path, algo):
+    settings = {**SMALL, "total_steps": 401, "warmup_steps": 300, "eval_max_steps": 50}
+    results = [train(algo, "Pendulum-v1", run_dir=str(tmp_path / name), **settings) for name in "ab"]
+    arrays = [load_checkpoint(result.run_dir)[0] for result in results]
+    assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])
+    assert results[0].returns == results[1].returns
+    assert results[0].num_updates == 101 // 3
 
 
 def test_discrete_observations_can_be_learned_from(tmp_path):

@@ -7,12 +7,13 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax.numpy as jnp
 
-from drivetrain.train.networks import Network, Policy, initial_vector, pack, q_values, unpack
+from drivetrain.train.networks import MLP, forward, initial_twins, initial_vector, pack, unpack
+from drivetrain.train.policies import q_values
 
 NETWORKS = [
-    Network(num_inputs=4, hidden=(16, 8), num_actions=3, dueling=False),
-    Network(num_inputs=4, hidden=(16, 8), num_actions=3, dueling=True),
-    Network(num_inputs=5, hidden=(), num_actions=2, dueling=False),
+    MLP(num_inputs=4, hidden=(16, 8), heads=(("action", 3),)),
+    MLP(num_inputs=4, hidden=(16, 8), heads=(("action", 3), ("value", 1))),
+    MLP(num_inputs=5, hidden=(), heads=(("mean", 2), ("log_std", 2))),
 ]
 
 
@@ -22,12 +23,12 @@ def draw(network):
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_numpy_and_jax_give_the_same_q_values_and_actions(network):
+def test_numpy_and_jax_give_the_same_outputs(network):
     vector, obs = draw(network)
-    with_numpy = q_values(network, unpack(network, vector), obs, np)
-    with_jax = q_values(network, unpack(network, jnp.array(vector)), jnp.array(obs), jnp)
-    assert np.allclose(with_numpy, with_jax, atol=1e-5)
-    assert np.array_equal(Policy(network, vector).act(obs), np.asarray(with_jax).argmax(-1))
+    with_numpy = forward(network, unpack(network, vector), obs, np)
+    with_jax = forward(network, unpack(network, jnp.array(vector)), jnp.array(obs), jnp)
+    assert with_numpy.keys() == with_jax.keys() == dict(network.heads).keys()
+    assert all(np.allclose(with_numpy[head], with_jax[head], atol=1e-5) for head in with_numpy)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -39,11 +40,11 @@ def test_the_pieces_are_views_that_cover_the_vector_exactly_once(network):
 
 
 def test_a_two_layer_network_worked_out_by_hand():
-    network = Network(num_inputs=2, hidden=(2,), num_actions=2, dueling=False)
+    network = MLP(num_inputs=2, hidden=(2,), heads=(("action", 2),))
     vector = np.array([1, -1, 0, 1, 0.5, 0, 1, 2, 3, 4, 10, 20], np.float32)
-    # hidden = relu([1, 2] @ [[1, -1], [0, 1]] + [0.5, 0]) = [1.5, 1]; q = hidden @ [[1, 2], [3, 4]] + [10, 20]
-    q = q_values(network, unpack(network, vector), np.array([1.0, 2.0], np.float32), np)
-    assert q.tolist() == [14.5, 27.0]
+    # hidden = relu([1, 2] @ [[1, -1], [0, 1]] + [0.5, 0]) = [1.5, 1]; out = hidden @ [[1, 2], [3, 4]] + [10, 20]
+    out = forward(network, unpack(network, vector), np.array([1.0, 2.0], np.float32), np)
+    assert out["action"].tolist() == [14.5, 27.0]
 
 
 def test_dueling_q_values_average_to_the_state_value():
@@ -57,13 +58,18 @@ def test_dueling_q_values_average_to_the_state_value():
     assert np.allclose(q + 7, q_values(network, raised, obs, np), atol=1e-5)
 
 
-def test_a_policy_sees_weights_that_are_overwritten_in_place():
+def test_twins_are_two_independent_networks_evaluated_together():
     network = NETWORKS[0]
-    vector, obs = draw(network)
-    policy = Policy(network, vector)
-    other = initial_vector(network, np.random.default_rng(1))
-    vector[:] = other
-    assert np.array_equal(policy.act(obs), Policy(network, other).act(obs))
+    twins = initial_twins(network, np.random.default_rng(3))
+    obs = draw(network)[1]
+    together = forward(network, twins, obs, np)["action"]
+    assert together.shape == (2, 32, 3)
+    for index in range(2):
+        alone = {
+            name: piece[index].reshape(-1) if name.endswith("bias") else piece[index] for name, piece in twins.items()
+        }
+        assert np.allclose(together[index], forward(network, alone, obs, np)["action"], atol=1e-5)
+    assert not np.allclose(together[0], together[1])
 
 
 def test_initial_parameters_stay_within_one_over_the_root_of_the_inputs():
@@ -76,4 +82,4 @@ def test_initial_parameters_stay_within_one_over_the_root_of_the_inputs():
 @pytest.mark.parametrize("network", NETWORKS)
 def test_packing_the_pieces_gives_the_vector_back(network):
     vector = np.arange(network.num_parameters, dtype=np.float32)
-    assert np.array_equal(pack(network, unpack(network, vector), np), vector)
+    assert np.array_equal(pack(network, unpack(network, vector)), vector)

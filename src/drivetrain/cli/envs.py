@@ -1,4 +1,4 @@
-"""`drivetrain envs`: which registered Gymnasium environments can be trained on."""
+"""`drivetrain envs`: which registered Gymnasium environments can be trained on, and by what."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ import tyro
 
 @dataclass(frozen=True, kw_only=True)
 class _Flags:
-    """List the registered Gymnasium environments that DQN can train on."""
+    """List the registered Gymnasium environments, each with the algorithms that train on it."""
 
     all: bool = False
-    """Also list the others, with the reason."""
+    """Also list those that none trains on, with the reason."""
 
 
 def run(argv: list[str]) -> int:
@@ -18,10 +18,13 @@ def run(argv: list[str]) -> int:
     flags = tyro.cli(_Flags, prog="drivetrain envs", args=argv)
     from drivetrain.train.environments import trainable
 
-    reasons = trainable()
-    for env_id in sorted(env_id for env_id, reason in reasons.items() if not reason):
-        print(env_id)
+    found = trainable()
+    width = max((len(env_id) for env_id, (algos, _) in found.items() if algos), default=0)
+    for env_id, (algos, _) in found.items():
+        if algos:
+            print(f"{env_id:<{width}}  {', '.join(algos)}")
     if flags.all:
-        for env_id in sorted(env_id for env_id, reason in reasons.items() if reason):
-            print(f"{env_id}: {reasons[env_id]}")
+        for env_id, (_, reason) in found.items():
+            if reason:
+                print(f"{env_id}: {reason}")
     return 0

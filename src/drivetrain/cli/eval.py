@@ -65,7 +65,7 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int) -> list[float]:
 
     config = TrainConfig.load(run_dir / "config.json")
     saved = load_policy(run_dir, which)
-    interface = describe(config.env)
+    interface = describe(config.env, config.algo)
     evaluator = Evaluator(config.env, interface, config.run.eval_max_steps)
     seeds = episode_seeds(config.run.seed, "final", num_episodes)
     try:

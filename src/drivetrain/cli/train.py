@@ -9,10 +9,11 @@ import tyro
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment, prepare_computation
-from drivetrain.train.config import DQNConfig, ReplayConfig, RunConfig, TrainConfig
+from drivetrain.train.config import ReplayConfig, RunConfig, TrainConfig, UpdateConfig
 from drivetrain.train.presets import preset
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
+_PARTS: dict[str, type[Any]] = {"run": RunConfig, "replay": ReplayConfig, "updates": UpdateConfig}
 _REGISTRY: Any = tyro.constructors.ConstructorRegistry()
 
 
@@ -58,30 +59,28 @@ def run(argv: list[str]) -> int:
 def parse(argv: list[str]) -> TrainConfig:
     """The configuration a command line asks for; flags change the environment's preset."""
     if "-h" in argv or "--help" in argv:
-        base = preset("dqn", argv[1] if len(argv) > 2 else "ENV")
+        names = [word for word in argv if not word.startswith("-")]
+        base = preset(*names[:2]) if len(names) >= 2 else preset(names[0] if names else "dqn", "ENV")
     elif len(argv) < 2 or argv[0].startswith("-") or argv[1].startswith("-"):
         raise InvalidInput(f"expected an algorithm and an environment first: {_USAGE}")
     else:
         base = preset(argv[0], argv[1])
+    parts = {part: getattr(base, part) for part in _PARTS}
+    # The algorithm's settings are a field of their own type, so that --help lists those and no others.
+    flags_of: Any = dataclasses.make_dataclass(
+        "Flags", [*_PARTS.items(), ("agent", type(base.agent))], frozen=True, kw_only=True
+    )
     flags = tyro.cli(
-        _Flags,
+        flags_of,
         prog="drivetrain train ALGO ENV",
         description="Train a policy with parallel actors and a learner.",
         args=argv[2:] if argv[0] not in ("-h", "--help") else argv,
-        default=_Flags(run=base.run, replay=base.replay, dqn=base.dqn),
+        default=flags_of(**parts, agent=base.agent),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         registry=_REGISTRY,
     )
-    return dataclasses.replace(base, run=flags.run, replay=flags.replay, dqn=flags.dqn)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Flags:
-    """The parts whose fields are flags."""
-
-    run: RunConfig
-    replay: ReplayConfig
-    dqn: DQNConfig
+    chosen = {part: getattr(flags, part) for part in (*_PARTS, "agent")}
+    return dataclasses.replace(base, **chosen)
 
 
 def describe(config: TrainConfig) -> str:

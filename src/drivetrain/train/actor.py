@@ -5,7 +5,7 @@ weights -> policy -> environments -> replay, one grant of the ledger at a time
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from drivetrain.replay import Replay, Writer
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, Interface
 from drivetrain.train.ledger import Ledger, Rules
-from drivetrain.train.networks import Policy
+from drivetrain.train.policies import Policy, make_policy, policy_network
 from drivetrain.train.reports import Reports
-from drivetrain.train.topology import Assignment, network_of
+from drivetrain.train.topology import Assignment
 from drivetrain.train.weights import Weights
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
@@ -34,12 +34,12 @@ class Episode(NamedTuple):
 
 
 class Actor:
-    """E environments stepped together, exploring epsilon-greedily.
+    """E environments stepped together, exploring.
 
     Args:
         config: The run's.
         interface: What the environments look like.
-        policy: Chooses greedy actions.
+        policy: Chooses actions.
         make_writer: Gives a replay writer for so many environments.
         index: Number of this actor, and how often it was restarted: they pick its random streams.
     """
@@ -53,7 +53,6 @@ class Actor:
         index: tuple[int, int] = (0, 0),
     ) -> None:
         self._num_envs = config.run.envs_per_actor
-        self._num_actions = interface.num_actions
         self._policy = policy
         self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
@@ -69,8 +68,8 @@ class Actor:
         self._return = [0.0] * self._num_envs
         self._length = [0] * self._num_envs
 
-    def step(self, num_envs: int, epsilon: float) -> list[Episode]:
-        """Step the first `num_envs` environments once and write the transitions.
+    def step(self, num_envs: int, start: int) -> list[Episode]:
+        """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.
 
         Fewer than all happens at the very end of a run. They then get a writer of their own, and
         afterwards all get a new one: n-step windows must not reach across a step not written.
@@ -79,9 +78,9 @@ class Actor:
             The episodes that ended.
         """
         obs = self._obs[:num_envs]
-        actions = self._choose(obs, epsilon)
+        actions = self._policy.explore(obs, start, self._rng)
         for index in range(num_envs):
-            observation, reward, terminated, truncated = self._envs[index].step(int(actions[index]))
+            observation, reward, terminated, truncated = self._envs[index].step(actions[index])
             self._next_obs[index] = observation
             self._reward[index] = reward
             self._terminated[index] = terminated
@@ -98,12 +97,7 @@ class Actor:
         for env in self._envs:
             env.close()
 
-    def _choose(self, obs: NDArray[np.float32], epsilon: float) -> NDArray[np.int64]:
-        explore = self._rng.random(len(obs)) < epsilon
-        random = self._rng.integers(0, self._num_actions, len(obs))
-        return np.where(explore, random, self._policy.act(obs))
-
-    def _write(self, num_envs: int, actions: NDArray[np.int64]) -> None:
+    def _write(self, num_envs: int, actions: NDArray[Any]) -> None:
         partial = num_envs < self._num_envs
         writer = self._make_writer(num_envs) if partial else self._writer
         writer.add(
@@ -128,18 +122,17 @@ class Actor:
 def run(assignment: Assignment) -> None:
     """The actor process: act while the ledger grants steps."""
     config = assignment.config
-    network = network_of(config, assignment.interface)
     ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
-    weights = Weights.attach(assignment.weights, network.num_parameters)
+    weights = Weights.attach(assignment.weights, policy_network(config, assignment.interface).num_parameters)
     replay = Replay.attach(assignment.replay)
-    policy = Policy(network, weights.vector)
+    policy = make_policy(config, assignment.interface, weights.vector)
     index = (assignment.index, assignment.restart)
     actor = Actor(config, assignment.interface, policy, lambda count: replay.writer(num_envs=count), index)
     news = News(assignment.reports)
     while grant := ledger.acquire(assignment.index, config.run.envs_per_actor):
         weights.refresh()
         lag = ledger.updates - weights.num_updates
-        episodes = actor.step(grant.num_steps, config.dqn.epsilon_at(grant.start))
+        episodes = actor.step(grant.num_steps, grant.start)
         ledger.commit(assignment.index, grant.num_steps)
         news.add(lag, episodes)
     news.tell()

@@ -14,8 +14,8 @@ from drivetrain.train.checkpoint import SavedPolicy, load_policy, save_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, Interface
 from drivetrain.train.ledger import Ledger, Rules
-from drivetrain.train.networks import Policy
-from drivetrain.train.topology import Assignment, network_of
+from drivetrain.train.policies import Policy, make_policy, policy_network
+from drivetrain.train.topology import Assignment
 from drivetrain.train.weights import Weights
 
 _NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
@@ -55,7 +55,7 @@ class Evaluator:
                 episode = playing[lane]
                 if episode is None:
                     continue
-                obs[lane], reward, terminated, truncated = env.step(int(actions[lane]))
+                obs[lane], reward, terminated, truncated = env.step(actions[lane])
                 totals[episode] += reward
                 lengths[episode] += 1
                 if terminated or truncated or lengths[episode] == self._max_steps:
@@ -80,7 +80,6 @@ class Selection:
     def __init__(self, config: TrainConfig, interface: Interface, run_dir: Path) -> None:
         self._config = config
         self._interface = interface
-        self._network = network_of(config, interface)
         self._evaluator = Evaluator(config.env, interface, config.run.eval_max_steps)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
@@ -89,7 +88,7 @@ class Selection:
 
     def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> float:
         """Evaluate a parameter vector, keep it if it is the best; its mean return."""
-        returns = self._evaluator.returns(Policy(self._network, vector), self._seeds)
+        returns = self._evaluator.returns(make_policy(self._config, self._interface, vector), self._seeds)
         mean = float(np.mean(returns))
         if mean >= self._best_mean:
             self._best_mean = mean
@@ -113,13 +112,13 @@ def policy_of(config: TrainConfig, interface: Interface, saved: SavedPolicy) -> 
     Raises:
         FileFormatError: Its parameters do not fit the run's network.
     """
-    network = network_of(config, interface)
+    network = policy_network(config, interface)
     if saved.vector.shape != (network.num_parameters,):
         raise FileFormatError(
             f"expected a policy of {network.num_parameters} parameters for {config.env}, got "
             f"{saved.vector.shape}; the files are of different runs, or the environment has changed"
         )
-    return Policy(network, saved.vector)
+    return make_policy(config, interface, saved.vector)
 
 
 class Interval(NamedTuple):
@@ -141,9 +140,8 @@ def interval(returns: Sequence[float]) -> Interval:
 def run(assignment: Assignment) -> None:
     """The evaluator process: look at the latest weights now and then, at the end at the best."""
     config = assignment.config
-    network = network_of(config, assignment.interface)
     ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
-    weights = Weights.attach(assignment.weights, network.num_parameters)
+    weights = Weights.attach(assignment.weights, policy_network(config, assignment.interface).num_parameters)
     selection = Selection(config, assignment.interface, assignment.run_dir)
     next_steps = config.run.eval_interval_steps
     evaluated = -1

@@ -3,10 +3,11 @@
 replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
 """
 
-# JAX and optax annotate parts of their interfaces only:
+# JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import importlib
 import os
 import time
 from pathlib import Path
@@ -19,12 +20,14 @@ from numpy.typing import NDArray
 from drivetrain.core.machine import num_cores
 from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
-from drivetrain.train.algos import dqn
 from drivetrain.train.checkpoint import save_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import DiscreteActions, Interface
 from drivetrain.train.ledger import Ledger, Rules
-from drivetrain.train.networks import Network, initial_vector
-from drivetrain.train.topology import Assignment, network_of
+from drivetrain.train.networks import pack
+from drivetrain.train.policies import policy_network
+from drivetrain.train.topology import Assignment
+from drivetrain.train.updates import Algorithm, Batch, compile_updates
 from drivetrain.train.weights import Weights
 
 _REPORT_INTERVAL_S = 0.1
@@ -44,24 +47,29 @@ class Learner:
 
     Args:
         config: The run's.
-        network: The Q-network.
+        interface: What the environment looks like.
     """
 
-    def __init__(self, config: TrainConfig, network: Network) -> None:
-        vector = initial_vector(network, stream(config.run.seed, "network"))
+    def __init__(self, config: TrainConfig, interface: Interface) -> None:
+        module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
+        self._algorithm: Algorithm = module.make(config, interface)
         self._config = config
-        self._network = network
-        self._state = dqn.init(vector, config.dqn)
-        self._updates = dqn.make_updates(network, config.dqn)
+        self._interface = interface
+        self._network = policy_network(config, interface)
+        self._state: Any = self._algorithm.init(stream(config.run.seed, "network"))
+        self._updates = compile_updates(self._algorithm)
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
-        num_rows = (self._config.dqn.updates_per_call, self._config.dqn.batch_size)
-        obs = np.zeros((*num_rows, self._network.num_inputs), np.float32)
+        num_rows = (self._config.updates.updates_per_call, self._config.updates.batch_size)
+        obs = np.zeros((*num_rows, self._interface.num_inputs), np.float32)
         row = np.zeros(num_rows, np.float32)
-        batches = dqn.Batch(obs, np.zeros(num_rows, np.int32), row, obs, row, row)
+        discrete = isinstance(self._interface.actions, DiscreteActions)
+        action = (
+            np.zeros(num_rows, np.int32) if discrete else np.zeros((*num_rows, self._interface.num_actions), np.float32)
+        )
         state = jax.tree.map(lambda x: x.copy(), self._state)
-        self._updates(state, batches, np.int32(0))
+        self._updates(state, Batch(obs, action, row, obs, row, row), np.int32(0))
 
     def update(self, sample: Sample) -> Update:
         """Do one update per batch of a sample with leading axes [updates, batch].
@@ -71,13 +79,13 @@ class Learner:
         count = len(sample.weights)
         batches = self._batches(sample)
         self._state, td_errors, metrics = self._updates(self._state, batches, np.int32(count))
-        means = {name: float(value) for name, value in metrics._asdict().items()}
+        means = {name: float(value) for name, value in metrics.items()}
         return Update(np.asarray(td_errors)[:count], means)
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The online network's parameters, a copy."""
-        return np.array(self._state.params)
+        """The acting network's parameters, a copy."""
+        return pack(self._network, self._algorithm.policy(self._state))
 
     @property
     def num_updates(self) -> int:
@@ -85,41 +93,35 @@ class Learner:
         return int(self._state.num_updates)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of the state, for a checkpoint."""
-        moments = jax.tree.leaves(self._state.optimizer)
-        named = {f"optimizer/{index}": np.array(leaf) for index, leaf in enumerate(moments)}
-        return {
-            "params": self.vector,
-            "target": np.array(self._state.target),
-            "num_updates": np.array(self._state.num_updates),
-            **named,
-        }
+        """All of the state, for a checkpoint; "params" is the acting network's vector."""
+        leaves, _ = jax.tree_util.tree_flatten_with_path(self._state)
+        return {"params": self.vector, **{_name(path): np.array(leaf) for path, leaf in leaves}}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
-        structure = jax.tree.structure(self._state.optimizer)
-        leaves = [jax.numpy.array(arrays[f"optimizer/{i}"]) for i in range(structure.num_leaves)]
-        self._state = dqn.State(
-            jax.numpy.array(arrays["params"]),
-            jax.numpy.array(arrays["target"]),
-            jax.tree.unflatten(structure, leaves),
-            jax.numpy.int32(arrays["num_updates"]),
-        )
+        leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
+        self._state = jax.tree.unflatten(structure, [jax.numpy.array(arrays[_name(path)]) for path, _ in leaves])
 
-    def _batches(self, sample: Sample) -> dqn.Batch:
+    def _batches(self, sample: Sample) -> Batch:
         data = sample.data
-        batches = dqn.Batch(
+        discrete = isinstance(self._interface.actions, DiscreteActions)
+        batches = Batch(
             obs=data["obs"],
-            action=np.asarray(data["action"], np.int32),
+            action=np.asarray(data["action"], np.int32) if discrete else data["action"],
             reward=data["reward"],
             next_obs=data["next_obs"],
             discount=data["discount"],
             weights=sample.weights,
         )
-        missing = self._config.dqn.updates_per_call - len(sample.weights)
+        missing = self._config.updates.updates_per_call - len(sample.weights)
         if missing == 0:
             return batches
-        return dqn.Batch(*(np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]) for x in batches))
+        return Batch(*(np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]) for x in batches))
+
+
+def _name(path: Any) -> str:
+    """As in "state/params/hidden0.weight"."""
+    return "state/" + jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def learn(learner: Learner, replay: Replay, config: TrainConfig, count: int, progress: float) -> Update:
@@ -133,7 +135,7 @@ def learn(learner: Learner, replay: Replay, config: TrainConfig, count: int, pro
         progress: Share of the run that is done, for the importance correction.
     """
     beta = config.replay.beta_at(progress)
-    sample = replay.sample(config.dqn.batch_size, beta=beta, num_batches=count)
+    sample = replay.sample(config.updates.batch_size, beta=beta, num_batches=count)
     update = learner.update(sample)
     if config.replay.prioritized:
         replay.update_priorities(sample.keys, update.td_errors)
@@ -162,11 +164,10 @@ def run(assignment: Assignment) -> None:
     """The learner process: learn whenever the ledger says that updates are due."""
     config = assignment.config
     use_compilation_cache()
-    network = network_of(config, assignment.interface)
     ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
-    weights = Weights.attach(assignment.weights, network.num_parameters)
+    weights = Weights.attach(assignment.weights, policy_network(config, assignment.interface).num_parameters)
     replay = Replay.attach(assignment.replay)
-    learner = Learner(config, network)
+    learner = Learner(config, assignment.interface)
     learner.compile()
     saved_s = reported_s = float("-inf")
     while count := ledger.wait_for_updates():

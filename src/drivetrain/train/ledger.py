@@ -49,10 +49,10 @@ class Rules:
         """The rules of a run."""
         return cls(
             total_steps=config.run.total_steps,
-            warmup_steps=config.dqn.warmup_steps,
-            ratio=config.dqn.update_ratio,
+            warmup_steps=config.updates.warmup_steps,
+            ratio=config.updates.update_ratio,
             tolerance=config.run.tolerance,
-            updates_per_call=config.dqn.updates_per_call,
+            updates_per_call=config.updates.updates_per_call,
         )
 
     def due(self, steps: int) -> int:

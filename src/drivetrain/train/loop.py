@@ -19,11 +19,11 @@ from drivetrain.train.evaluate import Selection
 from drivetrain.train.learner import Learner, learn, use_compilation_cache
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile
-from drivetrain.train.networks import Policy
+from drivetrain.train.policies import make_policy
 from drivetrain.train.progress import Display
 from drivetrain.train.run import Result, result
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
-from drivetrain.train.topology import make_replay, network_of
+from drivetrain.train.topology import make_replay
 
 
 def run_sequentially(config: TrainConfig, interface: Interface, run_dir: Path, *, quiet: bool) -> Result:
@@ -53,11 +53,10 @@ class Loop:
         self._display = display
         self._rules = Rules.of(config)
         self._replay = make_replay(config, interface, shared=False)
-        network = network_of(config, interface)
-        self._learner = Learner(config, network)
+        self._learner = Learner(config, interface)
         self._learner.compile()
         self._vector = self._learner.vector  # the actor's; overwritten after each call
-        policy = Policy(network, self._vector)
+        policy = make_policy(config, interface, self._vector)
         self._actor = Actor(config, interface, policy, lambda count: self._replay.writer(num_envs=count))
         self._selection = Selection(config, interface, run_dir)
         self._meter = Meter(self._rules, config.run.log_interval_steps)
@@ -107,7 +106,7 @@ class Loop:
     def _step(self) -> None:
         _, committed, updates = self._counts
         num_steps = self._rules.grantable(self._config.run.envs_per_actor, committed, updates)
-        episodes: list[Episode] = self._actor.step(num_steps, self._config.dqn.epsilon_at(committed))
+        episodes: list[Episode] = self._actor.step(num_steps, committed)
         self._meter.add_episodes(episodes)
         committed += num_steps
         self._counts = Counts(committed, committed, updates)

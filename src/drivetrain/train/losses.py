@@ -3,6 +3,12 @@
 Shapes: B transitions per batch, A actions.
 """
 
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+import math
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -25,7 +31,7 @@ def q_target(reward: jax.Array, discount: jax.Array, next_q: jax.Array, next_act
     Returns:
         [B], through which no gradient flows.
     """
-    return jax.lax.stop_gradient(reward + discount * select(next_q, next_action))
+    return bootstrapped(reward, discount, select(next_q, next_action))
 
 
 def huber(error: jax.Array, delta: float) -> jax.Array:
@@ -38,3 +44,45 @@ def huber(error: jax.Array, delta: float) -> jax.Array:
 def weighted_mean(losses: jax.Array, weights: jax.Array) -> jax.Array:
     """Mean of losses times importance weights (Schaul et al. 2016, section 3.4)."""
     return jnp.mean(losses * weights)
+
+
+def bootstrapped(reward: jax.Array, discount: jax.Array, next_value: jax.Array) -> jax.Array:
+    """The target y = R + discount * V(s') of [B] n-step returns, through which no gradient flows."""
+    return jax.lax.stop_gradient(reward + discount * next_value)
+
+
+def half_square(error: jax.Array) -> jax.Array:
+    """error^2 / 2, whose slope is the error."""
+    return 0.5 * error * error
+
+
+def moved(target: Any, online: Any, tau: float) -> Any:
+    """Each array of `target` moved by a share `tau` of the way to `online`; 1 copies it exactly.
+
+    Reference: Lillicrap et al. 2016, arXiv:1509.02971, section 3 (soft updates).
+    """
+    if tau == 1:  # target + 1 * (online - target) rounds, and does not give online
+        return online
+    return jax.tree.map(lambda old, new: old + tau * (new - old), target, online)
+
+
+def squashed_sample(mean: jax.Array, log_std: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A sample a = tanh(mean + std * noise) and its log probability density.
+
+    log pi(a) = sum_i log N(u_i; mean_i, std_i) - log(1 - tanh(u_i)^2), the latter written as
+    2 (log 2 - u - softplus(-2u)), which does not cancel for large |u|.
+
+    Args:
+        mean: [B, A].
+        log_std: [B, A].
+        noise: [B, A], standard normal.
+
+    Returns:
+        (actions [B, A] in -1..1, log densities [B]).
+
+    Reference: Haarnoja et al. 2018, arXiv:1801.01290, appendix C.
+    """
+    raw = mean + jnp.exp(log_std) * noise
+    normal = -0.5 * noise * noise - log_std - 0.5 * math.log(2 * math.pi)
+    squashing = 2 * (math.log(2) - raw - jax.nn.softplus(-2 * raw))
+    return jnp.tanh(raw), (normal - squashing).sum(-1)

@@ -1,9 +1,9 @@
-"""The Q-network, written once for JAX and NumPy, with its parameters in one flat float32 vector.
+"""Multilayer perceptrons, written once for JAX and NumPy, with parameters in named pieces.
 
-    vector float32[P] --unpack--> {"hidden0.weight": [in, out], ...} --q_values--> [batch, actions]
+    vector float32[P] --unpack--> {"hidden0.weight": [in, out], ...} --forward--> {head: [batch, width]}
 
-One vector is what Adam steps over, what the learner publishes to actors, what a checkpoint holds,
-and what learners will average in one message. Unpacking makes views, never copies (NumPy).
+Learning works on the pieces. The flat vector of the acting network is what the learner publishes
+to actors and what a saved policy holds. Unpacking makes views, never copies (NumPy).
 """
 
 import math
@@ -14,27 +14,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Pieces = dict[str, Any]
+"""Parameters by name: "LAYER.weight" [inputs, outputs] and "LAYER.bias" [outputs]."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
-    """The shape of a multilayer perceptron with ReLU, and optionally a dueling head."""
+class MLP:
+    """The shape of a multilayer perceptron with ReLU: hidden layers, then one or more heads."""
 
     num_inputs: int
-    """Length of an observation."""
+    """Length of an input."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
-    num_actions: int
-    """Outputs, one Q-value each."""
-    dueling: bool
-    """Value and advantage heads instead of one."""
+    heads: tuple[tuple[str, int], ...]
+    """(name, width) of each output layer; all read the last hidden layer."""
 
     @property
     def layers(self) -> list[tuple[str, int, int]]:
         """(name, inputs, outputs) of every dense layer, in the order of the vector."""
         widths = [self.num_inputs, *self.hidden]
         torso = [(f"hidden{i}", widths[i], widths[i + 1]) for i in range(len(self.hidden))]
-        heads = [("action", widths[-1], self.num_actions)]
-        return torso + heads + ([("value", widths[-1], 1)] if self.dueling else [])
+        return torso + [(name, widths[-1], width) for name, width in self.heads]
 
     @property
     def num_parameters(self) -> int:
@@ -42,7 +42,7 @@ class Network:
         return sum((num_in + 1) * num_out for _, num_in, num_out in self.layers)
 
 
-def initial_vector(network: Network, rng: np.random.Generator) -> NDArray[np.float32]:
+def initial_vector(network: MLP, rng: np.random.Generator) -> NDArray[np.float32]:
     """Fresh parameters: uniform in +-1/sqrt(inputs), weights and biases alike (PyTorch's default)."""
     parts = [
         rng.uniform(-1.0, 1.0, (num_in + 1) * num_out) / math.sqrt(num_in) for _, num_in, num_out in network.layers
@@ -50,9 +50,19 @@ def initial_vector(network: Network, rng: np.random.Generator) -> NDArray[np.flo
     return np.concatenate(parts).astype(np.float32)
 
 
-def unpack(network: Network, vector: Any) -> dict[str, Any]:
+def initial_twins(network: MLP, rng: np.random.Generator) -> Pieces:
+    """Two independent networks of one shape, stacked: every piece has a leading axis [2].
+
+    `forward` takes them as they are and gives outputs [2, batch, width]: both in one product.
+    """
+    pair = [unpack(network, initial_vector(network, rng)) for _ in range(2)]
+    stacked = {name: np.stack([pieces[name] for pieces in pair]) for name in pair[0]}
+    return {name: piece[:, None] if name.endswith(".bias") else piece for name, piece in stacked.items()}
+
+
+def unpack(network: MLP, vector: Any) -> Pieces:
     """Name the pieces of a parameter vector, NumPy's or JAX's."""
-    pieces: dict[str, Any] = {}
+    pieces: Pieces = {}
     start = 0
     for name, num_in, num_out in network.layers:
         end = start + num_in * num_out
@@ -62,48 +72,26 @@ def unpack(network: Network, vector: Any) -> dict[str, Any]:
     return pieces
 
 
-def pack(network: Network, pieces: dict[str, Any], xp: ModuleType) -> Any:
-    """The vector that `unpack` would take apart; `xp` is the pieces' array module."""
-    return xp.concatenate(
-        [pieces[f"{name}.{part}"].ravel() for name, _, _ in network.layers for part in ("weight", "bias")]
-    )
+def pack(network: MLP, pieces: Pieces) -> NDArray[np.float32]:
+    """The vector that `unpack` would take apart; a copy."""
+    parts = [np.ravel(pieces[f"{name}.{part}"]) for name, _, _ in network.layers for part in ("weight", "bias")]
+    return np.concatenate(parts)
 
 
-def q_values(network: Network, pieces: dict[str, Any], observations: Any, xp: ModuleType) -> Any:
-    """Q(s, a) for every action.
+def forward(network: MLP, pieces: Pieces, inputs: Any, xp: ModuleType) -> Pieces:
+    """The outputs of every head.
 
     Args:
         network: The shape.
-        pieces: From `unpack`.
-        observations: [..., num_inputs].
+        pieces: From `unpack`, or from `initial_twins`.
+        inputs: [..., num_inputs].
         xp: The array module of both: `numpy` or `jax.numpy`.
 
     Returns:
-        [..., num_actions]. With a dueling head, Q = V + A - mean(A) (Wang et al. 2016, eq. 9).
+        {head: [..., width]}; of twins [2, ..., width].
     """
-    features = observations
+    features = inputs
     for index in range(len(network.hidden)):
         hidden = features @ pieces[f"hidden{index}.weight"] + pieces[f"hidden{index}.bias"]
         features = xp.maximum(hidden, 0)
-    q = features @ pieces["action.weight"] + pieces["action.bias"]
-    if network.dueling:
-        value = features @ pieces["value.weight"] + pieces["value.bias"]
-        q = value + q - q.mean(-1, keepdims=True)
-    return q
-
-
-class Policy:
-    """Greedy acting by NumPy on a parameter vector that somebody else may overwrite.
-
-    Args:
-        network: The shape.
-        vector: float32[num_parameters]; the policy looks at it, it does not copy it.
-    """
-
-    def __init__(self, network: Network, vector: NDArray[np.float32]) -> None:
-        self._network = network
-        self._pieces = unpack(network, vector)
-
-    def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """The action of largest Q for each of [num_envs, num_inputs]; the first among equals."""
-        return q_values(self._network, self._pieces, observations, np).argmax(-1)
+    return {name: features @ pieces[f"{name}.weight"] + pieces[f"{name}.bias"] for name, _ in network.heads}

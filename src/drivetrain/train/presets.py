@@ -1,9 +1,25 @@
-"""Settings per environment, each with its source; the dataclasses' defaults serve all others."""
+"""Settings per algorithm and per environment, each with its source."""
 
 from fractions import Fraction
 from typing import Any
 
 from drivetrain.train.config import TrainConfig
+
+# The papers' batch of 256 and one update per step, uniform one-step replay of a million transitions
+# (Fujimoto et al. 2018, Haarnoja et al. 2018b; Stable-Baselines3's defaults), which the algorithms
+# for continuous actions are compared at.
+_OFF_POLICY_CONTINUOUS: dict[str, Any] = {
+    "batch_size": 256,
+    "update_ratio": Fraction(1),
+    "warmup_steps": 1_000,
+    "updates_per_call": 8,
+    "tolerance": 16,
+    "capacity": 1_000_000,
+    "prioritized": False,
+    "num_step": 1,
+}
+_DEFAULTS: dict[str, dict[str, Any]] = dict.fromkeys(("ddpg", "td3", "sac"), _OFF_POLICY_CONTINUOUS)
+"""Where an algorithm's usual settings are not the dataclasses' defaults."""
 
 _PRESETS: dict[tuple[str, str], dict[str, Any]] = {
     # Our own sweep (design/training-defaults.md), which started from the settings of RL Baselines3 Zoo
@@ -26,4 +42,4 @@ _PRESETS: dict[tuple[str, str], dict[str, Any]] = {
 
 def preset(algo: str, env: str) -> TrainConfig:
     """The configuration to start from."""
-    return TrainConfig(algo=algo, env=env).override(**_PRESETS.get((algo, env), {}))
+    return TrainConfig.default(algo, env).override(**{**_DEFAULTS.get(algo, {}), **_PRESETS.get((algo, env), {})})

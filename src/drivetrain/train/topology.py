@@ -18,9 +18,10 @@ from drivetrain.core.seeding import stream
 from drivetrain.core.segments import SegmentHandle
 from drivetrain.replay import Replay
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Interface
+from drivetrain.train.environments import DiscreteActions, Interface
 from drivetrain.train.ledger import Ledger, Rules
-from drivetrain.train.networks import Network, initial_vector
+from drivetrain.train.networks import initial_vector
+from drivetrain.train.policies import policy_network
 from drivetrain.train.reports import Reports
 from drivetrain.train.weights import Weights
 
@@ -55,26 +56,18 @@ class Assignment:
     """Its pipe to the supervisor."""
 
 
-def network_of(config: TrainConfig, interface: Interface) -> Network:
-    """The Q-network of a run."""
-    return Network(
-        num_inputs=interface.num_inputs,
-        hidden=config.dqn.hidden,
-        num_actions=interface.num_actions,
-        dueling=config.dqn.dueling,
-    )
-
-
 def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> Replay:
     """The replay of a run."""
     seed = stream(config.run.seed, "replay").integers(0, 2**31)
+    discrete = isinstance(interface.actions, DiscreteActions)
+    action = ((), "int64") if discrete else ((interface.num_actions,), "float32")
     return Replay(
         config.replay.capacity,
-        spec={"obs": ((interface.num_inputs,), "float32"), "action": ((), "int64")},
+        spec={"obs": ((interface.num_inputs,), "float32"), "action": action},
         prioritized=config.replay.prioritized,
         alpha=config.replay.alpha,
         num_step=config.replay.num_step,
-        gamma=config.dqn.gamma,
+        gamma=config.updates.gamma,
         shared=shared,
         seed=int(seed),
     )
@@ -88,7 +81,7 @@ class Memory:
     """
 
     def __init__(self, config: TrainConfig, interface: Interface) -> None:
-        network = network_of(config, interface)
+        network = policy_network(config, interface)
         self.replay = make_replay(config, interface, shared=True)
         self.ledger = Ledger.create(Rules.of(config), config.num_actors)
         self.weights = Weights.create(network.num_parameters)

@@ -18,8 +18,8 @@ from drivetrain.bench.stopwatch import Stopwatch
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_policy
-from drivetrain.train.config import TrainConfig
-from drivetrain.train.networks import Network, unpack
+from drivetrain.train.config import DQNConfig, TrainConfig
+from drivetrain.train.networks import MLP, unpack
 
 RUN_DIR = Path("run")  # in the empty folder that this process starts in
 SNAPSHOT_INTERVAL_S = 0.2
@@ -92,14 +92,14 @@ def vanilla(total_steps: int, settings: DqnSettings) -> dict[str, Any]:
 def layers_of(vector: NDArray[np.float32]) -> Layers:
     """The Q-network's kernels [in, out] and biases, from the flat vector of a finished run."""
     config = TrainConfig.load(RUN_DIR / "config.json")
-    assert not config.dqn.dueling, "the shared evaluator has no dueling head"
+    assert isinstance(config.agent, DQNConfig)
+    assert not config.agent.dueling, "the shared evaluator has no dueling head"
     env: gymnasium.Env[Any, Any] = cast(Any, gymnasium).make(config.env)
     assert isinstance(env.action_space, gymnasium.spaces.Discrete)
-    network = Network(
+    network = MLP(
         num_inputs=int(np.prod(env.observation_space.shape or ())),
-        hidden=config.dqn.hidden,
-        num_actions=int(env.action_space.n),
-        dueling=False,
+        hidden=config.agent.hidden,
+        heads=(("action", int(env.action_space.n)),),
     )
     env.close()
     pieces = unpack(network, vector)

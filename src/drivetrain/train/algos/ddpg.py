@@ -1,0 +1,128 @@
+"""Deep deterministic policy gradient, for continuous actions.
+
+    y    = R_n + gamma^n Q_target(s_n, mu_target(s_n))
+    L_Q  = mean_i w_i (Q(s_i, a_i) - y_i)^2 / 2
+    L_mu = -mean_i Q(s_i, mu(s_i))
+    each by Adam;   targets <- targets + tau (online - targets)
+
+Differences from the paper:
+- Gaussian exploration noise, not Ornstein-Uhlenbeck (Fujimoto et al. 2018 found no difference).
+- No batch normalisation and no weight decay; the critic takes the action at its first layer, and
+  layers have 256 and 256 units; PyTorch's initialisation. As in Stable-Baselines3 and TD3's code.
+- Prioritized or n-step replay can be chosen; the default is uniform and one step. Importance weights
+  apply to the critic's loss alone.
+- Several updates per call draw their batches before the call's first update.
+
+Reference: Lillicrap et al. 2016, arXiv:1509.02971.
+"""
+
+# JAX and optax annotate parts of their interfaces only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportMissingTypeStubs=false
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from drivetrain.train.config import DDPGConfig, TrainConfig
+from drivetrain.train.environments import Interface
+from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
+from drivetrain.train.networks import MLP, Pieces, forward, initial_vector, unpack
+from drivetrain.train.optimizers import adam, global_norm
+from drivetrain.train.policies import deterministic_action, policy_network
+from drivetrain.train.updates import Algorithm, Batch, Metrics
+
+
+class Networks(NamedTuple):
+    """The shapes of the networks."""
+
+    actor: MLP
+    """Observation to action."""
+    critic: MLP
+    """Observation and action to Q."""
+
+
+class Params(NamedTuple):
+    """Parameters of both networks."""
+
+    actor: Pieces
+    """The policy."""
+    critic: Pieces
+    """Its critic."""
+
+
+class State(NamedTuple):
+    """All that learning changes."""
+
+    online: Params
+    """What is learned."""
+    target: Params
+    """What follows it."""
+    optimizers: tuple[Any, Any]
+    """Adam's moments for actor and critic."""
+    num_updates: jax.Array
+    """int32, updates so far."""
+
+
+def make(config: TrainConfig, interface: Interface) -> Algorithm:
+    """DDPG for a run."""
+    assert isinstance(config.agent, DDPGConfig)
+    agent, num_actions = config.agent, interface.num_actions
+    critic = MLP(num_inputs=interface.num_inputs + num_actions, hidden=agent.hidden, heads=(("q", 1),))
+    networks = Networks(policy_network(config, interface), critic)
+    return Algorithm(
+        init=lambda rng: init(networks, agent, rng),
+        update=lambda state, batch: update(state, batch, networks, agent),
+        policy=lambda state: state.online.actor,
+    )
+
+
+def init(networks: Networks, config: DDPGConfig, rng: np.random.Generator) -> State:
+    """The state before the first update, with targets like what they follow."""
+    params = Params(*(unpack(network, initial_vector(network, rng)) for network in networks))
+    online, target = (jax.tree.map(jnp.array, params) for _ in range(2))
+    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    return State(online, target, (optimizer.init(online.actor), optimizer.init(online.critic)), jnp.int32(0))
+
+
+def q_of(network: MLP, pieces: Pieces, obs: Any, action: Any) -> jax.Array:
+    """Q(s, a): [B]."""
+    return forward(network, pieces, jnp.concatenate([obs, action], -1), jnp)["q"][..., 0]
+
+
+def critic_loss(
+    critic: Pieces, target: Params, batch: Batch, networks: Networks
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """The critic's loss on one batch: (loss, (TD errors [B], Q [B]))."""
+    next_action = deterministic_action(networks.actor, target.actor, batch.next_obs, jnp)
+    next_q = q_of(networks.critic, target.critic, batch.next_obs, next_action)
+    y = bootstrapped(batch.reward, batch.discount, next_q)
+    q = q_of(networks.critic, critic, batch.obs, batch.action)
+    return weighted_mean(half_square(q - y), batch.weights), (q - y, q)
+
+
+def actor_loss(actor: Pieces, critic: Pieces, obs: Any, networks: Networks) -> jax.Array:
+    """The actor's loss on one batch: minus the critic's mean opinion of its actions."""
+    return -q_of(networks.critic, critic, obs, deterministic_action(networks.actor, actor, obs, jnp)).mean()
+
+
+def update(state: State, batch: Batch, networks: Networks, config: DDPGConfig) -> tuple[State, jax.Array, Metrics]:
+    """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
+    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    actor_moments, critic_moments = state.optimizers
+    graded = jax.value_and_grad(critic_loss, has_aux=True)
+    (value, (td_errors, q)), slopes = graded(state.online.critic, state.target, batch, networks)
+    steps, critic_moments = optimizer.update(slopes, critic_moments)
+    critic: Any = optax.apply_updates(state.online.critic, steps)
+    policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.online.actor, critic, batch.obs, networks)
+    steps, actor_moments = optimizer.update(actor_slopes, actor_moments)
+    actor: Any = optax.apply_updates(state.online.actor, steps)
+    online = Params(actor, critic)
+    target = moved(state.target, online, config.target_tau)
+    metrics = {"loss": value, "q": q.mean(), "policy_loss": policy_value, "gradient_norm": global_norm(slopes)}
+    new = State(online, target, (actor_moments, critic_moments), state.num_updates + 1)
+    return new, jnp.abs(td_errors), metrics

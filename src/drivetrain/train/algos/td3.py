@@ -1,0 +1,151 @@
+"""Twin delayed deep deterministic policy gradient, for continuous actions.
+
+    a' = clip(mu_target(s_n) + clip(noise, -c, c), -1, 1);   y = R_n + gamma^n min_j Q_target_j(s_n, a')
+    L_Q  = sum_j mean_i w_i (Q_j(s_i, a_i) - y_i)^2 / 2
+    every d-th update:  L_mu = -mean_i Q_1(s_i, mu(s_i));   targets <- targets + tau (online - targets)
+    each by Adam
+
+Differences from the paper:
+- Prioritized or n-step replay can be chosen; the default is uniform and one step. Importance weights
+  apply to the critics' loss alone.
+- Several updates per call draw their batches before the call's first update.
+- Actions are in -1..1; the environment's bounds are put back where it is stepped.
+- Layers of 256 and 256 units by default, and PyTorch's initialisation.
+
+Reference: Fujimoto et al. 2018, arXiv:1802.09477.
+"""
+
+# JAX and optax annotate parts of their interfaces only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportMissingTypeStubs=false
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from drivetrain.train.config import TD3Config, TrainConfig
+from drivetrain.train.environments import Interface
+from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
+from drivetrain.train.networks import MLP, Pieces, forward, initial_twins, initial_vector, unpack
+from drivetrain.train.optimizers import adam, global_norm
+from drivetrain.train.policies import deterministic_action, policy_network
+from drivetrain.train.updates import Algorithm, Batch, Metrics
+
+
+class State(NamedTuple):
+    """All that learning changes."""
+
+    actor: Pieces
+    """The policy."""
+    critics: Pieces
+    """Both critics; every piece has a leading axis [2]."""
+    targets: tuple[Pieces, Pieces]
+    """Targets of actor and critics."""
+    optimizers: tuple[Any, Any]
+    """Adam's moments for actor and critics."""
+    key: jax.Array
+    """Of the random stream; update k draws from `fold_in(key, k)`."""
+    num_updates: jax.Array
+    """int32, updates so far."""
+
+
+class Networks(NamedTuple):
+    """The shapes of the networks."""
+
+    actor: MLP
+    """Observation to action."""
+    critic: MLP
+    """Observation and action to Q."""
+
+
+def make(config: TrainConfig, interface: Interface) -> Algorithm:
+    """TD3 for a run."""
+    assert isinstance(config.agent, TD3Config)
+    agent, num_actions = config.agent, interface.num_actions
+    critic = MLP(num_inputs=interface.num_inputs + num_actions, hidden=agent.hidden, heads=(("q", 1),))
+    networks = Networks(policy_network(config, interface), critic)
+
+    def draw_and_update(state: State, batch: Batch) -> tuple[State, jax.Array, Metrics]:
+        key = jax.random.fold_in(state.key, state.num_updates)
+        noise = jax.random.normal(key, batch.action.shape, jnp.float32)
+        return update(state, batch, noise, networks, agent)
+
+    return Algorithm(
+        init=lambda rng: init(networks, agent, rng), update=draw_and_update, policy=lambda state: state.actor
+    )
+
+
+def init(networks: Networks, config: TD3Config, rng: np.random.Generator) -> State:
+    """The state before the first update, with targets like what they follow."""
+    vector = initial_vector(networks.actor, rng)
+    twins = initial_twins(networks.critic, rng)
+    actor, actor_target = (jax.tree.map(jnp.array, unpack(networks.actor, vector)) for _ in range(2))
+    critics, critics_target = (jax.tree.map(jnp.array, twins) for _ in range(2))
+    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    moments = (optimizer.init(actor), optimizer.init(critics))
+    key = jax.random.key_data(jax.random.key(int(rng.integers(2**31))))
+    return State(actor, critics, (actor_target, critics_target), moments, key, jnp.int32(0))
+
+
+def q_of(network: MLP, pieces: Pieces, obs: Any, action: Any) -> jax.Array:
+    """Q(s, a) of both critics: [2, B]."""
+    return forward(network, pieces, jnp.concatenate([obs, action], -1), jnp)["q"][..., 0]
+
+
+def critic_loss(
+    critics: Pieces, targets: tuple[Pieces, Pieces], batch: Batch, noise: Any, networks: Networks, config: TD3Config
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """The critics' loss on one batch, for standard normal noise [B, A]: (loss, (TD errors, Q) [2, B])."""
+    smoothing = jnp.clip(config.target_noise * noise, -config.target_noise_clip, config.target_noise_clip)
+    next_action = deterministic_action(networks.actor, targets[0], batch.next_obs, jnp)
+    next_action = jnp.clip(next_action + smoothing, -1.0, 1.0)
+    next_q = q_of(networks.critic, targets[1], batch.next_obs, next_action).min(0)
+    y = bootstrapped(batch.reward, batch.discount, next_q)
+    q = q_of(networks.critic, critics, batch.obs, batch.action)
+    return 2 * weighted_mean(half_square(q - y), batch.weights), (q - y, q)
+
+
+def actor_loss(actor: Pieces, critics: Pieces, obs: Any, networks: Networks) -> jax.Array:
+    """The actor's loss on one batch: minus the first critic's mean opinion of its actions."""
+    action = deterministic_action(networks.actor, actor, obs, jnp)
+    first = {name: piece[:1] for name, piece in critics.items()}
+    return -q_of(networks.critic, first, obs, action).mean()
+
+
+def update(
+    state: State, batch: Batch, noise: Any, networks: Networks, config: TD3Config
+) -> tuple[State, jax.Array, Metrics]:
+    """One update on one batch: the new state, mean |TD error| of the critics [B], metrics. Pure."""
+    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    actor_moments, critic_moments = state.optimizers
+    graded = jax.value_and_grad(critic_loss, has_aux=True)
+    (value, (td_errors, q)), slopes = graded(state.critics, state.targets, batch, noise, networks, config)
+    steps, critic_moments = optimizer.update(slopes, critic_moments)
+    critics: Any = optax.apply_updates(state.critics, steps)
+    num_updates = state.num_updates + 1
+
+    def delayed() -> tuple[Any, Any, Any, jax.Array]:
+        policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.actor, critics, batch.obs, networks)
+        steps, moments = optimizer.update(actor_slopes, actor_moments)
+        actor: Any = optax.apply_updates(state.actor, steps)
+        targets = moved(state.targets, (actor, critics), config.target_tau)
+        return actor, moments, targets, policy_value
+
+    actor, actor_moments, targets, policy_value = jax.lax.cond(
+        num_updates % config.policy_delay == 0,
+        delayed,
+        lambda: (state.actor, actor_moments, state.targets, jnp.float32(0)),
+    )
+    # A mean over updates of which each d-th has one: scaled, so that it is the mean over those.
+    metrics = {
+        "loss": value,
+        "q": q.mean(),
+        "policy_loss": policy_value * config.policy_delay,
+        "gradient_norm": global_norm(slopes),
+    }
+    new = State(actor, critics, targets, (actor_moments, critic_moments), state.key, num_updates)
+    return new, jnp.abs(td_errors).mean(0), metrics

@@ -1,0 +1,35 @@
+"""The configuration of a run: one frozen dataclass per part, resolved once, then passed whole.
+
+    TrainConfig
+    |-- run      RunConfig      how long, how many processes, how often to look
+    |-- replay   ReplayConfig   what is remembered, and how it is drawn
+    |-- updates  UpdateConfig   how much is learned from it
+    `-- agent    DQNConfig | DDPGConfig | TD3Config | SACConfig    the algorithm
+
+Field names are unique across the parts of a run, so that `train(..., batch_size=64)` and
+`--batch-size 64` need no prefix. `config.json` of a run holds all of it, resolved.
+"""
+
+from drivetrain.train.config.agents import (
+    AGENTS,
+    AgentConfig,
+    DDPGConfig,
+    DQNConfig,
+    SACConfig,
+    TD3Config,
+)
+from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
+from drivetrain.train.config.whole import TrainConfig
+
+__all__ = [
+    "AGENTS",
+    "AgentConfig",
+    "DDPGConfig",
+    "DQNConfig",
+    "ReplayConfig",
+    "RunConfig",
+    "SACConfig",
+    "TD3Config",
+    "TrainConfig",
+    "UpdateConfig",
+]

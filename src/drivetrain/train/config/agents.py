@@ -1,0 +1,150 @@
+"""The settings of each algorithm: one dataclass each, none inherits from another.
+
+Fields that several algorithms have carry the same name and meaning in each of them.
+"""
+
+import math
+from dataclasses import dataclass
+
+from drivetrain.train.config.parts import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig:
+    """Deep Q-learning; see algos/dqn.py for the algorithm."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers (ReLU)."""
+    double: bool = True
+    """Choose the next action by the online network (van Hasselt et al. 2016)."""
+    dueling: bool = False
+    """Split the last layer into value and advantage (Wang et al. 2016)."""
+    learning_rate: float = 1e-3
+    """Step size of Adam."""
+    adam_epsilon: float = 1e-8
+    """Adam's term against division by zero."""
+    huber_delta: float = 1.0
+    """|TD error| above which the loss is linear."""
+    max_gradient_norm: float = 10.0
+    """Gradients with a larger Euclidean norm are scaled down to it."""
+    target_interval: int = 1
+    """Updates between moves of the target network."""
+    target_tau: float = 0.005
+    """Share of the way that the target then moves to the online network; 1 copies it."""
+    epsilon_start: float = 1.0
+    """Share of random actions at the first step."""
+    epsilon_end: float = 0.04
+    """Share of random actions once exploration_steps have passed."""
+    exploration_steps: int = 8_000
+    """Environment steps over which the share falls linearly."""
+
+    def __post_init__(self) -> None:
+        _require_network_and_adam(self)
+        require(self, "huber_delta", self.huber_delta > 0, "above 0")
+        require(self, "max_gradient_norm", self.max_gradient_norm > 0, "above 0")
+        require(self, "target_interval", self.target_interval >= 1, "at least 1")
+        require(self, "epsilon_start", 0 <= self.epsilon_start <= 1, "in 0..1")
+        require(self, "epsilon_end", 0 <= self.epsilon_end <= 1, "in 0..1")
+        require(self, "exploration_steps", self.exploration_steps >= 0, "at least 0")
+
+    def epsilon_at(self, step: int) -> float:
+        """The share of random actions at a global environment step."""
+        if step >= self.exploration_steps:
+            return self.epsilon_end
+        done = step / self.exploration_steps
+        return self.epsilon_start + (self.epsilon_end - self.epsilon_start) * done
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig:
+    """Deep deterministic policy gradient; see algos/ddpg.py for the algorithm."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of actor and critic (ReLU)."""
+    learning_rate: float = 1e-3
+    """Step size of Adam, for actor and critic."""
+    adam_epsilon: float = 1e-8
+    """Adam's term against division by zero."""
+    target_tau: float = 0.005
+    """Share of the way that the targets move to the online networks at every update."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the Gaussian noise on actions, which are in -1..1."""
+
+    def __post_init__(self) -> None:
+        _require_network_and_adam(self)
+        require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config:
+    """Twin delayed DDPG; see algos/td3.py for the algorithm."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of actor and critics (ReLU)."""
+    learning_rate: float = 1e-3
+    """Step size of Adam, for actor and critics."""
+    adam_epsilon: float = 1e-8
+    """Adam's term against division by zero."""
+    target_tau: float = 0.005
+    """Share of the way that the targets move to the online networks."""
+    policy_delay: int = 2
+    """Updates of the critics for one of the actor and the targets."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target's actions (target policy smoothing)."""
+    target_noise_clip: float = 0.5
+    """Largest such noise."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the Gaussian noise on actions, which are in -1..1."""
+
+    def __post_init__(self) -> None:
+        _require_network_and_adam(self)
+        require(self, "policy_delay", self.policy_delay >= 1, "at least 1")
+        require(self, "target_noise", 0 <= self.target_noise < math.inf, "at least 0")
+        require(self, "target_noise_clip", self.target_noise_clip >= 0, "at least 0")
+        require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig:
+    """Soft actor-critic; see algos/sac.py for the algorithm."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of actor and critics (ReLU)."""
+    learning_rate: float = 3e-4
+    """Step size of Adam, for actor, critics and temperature."""
+    adam_epsilon: float = 1e-8
+    """Adam's term against division by zero."""
+    target_tau: float = 0.005
+    """Share of the way that the critics' targets move to the critics at every update."""
+    initial_temperature: float = 1.0
+    """The temperature alpha, the weight of the entropy, at the start."""
+    learn_temperature: bool = True
+    """Adjust the temperature to the target entropy (Haarnoja et al. 2018b, section 5)."""
+    target_entropy: float | None = None
+    """Entropy that the policy is held to, in nats; None: minus the number of action dimensions."""
+
+    def __post_init__(self) -> None:
+        _require_network_and_adam(self)
+        require(self, "initial_temperature", 0 < self.initial_temperature < math.inf, "above 0")
+        valid = self.target_entropy is None or math.isfinite(self.target_entropy)
+        require(self, "target_entropy", valid, "a finite number of nats, or None")
+
+
+AgentConfig = DQNConfig | DDPGConfig | TD3Config | SACConfig
+"""The settings of any algorithm."""
+
+AGENTS: dict[str, type[AgentConfig]] = {
+    "dqn": DQNConfig,
+    "ddpg": DDPGConfig,
+    "td3": TD3Config,
+    "sac": SACConfig,
+}
+"""Name of an algorithm: the type of its settings."""
+
+
+def _require_network_and_adam(config: AgentConfig) -> None:
+    """What holds for the fields that all of them have."""
+    require(config, "hidden", all(width >= 1 for width in config.hidden), "widths of at least 1")
+    require(config, "learning_rate", 0 < config.learning_rate < math.inf, "above 0")
+    require(config, "adam_epsilon", 0 < config.adam_epsilon < math.inf, "above 0")
+    require(config, "target_tau", 0 < config.target_tau <= 1, "above 0, at most 1")

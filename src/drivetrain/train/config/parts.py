@@ -1,0 +1,106 @@
+"""The parts of a configuration that every algorithm shares: the run, the replay, the updates."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from drivetrain.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How long a run is, how many processes work on it, and how often they report."""
+
+    total_steps: int = 50_000
+    """Environment steps of the whole run, over all actors."""
+    num_actors: int | Literal["auto"] = "auto"
+    """Actor processes; 0 runs everything in one process, in a reproducible order."""
+    envs_per_actor: int = 8
+    """Environments that one actor steps together, sharing one evaluation of the network."""
+    seed: int = 0
+    """Seed of every random stream of the run."""
+    run_dir: str | None = None
+    """Folder for the results; must be empty or absent. None: runs/ALGO-ENV-TIME."""
+    tolerance: int = 64
+    """Updates that the learner may owe before actors wait for it; 0 is lock-step."""
+    checkpoint_interval_s: float = 10.0
+    """Seconds between checkpoints; the first is written at the end of warm-up."""
+    log_interval_steps: int = 1_000
+    """Environment steps between rows of metrics.jsonl."""
+    eval_interval_steps: int = 2_500
+    """Environment steps between evaluations that select the best policy."""
+    eval_episodes: int = 20
+    """Episodes of each such evaluation."""
+    eval_max_steps: int = 10_000
+    """Steps after which an evaluation episode is cut off, where the environment has no limit."""
+    final_eval_episodes: int = 100
+    """Episodes of the evaluation at the end, on seeds used for nothing else."""
+
+    def __post_init__(self) -> None:
+        require(self, "total_steps", self.total_steps >= 1, "at least 1")
+        valid = self.num_actors == "auto" or self.num_actors >= 0
+        require(self, "num_actors", valid, '0 (sequential), a count, or "auto"')
+        require(self, "envs_per_actor", self.envs_per_actor >= 1, "at least 1")
+        require(self, "seed", self.seed >= 0, "at least 0")
+        require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
+        require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
+        require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
+        require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
+        require(self, "eval_episodes", self.eval_episodes >= 1, "at least 1")
+        require(self, "eval_max_steps", self.eval_max_steps >= 1, "at least 1")
+        require(self, "final_eval_episodes", self.final_eval_episodes >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """What is remembered, and how it is drawn."""
+
+    capacity: int = 100_000
+    """Transitions that are kept; the oldest are overwritten."""
+    prioritized: bool = True
+    """Draw by priority (Schaul et al. 2016) rather than uniformly."""
+    alpha: float = 0.6
+    """Priority exponent: p = |TD error|^alpha."""
+    beta: float = 0.4
+    """Importance-correction exponent at the start; rises linearly to 1 at the end of the run."""
+    num_step: int = 3
+    """Rewards summed before bootstrapping."""
+
+    def __post_init__(self) -> None:
+        require(self, "capacity", self.capacity >= 1, "at least 1 transition")
+        require(self, "alpha", 0 <= self.alpha <= 1, "in 0..1")
+        require(self, "beta", 0 <= self.beta <= 1, "in 0..1")
+        require(self, "num_step", self.num_step >= 1, "at least 1")
+
+    def beta_at(self, progress: float) -> float:
+        """The correction exponent after a share `progress` in 0..1 of the run."""
+        return self.beta + (1.0 - self.beta) * min(max(progress, 0.0), 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateConfig:
+    """How much is learned from what is remembered: the same for every off-policy algorithm."""
+
+    gamma: float = 0.99
+    """Discount per environment step."""
+    batch_size: int = 64
+    """Transitions per update."""
+    warmup_steps: int = 1_000
+    """Environment steps before the first update."""
+    update_ratio: Fraction = Fraction(1, 2)
+    """Updates per environment step after warm-up, kept exactly. An integer, "1/4" or 0.25."""
+    updates_per_call: int = 32
+    """Most updates compiled into one call of the learner."""
+
+    def __post_init__(self) -> None:
+        require(self, "gamma", 0 <= self.gamma <= 1, "in 0..1")
+        require(self, "batch_size", self.batch_size >= 1, "at least 1")
+        require(self, "warmup_steps", self.warmup_steps >= 0, "at least 0")
+        require(self, "update_ratio", self.update_ratio >= 0, "at least 0")
+        require(self, "updates_per_call", self.updates_per_call >= 1, "at least 1")
+
+
+def require(config: object, name: str, holds: bool, expected: str) -> None:
+    """Raise the sentence about a field whose value is out of range."""
+    if not holds:
+        raise InvalidInput(f"{name}: expected {expected}, got {getattr(config, name)!r}")

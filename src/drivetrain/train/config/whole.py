@@ -1,0 +1,121 @@
+"""All of a run's configuration in one value: defaults, overrides by name, config.json."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.machine import num_cores
+from drivetrain.train.config.agents import AGENTS, AgentConfig
+from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
+
+_PARTS = ("run", "replay", "updates", "agent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """All of a run's configuration, with the conditions that span its parts."""
+
+    algo: str
+    """The algorithm: "dqn", "ddpg", "td3" or "sac"."""
+    env: str
+    """Gymnasium's id of the environment; "module:Id" imports the module first."""
+    run: RunConfig = field(default_factory=RunConfig)
+    """How long, how many processes, how often to look."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """What is remembered, and how it is drawn."""
+    updates: UpdateConfig = field(default_factory=UpdateConfig)
+    """How much is learned from it."""
+    agent: AgentConfig
+    """The algorithm's settings, of the type that `algo` names."""
+
+    @classmethod
+    def default(cls, algo: str, env: str) -> "TrainConfig":
+        """The dataclasses' defaults; `presets.preset` knows better ones.
+
+        Raises:
+            InvalidInput: There is no such algorithm.
+        """
+        if algo not in AGENTS:
+            raise InvalidInput(f"unknown algorithm {algo!r}: choose from {', '.join(AGENTS)}")
+        return cls(algo=algo, env=env, agent=AGENTS[algo]())
+
+    def __post_init__(self) -> None:
+        expected = AGENTS.get(self.algo)
+        if expected is None or type(self.agent) is not expected:
+            raise InvalidInput(f"agent: {type(self.agent).__name__} is not for the algorithm {self.algo!r}")
+        needed, updates = self.num_rows_before_learning, self.updates
+        if updates.update_ratio > 0 and updates.warmup_steps < needed:
+            raise InvalidInput(
+                f"warmup_steps: expected at least {needed} (a batch of {updates.batch_size}, and "
+                f"the {self.replay.num_step}-step windows still open in each environment), got "
+                f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
+            )
+        if self.replay.capacity < needed:
+            raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
+
+    @property
+    def num_rows_before_learning(self) -> int:
+        """Steps after which a batch can surely be drawn: windows hold back num_step - 1 rows."""
+        num_envs = max(1, self.num_actors) * self.run.envs_per_actor
+        return self.updates.batch_size + num_envs * (self.replay.num_step - 1)
+
+    @property
+    def num_actors(self) -> int:
+        """Actor processes: as asked, or one for each core that the learner leaves."""
+        if self.run.num_actors == "auto":
+            return max(1, num_cores() - 1)
+        return self.run.num_actors
+
+    def override(self, **fields: Any) -> "TrainConfig":
+        """A copy with fields of any part replaced by name.
+
+        Raises:
+            InvalidInput: No part has a field of that name, or its value is out of range.
+        """
+        parts = {part: getattr(self, part) for part in _PARTS}
+        changes: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
+        owners = {entry.name: part for part, config in parts.items() for entry in dataclasses.fields(config)}
+        for name, value in fields.items():
+            if name not in owners:
+                raise InvalidInput(f"unknown setting {name!r} for {self.algo}: choose from {', '.join(sorted(owners))}")
+            changes[owners[name]][name] = _convert(name, value)
+        replaced = {part: dataclasses.replace(config, **changes[part]) for part, config in parts.items()}
+        return dataclasses.replace(self, **replaced)
+
+    def to_json(self) -> str:
+        """The text of config.json: resolved, one object per part."""
+        resolved = self.override(num_actors=self.num_actors)
+        return json.dumps(dataclasses.asdict(resolved), indent=2, default=str) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> "TrainConfig":
+        """Read a config.json.
+
+        Raises:
+            FileFormatError: It is absent, no JSON, or not of this version's fields.
+        """
+        try:
+            data = json.loads(path.read_text())
+            bare = cls.default(data["algo"], data["env"])
+            fields = {name: value for part in _PARTS for name, value in data[part].items()}
+            return bare.override(**fields)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
+
+
+def _convert(name: str, value: Any) -> Any:
+    """Accept the plain spellings of the two fields whose type JSON and callers cannot write."""
+    if name == "hidden":
+        return tuple(int(width) for width in value)
+    if name == "update_ratio" and not isinstance(value, Fraction):
+        try:
+            return Fraction(str(value))
+        except (ValueError, ZeroDivisionError) as error:
+            raise InvalidInput(
+                f'update_ratio: expected an integer, a fraction as "1/4" or a decimal, got {value!r}'
+            ) from error
+    return value

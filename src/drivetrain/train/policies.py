@@ -1,0 +1,160 @@
+"""What an agent does in an environment, by NumPy: actors and the evaluator import no framework.
+
+    policy_network(config, interface) -> MLP        the network whose parameters are published
+    make_policy(config, interface, vector) -> Policy
+        act      the best action, for evaluation
+        explore  the action for gathering experience
+
+Actions are what the replay stores: int64 in 0..n-1, or float32 in -1..1 per dimension.
+"""
+
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.train.config import DDPGConfig, DQNConfig, SACConfig, TD3Config, TrainConfig
+from drivetrain.train.environments import Interface
+from drivetrain.train.networks import MLP, Pieces, forward, unpack
+
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+"""Bounds on the log standard deviation of a squashed Gaussian (Haarnoja et al. 2018)."""
+
+
+class Policy(Protocol):
+    """Acts on batches of observations, float32[num_envs, num_inputs]."""
+
+    def act(self, obs: NDArray[np.float32]) -> NDArray[Any]:
+        """The action taken for best return: deterministic."""
+        ...
+
+    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[Any]:
+        """The action taken while learning, at the run's environment step `step`."""
+        ...
+
+
+def policy_network(config: TrainConfig, interface: Interface) -> MLP:
+    """The network that acts."""
+    agent, width = config.agent, interface.num_actions
+    if isinstance(agent, DQNConfig):
+        heads = (("action", width), ("value", 1)) if agent.dueling else (("action", width),)
+    elif isinstance(agent, SACConfig):
+        heads = (("mean", width), ("log_std", width))
+    else:
+        heads = (("action", width),)
+    return MLP(num_inputs=interface.num_inputs, hidden=agent.hidden, heads=heads)
+
+
+def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.float32]) -> Policy:
+    """The policy of an algorithm on a parameter vector that somebody else may overwrite.
+
+    Args:
+        config: The run's.
+        interface: What the environment looks like.
+        vector: float32[num_parameters]; the policy looks at it, it does not copy it.
+    """
+    agent, network = config.agent, policy_network(config, interface)
+    if isinstance(agent, DQNConfig):
+        return EpsilonGreedy(network, vector, agent)
+    warmup_steps = config.updates.warmup_steps
+    if isinstance(agent, SACConfig):
+        return SquashedGaussian(network, vector, warmup_steps)
+    return Deterministic(network, vector, agent, warmup_steps)
+
+
+def q_values(network: MLP, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
+    """Q(s, a) for every action: [..., num_actions].
+
+    With a value head, Q = V + A - mean(A) (dueling; Wang et al. 2016, eq. 9).
+    """
+    outputs = forward(network, pieces, observations, xp)
+    q = outputs["action"]
+    if "value" in outputs:
+        q = outputs["value"] + q - q.mean(-1, keepdims=True)
+    return q
+
+
+def deterministic_action(network: MLP, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
+    """mu(s) = tanh(head), in -1..1: [..., num_actions]."""
+    return xp.tanh(forward(network, pieces, observations, xp)["action"])
+
+
+def gaussian(network: MLP, pieces: Pieces, observations: Any, xp: ModuleType) -> tuple[Any, Any]:
+    """Mean and log standard deviation before squashing by tanh: [..., num_actions] each."""
+    outputs = forward(network, pieces, observations, xp)
+    return outputs["mean"], xp.clip(outputs["log_std"], LOG_STD_MIN, LOG_STD_MAX)
+
+
+class EpsilonGreedy:
+    """DQN's policy: the action of largest Q, and a random one for a share epsilon of the steps."""
+
+    def __init__(self, network: MLP, vector: NDArray[np.float32], config: DQNConfig) -> None:
+        self._network = network
+        self._pieces = unpack(network, vector)
+        self._config = config
+        self._num_actions = dict(network.heads)["action"]
+
+    def act(self, obs: NDArray[np.float32]) -> NDArray[np.int64]:
+        """The action of largest Q; the first among equals."""
+        return q_values(self._network, self._pieces, obs, np).argmax(-1)
+
+    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Epsilon-greedy, with epsilon falling over the run."""
+        explore = rng.random(len(obs)) < self._config.epsilon_at(step)
+        random = rng.integers(0, self._num_actions, len(obs))
+        return np.where(explore, random, self.act(obs))
+
+
+class Deterministic:
+    """The policy of DDPG and TD3: mu(s), with Gaussian noise while learning."""
+
+    def __init__(
+        self, network: MLP, vector: NDArray[np.float32], config: DDPGConfig | TD3Config, warmup_steps: int
+    ) -> None:
+        self._network = network
+        self._pieces = unpack(network, vector)
+        self._noise = config.exploration_noise
+        self._warmup_steps = warmup_steps
+        self._num_actions = dict(network.heads)["action"]
+
+    def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """mu(s)."""
+        return deterministic_action(self._network, self._pieces, obs, np)
+
+    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Uniform during warm-up; then mu(s) plus noise, cut to -1..1."""
+        shape = (len(obs), self._num_actions)
+        if step < self._warmup_steps:
+            return _uniform(rng, shape)
+        noise: NDArray[np.float32] = rng.standard_normal(shape, np.float32)
+        noisy: NDArray[np.float32] = self.act(obs) + np.float32(self._noise) * noise
+        return noisy.clip(-1.0, 1.0)
+
+
+class SquashedGaussian:
+    """SAC's policy: tanh of a Gaussian sample while learning, tanh of its mean otherwise."""
+
+    def __init__(self, network: MLP, vector: NDArray[np.float32], warmup_steps: int) -> None:
+        self._network = network
+        self._pieces = unpack(network, vector)
+        self._warmup_steps = warmup_steps
+        self._num_actions = dict(network.heads)["mean"]
+
+    def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Tanh of the mean."""
+        mean, _ = gaussian(self._network, self._pieces, obs, np)
+        return np.tanh(mean)
+
+    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Uniform during warm-up; then a sample of the policy."""
+        shape = (len(obs), self._num_actions)
+        if step < self._warmup_steps:
+            return _uniform(rng, shape)
+        mean, log_std = gaussian(self._network, self._pieces, obs, np)
+        return np.tanh(mean + np.exp(log_std) * rng.standard_normal(shape, np.float32))
+
+
+def _uniform(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float32]:
+    drawn: NDArray[np.float32] = rng.random(shape, np.float32)
+    return np.float32(2) * drawn - np.float32(1)

@@ -1,0 +1,71 @@
+"""Networks and batches of continuous control in float64 NumPy, written out again for the tests."""
+
+import numpy as np
+
+from drivetrain.train.environments import BoxActions, Interface
+from drivetrain.train.updates import Batch
+
+BATCH, INPUTS, ACTIONS = 5, 3, 2
+INTERFACE = Interface(
+    num_inputs=INPUTS,
+    one_hot_start=None,
+    actions=BoxActions(low=(-1.0, -1.0), high=(1.0, 1.0), shape=(2,), dtype="float32"),
+)
+
+
+def make_batch(seed, *lead):
+    """Random transitions with leading axes [*lead, BATCH]."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return rng.normal(size=(*lead, BATCH, *shape)).astype(np.float32)
+
+    discount = rng.choice([0.0, 0.97], (*lead, BATCH)).astype(np.float32)
+    weights = rng.uniform(0.2, 1.0, (*lead, BATCH)).astype(np.float32)
+    return Batch(normal(INPUTS), np.tanh(normal(ACTIONS)), 3 * normal(), normal(INPUTS), discount, weights)
+
+
+def to_numpy(pieces):
+    """Pieces in float64, to be changed at will."""
+    return {name: np.array(piece, np.float64) for name, piece in pieces.items()}
+
+
+def layer(pieces, name, x):
+    """One dense layer."""
+    return x @ pieces[f"{name}.weight"] + pieces[f"{name}.bias"]
+
+
+def hidden(pieces, x):
+    """The only hidden layer."""
+    return np.maximum(layer(pieces, "hidden0", np.asarray(x, np.float64)), 0)
+
+
+def q_of(pieces, obs, action):
+    """Q of one critic: [BATCH]."""
+    return layer(pieces, "q", hidden(pieces, np.concatenate([obs, action], -1)))[:, 0]
+
+
+def twin(pieces, index):
+    """One critic of two stacked ones."""
+    return {name: piece[index].reshape(-1) if name.endswith("bias") else piece[index] for name, piece in pieces.items()}
+
+
+def finite_differences(loss, pieces, step=1e-6):
+    """The gradient of loss(pieces), number by number; `pieces` in float64."""
+    slopes = {name: np.zeros_like(piece) for name, piece in pieces.items()}
+    for name, piece in pieces.items():
+        for index in np.ndindex(piece.shape):
+            kept = piece[index]
+            piece[index] = kept + step
+            above = loss(pieces)
+            piece[index] = kept - step
+            slopes[name][index] = (above - loss(pieces)) / (2 * step)
+            piece[index] = kept
+    return slopes
+
+
+def assert_close(slopes, expected, atol=2e-4):
+    """Compare gradients piece by piece."""
+    assert slopes.keys() == expected.keys()
+    for name in expected:
+        assert np.allclose(slopes[name], expected[name], atol=atol), name
