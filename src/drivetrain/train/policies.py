@@ -128,7 +128,7 @@ class Deterministic:
         if step < self._warmup_steps:
             return _uniform(rng, shape)
         noise: NDArray[np.float32] = rng.standard_normal(shape, np.float32)
-        noisy: NDArray[np.float32] = self.act(obs) + np.float32(self._noise) * noise
+        noisy = np.asarray(self.act(obs) + np.float32(self._noise) * noise, np.float32)
         return noisy.clip(-1.0, 1.0)
 
 
