@@ -31,6 +31,21 @@ inline void check(Status status) {
   }
 }
 
+/// Calls `action` with the table's lock and without the GIL; raises when the lock is broken.
+template <class Action>
+void with_lock(ReplayTable& table, Action&& action) {
+  Status status = Status::kBroken;
+  {
+    nb::gil_scoped_release released;
+    ReplayTable::Lock lock(table);
+    if (lock) {
+      action();
+      status = Status::kOk;
+    }
+  }
+  check(status);
+}
+
 // Everything that points into the segment; lives until close() and the last call in progress.
 struct Mapping {
   Mapping(nb::handle payload, const TableConfig& config)
@@ -132,14 +147,12 @@ class Table {
     std::uint32_t repairs;
     float max_priority;
     int exponent;
-    {
-      nb::gil_scoped_release released;
-      ReplayTable::Lock lock(held->table);
+    with_lock(held->table, [&] {
       const TableHeader& header = held->table.header();
       size = header.num_committed, inserted = header.num_inserted, used = header.num_used;
       next = header.next_slot, total = header.tree.root, repairs = header.num_repairs;
       max_priority = header.max_priority, exponent = header.tree.unit_exponent;
-    }
+    });
     result["size"] = size;
     result["num_inserted"] = inserted;
     result["num_used"] = used;
@@ -155,9 +168,9 @@ class Table {
 
   std::uint64_t size() const {
     auto held = hold();
-    nb::gil_scoped_release released;
-    ReplayTable::Lock lock(held->table);
-    return held->table.header().num_committed;
+    std::uint64_t size = 0;
+    with_lock(held->table, [&] { size = held->table.header().num_committed; });
+    return size;
   }
 
   bool is_consistent() {
@@ -176,8 +189,12 @@ class Table {
     unsigned char* row_out = data_of(rows);
     auto* leaf_out = reinterpret_cast<float*>(data_of(leaves));
     auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
-    nb::gil_scoped_release released;
-    drivetrain::export_rows(held->table, first, count, row_out, leaf_out, generation_out);
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = drivetrain::export_rows(held->table, first, count, row_out, leaf_out, generation_out);
+    }
+    check(status);
   }
 
   // Appends rows as export_rows gave them, with their leaves.
@@ -197,10 +214,11 @@ class Table {
 
   void restore(float max_priority, std::uint64_t random_block, std::uint64_t num_inserted) {
     auto held = hold();
-    ReplayTable::Lock lock(held->table);
-    held->table.header().max_priority = max_priority;
-    held->table.header().num_inserted = num_inserted;
-    held->table.header().random_block.store(random_block, std::memory_order_relaxed);
+    with_lock(held->table, [&] {
+      held->table.header().max_priority = max_priority;
+      held->table.header().num_inserted = num_inserted;
+      held->table.header().random_block.store(random_block, std::memory_order_relaxed);
+    });
   }
 
  private:

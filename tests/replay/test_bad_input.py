@@ -325,3 +325,24 @@ def test_a_writer_used_by_two_threads_at_once_is_refused_and_stays_whole():
 def test_priorities_that_are_no_arrays_are_named(arguments):
     with Replay(4, spec={"x": ((), "float32")}) as replay, pytest.raises(InvalidInput, match="keys: expected uint64"):
         replay.update_priorities(*arguments)
+
+
+def test_every_call_says_when_the_lock_cannot_be_taken_any_more(tmp_path):
+    replay = filled_replay(8, shared=True)
+    sample = replay.sample(4)
+    replay.save(tmp_path / "whole")
+    owner = np.frombuffer(replay._segment.payload, np.int32, count=1, offset=64 + 8)
+    owner[0] = 2**31 - 2  # what glibc writes when a holder died and nobody repaired (PTHREAD_MUTEX_NOTRECOVERABLE)
+    for call in (
+        lambda: len(replay),
+        lambda: replay.num_inserted,
+        lambda: replay.sample(4),
+        lambda: replay.update_priorities(sample.keys, sample.weights),
+        lambda: add_rows(replay, 1),
+        lambda: replay.save(tmp_path / "broken"),
+        lambda: replay._table.restore(1.0, 1, 0),
+        lambda: replay._table.export_rows(0, np.zeros((1, 99), np.uint8), np.zeros(1, "f4"), np.zeros(1, "u4")),
+    ):
+        with pytest.raises(SegmentError, match="lock of this replay segment is broken"):
+            call()
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]

@@ -59,8 +59,9 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
 
 /// Copies slots [first, first + count), count <= kMaxBatch: raw fields, leaves, generations (0: no
 /// whole row there). Safe against concurrent writers: each row is whole and has the leaf it had then.
-inline void export_rows(ReplayTable& table, std::size_t first, std::size_t count,
-                        unsigned char* rows, float* leaves, std::uint32_t* generations) noexcept {
+inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t count,
+                          unsigned char* rows, float* leaves,
+                          std::uint32_t* generations) noexcept {
   const std::size_t nbytes = table.config().row_stride - sizeof(RowHeader);
   const bool prioritized = table.config().prioritized;
   const auto generation_at = [&](std::size_t i) {
@@ -76,6 +77,7 @@ inline void export_rows(ReplayTable& table, std::size_t first, std::size_t count
   };
   {
     ReplayTable::Lock lock(table);
+    if (!lock) return Status::kBroken;
     for (std::size_t i = 0; i < count; ++i) note(i);
   }
   for (std::size_t i = 0; i < count; ++i) copy(i);
@@ -83,9 +85,11 @@ inline void export_rows(ReplayTable& table, std::size_t first, std::size_t count
   for (std::size_t i = 0; i < count; ++i) {
     if (generations[i] == 0 || generation_at(i) == generations[i]) continue;
     ReplayTable::Lock lock(table);  // it changed: under the lock a whole row stays whole
+    if (!lock) return Status::kBroken;
     note(i);
     copy(i);
   }
+  return Status::kOk;
 }
 
 /// Inserts rows as export_rows gave them, with their leaves.
