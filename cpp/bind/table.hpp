@@ -61,6 +61,9 @@ inline TableConfig read_config(nb::dict values) {
   config.prioritized = nb::cast<bool>(values["prioritized"]);
   config.alpha = nb::cast<float>(values["alpha"]);
   config.seed = nb::cast<std::uint64_t>(values["seed"]);
+  config.initial = static_cast<InitialPriority>(nb::cast<std::uint32_t>(values["initial"]));
+  config.initial_priority = nb::cast<float>(values["initial_priority"]);
+
   return config;
 }
 

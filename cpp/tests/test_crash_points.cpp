@@ -75,8 +75,16 @@ bool killed_at(ReplayTable& table, long point, void (*run)(ReplayTable&)) {
 
 void only_lock(ReplayTable& table) { CHECK(locked_and_consistent(table)); }
 
+// Extremes that are right once they are asked for, and not only where nothing is dirty.
+void expect_right_extremes(ReplayTable& table) {
+  if (!table.config().keeps_extremes()) return;
+  ReplayTable::Lock lock(table);
+  CHECK(extremes_are_right(table.tree(), kCapacity));
+}
+
 void expect_sound(ReplayTable& table) {
   CHECK(locked_and_consistent(table));
+  expect_right_extremes(table);
   std::uint64_t in_flight = 0;
   for (std::uint64_t slot = 0; slot < kCapacity; ++slot)
     in_flight += table.row(slot).generation.load() & 1;
@@ -91,19 +99,20 @@ void expect_sound(ReplayTable& table) {
   CHECK(locked_and_consistent(table));
 }
 
-long count_points(bool prioritized, void (*run)(ReplayTable&)) {
-  SharedTable table(tagged_config(kCapacity, prioritized));
+long count_points(const TableConfig& config, void (*run)(ReplayTable&)) {
+  SharedTable table(config);
   points_passed = 0;
   run(*table);
   return points_passed;
 }
 
-void death_between_any_two_writes_is_healed(bool prioritized, void (*run)(ReplayTable&)) {
-  const long num_points = count_points(prioritized, run);
-  CHECK(num_points > (prioritized ? 300 : 100));
+void death_between_any_two_writes_is_healed(const char* what, const TableConfig& config,
+                                            void (*run)(ReplayTable&)) {
+  const long num_points = count_points(config, run);
+  CHECK(num_points > (config.prioritized ? 300 : 100));
   long repairs_killed = 0;
   for (long point = 0; point < num_points; ++point) {
-    SharedTable table(tagged_config(kCapacity, prioritized));
+    SharedTable table(config);
     CHECK(killed_at(*table, point, run));
     if (point % 37 == 0)  // whoever inherits the lock dies as well, at each point of the repair
       for (long at = 0; killed_at(*table, at, only_lock); ++at) ++repairs_killed;
@@ -111,7 +120,7 @@ void death_between_any_two_writes_is_healed(bool prioritized, void (*run)(Replay
   }
   CHECK(repairs_killed > 0);
   std::printf("%s: killed at each of %ld points, and at %ld points of repairs\n",
-              prioritized ? "prioritized" : "uniform", num_points, repairs_killed);
+              what, num_points, repairs_killed);
 }
 
 void a_process_killed_while_it_copies_leaves_its_rows_for_others() {
@@ -136,17 +145,21 @@ int main() {
   crash_point_hook = at_crash_point;
   std::map<std::string, long> seen;
   names = &seen;
-  count_points(true, scenario);
+  count_points(extremes_config(kCapacity), scenario);
   names = nullptr;
   for (const auto& [name, count] : seen) std::printf("  %-24s %ld\n", name.c_str(), count);
   // A point that no test passes is a point nobody has died at.
   for (const char* name : {"reserve/owner", "reserve/generation", "reserve/num_committed", "reserve/num_used",
                            "reserve/next_slot", "commit/generation", "commit/num_committed", "commit/num_inserted",
                            "update/max_priority", "tree/leaf", "tree/inner", "tree/root", "tree/unit",
-                           "rebuild/leaf", "rebuild/inner", "rebuild/root"})
+                           "rebuild/leaf", "rebuild/inner", "rebuild/root", "extremes/dirty",
+                           "extremes/least", "extremes/largest", "extremes/scanned",
+                           "extremes/forget"})
     CHECK(seen.count(name) == 1);
-  death_between_any_two_writes_is_healed(true, scenario);
-  death_between_any_two_writes_is_healed(false, uniform_scenario);
+  death_between_any_two_writes_is_healed("prioritized", tagged_config(kCapacity), scenario);
+  death_between_any_two_writes_is_healed("with extremes", extremes_config(kCapacity), scenario);
+  death_between_any_two_writes_is_healed("uniform", tagged_config(kCapacity, false),
+                                         uniform_scenario);
   a_process_killed_while_it_copies_leaves_its_rows_for_others();
   std::puts("ok");
 }

@@ -36,8 +36,8 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
   }
 }
 
-void threads_never_see_a_torn_row_and_leave_exact_sums(bool prioritized) {
-  SharedTable table(tagged_config(120, prioritized));  // small: overwriting all the time
+void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const TableConfig& config) {
+  SharedTable table(config);
   std::atomic<std::uint64_t> stale{0};
   // Each thread views the table for itself, as each process does.
   std::vector<std::thread> threads;
@@ -47,7 +47,7 @@ void threads_never_see_a_torn_row_and_leave_exact_sums(bool prioritized) {
     threads.emplace_back([&, t, view = *table]() mutable { learning(view, t, 800, stale); });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
-  std::printf("%s: %llu stale updates skipped\n", prioritized ? "prioritized" : "uniform",
+  std::printf("%s: %llu stale updates skipped\n", what,
               static_cast<unsigned long long>(stale.load()));
 }
 
@@ -83,8 +83,10 @@ void readers_of_a_broadcast_get_whole_payloads_in_order() {
 
 int main() {
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
-  threads_never_see_a_torn_row_and_leave_exact_sums(true);
-  threads_never_see_a_torn_row_and_leave_exact_sums(false);
+  // Small tables, so that they are overwritten all the time.
+  threads_never_see_a_torn_row_and_leave_exact_sums("prioritized", tagged_config(120));
+  threads_never_see_a_torn_row_and_leave_exact_sums("with extremes", extremes_config(120));
+  threads_never_see_a_torn_row_and_leave_exact_sums("uniform", tagged_config(120, false));
   readers_of_a_broadcast_get_whole_payloads_in_order();
   std::puts("ok");
 }

@@ -62,6 +62,30 @@ def test_a_step_that_does_not_fit_is_refused(changes, message, num_step):
     assert len(replay) == 2  # only what fitted is in the windows
 
 
+@pytest.mark.parametrize(
+    ("priority", "message"),
+    [
+        ([0.5, -1.0], r'field "priority"\[1\]: expected finite and >= 0, got -1.0'),
+        ([np.nan, 1.0], r"got nan"),
+        ([1.0, 1e39], r"got inf"),
+        ([1.0], r'field "priority": expected float32\[2\], got float64\[1\]'),
+        (["1", "2"], r'field "priority": expected float32\[2\], got <U1\[2\]'),
+        (None, "missing priority"),
+    ],
+)
+@pytest.mark.parametrize("num_step", [1, 3])
+def test_a_given_priority_that_does_not_fit_is_refused(priority, message, num_step):
+    replay = Replay(16, SPEC, num_step=num_step, initial_priority="given")
+    writer = replay.writer(2)
+    changes = {} if priority is None else {"priority": np.array(priority)}
+    with pytest.raises(InvalidInput, match=message):
+        writer.add(**step(**changes))
+    with pytest.raises(InvalidInput, match="not declared in the spec: priority"):
+        Replay(16, SPEC).writer(2).add(**step(priority=np.ones(2)))
+    writer.add(**step(truncated=np.ones(2, bool), priority=np.array([1, 3], np.int8)))
+    assert len(replay) == 2
+
+
 @pytest.mark.parametrize("missing", ["obs", "action", "next_obs", "reward", "terminated", "truncated"])
 def test_a_missing_field_is_named(missing):
     values = step()
@@ -242,6 +266,18 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"gamma": "1"}, "gamma"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
+        (
+            {"initial_priority": "max"},
+            'initial_priority: expected "running_max", "buffer_max", "given" or a .* got',
+        ),
+        ({"initial_priority": -0.5}, "initial_priority"),
+        ({"initial_priority": np.inf}, "initial_priority"),
+        ({"initial_priority": np.nan}, "initial_priority"),
+        ({"initial_priority": 1e39}, "initial_priority"),
+        ({"initial_priority": True}, "initial_priority"),
+        ({"initial_priority": None}, "initial_priority"),
+        ({"initial_priority": 1.0, "prioritized": False}, "a uniform replay has no priorities, got 1.0"),
+        ({"initial_priority": "given", "spec": {"priority": {"x": ((), "f4")}}}, "the name is taken"),
     ],
 )
 def test_settings_out_of_range_are_refused(options, message):

@@ -49,6 +49,8 @@ class ReplayTable {
     if (config.prioritized)
       tree_ = SumTree(static_cast<unsigned char*>(memory) + tree_offset(), &header_->tree,
                       config.capacity);
+    if (config.keeps_extremes())
+      tree_.keep_extremes(static_cast<unsigned char*>(memory) + extremes_offset(config));
   }
 
   /// Makes zeroed memory of table_nbytes(config) an empty table.
@@ -135,18 +137,19 @@ class ReplayTable {
     return Status::kOk;
   }
 
-  /// Publishes written rows, with `leaves` of their own or the leaf of the running maximum.
-  Status commit(const Claim* claims, std::size_t count, const float* leaves = nullptr) noexcept {
+  /// Publishes written rows, with `leaves` or `priorities` of their own or the initial priority.
+  Status commit(const Claim* claims, std::size_t count, const float* leaves = nullptr,
+                const float* priorities = nullptr) noexcept {
     Lock lock(*this);
     if (!lock) return Status::kBroken;
     // Priority first: a crash in between leaves an odd row, which repair() takes out again.
     if (config_.prioritized) {
-      const float newest = leaf_of(header_->max_priority);
+      const float newest = leaves || priorities ? 0 : initial_leaf();
       std::uint32_t slots[kMaxBatch];
       float values[kMaxBatch];
       for (std::size_t i = 0; i < count; ++i) {
         slots[i] = claims[i].slot;
-        values[i] = leaves ? leaves[i] : newest;
+        values[i] = leaves ? leaves[i] : priorities ? leaf_of(priorities[i]) : newest;
       }
       tree_.update(slots, values, count);
     }
@@ -210,6 +213,13 @@ class ReplayTable {
   }
 
  private:
+  float initial_leaf() noexcept {
+    if (config_.initial == InitialPriority::kFixed) return leaf_of(config_.initial_priority);
+    if (config_.initial != InitialPriority::kBufferMax) return leaf_of(header_->max_priority);
+    const float largest = tree_.extremes().largest;
+    return largest > 0 ? largest : leaf_of(1.0f);
+  }
+
   bool owner_is_dead(const RowHeader& head, std::uint32_t& known_dead) const noexcept {
     const std::uint32_t owner = head.owner.load(std::memory_order_relaxed);
     if (owner == known_dead) return true;

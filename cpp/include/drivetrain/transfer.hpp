@@ -28,19 +28,26 @@ inline void write_keys(const Draw* draws, std::size_t count, std::uint64_t* keys
   for (std::size_t i = 0; i < count; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);
 }
 
+/// Whether a number can be a priority: finite, >= 0, within float32.
+template <class Real>
+inline bool is_priority(Real value) noexcept {
+  return value >= 0 && value <= std::numeric_limits<float>::max();
+}
+inline bool are_priorities(const float* values, std::size_t count) noexcept {
+  return std::all_of(values, values + count, is_priority<float>);
+}
+
 /// What apply_priorities returns instead of a count.
 enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBrokenLock = -4 };
 
-/// Gives rows new priorities; returns how many keys were stale. Checks every key and priority
-/// (finite, >= 0, within float32) before changing anything.
+/// Gives rows new priorities; returns how many keys were stale. Checks every key and priority before changing anything.
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     if (Key::slot(keys[i]) >= table.config().capacity || !is_committed(Key::generation(keys[i])))
       return kForeignKey;
-    if (!(priorities[i] >= 0) || !(priorities[i] <= std::numeric_limits<float>::max()))
-      return kBadPriority;
+    if (!is_priority(priorities[i])) return kBadPriority;
   }
   float leaves[kMaxBatch], raw[kMaxBatch];
   std::uint64_t num_stale = 0;
@@ -48,7 +55,7 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
     const std::size_t num = std::min(kMaxBatch, count - start);
     for (std::size_t i = 0; i < num; ++i) {
       raw[i] = static_cast<float>(priorities[start + i]);
-      if (!(raw[i] >= 0)) return kBadPriority;  // another thread has written here since the check
+      if (!is_priority(raw[i])) return kBadPriority;  // another thread has written here since the check
       leaves[i] = table.leaf_of(raw[i]);
     }
     if (table.update_priorities(keys + start, leaves, raw, num, &num_stale) != Status::kOk)

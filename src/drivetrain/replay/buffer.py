@@ -7,6 +7,7 @@
 Everything that counts happens in native code (cpp/include/drivetrain/replay_table.hpp); this file
 is its public face. `reference.py` is the same thing in readable NumPy.
 """
+# Over 400 lines: the whole public face in one place, half of it docstrings; the rooms are elsewhere.
 
 import contextlib
 import mmap
@@ -22,7 +23,11 @@ import numpy.typing as npt
 from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files
-from drivetrain.replay.schema import Schema, Spec
+from drivetrain.replay.checks import INITIAL_PRIORITIES
+from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
+
+InitialPriority = Literal["running_max", "buffer_max", "given"] | float
+"""Where the priority of a new row comes from; see Replay."""
 
 _KIND = "replay"
 _MAX_DRAWS = 2**31  # per call to sample, all batches together
@@ -61,6 +66,7 @@ class _Settings:
     gamma: float
     seed: int
     schema: Schema
+    initial_priority: str | float = "running_max"  # defaults: what files from before these have
 
     @classmethod
     def checked(cls, **values: Any) -> "_Settings":
@@ -70,6 +76,7 @@ class _Settings:
             InvalidInput: A value does not fit.
         """
         fraction, integer = checks.require_fraction, checks.require_int
+        initial = values.get("initial_priority", cls.initial_priority)
         return cls(
             capacity=integer("capacity", values["capacity"], least=1, most=2**32 - 1),
             prioritized=bool(values["prioritized"]),
@@ -78,15 +85,19 @@ class _Settings:
             gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
             schema=values["schema"],
+            initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
         )
 
     def native(self) -> dict[str, Any]:
+        initial = self.initial_priority
         return {
             "capacity": self.capacity,
             "row_stride": self.schema.row_stride,
             "prioritized": self.prioritized,
             "alpha": self.alpha,
             "seed": self.seed,
+            "initial": INITIAL_PRIORITIES.index(initial) if isinstance(initial, str) else len(INITIAL_PRIORITIES),
+            "initial_priority": 0.0 if isinstance(initial, str) else initial,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -114,6 +125,9 @@ class Replay:
         gamma: Discount per step, in [0, 1].
         shared: Put it where other processes can attach (`handle`); else it is this process's own.
         seed: Of the random stream of draws; the counter of the stream lives with the rows.
+        initial_priority: The priority of a new row. "running_max": the largest that `update_priorities`
+            was ever given, 1 at first. "buffer_max": the largest in the buffer now, 1 while it is empty.
+            "given": `add` takes one more array, `priority`. A number: that one.
 
     Raises:
         InvalidInput: An argument does not fit.
@@ -133,6 +147,7 @@ class Replay:
         gamma: float = 0.99,
         shared: bool = False,
         seed: int = 0,
+        initial_priority: InitialPriority = "running_max",
     ) -> None:
         if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
@@ -145,6 +160,7 @@ class Replay:
                 gamma=gamma,
                 seed=seed,
                 schema=Schema.from_spec(spec),
+                initial_priority=initial_priority,
             ),
             shared=shared,
             segment=None,
@@ -192,7 +208,8 @@ class Replay:
     def writer(self, num_envs: int = 1) -> "Writer":
         """A producer's way in: owns the n-step windows of `num_envs` environments stepped together."""
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
-        return Writer(self._table, self._schema, num_envs, self._settings.num_step, self._settings.gamma)
+        inputs = self._schema.inputs + ((PRIORITY,) if self._settings.initial_priority == "given" else ())
+        return Writer(self._table, self._schema, inputs, num_envs, self._settings.num_step, self._settings.gamma)
 
     def sample(
         self,
@@ -364,8 +381,17 @@ class Writer:
     and are lost with the writer.
     """
 
-    def __init__(self, table: _native.Table, schema: Schema, num_envs: int, num_step: int, gamma: float) -> None:
+    def __init__(
+        self,
+        table: _native.Table,
+        schema: Schema,
+        inputs: tuple[Field, ...],
+        num_envs: int,
+        num_step: int,
+        gamma: float,
+    ) -> None:
         self._schema = schema
+        self._inputs = inputs
         self._nested = schema.is_nested
         self._num_envs = num_envs
         self._table = table
@@ -377,10 +403,12 @@ class Writer:
         Takes exactly the fields of the spec, `reward`, `terminated`, `truncated`, and `next_obs` iff
         there is `obs`. `next_obs` is the true next observation, the final one where an episode ended,
         not the first of the next. Rows become visible when their window is full or the episode ends,
-        with the largest priority seen so far.
+        with the replay's `initial_priority`. Where that is "given", there is one more array, `priority`:
+        of the row that begins at this step, whenever its window ends; finite and >= 0.
 
         Args:
-            step: Arrays of the declared dtypes; the reward may be any real dtype and is kept as float32.
+            step: Arrays of the declared dtypes; reward and priority may be any real dtype and are kept
+                as float32.
 
         Raises:
             InvalidInput: A field is missing, too much, or of the wrong dtype or shape; nothing was added.
@@ -389,6 +417,6 @@ class Writer:
         if self._nested:
             step = self._schema.flatten(step)
         if not self._native.add(step):
-            fitting = checks.fitting_step(self._schema, step, self._num_envs)
+            fitting = checks.fitting_step(self._inputs, step, self._num_envs)
             if not self._native.add(fitting):
                 raise AssertionError("a step that fits was turned down; nothing was added")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.replay.buffer import Sample
+from drivetrain.replay.buffer import InitialPriority, Sample
 from drivetrain.replay.schema import DISCOUNT, FIRST, REWARD, Schema, Spec
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
@@ -37,7 +37,9 @@ class ReferenceReplay:
         num_step: int = 1,
         gamma: float = 0.99,
         seed: int = 0,
+        initial_priority: InitialPriority = "running_max",
     ) -> None:
+        self.initial_priority = initial_priority
         self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(np.float32(alpha))
         self.schema = Schema.from_spec(spec)
@@ -53,14 +55,37 @@ class ReferenceReplay:
         return int(np.count_nonzero(self.generations))
 
     def insert(self, row: dict[str, Any]) -> None:
-        """Put one row where the oldest is, with the largest priority seen so far."""
-        slot = self.next_slot
-        for name, value in row.items():
-            self.rows[name][slot] = value
-        self.generations[slot] += np.uint64(2)
-        self._set_leaves([slot], [self.leaf_of(self.max_priority)])
-        self.next_slot = (slot + 1) % self.capacity
-        self.num_inserted += 1
+        """Put one row where the oldest is."""
+        self.insert_all([row])
+
+    def insert_all(self, rows: list[dict[str, Any]]) -> None:
+        """Put rows where the oldest are, some at a time; those overwritten are gone before any is new.
+
+        A row may bring its own priority under the name of "priority".
+        """
+        step = min(_MAX_BATCH, self.capacity)
+        for start in range(0, len(rows), step):
+            batch = rows[start : start + step]
+            slots = (self.next_slot + np.arange(len(batch))) % self.capacity
+            self.leaves[slots] = 0
+            leaves = [self._initial_leaf(row.pop("priority", None)) for row in batch]
+            for slot, row in zip(slots, batch, strict=True):
+                for name, value in row.items():
+                    self.rows[name][slot] = value
+            self.generations[slots] += np.uint64(2)
+            self._set_leaves(slots, leaves)
+            self.next_slot = (self.next_slot + len(batch)) % self.capacity
+            self.num_inserted += len(batch)
+
+    def _initial_leaf(self, given: float | None) -> float:
+        if self.initial_priority == "given":
+            assert given is not None
+            return self.leaf_of(given)
+        if self.initial_priority == "buffer_max":
+            return float(self.leaves.max()) or self.leaf_of(1.0)
+        if isinstance(self.initial_priority, str):
+            return self.leaf_of(self.max_priority)
+        return self.leaf_of(np.float32(self.initial_priority))
 
     def sample(
         self, batch_size: int, *, beta: float = 0.4, mode: str = "stratified", num_batches: int | None = None
@@ -117,7 +142,7 @@ class ReferenceReplay:
         other.next_slot = len(order) % self.capacity
         return other
 
-    def leaf_of(self, priority: float) -> float:
+    def leaf_of(self, priority: float | np.float32) -> float:
         """(priority + 1e-6)^alpha, in the range of float32."""
         return min((float(priority) + _EPSILON) ** self.alpha, 3.0e38)
 
@@ -163,6 +188,7 @@ class ReferenceWriter:
     def add(self, **step: Any) -> None:
         """Add one step of every environment."""
         replay, flat = self._replay, self._replay.schema.flatten(step)
+        rows: list[dict[str, Any]] = []
         for env, window in enumerate(self._windows):
             now = {name: np.copy(values[env]) for name, values in flat.items()}
             window.append([now, 0.0, 1.0])
@@ -180,4 +206,7 @@ class ReferenceWriter:
                         row[field.name] = 0.0 if now["terminated"] else discount
                     else:
                         row[field.name] = (first if field.kind == FIRST else now)[field.name]
-                replay.insert(row)
+                if replay.initial_priority == "given":
+                    row["priority"] = first["priority"]
+                rows.append(row)
+        replay.insert_all(rows)
