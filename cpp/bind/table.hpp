@@ -63,6 +63,7 @@ inline TableConfig read_config(nb::dict values) {
   config.seed = nb::cast<std::uint64_t>(values["seed"]);
   config.initial = static_cast<InitialPriority>(nb::cast<std::uint32_t>(values["initial"]));
   config.initial_priority = nb::cast<float>(values["initial_priority"]);
+  config.weights_by_buffer = nb::cast<bool>(values["weights_by_buffer"]);
 
   return config;
 }
@@ -247,7 +248,8 @@ class Table {
                                 gather_rows(rows, table, outputs.data(), first, num, drawn);
                               });
       if (status == Status::kOk) {
-        importance_weights(draws.data(), batch, count, static_cast<float>(beta), weights);
+        importance_weights(draws.data(), batch, count, static_cast<float>(beta),
+                           config_.weights_by_buffer, weights);
         write_keys(draws.data(), count, keys);
       }
     }

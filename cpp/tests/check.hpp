@@ -68,10 +68,11 @@ inline TableConfig tagged_config(std::uint64_t capacity, bool prioritized = true
   return {capacity, sizeof(RowHeader) + kTagWords * 8, prioritized, 0.6f, 7};
 }
 
-/// A prioritized table that keeps the extremes of its leaves, and asks for them at every insert.
+/// A prioritized table that keeps the extremes of its leaves, and asks for them at every insert and draw.
 inline TableConfig extremes_config(std::uint64_t capacity) {
   TableConfig config = tagged_config(capacity);
   config.initial = InitialPriority::kBufferMax;
+  config.weights_by_buffer = 1;
   return config;
 }
 

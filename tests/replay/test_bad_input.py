@@ -276,6 +276,8 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"initial_priority": 1e39}, "initial_priority"),
         ({"initial_priority": True}, "initial_priority"),
         ({"initial_priority": None}, "initial_priority"),
+        ({"weights_by": "max"}, r'weights_by: expected "batch" or "buffer", got .max'),
+        ({"weights_by": None}, "weights_by"),
         ({"initial_priority": 1.0, "prioritized": False}, "a uniform replay has no priorities, got 1.0"),
         ({"initial_priority": "given", "spec": {"priority": {"x": ((), "f4")}}}, "the name is taken"),
     ],

@@ -66,6 +66,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         seed=st.sampled_from([0, 1, 2**64 - 1]),
         num_envs=st.sampled_from([1, 2, 5, 40]),
         initial_priority=st.sampled_from(["running_max", "running_max", "buffer_max", "given", 0.0, 2.5]),
+        weights_by=st.sampled_from(["batch", "buffer"]),
     )
     def create(self, capacity, num_envs, shared, **settings):
         if not settings["prioritized"]:

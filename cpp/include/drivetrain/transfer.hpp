@@ -11,13 +11,15 @@
 
 namespace drivetrain {
 
-/// w_i = (N P(i))^-beta / max over the batch = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for
-/// each `batch` of `count` draws. Equal probabilities give exactly 1.
+/// w_i = (N P(i))^-beta / max = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for each `batch` of
+/// `count` draws. The maximum is over the batch, or over the whole buffer: then probabilities are
+/// relative to the smallest there is, which is 1. Equal probabilities give exactly 1.
 inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, float beta,
-                               float* weights) noexcept {
+                               bool by_buffer, float* weights) noexcept {
   for (std::size_t start = 0; start < count; start += batch) {
-    double least = draws[start].probability;
-    for (std::size_t i = 0; i < batch; ++i) least = std::min(least, draws[start + i].probability);
+    double least = by_buffer ? 1.0 : draws[start].probability;
+    for (std::size_t i = 0; i < batch && !by_buffer; ++i)
+      least = std::min(least, draws[start + i].probability);
     for (std::size_t i = 0; i < batch; ++i)
       weights[start + i] =
           std::pow(static_cast<float>(least / draws[start + i].probability), beta);

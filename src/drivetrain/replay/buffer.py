@@ -23,7 +23,7 @@ import numpy.typing as npt
 from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files
-from drivetrain.replay.checks import INITIAL_PRIORITIES
+from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
 
 InitialPriority = Literal["running_max", "buffer_max", "given"] | float
@@ -43,7 +43,8 @@ class Sample(NamedTuple):
     """The fields of the spec, `next_obs` if there is `obs`, `reward` (n-step return), `terminated` and
     `truncated` of the window's last step, and `discount`: gamma^n, 0 after termination."""
     weights: npt.NDArray[np.float32]
-    """Importance weights, divided by their maximum over each batch; all 1 in a uniform replay."""
+    """Importance weights, divided by the largest of each batch, or that there can be (`weights_by`);
+    all 1 in a uniform replay."""
     keys: npt.NDArray[np.uint64]
     """Opaque names of the rows, for `update_priorities`."""
 
@@ -67,6 +68,7 @@ class _Settings:
     seed: int
     schema: Schema
     initial_priority: str | float = "running_max"  # defaults: what files from before these have
+    weights_by: str = "batch"
 
     @classmethod
     def checked(cls, **values: Any) -> "_Settings":
@@ -86,6 +88,7 @@ class _Settings:
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
             schema=values["schema"],
             initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
+            weights_by=checks.require_one_of("weights_by", values.get("weights_by", cls.weights_by), WEIGHTS_BY),
         )
 
     def native(self) -> dict[str, Any]:
@@ -98,6 +101,7 @@ class _Settings:
             "seed": self.seed,
             "initial": INITIAL_PRIORITIES.index(initial) if isinstance(initial, str) else len(INITIAL_PRIORITIES),
             "initial_priority": 0.0 if isinstance(initial, str) else initial,
+            "weights_by_buffer": self.weights_by == "buffer",
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -128,6 +132,8 @@ class Replay:
         initial_priority: The priority of a new row. "running_max": the largest that `update_priorities`
             was ever given, 1 at first. "buffer_max": the largest in the buffer now, 1 while it is empty.
             "given": `add` takes one more array, `priority`. A number: that one.
+        weights_by: Importance weights are divided by the largest of their "batch", or by the largest
+            that any row of the "buffer" could have: (N P_min)^-beta.
 
     Raises:
         InvalidInput: An argument does not fit.
@@ -148,6 +154,7 @@ class Replay:
         shared: bool = False,
         seed: int = 0,
         initial_priority: InitialPriority = "running_max",
+        weights_by: Literal["batch", "buffer"] = "batch",
     ) -> None:
         if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
@@ -161,6 +168,7 @@ class Replay:
                 seed=seed,
                 schema=Schema.from_spec(spec),
                 initial_priority=initial_priority,
+                weights_by=weights_by,
             ),
             shared=shared,
             segment=None,

@@ -16,6 +16,9 @@ from drivetrain.replay.schema import PRIORITY, REWARD, Field, Schema
 INITIAL_PRIORITIES = ("running_max", "buffer_max", "given")
 """Names for where the priority of a new row comes from, in the order of cpp/include/drivetrain/layout.hpp."""
 
+WEIGHTS_BY = ("batch", "buffer")
+"""What the importance weights of a sample are divided by the largest of."""
+
 
 def fitting_step(inputs: tuple[Field, ...], step: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
     """The step as contiguous arrays of the declared dtypes and shapes, for a flat `step`."""
@@ -105,6 +108,14 @@ def require_initial_priority(value: Any, prioritized: Any, schema: Schema) -> st
     if value == "given" and any(field.name.split("/")[0] == "priority" for field in schema.fields):
         raise InvalidInput('spec field "priority": the name is taken by initial_priority="given"; call it otherwise')
     return value if isinstance(value, str) else number
+
+
+def require_one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """`value` as one of some names."""
+    if value not in choices:
+        wanted = " or ".join(f'"{choice}"' for choice in choices)
+        raise InvalidInput(f"{name}: expected {wanted}, got {value!r}")
+    return value
 
 
 def require_int(name: str, value: Any, *, least: int, most: int | None = None) -> int:

@@ -38,8 +38,9 @@ class ReferenceReplay:
         gamma: float = 0.99,
         seed: int = 0,
         initial_priority: InitialPriority = "running_max",
+        weights_by: str = "batch",
     ) -> None:
-        self.initial_priority = initial_priority
+        self.initial_priority, self.weights_by = initial_priority, weights_by
         self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(np.float32(alpha))
         self.schema = Schema.from_spec(spec)
@@ -103,7 +104,10 @@ class ReferenceReplay:
             slots.append(int(np.searchsorted(sums, low + (word * (high - low) >> 64), side="right")))
         drawn = np.array(slots).reshape(batch_size if num_batches is None else (num_batches, batch_size))
         probability = units[drawn] / total
-        weights = (probability.min(axis=-1, keepdims=True) / probability) ** beta
+        least = probability.min(axis=-1, keepdims=True)
+        if self.weights_by == "buffer":
+            least = units[units > 0].min() / total
+        weights = (least / probability) ** beta
         keys = self.generations[drawn] << np.uint64(32) | drawn.astype(np.uint64)
         data = self.schema.nest([self.rows[field.name][drawn] for field in self.schema.fields])
         return Sample(data, weights.astype(np.float32), keys)
