@@ -27,6 +27,7 @@ inline void check(Status status) {
       raise("SegmentError",
             "waited 10 s for a free slot: every slot of the buffer is being written by another "
             "process that has stopped; end it, or use a larger capacity");
+    case Status::kForgotten: raise("InvalidInput", "");  // worded in Python
     case Status::kBroken: raise("SegmentError", "the lock of this replay segment is broken");
   }
 }
@@ -59,7 +60,7 @@ inline TableConfig read_config(nb::dict values) {
   config.capacity = nb::cast<std::uint64_t>(values["capacity"]);
   config.row_stride = nb::cast<std::uint64_t>(values["row_stride"]);
   config.prioritized = nb::cast<bool>(values["prioritized"]);
-  config.alpha = nb::cast<float>(values["alpha"]);
+  config.alpha = nb::cast<double>(values["alpha"]);
   config.seed = nb::cast<std::uint64_t>(values["seed"]);
   config.initial = static_cast<InitialPriority>(nb::cast<std::uint32_t>(values["initial"]));
   config.initial_priority = nb::cast<float>(values["initial_priority"]);
@@ -96,6 +97,7 @@ class Table {
   }
   RowSchema schema() const { return {fields_.data(), fields_.size()}; }
   const std::vector<ArraySpec>& specs() const { return specs_; }
+  const ArraySpec& keys_spec() const { return keys_spec_; }
 
   // Returns (arrays, weights, keys); `out` is None or such a tuple, checked in Python.
   nb::tuple sample(std::size_t batch, double beta, bool stratified, std::size_t num_batches,
@@ -142,6 +144,18 @@ class Table {
         type == NPY_FLOAT32
             ? apply_priorities(held->table, key, static_cast<const float*>(values), count)
             : apply_priorities(held->table, key, static_cast<const double*>(values), count));
+  }
+
+  double alpha() const { return hold()->table.alpha(); }
+
+  void set_alpha(double alpha, bool rescale) {
+    auto held = hold();
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = held->table.set_alpha(alpha, rescale);
+    }
+    check(status);
   }
 
   nb::dict stats() {

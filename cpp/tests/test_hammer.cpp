@@ -31,7 +31,7 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
     }
     std::uint64_t num_stale = 0;
     if (table.config().prioritized)
-      CHECK(table.update_priorities(keys.data(), leaves, leaves, 64, &num_stale) == Status::kOk);
+      CHECK(table.update_priorities(keys.data(), leaves, leaves, 64, table.alpha(), &num_stale) == Status::kOk);
     stale.fetch_add(num_stale, std::memory_order_relaxed);
   }
 }
@@ -45,6 +45,10 @@ void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const T
     threads.emplace_back([&, t, view = *table]() mutable { inserting(view, t, 1500); });
   for (std::uint64_t t = 4; t <= 5; ++t)
     threads.emplace_back([&, t, view = *table]() mutable { learning(view, t, 800, stale); });
+  if (config.prioritized)
+    threads.emplace_back([view = *table]() mutable {
+      for (int i = 0; i < 300; ++i) CHECK(view.set_alpha(i % 2 ? 0.4 : 0.9, i % 3 != 0) == Status::kOk);
+    });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
   std::printf("%s: %llu stale updates skipped\n", what,

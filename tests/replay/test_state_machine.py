@@ -131,6 +131,24 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         priorities = np.resize(np.array(values, dtype), keys.shape)
         assert self.native.update_priorities(keys, priorities) == self.oracle.update_priorities(keys, priorities)
 
+    @precondition(lambda self: self.prioritized)
+    @rule(alpha=FRACTIONS)
+    def change_alpha_for_later_updates(self, alpha):
+        self.native.set_alpha(alpha, rescale=False)
+        self.oracle.alpha = alpha
+        assert self.native.alpha == alpha
+
+    @precondition(lambda self: self.prioritized and self.keys)
+    @rule(age=st.integers(1, 6))
+    def ask_for_priorities(self, age):
+        keys = self.keys[-min(age, len(self.keys))]
+        np.testing.assert_allclose(self.native.priorities(keys), self.oracle.priorities(keys), rtol=1e-5, atol=1e-9)
+        np.testing.assert_array_equal(self.native.all_keys(), self.oracle.all_keys())
+        stats, leaves = self.native.priority_stats(), self.oracle.leaves[self.oracle.leaves > 0].astype(float)
+        expected = len(leaves), *((leaves.min(), leaves.max(), leaves.sum()) if len(leaves) else (np.nan, np.nan, 0.0))
+        assert stats.count == expected[0]
+        np.testing.assert_allclose([stats.minimum, stats.maximum, stats.sum], expected[1:], rtol=1e-12)
+
     @precondition(lambda self: self.prioritized and self.keys)
     @rule(age=st.integers(1, 6), value=PRIORITIES)
     def update_one_row_many_times(self, age, value):

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "drivetrain/exponent.hpp"
 #include "drivetrain/mutex.hpp"
 #include "drivetrain/sum_tree.hpp"
 
@@ -44,7 +45,7 @@ struct TableConfig {
   std::uint64_t capacity;     // rows, 1 .. 2^32 - 1
   std::uint64_t row_stride;   // bytes from row to row, a multiple of 8
   std::uint32_t prioritized;  // 0 or 1
-  float alpha;                // leaf = (priority + 1e-6)^alpha
+  double alpha;               // of a new table; TableHeader::exponent has today's
   std::uint64_t seed;         // key of the random stream
   InitialPriority initial = InitialPriority::kRunningMax;
   float initial_priority = 1.0f;        // of kFixed
@@ -64,6 +65,7 @@ struct TableHeader {
   std::uint64_t num_used;       // slots ever reserved, up to capacity
   std::uint64_t num_committed;  // rows that can be sampled
   TreeState tree;
+  Exponent exponent;            // leaf = (priority + 1e-6)^alpha
   float max_priority;           // running maximum: the priority of new rows
   std::uint32_t num_repairs;    // times the lock was inherited from a dead holder
   std::uint64_t num_inserted;   // rows ever committed

@@ -151,9 +151,9 @@ class SumTree {
     DRIVETRAIN_LOCKED_WRITE("rebuild/root", state_->root = inner_sum(num_levels_ - 1, 0));
   }
 
-  /// Zeroes a leaf whose sums will be rebuilt.
-  void clear_leaf(std::uint64_t index) noexcept {
-    DRIVETRAIN_LOCKED_WRITE("rebuild/clear", leaves_[index] = 0);
+  /// Sets a leaf whose sums will be rebuilt.
+  void put_leaf(std::uint64_t index, float leaf) noexcept {
+    DRIVETRAIN_LOCKED_WRITE("rebuild/put", leaves_[index] = leaf);
   }
 
   /// Whether every sum equals the sum of what is below it, exactly; and the extremes, if kept.

@@ -39,6 +39,11 @@ inline bool are_priorities(const float* values, std::size_t count) noexcept {
   return std::all_of(values, values + count, is_priority<float>);
 }
 
+/// Whether a key could have been given out by this table. Without this, native code would reach elsewhere.
+inline bool is_key_of(const ReplayTable& table, std::uint64_t key) noexcept {
+  return Key::slot(key) < table.config().capacity && is_committed(Key::generation(key));
+}
+
 /// What apply_priorities returns instead of a count.
 enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBrokenLock = -4 };
 
@@ -47,20 +52,20 @@ template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
-    if (Key::slot(keys[i]) >= table.config().capacity || !is_committed(Key::generation(keys[i])))
-      return kForeignKey;
+    if (!is_key_of(table, keys[i])) return kForeignKey;
     if (!is_priority(priorities[i])) return kBadPriority;
   }
   float leaves[kMaxBatch], raw[kMaxBatch];
   std::uint64_t num_stale = 0;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     const std::size_t num = std::min(kMaxBatch, count - start);
+    const double alpha = table.alpha();
     for (std::size_t i = 0; i < num; ++i) {
       raw[i] = static_cast<float>(priorities[start + i]);
       if (!is_priority(raw[i])) return kBadPriority;  // another thread has written here since the check
-      leaves[i] = table.leaf_of(raw[i]);
+      leaves[i] = leaf_of(raw[i], alpha);
     }
-    if (table.update_priorities(keys + start, leaves, raw, num, &num_stale) != Status::kOk)
+    if (table.update_priorities(keys + start, leaves, raw, num, alpha, &num_stale) != Status::kOk)
       return kBrokenLock;
   }
   return static_cast<std::int64_t>(num_stale);

@@ -22,14 +22,16 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
-from drivetrain.replay import _native, checks, files
+from drivetrain.replay import _native, checks, files, queries
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
+from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
 
 InitialPriority = Literal["running_max", "buffer_max", "given"] | float
 """Where the priority of a new row comes from; see Replay."""
 
 _KIND = "replay"
+_ALPHA_MEANING = "0: uniform, 1: proportional to priority"
 _MAX_DRAWS = 2**31  # per call to sample, all batches together
 
 
@@ -82,7 +84,7 @@ class _Settings:
         return cls(
             capacity=integer("capacity", values["capacity"], least=1, most=2**32 - 1),
             prioritized=bool(values["prioritized"]),
-            alpha=fraction("alpha", values["alpha"], meaning="0: uniform, 1: proportional to priority"),
+            alpha=fraction("alpha", values["alpha"], meaning=_ALPHA_MEANING),
             num_step=integer("num_step", values["num_step"], least=1, most=100_000),
             gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
@@ -304,8 +306,7 @@ class Replay:
         Raises:
             InvalidInput: Shapes differ, NaN or negative priorities, foreign keys; nothing was changed.
         """
-        if not self._settings.prioritized:
-            raise InvalidInput("update_priorities: this replay is uniform; create it with prioritized=True")
+        self._require_prioritized("update_priorities")
         result = self._table.update(keys, priorities)
         if result < 0:
             fitting = checks.fitting_update(keys, priorities, self.capacity)
@@ -313,6 +314,72 @@ class Replay:
             if result < 0:
                 raise SegmentError("the lock of this replay segment is broken")
         return result
+
+    @property
+    def alpha(self) -> float:
+        """How much priorities matter now; the same in every process attached."""
+        return self._table.alpha()
+
+    def set_alpha(self, alpha: float, *, rescale: bool = True) -> None:
+        """Change alpha for every process attached, at once for all priorities given from now on.
+
+        Args:
+            alpha: In [0, 1].
+            rescale: Also turn the leaves there are into leaf^(new / old), which is what they would be
+                had alpha always been the new one. It takes O(capacity) and many short holds of the
+                lock; samples drawn meanwhile mix both. If this process dies half way, those who add
+                and update complete it. False: rows keep their leaves until their next update.
+
+        Raises:
+            InvalidInput: Not in [0, 1]; a uniform replay; `rescale` from alpha 0, where every leaf is 1
+                and the priorities are forgotten. Nothing was changed.
+        """
+        self._require_prioritized("set_alpha")
+        alpha = checks.require_fraction("alpha", alpha, meaning=_ALPHA_MEANING)
+        try:
+            self._table.set_alpha(alpha, rescale)
+        except InvalidInput:
+            raise InvalidInput(
+                f"set_alpha: with alpha 0 every leaf is 1 and no priority is kept, so that leaves cannot be rescaled "
+                f"to alpha {alpha}; use rescale=False, and update_priorities(replay.all_keys(), ...)"
+            ) from None
+
+    def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding.
+
+        Args:
+            keys: From `sample.keys` or `all_keys()`, any shape.
+
+        Returns:
+            float64 of the same shape; NaN where a key is stale, and everywhere when alpha is 0, since
+            leaves are then 1 whatever the priorities were.
+
+        Raises:
+            InvalidInput: Foreign keys, or a uniform replay.
+        """
+        self._require_prioritized("priorities")
+        return queries.priorities(self._table, keys, self.capacity)
+
+    def all_keys(self) -> npt.NDArray[np.uint64]:
+        """The keys of all rows, oldest first: uint64 `[len(self)]` when nobody else writes.
+
+        With `update_priorities(replay.all_keys(), values)` all rows get new priorities at once. Rows
+        that others insert meanwhile may be missing, and keys of rows they overwrite are stale.
+        """
+        return self._table.all_keys()
+
+    def priority_stats(self) -> PriorityStats:
+        """Count, smallest, largest, sum and mean of what draws are proportional to.
+
+        Raises:
+            InvalidInput: A uniform replay.
+        """
+        self._require_prioritized("priority_stats")
+        return queries.priority_stats(self._table)
+
+    def _require_prioritized(self, call: str) -> None:
+        if not self._settings.prioritized:
+            raise InvalidInput(f"{call}: this replay is uniform; create it with prioritized=True")
 
     def __len__(self) -> int:
         """Transitions that can be sampled now."""
@@ -342,7 +409,8 @@ class Replay:
         Raises:
             OSError: The file cannot be written; nothing is left behind.
         """
-        files.save(Path(path), self._table, self._settings.to_json(), self._schema)
+        settings = {**self._settings.to_json(), "alpha": self.alpha}
+        files.save(Path(path), self._table, settings, self._schema)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, shared: bool = False) -> "Replay":

@@ -60,9 +60,7 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Keys as uint64 and priorities as a float array of the same shape."""
-    key_array, priority_array = np.asarray(keys), np.asarray(priorities)
-    if key_array.dtype != np.uint64:
-        raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {key_array.dtype}; pass them back unchanged")
+    key_array, priority_array = _uint64(keys), np.asarray(priorities)
     if priority_array.dtype.kind not in "fiu":
         raise InvalidInput(f"priorities: expected real numbers, got {priority_array.dtype}")
     if key_array.shape != priority_array.shape:
@@ -72,6 +70,12 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
     is_native = priority_array.dtype.char in "fd" and priority_array.dtype.isnative
     values = priority_array if is_native else priority_array.astype(np.float64)
     _require_priorities("priorities", values)
+    return fitting_keys(key_array, capacity), np.require(values, requirements=("C", "A"))
+
+
+def fitting_keys(keys: Any, capacity: int) -> npt.NDArray[np.uint64]:
+    """Keys as a contiguous uint64 array, each of a row there could have been."""
+    key_array = _uint64(keys)
     slots, generations = key_array & np.uint64(2**32 - 1), key_array >> np.uint64(32)
     foreign = (slots >= capacity) | (generations == 0) | (generations % 2 == 1)
     if foreign.any():
@@ -79,7 +83,14 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
         raise InvalidInput(
             f"keys{list(at)}: {int(key_array[at])} is no key of this replay; pass sample.keys back unchanged"
         )
-    return np.require(key_array, requirements=("C", "A")), np.require(values, requirements=("C", "A"))
+    return np.require(key_array, requirements=("C", "A"))
+
+
+def _uint64(keys: Any) -> npt.NDArray[np.uint64]:
+    array = np.asarray(keys)
+    if array.dtype != np.uint64:
+        raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {array.dtype}; pass them back unchanged")
+    return array
 
 
 def _require_priorities(where: str, values: npt.NDArray[Any]) -> None:

@@ -42,7 +42,7 @@ class ReferenceReplay:
     ) -> None:
         self.initial_priority, self.weights_by = initial_priority, weights_by
         self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
-        self.num_step, self.gamma, self.alpha = num_step, gamma, float(np.float32(alpha))
+        self.num_step, self.gamma, self.alpha = num_step, gamma, float(alpha)
         self.schema = Schema.from_spec(spec)
         self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...
@@ -125,6 +125,22 @@ class ReferenceReplay:
                 self._set_leaves(slots[current], [self.leaf_of(p) for p in raw[current]])
                 self.max_priority = max(self.max_priority, float(raw[current].max()))
         return num_stale
+
+    def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+        """The priorities that leaves stand for; NaN for stale keys, and for all when alpha is 0."""
+        slots = (keys & np.uint64(2**32 - 1)).astype(np.int64)
+        stale = self.generations[slots] != keys >> np.uint64(32)
+        if self.alpha == 0:
+            return np.full(keys.shape, np.nan)
+        with np.errstate(over="ignore"):
+            values = self.leaves[slots].astype(np.float64) ** (1 / self.alpha) - _EPSILON
+        return np.where(stale, np.nan, np.maximum(values, 0.0))
+
+    def all_keys(self) -> npt.NDArray[np.uint64]:
+        """The keys of all rows, oldest first."""
+        slots = np.roll(np.arange(self.capacity), -self.next_slot)
+        slots = slots[self.generations[slots] > 0]
+        return self.generations[slots] << np.uint64(32) | slots.astype(np.uint64)
 
     def reloaded(self) -> "ReferenceReplay":
         """What `save` and `load` make of it: the rows moved together, oldest first."""
