@@ -2,6 +2,7 @@
 //
 // Converts, releases the GIL, raises. Arrays that do not fit are turned down by a return value, and
 // Python (replay/checks.py) says why: the common path pays nothing for good messages.
+#include "bind/queries.hpp"
 #include "bind/table.hpp"
 #include "bind/writer.hpp"
 
@@ -35,6 +36,11 @@ NB_MODULE(_native, m) {
       .def("sample", &Table::sample, "batch_size"_a, "beta"_a, "stratified"_a, "num_batches"_a,
            "out"_a.none())
       .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
+      .def("leaf_stats", &bind::leaf_stats)
+      .def("all_keys", &bind::all_keys)
+      .def("read_priorities", &bind::read_priorities, "keys"_a, "priorities"_a)
+      .def("alpha", &Table::alpha)
+      .def("set_alpha", &Table::set_alpha, "alpha"_a, "rescale"_a)
       .def("stats", &Table::stats)
       .def("size", &Table::size)
       .def("is_consistent", &Table::is_consistent)

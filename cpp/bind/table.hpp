@@ -27,8 +27,24 @@ inline void check(Status status) {
       raise("SegmentError",
             "waited 10 s for a free slot: every slot of the buffer is being written by another "
             "process that has stopped; end it, or use a larger capacity");
+    case Status::kForgotten: raise("InvalidInput", "");  // worded in Python
     case Status::kBroken: raise("SegmentError", "the lock of this replay segment is broken");
   }
+}
+
+/// Calls `action` with the table's lock and without the GIL; raises when the lock is broken.
+template <class Action>
+void with_lock(ReplayTable& table, Action&& action) {
+  Status status = Status::kBroken;
+  {
+    nb::gil_scoped_release released;
+    ReplayTable::Lock lock(table);
+    if (lock) {
+      action();
+      status = Status::kOk;
+    }
+  }
+  check(status);
 }
 
 // Everything that points into the segment; lives until close() and the last call in progress.
@@ -44,8 +60,12 @@ inline TableConfig read_config(nb::dict values) {
   config.capacity = nb::cast<std::uint64_t>(values["capacity"]);
   config.row_stride = nb::cast<std::uint64_t>(values["row_stride"]);
   config.prioritized = nb::cast<bool>(values["prioritized"]);
-  config.alpha = nb::cast<float>(values["alpha"]);
+  config.alpha = nb::cast<double>(values["alpha"]);
   config.seed = nb::cast<std::uint64_t>(values["seed"]);
+  config.initial = static_cast<InitialPriority>(nb::cast<std::uint32_t>(values["initial"]));
+  config.initial_priority = nb::cast<float>(values["initial_priority"]);
+  config.weights_by_buffer = nb::cast<bool>(values["weights_by_buffer"]);
+
   return config;
 }
 
@@ -77,6 +97,7 @@ class Table {
   }
   RowSchema schema() const { return {fields_.data(), fields_.size()}; }
   const std::vector<ArraySpec>& specs() const { return specs_; }
+  const ArraySpec& keys_spec() const { return keys_spec_; }
 
   // Returns (arrays, weights, keys); `out` is None or such a tuple, checked in Python.
   nb::tuple sample(std::size_t batch, double beta, bool stratified, std::size_t num_batches,
@@ -125,6 +146,18 @@ class Table {
             : apply_priorities(held->table, key, static_cast<const double*>(values), count));
   }
 
+  double alpha() const { return hold()->table.alpha(); }
+
+  void set_alpha(double alpha, bool rescale) {
+    auto held = hold();
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = held->table.set_alpha(alpha, rescale);
+    }
+    check(status);
+  }
+
   nb::dict stats() {
     auto held = hold();
     nb::dict result;
@@ -132,14 +165,12 @@ class Table {
     std::uint32_t repairs;
     float max_priority;
     int exponent;
-    {
-      nb::gil_scoped_release released;
-      ReplayTable::Lock lock(held->table);
+    with_lock(held->table, [&] {
       const TableHeader& header = held->table.header();
       size = header.num_committed, inserted = header.num_inserted, used = header.num_used;
       next = header.next_slot, total = header.tree.root, repairs = header.num_repairs;
       max_priority = header.max_priority, exponent = header.tree.unit_exponent;
-    }
+    });
     result["size"] = size;
     result["num_inserted"] = inserted;
     result["num_used"] = used;
@@ -155,9 +186,9 @@ class Table {
 
   std::uint64_t size() const {
     auto held = hold();
-    nb::gil_scoped_release released;
-    ReplayTable::Lock lock(held->table);
-    return held->table.header().num_committed;
+    std::uint64_t size = 0;
+    with_lock(held->table, [&] { size = held->table.header().num_committed; });
+    return size;
   }
 
   bool is_consistent() {
@@ -176,8 +207,12 @@ class Table {
     unsigned char* row_out = data_of(rows);
     auto* leaf_out = reinterpret_cast<float*>(data_of(leaves));
     auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
-    nb::gil_scoped_release released;
-    drivetrain::export_rows(held->table, first, count, row_out, leaf_out, generation_out);
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = drivetrain::export_rows(held->table, first, count, row_out, leaf_out, generation_out);
+    }
+    check(status);
   }
 
   // Appends rows as export_rows gave them, with their leaves.
@@ -197,10 +232,11 @@ class Table {
 
   void restore(float max_priority, std::uint64_t random_block, std::uint64_t num_inserted) {
     auto held = hold();
-    ReplayTable::Lock lock(held->table);
-    held->table.header().max_priority = max_priority;
-    held->table.header().num_inserted = num_inserted;
-    held->table.header().random_block.store(random_block, std::memory_order_relaxed);
+    with_lock(held->table, [&] {
+      held->table.header().max_priority = max_priority;
+      held->table.header().num_inserted = num_inserted;
+      held->table.header().random_block.store(random_block, std::memory_order_relaxed);
+    });
   }
 
  private:
@@ -226,7 +262,8 @@ class Table {
                                 gather_rows(rows, table, outputs.data(), first, num, drawn);
                               });
       if (status == Status::kOk) {
-        importance_weights(draws.data(), batch, count, static_cast<float>(beta), weights);
+        importance_weights(draws.data(), batch, count, static_cast<float>(beta),
+                           config_.weights_by_buffer, weights);
         write_keys(draws.data(), count, keys);
       }
     }

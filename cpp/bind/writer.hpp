@@ -3,6 +3,7 @@
 
 #include "bind/table.hpp"
 #include "drivetrain/nstep.hpp"
+#include "drivetrain/transfer.hpp"
 
 namespace drivetrain::bind {
 
@@ -24,6 +25,10 @@ class Writer {
     reward_f64_ = {nb::str("reward"), dtype("float64"), {}};
     for (const ArraySpec& spec : table.specs())
       num_inputs_ += !is(spec, "discount");
+    if (mapping_->table.config().initial == InitialPriority::kGiven) {
+      priority_ = {nb::str("priority"), dtype("float32"), {}};
+      ++num_inputs_;
+    }
   }
 
   // Whether the step fitted and was added; otherwise nothing has changed.
@@ -77,7 +82,14 @@ class Writer {
         default: arrays_[f] = data;
       }
     }
-    return true;
+    return !priority_.name.is_valid() || convert_priority(step, native);
+  }
+
+  bool convert_priority(nb::dict step, Step& native) {
+    PyObject* array = PyDict_GetItemWithError(step.ptr(), priority_.name.ptr());
+    if (array == nullptr || !fits(array, priority_, &num_envs_, 1)) return false;
+    native.priority = reinterpret_cast<const float*>(data_of(array));
+    return are_priorities(native.priority, static_cast<std::size_t>(num_envs_));
   }
 
   Table& table_;  // kept alive by nanobind
@@ -90,6 +102,7 @@ class Writer {
   NStepWriter writer_;
   std::vector<const unsigned char*> arrays_;
   ArraySpec reward_f32_, reward_f64_;
+  ArraySpec priority_;  // without a name: the table gives new rows their priority
   std::size_t num_inputs_ = 0;
   std::atomic_flag in_use_;
 };

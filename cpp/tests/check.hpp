@@ -68,6 +68,14 @@ inline TableConfig tagged_config(std::uint64_t capacity, bool prioritized = true
   return {capacity, sizeof(RowHeader) + kTagWords * 8, prioritized, 0.6f, 7};
 }
 
+/// A prioritized table that keeps the extremes of its leaves, and asks for them at every insert and draw.
+inline TableConfig extremes_config(std::uint64_t capacity) {
+  TableConfig config = tagged_config(capacity);
+  config.initial = InitialPriority::kBufferMax;
+  config.weights_by_buffer = 1;
+  return config;
+}
+
 inline void write_tag(ReplayTable& table, const Claim& claim, std::uint64_t tag) {
   std::uint64_t words[kTagWords];
   for (auto& word : words) word = tag;
@@ -89,6 +97,21 @@ inline bool insert_tagged(ReplayTable& table, std::size_t count, std::uint64_t t
 inline bool locked_and_consistent(ReplayTable& table) {
   ReplayTable::Lock lock(table);
   return lock && table.is_consistent();
+}
+
+/// The smallest leaf above 0 and the largest, by looking at all of them.
+inline Extremes::Range scanned_extremes(const SumTree& tree, std::uint64_t capacity) {
+  Extremes::Range range{0, 0};
+  for (std::uint64_t i = 0; i < capacity; ++i) {
+    const float leaf = tree.leaf(i);
+    if (leaf > 0 && (range.least == 0 || leaf < range.least)) range.least = leaf;
+    range.largest = std::max(range.largest, leaf);
+  }
+  return range;
+}
+inline bool extremes_are_right(SumTree& tree, std::uint64_t capacity) {
+  const Extremes::Range scanned = scanned_extremes(tree, capacity), kept = tree.extremes();
+  return kept.least == scanned.least && kept.largest == scanned.largest;
 }
 
 /// Samples `count` rows and checks that each is whole (all words equal) and was ever written.

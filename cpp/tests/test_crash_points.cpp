@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -44,13 +45,13 @@ void scenario(ReplayTable& table) {
     leaves[i] = 0.5f + static_cast<float>(i);
   }
   std::uint64_t num_stale = 0;
-  CHECK(table.update_priorities(keys.data(), leaves, leaves, 8, &num_stale) == Status::kOk);
+  CHECK(table.update_priorities(keys.data(), leaves, leaves, 8, table.alpha(), &num_stale) == Status::kOk);
   CHECK(insert_tagged(table, 30, 2000));
   for (int i = 0; i < 8; ++i) leaves[i] = 1e15f;  // outgrows the unit
   CHECK(sample_tagged(table, 8, true, draws.data(), tags.data()) == Status::kOk);
   for (int i = 0; i < 8; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);
   if (table.config().prioritized)
-    CHECK(table.update_priorities(keys.data(), leaves, leaves, 2, &num_stale) == Status::kOk);
+    CHECK(table.update_priorities(keys.data(), leaves, leaves, 2, table.alpha(), &num_stale) == Status::kOk);
 }
 
 void uniform_scenario(ReplayTable& table) {
@@ -75,8 +76,16 @@ bool killed_at(ReplayTable& table, long point, void (*run)(ReplayTable&)) {
 
 void only_lock(ReplayTable& table) { CHECK(locked_and_consistent(table)); }
 
+// Extremes that are right once they are asked for, and not only where nothing is dirty.
+void expect_right_extremes(ReplayTable& table) {
+  if (!table.config().keeps_extremes()) return;
+  ReplayTable::Lock lock(table);
+  CHECK(extremes_are_right(table.tree(), kCapacity));
+}
+
 void expect_sound(ReplayTable& table) {
   CHECK(locked_and_consistent(table));
+  expect_right_extremes(table);
   std::uint64_t in_flight = 0;
   for (std::uint64_t slot = 0; slot < kCapacity; ++slot)
     in_flight += table.row(slot).generation.load() & 1;
@@ -91,19 +100,20 @@ void expect_sound(ReplayTable& table) {
   CHECK(locked_and_consistent(table));
 }
 
-long count_points(bool prioritized, void (*run)(ReplayTable&)) {
-  SharedTable table(tagged_config(kCapacity, prioritized));
+long count_points(const TableConfig& config, void (*run)(ReplayTable&)) {
+  SharedTable table(config);
   points_passed = 0;
   run(*table);
   return points_passed;
 }
 
-void death_between_any_two_writes_is_healed(bool prioritized, void (*run)(ReplayTable&)) {
-  const long num_points = count_points(prioritized, run);
-  CHECK(num_points > (prioritized ? 300 : 100));
+void death_between_any_two_writes_is_healed(const char* what, const TableConfig& config,
+                                            void (*run)(ReplayTable&)) {
+  const long num_points = count_points(config, run);
+  CHECK(num_points > (config.prioritized ? 300 : 100));
   long repairs_killed = 0;
   for (long point = 0; point < num_points; ++point) {
-    SharedTable table(tagged_config(kCapacity, prioritized));
+    SharedTable table(config);
     CHECK(killed_at(*table, point, run));
     if (point % 37 == 0)  // whoever inherits the lock dies as well, at each point of the repair
       for (long at = 0; killed_at(*table, at, only_lock); ++at) ++repairs_killed;
@@ -111,7 +121,64 @@ void death_between_any_two_writes_is_healed(bool prioritized, void (*run)(Replay
   }
   CHECK(repairs_killed > 0);
   std::printf("%s: killed at each of %ld points, and at %ld points of repairs\n",
-              prioritized ? "prioritized" : "uniform", num_points, repairs_killed);
+              what, num_points, repairs_killed);
+}
+
+float priority_of_slot(std::uint64_t slot) { return 0.25f * static_cast<float>(1 + slot * slot); }
+
+// A full table whose rows have known priorities.
+void give_known_priorities(ReplayTable& table) {
+  CHECK(insert_tagged(table, kCapacity, 1));
+  std::uint64_t keys[kCapacity], num_stale = 0;
+  float priorities[kCapacity], leaves[kCapacity];
+  for (std::uint32_t slot = 0; slot < kCapacity; ++slot) {
+    keys[slot] = Key::make(slot, 2);
+    priorities[slot] = priority_of_slot(slot);
+    leaves[slot] = leaf_of(priorities[slot], table.alpha());
+  }
+  CHECK(table.update_priorities(keys, leaves, priorities, kCapacity, table.alpha(), &num_stale) == Status::kOk);
+}
+
+void raise_alpha(ReplayTable& table) { CHECK(table.set_alpha(0.9, true) == Status::kOk); }
+
+// Whoever inserts and updates afterwards completes a change that its process did not live to end.
+void expect_priorities_kept(ReplayTable& table) {
+  CHECK(locked_and_consistent(table));
+  for (int i = 0; i < 4; ++i) {
+    const std::uint64_t key = Key::make(39, 2);
+    const float priority = priority_of_slot(39), leaf = leaf_of(priority, table.alpha());
+    std::uint64_t num_stale = 0;
+    CHECK(table.update_priorities(&key, &leaf, &priority, 1, table.alpha(), &num_stale) == Status::kOk);
+  }
+  ReplayTable::Lock lock(table);
+  CHECK(table.is_settled());
+  CHECK(table.alpha() == 0.9 || table.alpha() == table.config().alpha);
+  for (std::uint64_t slot = 0; slot < kCapacity; ++slot) {
+    const double leaf = leaf_of(priority_of_slot(slot), table.alpha());
+    CHECK(std::abs(table.tree().leaf(slot) / leaf - 1) < 1e-5);
+  }
+  CHECK(table.is_consistent());
+}
+
+void death_while_alpha_changes_turns_no_leaf_twice() {
+  SharedTable dry(extremes_config(kCapacity));
+  give_known_priorities(*dry);
+  points_passed = 0;
+  raise_alpha(*dry);
+  const long num_points = points_passed;
+  CHECK(num_points > 100);
+  long repairs_killed = 0;
+  for (long point = 0; point < num_points; ++point) {
+    SharedTable table(extremes_config(kCapacity));
+    give_known_priorities(*table);
+    CHECK(killed_at(*table, point, raise_alpha));
+    if (point % 11 == 0)
+      for (long at = 0; killed_at(*table, at, only_lock); ++at) ++repairs_killed;
+    expect_priorities_kept(*table);
+  }
+  CHECK(repairs_killed > 0);
+  std::printf("change of alpha: killed at each of %ld points, and at %ld points of repairs\n",
+              num_points, repairs_killed);
 }
 
 void a_process_killed_while_it_copies_leaves_its_rows_for_others() {
@@ -136,17 +203,26 @@ int main() {
   crash_point_hook = at_crash_point;
   std::map<std::string, long> seen;
   names = &seen;
-  count_points(true, scenario);
+  count_points(extremes_config(kCapacity), [](ReplayTable& table) {
+    scenario(table);
+    raise_alpha(table);
+  });
   names = nullptr;
   for (const auto& [name, count] : seen) std::printf("  %-24s %ld\n", name.c_str(), count);
   // A point that no test passes is a point nobody has died at.
   for (const char* name : {"reserve/owner", "reserve/generation", "reserve/num_committed", "reserve/num_used",
                            "reserve/next_slot", "commit/generation", "commit/num_committed", "commit/num_inserted",
                            "update/max_priority", "tree/leaf", "tree/inner", "tree/root", "tree/unit",
-                           "rebuild/leaf", "rebuild/inner", "rebuild/root"})
+                           "rebuild/leaf", "rebuild/inner", "rebuild/root", "extremes/dirty",
+                           "extremes/least", "extremes/largest", "extremes/scanned",
+                           "extremes/forget", "alpha/before", "alpha/alpha", "alpha/log",
+                           "alpha/log_first", "alpha/rescaled"})
     CHECK(seen.count(name) == 1);
-  death_between_any_two_writes_is_healed(true, scenario);
-  death_between_any_two_writes_is_healed(false, uniform_scenario);
+  death_between_any_two_writes_is_healed("prioritized", tagged_config(kCapacity), scenario);
+  death_between_any_two_writes_is_healed("with extremes", extremes_config(kCapacity), scenario);
+  death_between_any_two_writes_is_healed("uniform", tagged_config(kCapacity, false),
+                                         uniform_scenario);
+  death_while_alpha_changes_turns_no_leaf_twice();
   a_process_killed_while_it_copies_leaves_its_rows_for_others();
   std::puts("ok");
 }

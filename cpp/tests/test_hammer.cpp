@@ -31,13 +31,13 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
     }
     std::uint64_t num_stale = 0;
     if (table.config().prioritized)
-      CHECK(table.update_priorities(keys.data(), leaves, leaves, 64, &num_stale) == Status::kOk);
+      CHECK(table.update_priorities(keys.data(), leaves, leaves, 64, table.alpha(), &num_stale) == Status::kOk);
     stale.fetch_add(num_stale, std::memory_order_relaxed);
   }
 }
 
-void threads_never_see_a_torn_row_and_leave_exact_sums(bool prioritized) {
-  SharedTable table(tagged_config(120, prioritized));  // small: overwriting all the time
+void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const TableConfig& config) {
+  SharedTable table(config);
   std::atomic<std::uint64_t> stale{0};
   // Each thread views the table for itself, as each process does.
   std::vector<std::thread> threads;
@@ -45,9 +45,13 @@ void threads_never_see_a_torn_row_and_leave_exact_sums(bool prioritized) {
     threads.emplace_back([&, t, view = *table]() mutable { inserting(view, t, 1500); });
   for (std::uint64_t t = 4; t <= 5; ++t)
     threads.emplace_back([&, t, view = *table]() mutable { learning(view, t, 800, stale); });
+  if (config.prioritized)
+    threads.emplace_back([view = *table]() mutable {
+      for (int i = 0; i < 300; ++i) CHECK(view.set_alpha(i % 2 ? 0.4 : 0.9, i % 3 != 0) == Status::kOk);
+    });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
-  std::printf("%s: %llu stale updates skipped\n", prioritized ? "prioritized" : "uniform",
+  std::printf("%s: %llu stale updates skipped\n", what,
               static_cast<unsigned long long>(stale.load()));
 }
 
@@ -83,8 +87,10 @@ void readers_of_a_broadcast_get_whole_payloads_in_order() {
 
 int main() {
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
-  threads_never_see_a_torn_row_and_leave_exact_sums(true);
-  threads_never_see_a_torn_row_and_leave_exact_sums(false);
+  // Small tables, so that they are overwritten all the time.
+  threads_never_see_a_torn_row_and_leave_exact_sums("prioritized", tagged_config(120));
+  threads_never_see_a_torn_row_and_leave_exact_sums("with extremes", extremes_config(120));
+  threads_never_see_a_torn_row_and_leave_exact_sums("uniform", tagged_config(120, false));
   readers_of_a_broadcast_get_whole_payloads_in_order();
   std::puts("ok");
 }

@@ -45,12 +45,12 @@ void a_row_being_overwritten_is_taken_out_and_its_keys_go_stale() {
   }
   CHECK(insert_tagged(*table, 8, 100));  // overwrites slots 0 .. 7
   std::uint64_t num_stale = 0;
-  CHECK(table->update_priorities(keys, leaves, leaves, 16, &num_stale) == Status::kOk);
+  CHECK(table->update_priorities(keys, leaves, leaves, 16, table->alpha(), &num_stale) == Status::kOk);
   std::uint64_t overwritten = 0;
   for (const Draw& draw : draws) overwritten += draw.slot < 8;
   CHECK(num_stale == overwritten && overwritten > 0);
   for (std::uint32_t slot = 0; slot < 8; ++slot)
-    CHECK(table->tree().leaf(slot) == table->tree().rounded(table->leaf_of(1.0f)));
+    CHECK(table->tree().leaf(slot) == table->tree().rounded(leaf_of(1.0f, table->alpha())));
   CHECK(locked_and_consistent(*table));
 }
 

@@ -10,6 +10,10 @@ using namespace drivetrain::test;
 
 namespace {
 
+struct alignas(64) Line {
+  unsigned char bytes[64] = {};
+};
+
 struct OwnedTree {
   explicit OwnedTree(std::uint64_t n)
       : memory(static_cast<unsigned char*>(std::aligned_alloc(64, (SumTree::nbytes_for(n) + 63) / 64 * 64))),
@@ -117,6 +121,28 @@ void philox_gives_the_published_words() {
   CHECK(words[0] == 0x02f4ba6408e4d89bull);
 }
 
+void extremes_are_those_of_a_scan_after_any_batches() {
+  for (const std::uint64_t capacity : {1ull, 40ull, 1024ull, 1025ull, 5000ull}) {
+    OwnedTree owned(capacity);
+    std::vector<Line> memory(SumTree::extremes_nbytes_for(capacity) / sizeof(Line) + 1);
+    owned.tree.keep_extremes(memory.data());
+    Random random(capacity);
+    std::vector<std::uint32_t> indices(200);
+    std::vector<float> values(200);
+    for (int round = 0; round < 400; ++round) {
+      const bool few = round % 3 == 0;  // equal leaves, and rows that are taken out and come back
+      for (int i = 0; i < 200; ++i) {
+        indices[i] = static_cast<std::uint32_t>(random.below(capacity));
+        values[i] = few ? static_cast<float>(random.below(3)) : heavy_tailed(random);
+      }
+      if (round == 250) values[0] = 1e30f;  // the unit grows
+      owned.tree.update(indices.data(), values.data(), 200);
+      CHECK(owned.tree.sums_are_exact());  // and all extremes that are not dirty
+      if (round % 7 == 0) CHECK(extremes_are_right(owned.tree, capacity));
+    }
+  }
+}
+
 void rebuild_heals_any_damage_to_the_sums() {
   OwnedTree owned(3000);
   Random random(9);
@@ -137,6 +163,7 @@ int main() {
   sums_stay_exact_over_many_batches_with_repeats();
   a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable();
   a_full_tree_of_the_largest_leaves_does_not_overflow();
+  extremes_are_those_of_a_scan_after_any_batches();
   rebuild_heals_any_damage_to_the_sums();
   std::puts("ok");
 }

@@ -3,6 +3,7 @@
 import numpy as np
 
 from drivetrain.replay import Replay
+from drivetrain.replay._native import ROW_HEADER_NBYTES
 
 ONE_BYTE = {"x": ((), "uint8")}
 SLOT_MASK = np.uint64(2**32 - 1)
@@ -40,3 +41,11 @@ def count_draws(replay, num_draws, **options):
         out = replay.sample(batch_size, num_batches=2**20 // batch_size, out=out, **options)
         counts += np.bincount(slots_of(out.keys), minlength=replay.capacity)
     return counts
+
+
+def leaves_of(replay):
+    """The leaf of every slot; for replays of up to 1,024 rows."""
+    row_nbytes = replay._schema.row_stride - ROW_HEADER_NBYTES
+    leaves, generations = np.zeros(replay.capacity, np.float32), np.zeros(replay.capacity, np.uint32)
+    replay._table.export_rows(0, np.empty((replay.capacity, row_nbytes), np.uint8), leaves, generations)
+    return leaves

@@ -62,6 +62,30 @@ def test_a_step_that_does_not_fit_is_refused(changes, message, num_step):
     assert len(replay) == 2  # only what fitted is in the windows
 
 
+@pytest.mark.parametrize(
+    ("priority", "message"),
+    [
+        ([0.5, -1.0], r'field "priority"\[1\]: expected finite and >= 0, got -1.0'),
+        ([np.nan, 1.0], r"got nan"),
+        ([1.0, 1e39], r"got inf"),
+        ([1.0], r'field "priority": expected float32\[2\], got float64\[1\]'),
+        (["1", "2"], r'field "priority": expected float32\[2\], got <U1\[2\]'),
+        (None, "missing priority"),
+    ],
+)
+@pytest.mark.parametrize("num_step", [1, 3])
+def test_a_given_priority_that_does_not_fit_is_refused(priority, message, num_step):
+    replay = Replay(16, SPEC, num_step=num_step, initial_priority="given")
+    writer = replay.writer(2)
+    changes = {} if priority is None else {"priority": np.array(priority)}
+    with pytest.raises(InvalidInput, match=message):
+        writer.add(**step(**changes))
+    with pytest.raises(InvalidInput, match="not declared in the spec: priority"):
+        Replay(16, SPEC).writer(2).add(**step(priority=np.ones(2)))
+    writer.add(**step(truncated=np.ones(2, bool), priority=np.array([1, 3], np.int8)))
+    assert len(replay) == 2
+
+
 @pytest.mark.parametrize("missing", ["obs", "action", "next_obs", "reward", "terminated", "truncated"])
 def test_a_missing_field_is_named(missing):
     values = step()
@@ -242,6 +266,20 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"gamma": "1"}, "gamma"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
+        (
+            {"initial_priority": "max"},
+            'initial_priority: expected "running_max", "buffer_max", "given" or a .* got',
+        ),
+        ({"initial_priority": -0.5}, "initial_priority"),
+        ({"initial_priority": np.inf}, "initial_priority"),
+        ({"initial_priority": np.nan}, "initial_priority"),
+        ({"initial_priority": 1e39}, "initial_priority"),
+        ({"initial_priority": True}, "initial_priority"),
+        ({"initial_priority": None}, "initial_priority"),
+        ({"weights_by": "max"}, r'weights_by: expected "batch" or "buffer", got .max'),
+        ({"weights_by": None}, "weights_by"),
+        ({"initial_priority": 1.0, "prioritized": False}, "a uniform replay has no priorities, got 1.0"),
+        ({"initial_priority": "given", "spec": {"priority": {"x": ((), "f4")}}}, "the name is taken"),
     ],
 )
 def test_settings_out_of_range_are_refused(options, message):
@@ -325,3 +363,24 @@ def test_a_writer_used_by_two_threads_at_once_is_refused_and_stays_whole():
 def test_priorities_that_are_no_arrays_are_named(arguments):
     with Replay(4, spec={"x": ((), "float32")}) as replay, pytest.raises(InvalidInput, match="keys: expected uint64"):
         replay.update_priorities(*arguments)
+
+
+def test_every_call_says_when_the_lock_cannot_be_taken_any_more(tmp_path):
+    replay = filled_replay(8, shared=True)
+    sample = replay.sample(4)
+    replay.save(tmp_path / "whole")
+    owner = np.frombuffer(replay._segment.payload, np.int32, count=1, offset=64 + 8)
+    owner[0] = 2**31 - 2  # what glibc writes when a holder died and nobody repaired (PTHREAD_MUTEX_NOTRECOVERABLE)
+    for call in (
+        lambda: len(replay),
+        lambda: replay.num_inserted,
+        lambda: replay.sample(4),
+        lambda: replay.update_priorities(sample.keys, sample.weights),
+        lambda: add_rows(replay, 1),
+        lambda: replay.save(tmp_path / "broken"),
+        lambda: replay._table.restore(1.0, 1, 0),
+        lambda: replay._table.export_rows(0, np.zeros((1, 99), np.uint8), np.zeros(1, "f4"), np.zeros(1, "u4")),
+    ):
+        with pytest.raises(SegmentError, match="lock of this replay segment is broken"):
+            call()
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]

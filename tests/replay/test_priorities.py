@@ -29,6 +29,30 @@ def test_weights_are_the_formula_divided_by_their_maximum():
         np.testing.assert_allclose(sample.weights, expected / expected.max(axis=1, keepdims=True), rtol=1e-5)
 
 
+def test_weights_by_buffer_are_divided_by_the_largest_that_any_row_could_have():
+    replay = filled_replay(5000, alpha=0.5, weights_by="buffer", shared=True)
+    priorities = np.linspace(0.1, 5, 5000)
+    replay.update_priorities(first_keys(5000), priorities)
+    root = np.sqrt(priorities + 1e-6)
+    for beta in (0.0, 0.3, 1.0):
+        for drawn_by in (replay, Replay.attach(replay.handle())):
+            sample = drawn_by.sample(16, num_batches=100, beta=beta)  # draws that fill more than one hold of the lock
+            probability = root[slots_of(sample.keys)].reshape(100, 16) / root.sum()
+            expected = (5000 * probability) ** -beta / (5000 * root.min() / root.sum()) ** -beta
+            np.testing.assert_allclose(sample.weights, expected, rtol=1e-5)
+    assert sample.weights.max(axis=1).min() < 0.9  # a batch need not hold the largest
+    replay.update_priorities(first_keys(5000)[:10], np.full(10, 5.0))  # those of the smallest priorities
+    assert replay.sample(5000, beta=1.0).weights.max() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("weights_by", ["batch", "buffer"])
+def test_rows_that_are_being_written_do_not_count_as_the_smallest_of_the_buffer(weights_by):
+    replay = Replay(64, {"x": ((), "uint8")}, weights_by=weights_by)
+    add_rows(replay, 40)  # 24 slots have no row yet
+    assert (replay.sample(16, beta=1.0).weights == 1).all()
+    assert (filled_replay(16, prioritized=False, weights_by=weights_by).sample(8, beta=1.0).weights == 1).all()
+
+
 def test_beta_of_zero_corrects_nothing():
     replay = filled_replay(CAPACITY, alpha=1.0)
     replay.update_priorities(first_keys(CAPACITY), np.arange(CAPACITY))

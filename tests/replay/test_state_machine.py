@@ -22,7 +22,7 @@ PRIORITIES = st.one_of(
 )
 
 
-def random_step(rng, num_envs, ends):
+def random_step(rng, num_envs, ends, priorities=None):
     step = {
         "obs": {"pixels": rng.integers(0, 256, (num_envs, 3), np.uint8), "speed": rng.random(num_envs, np.float32)},
         "action": rng.integers(-9, 9, num_envs),
@@ -37,6 +37,8 @@ def random_step(rng, num_envs, ends):
     if num_envs > 1:  # only some of them end
         step["terminated"] &= rng.random(num_envs) < 0.7
         step["truncated"] &= rng.random(num_envs) < 0.7
+    if priorities is not None:
+        step["priority"] = rng.choice(np.array(priorities, np.float32), num_envs)
     return step
 
 
@@ -63,14 +65,19 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         shared=st.booleans(),
         seed=st.sampled_from([0, 1, 2**64 - 1]),
         num_envs=st.sampled_from([1, 2, 5, 40]),
+        initial_priority=st.sampled_from(["running_max", "running_max", "buffer_max", "given", 0.0, 2.5]),
+        weights_by=st.sampled_from(["batch", "buffer"]),
     )
     def create(self, capacity, num_envs, shared, **settings):
+        if not settings["prioritized"]:
+            settings["initial_priority"] = "running_max"
+        self.given = settings["initial_priority"] == "given"
         self.native = Replay(capacity, SPEC, shared=shared, **settings)
         self.oracle = ReferenceReplay(capacity, SPEC, **settings)
         self.shared, self.prioritized = shared, settings["prioritized"]
         self.attached, self.spare, self.keys = [], None, []
         self.new_writer(num_envs)
-        self.add(0, [0, 1, 0, 0, 6] * 3)
+        self.add(0, [0, 1, 0, 0, 6] * 3, [1.0, 0.5])
 
     def new_writer(self, num_envs):
         self.num_envs = num_envs
@@ -80,11 +87,15 @@ class NativeAgainstOracle(RuleBasedStateMachine):
     def replace_the_writer(self, num_envs):
         self.new_writer(num_envs)
 
-    @rule(seed=st.integers(0, 99), ends=st.lists(st.integers(0, 7), min_size=1, max_size=15))
-    def add(self, seed, ends):
+    @rule(
+        seed=st.integers(0, 99),
+        ends=st.lists(st.integers(0, 7), min_size=1, max_size=15),
+        priorities=st.lists(PRIORITIES, min_size=1, max_size=4),
+    )
+    def add(self, seed, ends, priorities):
         rng = np.random.default_rng(seed)
         for end in ends:
-            step = random_step(rng, self.num_envs, end)
+            step = random_step(rng, self.num_envs, end, priorities if self.given else None)
             for writer in self.writers:
                 writer.add(**step)
 
@@ -119,6 +130,24 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         keys = self.keys[-min(age, len(self.keys))]
         priorities = np.resize(np.array(values, dtype), keys.shape)
         assert self.native.update_priorities(keys, priorities) == self.oracle.update_priorities(keys, priorities)
+
+    @precondition(lambda self: self.prioritized)
+    @rule(alpha=FRACTIONS)
+    def change_alpha_for_later_updates(self, alpha):
+        self.native.set_alpha(alpha, rescale=False)
+        self.oracle.alpha = alpha
+        assert self.native.alpha == alpha
+
+    @precondition(lambda self: self.prioritized and self.keys)
+    @rule(age=st.integers(1, 6))
+    def ask_for_priorities(self, age):
+        keys = self.keys[-min(age, len(self.keys))]
+        np.testing.assert_allclose(self.native.priorities(keys), self.oracle.priorities(keys), rtol=1e-5, atol=1e-9)
+        np.testing.assert_array_equal(self.native.all_keys(), self.oracle.all_keys())
+        stats, leaves = self.native.priority_stats(), self.oracle.leaves[self.oracle.leaves > 0].astype(float)
+        expected = len(leaves), *((leaves.min(), leaves.max(), leaves.sum()) if len(leaves) else (np.nan, np.nan, 0.0))
+        assert stats.count == expected[0]
+        np.testing.assert_allclose([stats.minimum, stats.maximum, stats.sum], expected[1:], rtol=1e-12)
 
     @precondition(lambda self: self.prioritized and self.keys)
     @rule(age=st.integers(1, 6), value=PRIORITIES)

@@ -1,6 +1,6 @@
 // What a replay segment holds, in order, all by offset:
 //
-//   | TableHeader | sum tree (prioritized only) | rows |
+//   | TableHeader | sum tree (prioritized only) | extremes of its leaves (if asked for) | rows |
 //
 //   row = | generation, owner | fields, packed | padding |       stride a multiple of 8
 //
@@ -11,12 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "drivetrain/exponent.hpp"
 #include "drivetrain/mutex.hpp"
 #include "drivetrain/sum_tree.hpp"
 
 namespace drivetrain {
 
-inline constexpr std::uint32_t kTableVersion = 1;
+inline constexpr std::uint32_t kTableVersion = 2;
 inline constexpr std::size_t kPageBytes = 4096;
 
 /// generation: 0 never written; odd while being written; even and positive once committed.
@@ -32,12 +33,27 @@ inline bool is_committed(std::uint32_t generation) noexcept {
   return generation != 0 && !(generation & 1);
 }
 
+/// Where the priority of a new row comes from.
+enum class InitialPriority : std::uint32_t {
+  kRunningMax,  // the largest that update_priorities was ever given; 1 at first
+  kBufferMax,   // the largest in the buffer now; 1 while it is empty
+  kGiven,       // from whoever adds the row
+  kFixed,       // TableConfig::initial_priority
+};
+
 struct TableConfig {
   std::uint64_t capacity;     // rows, 1 .. 2^32 - 1
   std::uint64_t row_stride;   // bytes from row to row, a multiple of 8
   std::uint32_t prioritized;  // 0 or 1
-  float alpha;                // leaf = (priority + 1e-6)^alpha
+  double alpha;               // of a new table; TableHeader::exponent has today's
   std::uint64_t seed;         // key of the random stream
+  InitialPriority initial = InitialPriority::kRunningMax;
+  float initial_priority = 1.0f;        // of kFixed
+  std::uint32_t weights_by_buffer = 0;  // 1: weights relative to the largest there can be
+
+  bool keeps_extremes() const noexcept {
+    return prioritized && (weights_by_buffer || initial == InitialPriority::kBufferMax);
+  }
 };
 
 struct TableHeader {
@@ -49,6 +65,7 @@ struct TableHeader {
   std::uint64_t num_used;       // slots ever reserved, up to capacity
   std::uint64_t num_committed;  // rows that can be sampled
   TreeState tree;
+  Exponent exponent;            // leaf = (priority + 1e-6)^alpha
   float max_priority;           // running maximum: the priority of new rows
   std::uint32_t num_repairs;    // times the lock was inherited from a dead holder
   std::uint64_t num_inserted;   // rows ever committed
@@ -58,9 +75,13 @@ struct TableHeader {
 static_assert(sizeof(TableHeader) <= kPageBytes);
 
 inline std::size_t tree_offset() noexcept { return kPageBytes; }
+inline std::size_t extremes_offset(const TableConfig& config) noexcept {
+  return tree_offset() + (config.prioritized ? SumTree::nbytes_for(config.capacity) : 0);
+}
 inline std::size_t rows_offset(const TableConfig& config) noexcept {
-  const std::size_t tree = config.prioritized ? SumTree::nbytes_for(config.capacity) : 0;
-  return (kPageBytes + tree + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::size_t extremes =
+      config.keeps_extremes() ? SumTree::extremes_nbytes_for(config.capacity) : 0;
+  return (extremes_offset(config) + extremes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 inline std::size_t table_nbytes(const TableConfig& config) noexcept {
   return rows_offset(config) + config.capacity * config.row_stride;

@@ -24,6 +24,7 @@ class NStepWriter {
   struct OpenStep {     // a step whose window is not full yet
     double returns;     // discounted sum of the rewards so far
     double discount;    // gamma^k
+    float priority;     // of the row that begins here, if the producer gives it
   };
   struct Emission {     // a finished row, not yet in the table
     const unsigned char* first;  // image of the window's first step; nullptr: the current step
@@ -32,6 +33,7 @@ class NStepWriter {
     float discount;
     std::uint8_t terminated;
     std::uint8_t truncated;
+    float priority;
   };
   struct Window {
     std::uint32_t begin;  // ring position of the oldest open step
@@ -70,7 +72,7 @@ class NStepWriter {
     Window& window = storage_.windows[env];
     const double reward = step.reward(env);
     const bool terminated = step.terminated[env] != 0, truncated = step.truncated[env] != 0;
-    open_step(env, window.count) = {0.0, 1.0};
+    open_step(env, window.count) = {0.0, 1.0, step.priority ? step.priority[env] : 0.0f};
     if (num_step_ > 1) keep_image(env, window.count, step);
     ++window.count;
     for (std::size_t age = 0; age < window.count; ++age) {
@@ -88,7 +90,8 @@ class NStepWriter {
           static_cast<float>(open.returns),
           terminated ? 0.0f : static_cast<float>(open.discount),
           terminated,
-          truncated};
+          truncated,
+          open.priority};
     }
     // The images of emitted steps stay untouched until the next add().
     window.begin = static_cast<std::uint32_t>((window.begin + num_rows) % num_step_);
@@ -107,6 +110,7 @@ class NStepWriter {
 
   Status insert(const Step& step, std::size_t num_rows) noexcept {
     Claim claims[kMaxBatch];
+    float priorities[kMaxBatch];
     timespec busy_since{};
     for (std::size_t done = 0; done < num_rows;) {
       std::size_t num_claims = 0;
@@ -114,9 +118,12 @@ class NStepWriter {
       const Status reserved = table_.reserve(wanted, claims, &num_claims);
       if (reserved == Status::kBusy && !gave_up(busy_since)) continue;
       if (reserved != Status::kOk) return reserved;
-      for (std::size_t i = 0; i < num_claims; ++i)
+      for (std::size_t i = 0; i < num_claims; ++i) {
+        priorities[i] = storage_.emissions[done + i].priority;
         write_row(table_.fields(claims[i].slot), storage_.emissions[done + i], step);
-      const Status committed = table_.commit(claims, num_claims);
+      }
+      const Status committed =
+          table_.commit(claims, num_claims, nullptr, step.priority ? priorities : nullptr);
       if (committed != Status::kOk) return committed;
       done += num_claims;
     }

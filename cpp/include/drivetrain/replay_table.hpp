@@ -24,13 +24,13 @@
 namespace drivetrain {
 
 inline constexpr std::size_t kMaxBatch = kMaxTreeBatch;
-inline constexpr float kPriorityEpsilon = 1e-6f;
 
 enum class Status {
   kOk,
   kNotEnoughData,  // fewer committed rows than asked for
   kBusy,           // every slot is being written by a live process; try again
   kBroken,         // the lock cannot be used any more
+  kForgotten,      // leaves by an alpha of 0 do not tell priorities
 };
 
 /// A reserved row, this process's own until it is committed.
@@ -49,6 +49,8 @@ class ReplayTable {
     if (config.prioritized)
       tree_ = SumTree(static_cast<unsigned char*>(memory) + tree_offset(), &header_->tree,
                       config.capacity);
+    if (config.keeps_extremes())
+      tree_.keep_extremes(static_cast<unsigned char*>(memory) + extremes_offset(config));
   }
 
   /// Makes zeroed memory of table_nbytes(config) an empty table.
@@ -57,6 +59,7 @@ class ReplayTable {
     header->version = kTableVersion;
     header->config = config;
     header->max_priority = 1.0f;
+    header->exponent.initialize(config.alpha, config.capacity);
     header->random_block.store(1, std::memory_order_relaxed);
     if (!header->mutex.initialize()) return false;
     ReplayTable table(memory, config);
@@ -135,20 +138,26 @@ class ReplayTable {
     return Status::kOk;
   }
 
-  /// Publishes written rows, with `leaves` of their own or the leaf of the running maximum.
-  Status commit(const Claim* claims, std::size_t count, const float* leaves = nullptr) noexcept {
+  /// Publishes written rows, with `leaves` or `priorities` of their own or the initial priority.
+  Status commit(const Claim* claims, std::size_t count, const float* leaves = nullptr,
+                const float* priorities = nullptr) noexcept {
     Lock lock(*this);
     if (!lock) return Status::kBroken;
     // Priority first: a crash in between leaves an odd row, which repair() takes out again.
     if (config_.prioritized) {
-      const float newest = leaf_of(header_->max_priority);
+      const bool settled = is_settled();
+      const float newest = leaves || priorities ? 0 : initial_leaf(claims[0].slot);
       std::uint32_t slots[kMaxBatch];
       float values[kMaxBatch];
       for (std::size_t i = 0; i < count; ++i) {
         slots[i] = claims[i].slot;
-        values[i] = leaves ? leaves[i] : newest;
+        values[i] = leaves       ? leaves[i]
+                    : priorities ? leaf_at(slots[i], priorities[i])
+                    : settled    ? newest
+                                 : initial_leaf(slots[i]);
       }
       tree_.update(slots, values, count);
+      if (!settled) header_->exponent.advance(tree_, config_.capacity);
     }
     for (std::size_t i = 0; i < count; ++i)  // release: the row's bytes are seen before "even"
       DRIVETRAIN_LOCKED_WRITE("commit/generation",
@@ -161,9 +170,10 @@ class ReplayTable {
   }
 
   /// Sets the leaves of count <= kMaxBatch rows, except where the row has changed since its key
-  /// was given out; those are counted. `priorities` are the raw ones, for the running maximum.
+  /// was given out; those are counted. `priorities` are the raw ones, for the running maximum;
+  /// `alpha` is what made leaves of them, in case it has changed since.
   Status update_priorities(const std::uint64_t* keys, const float* leaves, const float* priorities,
-                           std::size_t count, std::uint64_t* num_stale) noexcept {
+                           std::size_t count, double alpha, std::uint64_t* num_stale) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
       __builtin_prefetch(&row(Key::slot(keys[i])));
       tree_.prefetch(Key::slot(keys[i]));
@@ -174,11 +184,12 @@ class ReplayTable {
     if (!lock) return Status::kBroken;
     std::size_t num_current = 0;
     float largest = 0;
+    const bool settled = is_settled(), as_they_are = settled && alpha == this->alpha();
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t slot = Key::slot(keys[i]);
       if (row(slot).generation.load(std::memory_order_relaxed) != Key::generation(keys[i])) continue;
       slots[num_current] = slot;
-      values[num_current++] = leaves[i];
+      values[num_current++] = as_they_are ? leaves[i] : leaf_at(slot, priorities[i]);
       largest = std::max(largest, priorities[i]);
     }
     *num_stale += count - num_current;
@@ -187,15 +198,41 @@ class ReplayTable {
       if (largest > header_->max_priority)
         DRIVETRAIN_LOCKED_WRITE("update/max_priority", header_->max_priority = largest);
     }
+    if (!settled) header_->exponent.advance(tree_, config_.capacity);
     return Status::kOk;
   }
 
-  float leaf_of(float priority) const noexcept {
-    const double leaf = std::pow(static_cast<double>(priority) + kPriorityEpsilon, config_.alpha);
-    return static_cast<float>(std::fmin(leaf, 3.0e38));
+  /// Changes alpha for everybody; with `rescale`, the leaves there are become what they would be
+  /// had it always been this, which takes many short holds of the lock. Refused (kForgotten) from 0.
+  Status set_alpha(double alpha, bool rescale) noexcept {
+    for (bool changed = false;;) {
+      Lock lock(*this);
+      if (!lock) return Status::kBroken;
+      if (!is_settled()) {  // this change, or another's
+        header_->exponent.advance(tree_, config_.capacity);
+      } else if (changed) {
+        return Status::kOk;
+      } else {
+        if (rescale && this->alpha() == 0 && alpha != 0) return Status::kForgotten;
+        header_->exponent.change(alpha, rescale && alpha != this->alpha());
+        changed = true;
+      }
+    }
+  }
+
+  double alpha() const noexcept { return header_->exponent.alpha(); }
+  /// Whether all leaves are by the same alpha; call with the lock held.
+  bool is_settled() const noexcept { return header_->exponent.is_settled(config_.capacity); }
+  /// The leaf of a priority in a slot, and the other way; call with the lock held.
+  float leaf_at(std::uint64_t slot, float priority) const noexcept {
+    return leaf_of(priority, header_->exponent.at(slot));
+  }
+  double priority_at(std::uint64_t slot) const noexcept {
+    return priority_of(tree_.leaf(slot), header_->exponent.at(slot));
   }
 
   SumTree& tree() noexcept { return tree_; }
+  const SumTree& tree() const noexcept { return tree_; }
 
   /// Whether sums, counts and generations agree; call with the lock held. For tests and doctor.
   bool is_consistent() const noexcept {
@@ -210,6 +247,13 @@ class ReplayTable {
   }
 
  private:
+  float initial_leaf(std::uint64_t slot) noexcept {
+    if (config_.initial == InitialPriority::kFixed) return leaf_at(slot, config_.initial_priority);
+    if (config_.initial != InitialPriority::kBufferMax) return leaf_at(slot, header_->max_priority);
+    const float largest = tree_.extremes().largest;
+    return largest > 0 ? largest : leaf_at(slot, 1.0f);
+  }
+
   bool owner_is_dead(const RowHeader& head, std::uint32_t& known_dead) const noexcept {
     const std::uint32_t owner = head.owner.load(std::memory_order_relaxed);
     if (owner == known_dead) return true;
@@ -232,13 +276,16 @@ class ReplayTable {
   // follows from them and the leaves. Safe to die in, too: the next locker starts it again.
   void repair() noexcept {
     std::uint64_t committed = 0, used = 0;
-    if (config_.prioritized) tree_.load_unit();
+    if (config_.prioritized) {
+      tree_.load_unit();
+      header_->exponent.repair(tree_, config_.capacity);
+    }
     for (std::uint64_t slot = 0; slot < config_.capacity; ++slot) {
       const std::uint32_t generation = row(slot).generation.load(std::memory_order_relaxed);
       const bool drawable = is_committed(generation);
       committed += drawable;
       if (generation != 0) used = slot + 1;
-      if (config_.prioritized && !drawable && tree_.leaf(slot) != 0) tree_.clear_leaf(slot);
+      if (config_.prioritized && !drawable && tree_.leaf(slot) != 0) tree_.put_leaf(slot, 0);
     }
     if (config_.prioritized) tree_.rebuild();
     DRIVETRAIN_LOCKED_WRITE("repair/num_committed", header_->num_committed = committed);

@@ -39,6 +39,7 @@ struct Step {
   const double* reward_f64;  // or this
   const std::uint8_t* terminated;
   const std::uint8_t* truncated;
+  const float* priority = nullptr;  // of the rows that begin here; nullptr: the table decides
 
   double reward(std::size_t env) const noexcept {
     return reward_f64 ? reward_f64[env] : static_cast<double>(reward_f32[env]);

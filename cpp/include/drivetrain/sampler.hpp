@@ -17,7 +17,9 @@ namespace drivetrain {
 struct Draw {
   std::uint32_t slot;
   std::uint32_t generation;
-  double probability;  // of this row when it was drawn: leaf / total; 1 in a uniform table
+  // Of this row when it was drawn: leaf / total, or leaf / smallest leaf in a table whose weights are
+  // relative to the buffer; 1 in a uniform table.
+  double probability;
 };
 
 class Sampler {
@@ -130,7 +132,7 @@ class Sampler {
         __builtin_prefetch(&table_.row(slots[i]));
       }
     }
-    const double scale = prioritized ? 1.0 / static_cast<double>(total) : 0.0;
+    const double scale = prioritized ? 1.0 / static_cast<double>(weight_of_one(total)) : 0.0;
     for (std::size_t i = 0; i < count; ++i) {
       Draw& draw = draws[positions[i]];
       draw.slot = prioritized ? slots[i] : committed_slot(slots[i], words[i]);
@@ -140,6 +142,12 @@ class Sampler {
                       : 1.0;
     }
     return Status::kOk;
+  }
+
+  // The number of units whose probability is taken as 1. A drawn leaf is never below the smallest.
+  std::uint64_t weight_of_one(std::uint64_t total) noexcept {
+    if (!table_.config().weights_by_buffer) return total;
+    return table_.tree().units_of(table_.tree().extremes().least);
   }
 
   // Uniform tables have no leaves to hide in-flight and orphaned rows: reject those and draw from

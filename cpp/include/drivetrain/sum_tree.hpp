@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "drivetrain/crash_point.hpp"
+#include "drivetrain/extremes.hpp"
 #include "drivetrain/node_search.hpp"
 #include "drivetrain/simd.hpp"
 
@@ -47,6 +48,16 @@ class SumTree {
     lay_out(static_cast<unsigned char*>(memory), capacity);
     load_unit();
   }
+
+  static std::size_t extremes_nbytes_for(std::uint64_t capacity) noexcept {
+    return Extremes::nbytes_for((capacity + kLeafFanout - 1) / kLeafFanout * kLeafFanout);
+  }
+  /// From here on the smallest and largest leaf are kept in memory of extremes_nbytes_for bytes.
+  void keep_extremes(void* memory) noexcept {
+    extremes_ = Extremes(memory, leaves_, leaf_nodes_ * kLeafFanout);
+  }
+  /// The smallest (above 0) and largest leaf; only after keep_extremes.
+  Extremes::Range extremes() noexcept { return extremes_.range(); }
 
   /// Gives a new tree its unit: the finest at which every leaf may be as large as `headroom`.
   void initialize(double headroom) noexcept {
@@ -99,7 +110,9 @@ class SumTree {
       const std::uint32_t index = indices[i];
       const float priority = rounded(priorities[i]);
       const std::uint64_t difference = units_of(priority) - leaf_units(index);  // modulo 2^64
+      const float old = leaves_[index];
       DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[index] = priority);
+      if (extremes_) extremes_.note(index, old, priority);
       add_change(changes, num_changes, index / kLeafFanout, difference);
     }
     std::uint64_t num_nodes = leaf_nodes_;
@@ -123,6 +136,7 @@ class SumTree {
   /// Recomputes every sum, rounding each leaf to the current unit. Heals any half-done update.
   void rebuild() noexcept {
     load_unit();
+    if (extremes_) extremes_.forget();
     const std::uint64_t num_leaves = leaf_nodes_ * kLeafFanout;
     for (std::uint64_t i = 0; i < num_leaves; ++i)
       if (leaves_[i] != 0) DRIVETRAIN_LOCKED_WRITE("rebuild/leaf", leaves_[i] = rounded(leaves_[i]));
@@ -137,12 +151,12 @@ class SumTree {
     DRIVETRAIN_LOCKED_WRITE("rebuild/root", state_->root = inner_sum(num_levels_ - 1, 0));
   }
 
-  /// Zeroes a leaf whose sums will be rebuilt.
-  void clear_leaf(std::uint64_t index) noexcept {
-    DRIVETRAIN_LOCKED_WRITE("rebuild/clear", leaves_[index] = 0);
+  /// Sets a leaf whose sums will be rebuilt.
+  void put_leaf(std::uint64_t index, float leaf) noexcept {
+    DRIVETRAIN_LOCKED_WRITE("rebuild/put", leaves_[index] = leaf);
   }
 
-  /// Whether every sum equals the sum of what is below it, exactly.
+  /// Whether every sum equals the sum of what is below it, exactly; and the extremes, if kept.
   bool sums_are_exact() const noexcept {
     for (std::uint64_t node = 0; node < leaf_nodes_; ++node)
       if (levels_[0][node] != leaf_node_sum(node)) return false;
@@ -152,7 +166,7 @@ class SumTree {
       for (std::uint64_t node = 0; node < count; ++node)
         if (levels_[level][node] != inner_sum(level - 1, node)) return false;
     }
-    return state_->root == inner_sum(num_levels_ - 1, 0);
+    return state_->root == inner_sum(num_levels_ - 1, 0) && (!extremes_ || extremes_.is_exact());
   }
 
  private:
@@ -253,6 +267,7 @@ class SumTree {
   std::uint64_t* levels_[kMaxTreeLevels] = {};
   unsigned num_levels_ = 0;
   std::uint64_t leaf_nodes_ = 0;
+  Extremes extremes_;  // empty unless kept
   double max_leaf_units_ = 0;
   std::int32_t loaded_exponent_ = INT32_MIN;
   double unit_ = 0;           // 2^e

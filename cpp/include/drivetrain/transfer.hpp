@@ -11,13 +11,15 @@
 
 namespace drivetrain {
 
-/// w_i = (N P(i))^-beta / max over the batch = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for
-/// each `batch` of `count` draws. Equal probabilities give exactly 1.
+/// w_i = (N P(i))^-beta / max = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for each `batch` of
+/// `count` draws. The maximum is over the batch, or over the whole buffer: then probabilities are
+/// relative to the smallest there is, which is 1. Equal probabilities give exactly 1.
 inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, float beta,
-                               float* weights) noexcept {
+                               bool by_buffer, float* weights) noexcept {
   for (std::size_t start = 0; start < count; start += batch) {
-    double least = draws[start].probability;
-    for (std::size_t i = 0; i < batch; ++i) least = std::min(least, draws[start + i].probability);
+    double least = by_buffer ? 1.0 : draws[start].probability;
+    for (std::size_t i = 0; i < batch && !by_buffer; ++i)
+      least = std::min(least, draws[start + i].probability);
     for (std::size_t i = 0; i < batch; ++i)
       weights[start + i] =
           std::pow(static_cast<float>(least / draws[start + i].probability), beta);
@@ -28,30 +30,42 @@ inline void write_keys(const Draw* draws, std::size_t count, std::uint64_t* keys
   for (std::size_t i = 0; i < count; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);
 }
 
+/// Whether a number can be a priority: finite, >= 0, within float32.
+template <class Real>
+inline bool is_priority(Real value) noexcept {
+  return value >= 0 && value <= std::numeric_limits<float>::max();
+}
+inline bool are_priorities(const float* values, std::size_t count) noexcept {
+  return std::all_of(values, values + count, is_priority<float>);
+}
+
+/// Whether a key could have been given out by this table. Without this, native code would reach elsewhere.
+inline bool is_key_of(const ReplayTable& table, std::uint64_t key) noexcept {
+  return Key::slot(key) < table.config().capacity && is_committed(Key::generation(key));
+}
+
 /// What apply_priorities returns instead of a count.
 enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBrokenLock = -4 };
 
-/// Gives rows new priorities; returns how many keys were stale. Checks every key and priority
-/// (finite, >= 0, within float32) before changing anything.
+/// Gives rows new priorities; returns how many keys were stale. Checks every key and priority before changing anything.
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
-    if (Key::slot(keys[i]) >= table.config().capacity || !is_committed(Key::generation(keys[i])))
-      return kForeignKey;
-    if (!(priorities[i] >= 0) || !(priorities[i] <= std::numeric_limits<float>::max()))
-      return kBadPriority;
+    if (!is_key_of(table, keys[i])) return kForeignKey;
+    if (!is_priority(priorities[i])) return kBadPriority;
   }
   float leaves[kMaxBatch], raw[kMaxBatch];
   std::uint64_t num_stale = 0;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     const std::size_t num = std::min(kMaxBatch, count - start);
+    const double alpha = table.alpha();
     for (std::size_t i = 0; i < num; ++i) {
       raw[i] = static_cast<float>(priorities[start + i]);
-      if (!(raw[i] >= 0)) return kBadPriority;  // another thread has written here since the check
-      leaves[i] = table.leaf_of(raw[i]);
+      if (!is_priority(raw[i])) return kBadPriority;  // another thread has written here since the check
+      leaves[i] = leaf_of(raw[i], alpha);
     }
-    if (table.update_priorities(keys + start, leaves, raw, num, &num_stale) != Status::kOk)
+    if (table.update_priorities(keys + start, leaves, raw, num, alpha, &num_stale) != Status::kOk)
       return kBrokenLock;
   }
   return static_cast<std::int64_t>(num_stale);
@@ -59,8 +73,9 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
 
 /// Copies slots [first, first + count), count <= kMaxBatch: raw fields, leaves, generations (0: no
 /// whole row there). Safe against concurrent writers: each row is whole and has the leaf it had then.
-inline void export_rows(ReplayTable& table, std::size_t first, std::size_t count,
-                        unsigned char* rows, float* leaves, std::uint32_t* generations) noexcept {
+inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t count,
+                          unsigned char* rows, float* leaves,
+                          std::uint32_t* generations) noexcept {
   const std::size_t nbytes = table.config().row_stride - sizeof(RowHeader);
   const bool prioritized = table.config().prioritized;
   const auto generation_at = [&](std::size_t i) {
@@ -76,6 +91,7 @@ inline void export_rows(ReplayTable& table, std::size_t first, std::size_t count
   };
   {
     ReplayTable::Lock lock(table);
+    if (!lock) return Status::kBroken;
     for (std::size_t i = 0; i < count; ++i) note(i);
   }
   for (std::size_t i = 0; i < count; ++i) copy(i);
@@ -83,9 +99,11 @@ inline void export_rows(ReplayTable& table, std::size_t first, std::size_t count
   for (std::size_t i = 0; i < count; ++i) {
     if (generations[i] == 0 || generation_at(i) == generations[i]) continue;
     ReplayTable::Lock lock(table);  // it changed: under the lock a whole row stays whole
+    if (!lock) return Status::kBroken;
     note(i);
     copy(i);
   }
+  return Status::kOk;
 }
 
 /// Inserts rows as export_rows gave them, with their leaves.

@@ -7,6 +7,7 @@
 Everything that counts happens in native code (cpp/include/drivetrain/replay_table.hpp); this file
 is its public face. `reference.py` is the same thing in readable NumPy.
 """
+# Over 400 lines: the whole public face in one place, half of it docstrings; the rooms are elsewhere.
 
 import contextlib
 import mmap
@@ -21,10 +22,16 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
-from drivetrain.replay import _native, checks, files
-from drivetrain.replay.schema import Schema, Spec
+from drivetrain.replay import _native, checks, files, queries
+from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
+from drivetrain.replay.queries import PriorityStats
+from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
+
+InitialPriority = Literal["running_max", "buffer_max", "given"] | float
+"""Where the priority of a new row comes from; see Replay."""
 
 _KIND = "replay"
+_ALPHA_MEANING = "0: uniform, 1: proportional to priority"
 _MAX_DRAWS = 2**31  # per call to sample, all batches together
 
 
@@ -38,7 +45,8 @@ class Sample(NamedTuple):
     """The fields of the spec, `next_obs` if there is `obs`, `reward` (n-step return), `terminated` and
     `truncated` of the window's last step, and `discount`: gamma^n, 0 after termination."""
     weights: npt.NDArray[np.float32]
-    """Importance weights, divided by their maximum over each batch; all 1 in a uniform replay."""
+    """Importance weights, divided by the largest of each batch, or that there can be (`weights_by`);
+    all 1 in a uniform replay."""
     keys: npt.NDArray[np.uint64]
     """Opaque names of the rows, for `update_priorities`."""
 
@@ -61,6 +69,8 @@ class _Settings:
     gamma: float
     seed: int
     schema: Schema
+    initial_priority: str | float = "running_max"  # defaults: what files from before these have
+    weights_by: str = "batch"
 
     @classmethod
     def checked(cls, **values: Any) -> "_Settings":
@@ -70,23 +80,30 @@ class _Settings:
             InvalidInput: A value does not fit.
         """
         fraction, integer = checks.require_fraction, checks.require_int
+        initial = values.get("initial_priority", cls.initial_priority)
         return cls(
             capacity=integer("capacity", values["capacity"], least=1, most=2**32 - 1),
             prioritized=bool(values["prioritized"]),
-            alpha=fraction("alpha", values["alpha"], meaning="0: uniform, 1: proportional to priority"),
+            alpha=fraction("alpha", values["alpha"], meaning=_ALPHA_MEANING),
             num_step=integer("num_step", values["num_step"], least=1, most=100_000),
             gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
             schema=values["schema"],
+            initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
+            weights_by=checks.require_one_of("weights_by", values.get("weights_by", cls.weights_by), WEIGHTS_BY),
         )
 
     def native(self) -> dict[str, Any]:
+        initial = self.initial_priority
         return {
             "capacity": self.capacity,
             "row_stride": self.schema.row_stride,
             "prioritized": self.prioritized,
             "alpha": self.alpha,
             "seed": self.seed,
+            "initial": INITIAL_PRIORITIES.index(initial) if isinstance(initial, str) else len(INITIAL_PRIORITIES),
+            "initial_priority": 0.0 if isinstance(initial, str) else initial,
+            "weights_by_buffer": self.weights_by == "buffer",
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -114,6 +131,11 @@ class Replay:
         gamma: Discount per step, in [0, 1].
         shared: Put it where other processes can attach (`handle`); else it is this process's own.
         seed: Of the random stream of draws; the counter of the stream lives with the rows.
+        initial_priority: The priority of a new row. "running_max": the largest that `update_priorities`
+            was ever given, 1 at first. "buffer_max": the largest in the buffer now, 1 while it is empty.
+            "given": `add` takes one more array, `priority`. A number: that one.
+        weights_by: Importance weights are divided by the largest of their "batch", or by the largest
+            that any row of the "buffer" could have: (N P_min)^-beta.
 
     Raises:
         InvalidInput: An argument does not fit.
@@ -133,6 +155,8 @@ class Replay:
         gamma: float = 0.99,
         shared: bool = False,
         seed: int = 0,
+        initial_priority: InitialPriority = "running_max",
+        weights_by: Literal["batch", "buffer"] = "batch",
     ) -> None:
         if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
@@ -145,6 +169,8 @@ class Replay:
                 gamma=gamma,
                 seed=seed,
                 schema=Schema.from_spec(spec),
+                initial_priority=initial_priority,
+                weights_by=weights_by,
             ),
             shared=shared,
             segment=None,
@@ -192,7 +218,8 @@ class Replay:
     def writer(self, num_envs: int = 1) -> "Writer":
         """A producer's way in: owns the n-step windows of `num_envs` environments stepped together."""
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
-        return Writer(self._table, self._schema, num_envs, self._settings.num_step, self._settings.gamma)
+        inputs = self._schema.inputs + ((PRIORITY,) if self._settings.initial_priority == "given" else ())
+        return Writer(self._table, self._schema, inputs, num_envs, self._settings.num_step, self._settings.gamma)
 
     def sample(
         self,
@@ -279,8 +306,7 @@ class Replay:
         Raises:
             InvalidInput: Shapes differ, NaN or negative priorities, foreign keys; nothing was changed.
         """
-        if not self._settings.prioritized:
-            raise InvalidInput("update_priorities: this replay is uniform; create it with prioritized=True")
+        self._require_prioritized("update_priorities")
         result = self._table.update(keys, priorities)
         if result < 0:
             fitting = checks.fitting_update(keys, priorities, self.capacity)
@@ -288,6 +314,72 @@ class Replay:
             if result < 0:
                 raise SegmentError("the lock of this replay segment is broken")
         return result
+
+    @property
+    def alpha(self) -> float:
+        """How much priorities matter now; the same in every process attached."""
+        return self._table.alpha()
+
+    def set_alpha(self, alpha: float, *, rescale: bool = True) -> None:
+        """Change alpha for every process attached, at once for all priorities given from now on.
+
+        Args:
+            alpha: In [0, 1].
+            rescale: Also turn the leaves there are into leaf^(new / old), which is what they would be
+                had alpha always been the new one. It takes O(capacity) and many short holds of the
+                lock; samples drawn meanwhile mix both. If this process dies half way, those who add
+                and update complete it. False: rows keep their leaves until their next update.
+
+        Raises:
+            InvalidInput: Not in [0, 1]; a uniform replay; `rescale` from alpha 0, where every leaf is 1
+                and the priorities are forgotten. Nothing was changed.
+        """
+        self._require_prioritized("set_alpha")
+        alpha = checks.require_fraction("alpha", alpha, meaning=_ALPHA_MEANING)
+        try:
+            self._table.set_alpha(alpha, rescale)
+        except InvalidInput:
+            raise InvalidInput(
+                f"set_alpha: with alpha 0 every leaf is 1 and no priority is kept, so that leaves cannot be rescaled "
+                f"to alpha {alpha}; use rescale=False, and update_priorities(replay.all_keys(), ...)"
+            ) from None
+
+    def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding.
+
+        Args:
+            keys: From `sample.keys` or `all_keys()`, any shape.
+
+        Returns:
+            float64 of the same shape; NaN where a key is stale, and everywhere when alpha is 0, since
+            leaves are then 1 whatever the priorities were.
+
+        Raises:
+            InvalidInput: Foreign keys, or a uniform replay.
+        """
+        self._require_prioritized("priorities")
+        return queries.priorities(self._table, keys, self.capacity)
+
+    def all_keys(self) -> npt.NDArray[np.uint64]:
+        """The keys of all rows, oldest first: uint64 `[len(self)]` when nobody else writes.
+
+        With `update_priorities(replay.all_keys(), values)` all rows get new priorities at once. Rows
+        that others insert meanwhile may be missing, and keys of rows they overwrite are stale.
+        """
+        return self._table.all_keys()
+
+    def priority_stats(self) -> PriorityStats:
+        """Count, smallest, largest, sum and mean of what draws are proportional to.
+
+        Raises:
+            InvalidInput: A uniform replay.
+        """
+        self._require_prioritized("priority_stats")
+        return queries.priority_stats(self._table)
+
+    def _require_prioritized(self, call: str) -> None:
+        if not self._settings.prioritized:
+            raise InvalidInput(f"{call}: this replay is uniform; create it with prioritized=True")
 
     def __len__(self) -> int:
         """Transitions that can be sampled now."""
@@ -317,7 +409,8 @@ class Replay:
         Raises:
             OSError: The file cannot be written; nothing is left behind.
         """
-        files.save(Path(path), self._table, self._settings.to_json(), self._schema)
+        settings = {**self._settings.to_json(), "alpha": self.alpha}
+        files.save(Path(path), self._table, settings, self._schema)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, shared: bool = False) -> "Replay":
@@ -364,8 +457,17 @@ class Writer:
     and are lost with the writer.
     """
 
-    def __init__(self, table: _native.Table, schema: Schema, num_envs: int, num_step: int, gamma: float) -> None:
+    def __init__(
+        self,
+        table: _native.Table,
+        schema: Schema,
+        inputs: tuple[Field, ...],
+        num_envs: int,
+        num_step: int,
+        gamma: float,
+    ) -> None:
         self._schema = schema
+        self._inputs = inputs
         self._nested = schema.is_nested
         self._num_envs = num_envs
         self._table = table
@@ -377,10 +479,12 @@ class Writer:
         Takes exactly the fields of the spec, `reward`, `terminated`, `truncated`, and `next_obs` iff
         there is `obs`. `next_obs` is the true next observation, the final one where an episode ended,
         not the first of the next. Rows become visible when their window is full or the episode ends,
-        with the largest priority seen so far.
+        with the replay's `initial_priority`. Where that is "given", there is one more array, `priority`:
+        of the row that begins at this step, whenever its window ends; finite and >= 0.
 
         Args:
-            step: Arrays of the declared dtypes; the reward may be any real dtype and is kept as float32.
+            step: Arrays of the declared dtypes; reward and priority may be any real dtype and are kept
+                as float32.
 
         Raises:
             InvalidInput: A field is missing, too much, or of the wrong dtype or shape; nothing was added.
@@ -389,6 +493,6 @@ class Writer:
         if self._nested:
             step = self._schema.flatten(step)
         if not self._native.add(step):
-            fitting = checks.fitting_step(self._schema, step, self._num_envs)
+            fitting = checks.fitting_step(self._inputs, step, self._num_envs)
             if not self._native.add(fitting):
                 raise AssertionError("a step that fits was turned down; nothing was added")

@@ -5,18 +5,24 @@ Each function returns arrays that fit, or raises InvalidInput saying expected, g
 
 import math
 import operator
-from typing import Any, cast
+from typing import Any, SupportsFloat, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay.schema import REWARD, Field, Schema
+from drivetrain.replay.schema import PRIORITY, REWARD, Field, Schema
+
+INITIAL_PRIORITIES = ("running_max", "buffer_max", "given")
+"""Names for where the priority of a new row comes from, in the order of cpp/include/drivetrain/layout.hpp."""
+
+WEIGHTS_BY = ("batch", "buffer")
+"""What the importance weights of a sample are divided by the largest of."""
 
 
-def fitting_step(schema: Schema, step: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
+def fitting_step(inputs: tuple[Field, ...], step: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
     """The step as contiguous arrays of the declared dtypes and shapes, for a flat `step`."""
-    expected = {field.name: field for field in schema.inputs}
+    expected = {field.name: field for field in inputs}
     missing, extra = sorted(expected.keys() - step.keys()), sorted(step.keys() - expected.keys())
     if missing or extra:
         raise InvalidInput(
@@ -40,20 +46,21 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
             remedy = "add the leading axis of environments, array[None]"
         raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
     if array.dtype != field.dtype:
-        if field.kind != REWARD or array.dtype.kind not in "fiub":
+        if (field.kind != REWARD and field is not PRIORITY) or array.dtype.kind not in "fiub":
             remedy = f"cast it with .astype({str(field.dtype)!r})"
             if field.name.split("/")[0] in ("obs", "action", "next_obs"):
                 remedy += f", or declare {array.dtype} in the spec"
             raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
-        array = array.astype(np.float32)
+        with np.errstate(over="ignore"):  # a priority beyond float32 is refused just below
+            array = array.astype(np.float32)
+    if field is PRIORITY:
+        _require_priorities(where, array)
     return np.require(array, requirements=("C", "A"))
 
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Keys as uint64 and priorities as a float array of the same shape."""
-    key_array, priority_array = np.asarray(keys), np.asarray(priorities)
-    if key_array.dtype != np.uint64:
-        raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {key_array.dtype}; pass them back unchanged")
+    key_array, priority_array = _uint64(keys), np.asarray(priorities)
     if priority_array.dtype.kind not in "fiu":
         raise InvalidInput(f"priorities: expected real numbers, got {priority_array.dtype}")
     if key_array.shape != priority_array.shape:
@@ -62,13 +69,13 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
         )
     is_native = priority_array.dtype.char in "fd" and priority_array.dtype.isnative
     values = priority_array if is_native else priority_array.astype(np.float64)
-    bad = ~(np.isfinite(values) & (values >= 0) & (values <= np.finfo(np.float32).max))
-    if bad.any():
-        at = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise InvalidInput(
-            f"priorities{list(at)}: expected finite and >= 0, got {values[at]}; pass |TD error|, "
-            "and look for a diverging loss if it is not finite"
-        )
+    _require_priorities("priorities", values)
+    return fitting_keys(key_array, capacity), np.require(values, requirements=("C", "A"))
+
+
+def fitting_keys(keys: Any, capacity: int) -> npt.NDArray[np.uint64]:
+    """Keys as a contiguous uint64 array, each of a row there could have been."""
+    key_array = _uint64(keys)
     slots, generations = key_array & np.uint64(2**32 - 1), key_array >> np.uint64(32)
     foreign = (slots >= capacity) | (generations == 0) | (generations % 2 == 1)
     if foreign.any():
@@ -76,7 +83,50 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
         raise InvalidInput(
             f"keys{list(at)}: {int(key_array[at])} is no key of this replay; pass sample.keys back unchanged"
         )
-    return np.require(key_array, requirements=("C", "A")), np.require(values, requirements=("C", "A"))
+    return np.require(key_array, requirements=("C", "A"))
+
+
+def _uint64(keys: Any) -> npt.NDArray[np.uint64]:
+    array = np.asarray(keys)
+    if array.dtype != np.uint64:
+        raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {array.dtype}; pass them back unchanged")
+    return array
+
+
+def _require_priorities(where: str, values: npt.NDArray[Any]) -> None:
+    bad = ~(np.isfinite(values) & (values >= 0) & (values <= np.finfo(np.float32).max))
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InvalidInput(
+            f"{where}{list(at)}: expected finite and >= 0, got {values[at]}; pass |TD error|, "
+            "and look for a diverging loss if it is not finite"
+        )
+
+
+def require_initial_priority(value: Any, prioritized: Any, schema: Schema) -> str | float:
+    """`value` as the name of a source of priorities, or as a priority."""
+    number = math.nan
+    if isinstance(value, str):
+        known = value in INITIAL_PRIORITIES
+    else:
+        number = -1.0 if isinstance(value, bool) or not isinstance(value, SupportsFloat) else float(value)
+        known = 0.0 <= number <= float(np.finfo(np.float32).max)
+    if not known:
+        names = ", ".join(f'"{name}"' for name in INITIAL_PRIORITIES)
+        raise InvalidInput(f"initial_priority: expected {names} or a finite number >= 0, got {value!r}")
+    if not prioritized and value != "running_max":
+        raise InvalidInput(f"initial_priority: a uniform replay has no priorities, got {value!r}; use prioritized=True")
+    if value == "given" and any(field.name.split("/")[0] == "priority" for field in schema.fields):
+        raise InvalidInput('spec field "priority": the name is taken by initial_priority="given"; call it otherwise')
+    return value if isinstance(value, str) else number
+
+
+def require_one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """`value` as one of some names."""
+    if value not in choices:
+        wanted = " or ".join(f'"{choice}"' for choice in choices)
+        raise InvalidInput(f"{name}: expected {wanted}, got {value!r}")
+    return value
 
 
 def require_int(name: str, value: Any, *, least: int, most: int | None = None) -> int:

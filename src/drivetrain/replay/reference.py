@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.replay.buffer import Sample
+from drivetrain.replay.buffer import InitialPriority, Sample
 from drivetrain.replay.schema import DISCOUNT, FIRST, REWARD, Schema, Spec
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
@@ -37,9 +37,12 @@ class ReferenceReplay:
         num_step: int = 1,
         gamma: float = 0.99,
         seed: int = 0,
+        initial_priority: InitialPriority = "running_max",
+        weights_by: str = "batch",
     ) -> None:
+        self.initial_priority, self.weights_by = initial_priority, weights_by
         self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
-        self.num_step, self.gamma, self.alpha = num_step, gamma, float(np.float32(alpha))
+        self.num_step, self.gamma, self.alpha = num_step, gamma, float(alpha)
         self.schema = Schema.from_spec(spec)
         self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...
@@ -53,14 +56,37 @@ class ReferenceReplay:
         return int(np.count_nonzero(self.generations))
 
     def insert(self, row: dict[str, Any]) -> None:
-        """Put one row where the oldest is, with the largest priority seen so far."""
-        slot = self.next_slot
-        for name, value in row.items():
-            self.rows[name][slot] = value
-        self.generations[slot] += np.uint64(2)
-        self._set_leaves([slot], [self.leaf_of(self.max_priority)])
-        self.next_slot = (slot + 1) % self.capacity
-        self.num_inserted += 1
+        """Put one row where the oldest is."""
+        self.insert_all([row])
+
+    def insert_all(self, rows: list[dict[str, Any]]) -> None:
+        """Put rows where the oldest are, some at a time; those overwritten are gone before any is new.
+
+        A row may bring its own priority under the name of "priority".
+        """
+        step = min(_MAX_BATCH, self.capacity)
+        for start in range(0, len(rows), step):
+            batch = rows[start : start + step]
+            slots = (self.next_slot + np.arange(len(batch))) % self.capacity
+            self.leaves[slots] = 0
+            leaves = [self._initial_leaf(row.pop("priority", None)) for row in batch]
+            for slot, row in zip(slots, batch, strict=True):
+                for name, value in row.items():
+                    self.rows[name][slot] = value
+            self.generations[slots] += np.uint64(2)
+            self._set_leaves(slots, leaves)
+            self.next_slot = (self.next_slot + len(batch)) % self.capacity
+            self.num_inserted += len(batch)
+
+    def _initial_leaf(self, given: float | None) -> float:
+        if self.initial_priority == "given":
+            assert given is not None
+            return self.leaf_of(given)
+        if self.initial_priority == "buffer_max":
+            return float(self.leaves.max()) or self.leaf_of(1.0)
+        if isinstance(self.initial_priority, str):
+            return self.leaf_of(self.max_priority)
+        return self.leaf_of(np.float32(self.initial_priority))
 
     def sample(
         self, batch_size: int, *, beta: float = 0.4, mode: str = "stratified", num_batches: int | None = None
@@ -78,7 +104,10 @@ class ReferenceReplay:
             slots.append(int(np.searchsorted(sums, low + (word * (high - low) >> 64), side="right")))
         drawn = np.array(slots).reshape(batch_size if num_batches is None else (num_batches, batch_size))
         probability = units[drawn] / total
-        weights = (probability.min(axis=-1, keepdims=True) / probability) ** beta
+        least = probability.min(axis=-1, keepdims=True)
+        if self.weights_by == "buffer":
+            least = units[units > 0].min() / total
+        weights = (least / probability) ** beta
         keys = self.generations[drawn] << np.uint64(32) | drawn.astype(np.uint64)
         data = self.schema.nest([self.rows[field.name][drawn] for field in self.schema.fields])
         return Sample(data, weights.astype(np.float32), keys)
@@ -96,6 +125,22 @@ class ReferenceReplay:
                 self._set_leaves(slots[current], [self.leaf_of(p) for p in raw[current]])
                 self.max_priority = max(self.max_priority, float(raw[current].max()))
         return num_stale
+
+    def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+        """The priorities that leaves stand for; NaN for stale keys, and for all when alpha is 0."""
+        slots = (keys & np.uint64(2**32 - 1)).astype(np.int64)
+        stale = self.generations[slots] != keys >> np.uint64(32)
+        if self.alpha == 0:
+            return np.full(keys.shape, np.nan)
+        with np.errstate(over="ignore"):
+            values = self.leaves[slots].astype(np.float64) ** (1 / self.alpha) - _EPSILON
+        return np.where(stale, np.nan, np.maximum(values, 0.0))
+
+    def all_keys(self) -> npt.NDArray[np.uint64]:
+        """The keys of all rows, oldest first."""
+        slots = np.roll(np.arange(self.capacity), -self.next_slot)
+        slots = slots[self.generations[slots] > 0]
+        return self.generations[slots] << np.uint64(32) | slots.astype(np.uint64)
 
     def reloaded(self) -> "ReferenceReplay":
         """What `save` and `load` make of it: the rows moved together, oldest first."""
@@ -117,7 +162,7 @@ class ReferenceReplay:
         other.next_slot = len(order) % self.capacity
         return other
 
-    def leaf_of(self, priority: float) -> float:
+    def leaf_of(self, priority: float | np.float32) -> float:
         """(priority + 1e-6)^alpha, in the range of float32."""
         return min((float(priority) + _EPSILON) ** self.alpha, 3.0e38)
 
@@ -163,6 +208,7 @@ class ReferenceWriter:
     def add(self, **step: Any) -> None:
         """Add one step of every environment."""
         replay, flat = self._replay, self._replay.schema.flatten(step)
+        rows: list[dict[str, Any]] = []
         for env, window in enumerate(self._windows):
             now = {name: np.copy(values[env]) for name, values in flat.items()}
             window.append([now, 0.0, 1.0])
@@ -180,4 +226,7 @@ class ReferenceWriter:
                         row[field.name] = 0.0 if now["terminated"] else discount
                     else:
                         row[field.name] = (first if field.kind == FIRST else now)[field.name]
-                replay.insert(row)
+                if replay.initial_priority == "given":
+                    row["priority"] = first["priority"]
+                rows.append(row)
+        replay.insert_all(rows)

@@ -26,6 +26,8 @@ Spec = Mapping[str, Any]
 FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED = range(6)
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
 
+_FROM_PRODUCER = -1  # of no row
+
 _OURS = {
     "reward": (REWARD, np.dtype(np.float32)),
     "discount": (DISCOUNT, np.dtype(np.float32)),
@@ -54,6 +56,10 @@ class Field:
     def describe(self) -> str:
         """Dtype and shape of one item as messages write it: `float32[84, 84]`."""
         return f"{self.dtype}{list(self.shape) if self.shape else ''}"
+
+
+PRIORITY = Field("priority", _FROM_PRODUCER, (), np.dtype(np.float32), 0)
+"""What `add` takes besides when producers give new rows their priority; it goes to the tree, not into rows."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+// Questions about all rows of a table, as Python asks them.
+#pragma once
+
+#include "bind/table.hpp"
+#include "drivetrain/queries.hpp"
+
+namespace drivetrain::bind {
+
+// (count, least, largest, sum) of the leaves of a prioritized table.
+inline nb::tuple leaf_stats(const Table& table) {
+  auto held = table.hold();
+  LeafStats stats{};
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    status = drivetrain::leaf_stats(held->table, &stats);
+  }
+  check(status);
+  return nb::make_tuple(stats.count, stats.least, stats.largest, stats.sum);
+}
+
+// The keys of all rows, oldest first.
+inline nb::object all_keys(const Table& table) {
+  auto held = table.hold();
+  RingWalk walk{};
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    status = begin_walk(held->table, &walk);
+  }
+  check(status);
+  const auto most = static_cast<npy_intp>(walk.used);
+  nb::object keys = new_array(table.keys_spec(), &most, 1);
+  auto* out = reinterpret_cast<std::uint64_t*>(data_of(keys));
+  std::size_t count;
+  {
+    nb::gil_scoped_release released;
+    count = write_all_keys(held->table, walk, out);
+  }
+  return keys[nb::slice(nb::int_(0), nb::int_(count), nb::none())];
+}
+
+// Whether all keys were of this table; then `priorities` is filled. Both are contiguous, of one size.
+inline bool read_priorities(const Table& table, nb::handle keys, nb::handle priorities) {
+  auto held = table.hold();
+  const auto* key = reinterpret_cast<const std::uint64_t*>(data_of(keys));
+  auto* out = reinterpret_cast<double*>(data_of(priorities));
+  const auto count = static_cast<std::size_t>(
+      PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())));
+  std::int64_t result;
+  {
+    nb::gil_scoped_release released;
+    result = drivetrain::read_priorities(held->table, key, count, out);
+  }
+  if (result == kBrokenLock) check(Status::kBroken);
+  return result == 0;
+}
+
+}  // namespace drivetrain::bind

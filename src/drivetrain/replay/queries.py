@@ -1,0 +1,79 @@
+"""Questions about all priorities of a replay: how large, how many, of which rows.
+
+The native side answers in short holds of the lock, so others go on writing meanwhile.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.replay import _native, checks
+
+_EPSILON = 1e-6  # kPriorityEpsilon in cpp/include/drivetrain/exponent.hpp
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorityStats:
+    """The leaves of a replay: (priority + 1e-6)^alpha of each row, to which draws are proportional.
+
+    `count`, `sum` and `mean` are of one instant. Where the replay keeps its extremes
+    (`weights_by="buffer"` or `initial_priority="buffer_max"`) so are `minimum` and `maximum`; elsewhere
+    they are what a walk over all rows meets while others may write. Rows being written do not count.
+    """
+
+    count: int
+    """Rows that can be drawn."""
+    minimum: float
+    """Smallest leaf; NaN when there is none."""
+    maximum: float
+    """Largest leaf; NaN when there is none."""
+    sum: float
+    """Sum of all leaves."""
+    alpha: float
+    """The exponent that the leaves were made with."""
+
+    @property
+    def mean(self) -> float:
+        """Mean leaf; NaN when there is none."""
+        return self.sum / self.count if self.count else math.nan
+
+    @property
+    def minimum_priority(self) -> float:
+        """Smallest priority; NaN when there is none, or when alpha is 0 and priorities are not kept."""
+        return self._priority(self.minimum)
+
+    @property
+    def maximum_priority(self) -> float:
+        """Largest priority; NaN as for the smallest."""
+        return self._priority(self.maximum)
+
+    def _priority(self, leaf: float) -> float:
+        return max(leaf ** (1 / self.alpha) - _EPSILON, 0.0) if self.alpha and leaf == leaf else math.nan
+
+
+def priority_stats(table: _native.Table) -> PriorityStats:
+    """Statistics of all leaves of a prioritized table."""
+    count, least, largest, total = table.leaf_stats()
+    return PriorityStats(
+        count=count,
+        minimum=least or math.nan,
+        maximum=largest or math.nan,
+        sum=total,
+        alpha=table.alpha(),
+    )
+
+
+def priorities(table: _native.Table, keys: Any, capacity: int) -> npt.NDArray[np.float64]:
+    """Priorities of rows by their keys, NaN for stale keys.
+
+    Raises:
+        InvalidInput: Keys that this table never gave out.
+    """
+    fitting = checks.fitting_keys(keys, capacity)
+    out = np.empty(fitting.shape, np.float64)
+    if not table.read_priorities(fitting, out):
+        raise AssertionError("keys that fit were turned down")
+    return out

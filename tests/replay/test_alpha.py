@@ -1,0 +1,140 @@
+"""alpha changes while a replay is in use: for everybody at once, and without forgetting priorities."""
+
+import multiprocessing
+import threading
+
+import numpy as np
+import pytest
+from filled import add_rows, filled_replay, first_keys, leaves_of
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import Replay
+from drivetrain.replay.testing import check_consistent
+
+
+@pytest.mark.parametrize("capacity", [1, 700, 20_000])
+@pytest.mark.parametrize("new", [0.1, 0.6, 1.0])
+def test_rescaled_leaves_are_those_of_the_new_alpha(capacity, new):
+    replay = filled_replay(capacity, alpha=0.6, weights_by="buffer")
+    values = np.random.default_rng(1).exponential(2.0, capacity)
+    replay.update_priorities(replay.all_keys(), values)
+    replay.set_alpha(new)
+    assert replay.alpha == new
+    np.testing.assert_allclose(replay.priorities(replay.all_keys()), values, rtol=1e-4, atol=1e-7)
+    stats = replay.priority_stats()
+    expected = (values + 1e-6) ** new
+    np.testing.assert_allclose(
+        [stats.minimum, stats.maximum, stats.sum], [expected.min(), expected.max(), expected.sum()], rtol=1e-4
+    )
+    check_consistent(replay)
+
+
+def test_without_rescaling_only_later_priorities_feel_it():
+    replay = filled_replay(4, num_rows=3, alpha=0.5)
+    replay.update_priorities(first_keys(3), np.array([4.0, 9.0, 16.0]))
+    replay.set_alpha(1.0, rescale=False)
+    np.testing.assert_allclose(leaves_of(replay)[:3], [2, 3, 4], rtol=1e-5)
+    replay.update_priorities(first_keys(1), np.array([4.0]))
+    add_rows(replay, 1)
+    np.testing.assert_allclose(leaves_of(replay), [4, 3, 4, 16], rtol=1e-5)
+
+
+def test_every_process_attached_sees_it_at_once():
+    replay = filled_replay(4, alpha=0.5, shared=True)
+    other = Replay.attach(replay.handle())
+    replay.set_alpha(1.0)
+    assert other.alpha == 1.0
+    other.update_priorities(first_keys(4)[:1], np.array([7.0]))
+    np.testing.assert_allclose(leaves_of(replay), [7, 1, 1, 1], rtol=1e-5)
+
+
+def test_a_file_keeps_the_alpha_of_its_leaves(tmp_path):
+    replay = filled_replay(4, alpha=0.5)
+    replay.update_priorities(first_keys(4), np.array([1.0, 2, 3, 4]))
+    replay.set_alpha(0.9)
+    replay.save(tmp_path / "file")
+    loaded = Replay.load(tmp_path / "file")
+    assert loaded.alpha == 0.9
+    np.testing.assert_allclose(loaded.priorities(loaded.all_keys()), [1, 2, 3, 4], rtol=1e-5)
+
+
+def test_from_alpha_zero_nothing_can_be_rescaled():
+    replay = filled_replay(4, alpha=0.5)
+    replay.set_alpha(0)
+    assert (leaves_of(replay) == 1).all()
+    with pytest.raises(InvalidInput, match=r"with alpha 0 every leaf is 1 .* use rescale=False"):
+        replay.set_alpha(0.5)
+    assert replay.alpha == 0
+    replay.set_alpha(0.0)
+    replay.set_alpha(0.5, rescale=False)
+    replay.update_priorities(replay.all_keys(), np.full(4, 4.0))
+    np.testing.assert_allclose(leaves_of(replay), 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1, np.nan, "1", None])
+def test_an_alpha_out_of_range_is_refused(alpha):
+    replay = filled_replay(4)
+    with pytest.raises(InvalidInput, match=r"alpha: expected a number in \[0, 1\]"):
+        replay.set_alpha(alpha)
+    assert replay.alpha == 0.6
+
+
+def priority_of(keys):
+    return 0.5 + (keys & np.uint64(2**32 - 1)) % np.uint64(97)
+
+
+def update_for_a_while(handle, seed, num_rounds):
+    rng = np.random.default_rng(seed)
+    with Replay.attach(handle) as replay:
+        keys = replay.all_keys()
+        for _ in range(num_rounds):
+            some = rng.choice(keys, 300)
+            replay.update_priorities(some, priority_of(some))
+
+
+def test_priorities_survive_changes_of_alpha_while_threads_and_processes_update():
+    replay = filled_replay(20_000, alpha=0.5, shared=True)
+    replay.update_priorities(replay.all_keys(), priority_of(replay.all_keys()))
+    workers = [threading.Thread(target=update_for_a_while, args=(replay.handle(), seed, 300)) for seed in (1, 2)]
+    spawn = multiprocessing.get_context("spawn")
+    workers.append(spawn.Process(target=update_for_a_while, args=(replay.handle(), 3, 300)))
+    for worker in workers:
+        worker.start()
+    num_changes = 0
+    while any(worker.is_alive() for worker in workers) or num_changes < 6:
+        replay.set_alpha([0.9, 0.3, 0.7][num_changes % 3])
+        num_changes += 1
+        assert replay.sample(64).weights.max() == 1.0
+    for worker in workers:
+        worker.join()
+    assert workers[-1].exitcode == 0
+    keys = replay.all_keys()
+    # Each change rounds leaves of float32 once more.
+    np.testing.assert_allclose(replay.priorities(keys), priority_of(keys), rtol=num_changes * 1e-6 + 1e-5)
+    check_consistent(replay)
+
+
+def change_and_die(handle):
+    import os
+    import signal
+
+    replay = Replay.attach(handle)
+    threading.Timer(0.002, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    while True:
+        replay.set_alpha(0.3)
+        replay.set_alpha(0.8)
+
+
+def test_a_process_killed_while_it_rescales_leaves_leaves_that_others_complete():
+    replay = filled_replay(50_000, alpha=0.5, shared=True)
+    keys = replay.all_keys()
+    replay.update_priorities(keys, priority_of(keys))
+    child = multiprocessing.get_context("spawn").Process(target=change_and_die, args=(replay.handle(),))
+    child.start()
+    child.join()
+    np.testing.assert_allclose(replay.priorities(keys), priority_of(keys), rtol=1e-3)  # by the alpha of each
+    for _ in range(50_000 // 512 + 1):
+        replay.update_priorities(keys[:1], priority_of(keys[:1]))  # each completes a little
+    stats = replay.priority_stats()
+    np.testing.assert_allclose(stats.sum, ((priority_of(keys) + 1e-6) ** replay.alpha).sum(), rtol=1e-3)
+    check_consistent(replay)
