@@ -14,10 +14,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "drivetrain/layout.hpp"
+#include "drivetrain/power.hpp"
 #include "drivetrain/process.hpp"
 #include "drivetrain/shared_copy.hpp"
 
@@ -25,6 +25,7 @@ namespace drivetrain {
 
 inline constexpr std::size_t kMaxBatch = kMaxTreeBatch;
 inline constexpr float kPriorityEpsilon = 1e-6f;
+inline constexpr double kLargestLeaf = 3.0e38;
 
 enum class Status {
   kOk,
@@ -190,9 +191,18 @@ class ReplayTable {
     return Status::kOk;
   }
 
+  /// leaves[i] = (priorities[i] + epsilon)^alpha, in the range of float32; count <= kMaxBatch.
+  void leaves_of(const float* priorities, float* leaves, std::size_t count,
+                 SimdLevel simd) const noexcept {
+    double positive[kMaxBatch];
+    for (std::size_t i = 0; i < count; ++i)
+      positive[i] = static_cast<double>(priorities[i]) + kPriorityEpsilon;
+    powers(positive, config_.alpha, kLargestLeaf, leaves, count, simd);
+  }
   float leaf_of(float priority) const noexcept {
-    const double leaf = std::pow(static_cast<double>(priority) + kPriorityEpsilon, config_.alpha);
-    return static_cast<float>(std::fmin(leaf, 3.0e38));
+    float leaf;
+    leaves_of(&priority, &leaf, 1, SimdLevel::kPortable);
+    return leaf;
   }
 
   SumTree& tree() noexcept { return tree_; }

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "drivetrain/power.hpp"
 #include "drivetrain/sampler.hpp"
 
 namespace drivetrain {
@@ -14,13 +14,16 @@ namespace drivetrain {
 /// w_i = (N P(i))^-beta / max over the batch = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for
 /// each `batch` of `count` draws. Equal probabilities give exactly 1.
 inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, float beta,
-                               float* weights) noexcept {
+                               float* weights, SimdLevel simd) noexcept {
+  double ratios[kMaxBatch];
   for (std::size_t start = 0; start < count; start += batch) {
     double least = draws[start].probability;
     for (std::size_t i = 0; i < batch; ++i) least = std::min(least, draws[start + i].probability);
-    for (std::size_t i = 0; i < batch; ++i)
-      weights[start + i] =
-          std::pow(static_cast<float>(least / draws[start + i].probability), beta);
+    for (std::size_t done = start; done < start + batch; done += kMaxBatch) {
+      const std::size_t num = std::min(kMaxBatch, start + batch - done);
+      for (std::size_t i = 0; i < num; ++i) ratios[i] = least / draws[done + i].probability;
+      powers(ratios, beta, 1.0, weights + done, num, simd);
+    }
   }
 }
 
@@ -35,7 +38,7 @@ enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBroken
 /// (finite, >= 0, within float32) before changing anything.
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
-                              std::size_t count) noexcept {
+                              std::size_t count, SimdLevel simd) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     if (Key::slot(keys[i]) >= table.config().capacity || !is_committed(Key::generation(keys[i])))
       return kForeignKey;
@@ -49,8 +52,8 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
     for (std::size_t i = 0; i < num; ++i) {
       raw[i] = static_cast<float>(priorities[start + i]);
       if (!(raw[i] >= 0)) return kBadPriority;  // another thread has written here since the check
-      leaves[i] = table.leaf_of(raw[i]);
     }
+    table.leaves_of(raw, leaves, num, simd);
     if (table.update_priorities(keys + start, leaves, raw, num, &num_stale) != Status::kOk)
       return kBrokenLock;
   }
