@@ -40,6 +40,18 @@ def test_a_sample_crosses_by_dlpack(replay):
     assert torch.equal(torch.from_dlpack(sample.data["obs"]), torch.from_numpy(sample.data["obs"]))
 
 
+def test_tensors_keep_what_they_show_when_the_replay_goes_on(replay):
+    held = []
+    for _ in range(6):
+        sample = replay.sample(8, beta=0.4)
+        pairs = [(torch.from_numpy(sample.data["obs"]), torch.from_dlpack(sample.data["action"]))]
+        held += [(ours, theirs, ours.clone(), theirs.clone()) for ours, theirs in pairs]
+        del sample, pairs
+    for ours, theirs, obs, action in held:
+        assert torch.equal(ours, obs)
+        assert torch.equal(theirs, action)
+
+
 def test_priorities_computed_by_torch_go_back(replay):
     sample = replay.sample(8, beta=0.4)
     td_errors = torch.from_numpy(sample.data["reward"]) - 0.5

@@ -19,15 +19,21 @@ struct ArraySpec {
   std::vector<npy_intp> item_shape;
 
   PyArray_Descr* descr() const { return reinterpret_cast<PyArray_Descr*>(dtype.ptr()); }
+  /// Bytes of one item.
+  std::size_t nbytes() const {
+    auto nbytes = static_cast<std::size_t>(PyDataType_ELSIZE(descr()));
+    for (npy_intp extent : item_shape) nbytes *= static_cast<std::size_t>(extent);
+    return nbytes;
+  }
 };
 
-/// Whether `object` is a C-contiguous array of this dtype and shape (leading axes, then item's).
-inline bool fits(PyObject* object, const ArraySpec& spec, const npy_intp* leading,
-                 int num_leading) {
+/// Whether `object` is an array of this dtype, shape (leading axes, then item's) and `flags`.
+inline bool fits(PyObject* object, const ArraySpec& spec, const npy_intp* leading, int num_leading,
+                 int flags = NPY_ARRAY_CARRAY_RO) {
   if (!PyArray_Check(object)) return false;
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   const int ndim = num_leading + static_cast<int>(spec.item_shape.size());
-  if (PyArray_NDIM(array) != ndim || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY_RO)) return false;
+  if (PyArray_NDIM(array) != ndim || !PyArray_CHKFLAGS(array, flags)) return false;
   if (PyArray_DESCR(array) != spec.descr() &&
       !PyArray_EquivTypes(PyArray_DESCR(array), spec.descr()))
     return false;
@@ -37,17 +43,25 @@ inline bool fits(PyObject* object, const ArraySpec& spec, const npy_intp* leadin
   return true;
 }
 
-/// A new uninitialised array [leading..., item shape...].
-inline nb::object new_array(const ArraySpec& spec, const npy_intp* leading, int num_leading) {
+/// An array [leading..., item shape...] over memory that lives as long as `owner`.
+inline nb::object array_over(unsigned char* memory, const ArraySpec& spec, const npy_intp* leading,
+                             int num_leading, const nb::object& owner) {
   npy_intp shape[NPY_MAXDIMS];
   int ndim = 0;
   for (; ndim < num_leading; ++ndim) shape[ndim] = leading[ndim];
   for (npy_intp extent : spec.item_shape) shape[ndim++] = extent;
   Py_INCREF(spec.dtype.ptr());  // PyArray_NewFromDescr steals a reference
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, spec.descr(), ndim, shape, nullptr,
-                                         nullptr, 0, nullptr);
-  if (array == nullptr) nb::raise_python_error();
-  return nb::steal(array);
+  nb::object array = nb::steal(PyArray_NewFromDescr(&PyArray_Type, spec.descr(), ndim, shape,
+                                                    nullptr, memory, NPY_ARRAY_CARRAY, nullptr));
+  if (!array.is_valid() || PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()),
+                                                 owner.inc_ref().ptr()) != 0)
+    nb::raise_python_error();
+  return array;
+}
+
+inline bool has_weak_references(PyObject* object) {
+  const auto* bytes = reinterpret_cast<const char*>(object);
+  return *reinterpret_cast<PyObject* const*>(bytes + Py_TYPE(object)->tp_weaklistoffset) != nullptr;
 }
 
 inline unsigned char* data_of(nb::handle array) {

@@ -30,7 +30,8 @@ inline nb::object all_keys(const Table& table) {
   }
   check(status);
   const auto most = static_cast<npy_intp>(walk.used);
-  nb::object keys = new_array(table.keys_spec(), &most, 1);
+  nb::object keys = nb::steal(PyArray_SimpleNew(1, &most, NPY_UINT64));
+  if (!keys.is_valid()) nb::raise_python_error();
   auto* out = reinterpret_cast<std::uint64_t*>(data_of(keys));
   std::size_t count;
   {

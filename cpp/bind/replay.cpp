@@ -20,6 +20,21 @@ int import_numpy() {
   return 0;
 }
 
+// Samples that wait in a table may hold whatever somebody has put into their dicts.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<Table>(self)->traverse(visit, arg) : 0;
+}
+int clear(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<Table>(self)->let_go();
+  return 0;
+}
+PyType_Slot table_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {0, nullptr},
+};
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -28,13 +43,13 @@ NB_MODULE(_native, m) {
   m.attr("EXPORT_ROWS") = kMaxBatch;
   m.def("simd_level", [] { return simd_name(best_simd_level()); });
   m.def("table_nbytes", [](nb::dict config) { return table_nbytes(read_config(config)); });
-  nb::class_<Table>(m, "Table")
-      .def(nb::init<nb::handle, nb::dict, nb::list, bool>(), "payload"_a, "config"_a, "fields"_a,
-           "initialize"_a)
+  nb::class_<Table>(m, "Table", nb::type_slots(table_slots))
+      .def(nb::init<nb::handle, nb::dict, nb::list, nb::object, bool>(), "payload"_a, "config"_a,
+           "fields"_a, "sample_type"_a, "initialize"_a)
       .def("close", &Table::close)
       .def_prop_ro("closed", &Table::closed)
-      .def("sample", &Table::sample, "batch_size"_a, "beta"_a, "stratified"_a, "num_batches"_a,
-           "out"_a.none())
+      .def("sample", &Table::sample, "batch_size"_a.none(), "beta"_a.none(), "mode"_a.none(),
+           "num_batches"_a.none(), "out"_a.none())
       .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
       .def("leaf_stats", &bind::leaf_stats)
       .def("all_keys", &bind::all_keys)
@@ -42,6 +57,7 @@ NB_MODULE(_native, m) {
       .def("alpha", &Table::alpha)
       .def("set_alpha", &Table::set_alpha, "alpha"_a, "rescale"_a)
       .def("stats", &Table::stats)
+      .def("idle_nbytes", &Table::idle_nbytes)
       .def("size", &Table::size)
       .def("is_consistent", &Table::is_consistent)
       .def("export_rows", &Table::export_rows, "first"_a, "rows"_a, "leaves"_a, "generations"_a)

@@ -3,11 +3,11 @@
 
 #include <nanobind/nanobind.h>
 
-#include <atomic>
 #include <memory>
 
 #include "bind/arrays.hpp"
 #include "bind/buffer.hpp"
+#include "bind/samples.hpp"
 #include "drivetrain/rows.hpp"
 #include "drivetrain/transfer.hpp"
 
@@ -71,8 +71,9 @@ inline TableConfig read_config(nb::dict values) {
 
 class Table {
  public:
-  // fields: (kind, offset, nbytes, name, dtype, shape) each
-  Table(nb::handle payload, nb::dict config, nb::list fields, bool initialize)
+  // fields: (kind, offset, nbytes, name, dtype, shape) each; sample_type: the named tuple of samples
+  Table(nb::handle payload, nb::dict config, nb::list fields, nb::object sample_type,
+        bool initialize)
       : config_(read_config(config)), mapping_(std::make_shared<Mapping>(payload, config_)) {
     if (initialize && !ReplayTable::initialize(mapping_->buffer.data(), config_))
       raise("SegmentError", "this system refuses robust process-shared mutexes");
@@ -83,12 +84,14 @@ class Table {
                          nb::cast<std::size_t>(item[1]), nb::cast<std::size_t>(item[2])});
       specs_.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[5])});
     }
-    auto dtype = nb::module_::import_("numpy").attr("dtype");
-    weights_spec_ = {nb::none(), dtype("float32"), {}};
-    keys_spec_ = {nb::none(), dtype("uint64"), {}};
+    const std::size_t most_idle_nbytes = std::max<std::size_t>(16 << 20, table_nbytes(config_) / 8);
+    samples_ = std::make_unique<SampleMaker>(sample_type, specs_, most_idle_nbytes);
   }
 
-  void close() { mapping_.reset(); }
+  void close() {
+    mapping_.reset();
+    samples_->close();
+  }
   bool closed() const { return mapping_ == nullptr; }
 
   std::shared_ptr<Mapping> hold() const {
@@ -97,38 +100,46 @@ class Table {
   }
   RowSchema schema() const { return {fields_.data(), fields_.size()}; }
   const std::vector<ArraySpec>& specs() const { return specs_; }
-  const ArraySpec& keys_spec() const { return keys_spec_; }
 
-  // Returns (arrays, weights, keys); `out` is None or such a tuple, checked in Python.
-  nb::tuple sample(std::size_t batch, double beta, bool stratified, std::size_t num_batches,
-                   nb::handle out) {
+  // A new sample, or `out`; None where an argument does not fit, or is not of the plainest type.
+  nb::object sample(nb::handle batch_size, nb::handle beta, nb::handle mode,
+                    nb::handle num_batches, nb::handle out) {
     auto held = hold();
-    npy_intp leading[2] = {static_cast<npy_intp>(num_batches), static_cast<npy_intp>(batch)};
-    const npy_intp* axes = num_batches ? leading : leading + 1;
-    const int num_axes = num_batches ? 2 : 1;
-    const std::size_t count = batch * (num_batches ? num_batches : 1);
-    nb::object result = out.is_none() ? new_sample(axes, num_axes) : nb::borrow(out);
-    std::vector<unsigned char*> outputs;
-    for (nb::handle array : result[0]) outputs.push_back(data_of(array));
-    auto* weights = reinterpret_cast<float*>(data_of(result[1]));
-    auto* keys = reinterpret_cast<std::uint64_t*>(data_of(result[2]));
-    if (draws_in_use_.test_and_set(std::memory_order_acquire)) {  // another thread samples here
-      std::vector<Draw> draws;
-      run_sample(held->table, batch, beta, stratified, count, draws, outputs, weights, keys);
-    } else {
-      struct Release {
-        std::atomic_flag& flag;
-        ~Release() { flag.clear(std::memory_order_release); }
-      } release{draws_in_use_};
-      run_sample(held->table, batch, beta, stratified, count, draws_, outputs, weights, keys);
+    const std::size_t batch = plain_int(batch_size, config_.capacity);
+    const std::size_t batches = num_batches.is_none() ? 1 : plain_int(num_batches, kMostDraws);
+    const bool stratified = is_text(mode, "stratified");
+    if (batch == 0 || batches == 0 || batches > std::max<std::size_t>(1, kMostDraws / batch) || !PyFloat_CheckExact(beta.ptr()) ||
+        !(stratified || is_text(mode, "iid")))
+      return nb::none();
+    const double exponent = PyFloat_AS_DOUBLE(beta.ptr());
+    if (!(exponent >= 0 && exponent <= 1)) return nb::none();
+    BatchShape shape{{static_cast<npy_intp>(batch), 0}, 1};
+    if (!num_batches.is_none())
+      shape = {{static_cast<npy_intp>(batches), static_cast<npy_intp>(batch)}, 2};
+
+    std::unique_ptr<Scratch> scratch = std::move(scratch_);  // another thread may be using it
+    if (!scratch) scratch = std::make_unique<Scratch>();
+    nb::object result = nb::borrow(out);
+    if (out.is_none())
+      result = samples_->make(shape, scratch->addresses);
+    else if (!samples_->take(out, shape, scratch->addresses, scratch->arrays))
+      result = nb::none();
+    Status status = Status::kOk;
+    if (!result.is_none()) {
+      nb::gil_scoped_release released;
+      status = fill(held->table, batch, batch * batches, stratified, static_cast<float>(exponent),
+                    *scratch);
     }
-    return nb::borrow<nb::tuple>(result);
+    scratch->arrays.clear();
+    scratch_ = std::move(scratch);
+    check(status);
+    return result;
   }
 
-  // The number of stale keys; -1: the arrays do not fit; below: as apply_priorities says.
+  // The number of stale keys; -1: there is something wrong; below: as apply_priorities says.
   std::int64_t update(nb::handle keys, nb::handle priorities) {
     auto held = hold();
-    if (!PyArray_Check(keys.ptr()) || !PyArray_Check(priorities.ptr())) return -1;
+    if (!config_.prioritized || !PyArray_Check(keys.ptr()) || !PyArray_Check(priorities.ptr())) return -1;
     auto* key_array = reinterpret_cast<PyArrayObject*>(keys.ptr());
     auto* priority_array = reinterpret_cast<PyArrayObject*>(priorities.ptr());
     const int type = PyArray_TYPE(priority_array);
@@ -139,11 +150,11 @@ class Table {
     const auto count = static_cast<std::size_t>(PyArray_SIZE(key_array));
     const auto* key = static_cast<const std::uint64_t*>(PyArray_DATA(key_array));
     const void* values = PyArray_DATA(priority_array);
+    const SimdLevel simd = best_simd_level();
     nb::gil_scoped_release released;
-    return static_cast<std::int64_t>(
-        type == NPY_FLOAT32
-            ? apply_priorities(held->table, key, static_cast<const float*>(values), count)
-            : apply_priorities(held->table, key, static_cast<const double*>(values), count));
+    return type == NPY_FLOAT32
+               ? apply_priorities(held->table, key, static_cast<const float*>(values), count, simd)
+               : apply_priorities(held->table, key, static_cast<const double*>(values), count, simd);
   }
 
   double alpha() const { return hold()->table.alpha(); }
@@ -239,44 +250,59 @@ class Table {
     });
   }
 
+  // Bytes of slabs that wait to be used again; for tests.
+  std::size_t idle_nbytes() const { return samples_->idle_nbytes(); }
+
+  int traverse(visitproc visit, void* arg) const { return samples_->traverse(visit, arg); }
+  void let_go() { samples_->close(); }
+
  private:
-  nb::object new_sample(const npy_intp* axes, int num_axes) const {
-    nb::list arrays;
-    for (const ArraySpec& spec : specs_) arrays.append(new_array(spec, axes, num_axes));
-    return nb::make_tuple(arrays, new_array(weights_spec_, axes, num_axes),
-                          new_array(keys_spec_, axes, num_axes));
+  static constexpr std::size_t kMostDraws = std::size_t{1} << 31;  // per call, all batches together
+
+  struct Scratch {  // what a call needs besides its result
+    std::vector<Draw> draws;
+    Addresses addresses;
+    std::vector<nb::object> arrays;  // of the caller's `out`, held meanwhile
+  };
+
+  // An exact int in 1..most; else 0.
+  static std::size_t plain_int(nb::handle object, std::size_t most) {
+    if (!PyLong_CheckExact(object.ptr())) return 0;
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+    return value < 1 || static_cast<std::size_t>(value) > most ? 0 : static_cast<std::size_t>(value);
+  }
+  static bool is_text(nb::handle object, const char* text) {
+    return PyUnicode_CheckExact(object.ptr()) &&
+           PyUnicode_CompareWithASCIIString(object.ptr(), text) == 0;
   }
 
-  void run_sample(ReplayTable& table, std::size_t batch, double beta, bool stratified,
-                  std::size_t count, std::vector<Draw>& draws,
-                  const std::vector<unsigned char*>& outputs, float* weights,
-                  std::uint64_t* keys) const {
-    Status status;
-    {
-      nb::gil_scoped_release released;
-      if (draws.size() < count) draws.resize(count);
-      Sampler sampler(table, best_simd_level());
-      const RowSchema rows = schema();
-      status = sampler.sample(count, batch, stratified ? batch : 0, draws.data(),
-                              [&](std::size_t first, std::size_t num, const Draw* drawn) {
-                                gather_rows(rows, table, outputs.data(), first, num, drawn);
-                              });
-      if (status == Status::kOk) {
-        importance_weights(draws.data(), batch, count, static_cast<float>(beta),
-                           config_.weights_by_buffer, weights);
-        write_keys(draws.data(), count, keys);
-      }
-    }
-    check(status);
+  Status fill(ReplayTable& table, std::size_t batch, std::size_t count, bool stratified, float beta,
+              Scratch& scratch) const {
+    if (scratch.draws.size() < count) scratch.draws.resize(count);
+    Draw* draws = scratch.draws.data();
+    const SimdLevel simd = best_simd_level();
+    Sampler sampler(table, simd);
+    const RowSchema rows = schema();
+    unsigned char* const* outputs = scratch.addresses.data();
+    const Status status = sampler.sample(
+        count, batch, stratified ? batch : 0, draws,
+        [&](std::size_t first, std::size_t num, const Draw* drawn) {
+          gather_rows(rows, table, outputs, first, num, drawn);
+        });
+    if (status != Status::kOk) return status;
+    importance_weights(draws, batch, count, beta, config_.weights_by_buffer,
+                       reinterpret_cast<float*>(outputs[rows.num_fields]), simd);
+    write_keys(draws, count, reinterpret_cast<std::uint64_t*>(outputs[rows.num_fields + 1]));
+    return status;
   }
 
   TableConfig config_;
   std::shared_ptr<Mapping> mapping_;
   std::vector<Field> fields_;
   std::vector<ArraySpec> specs_;
-  ArraySpec weights_spec_, keys_spec_;
-  std::vector<Draw> draws_;  // guarded by draws_in_use_
-  std::atomic_flag draws_in_use_;
+  std::unique_ptr<SampleMaker> samples_;
+  std::unique_ptr<Scratch> scratch_;
 };
 
 }  // namespace drivetrain::bind

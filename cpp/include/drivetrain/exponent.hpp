@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "drivetrain/power.hpp"
 #include "drivetrain/sum_tree.hpp"
 
 namespace drivetrain {
@@ -32,9 +33,17 @@ inline constexpr std::size_t kRescaledPerHold = 16;  // several holds even in a 
 inline constexpr std::size_t kRescaledPerHold = 512;
 #endif
 
+/// leaves[i] = (priorities[i] + epsilon)^alpha, in the range of float32.
+inline void leaves_of(const float* priorities, double alpha, float* leaves, std::size_t count,
+                      SimdLevel simd) noexcept {
+  double positive[kMaxTreeBatch];
+  for (std::size_t i = 0; i < count; ++i)
+    positive[i] = static_cast<double>(priorities[i]) + kPriorityEpsilon;
+  powers(positive, alpha, kMaxLeaf, leaves, count, simd);
+}
 inline float leaf_of(float priority, double alpha) noexcept {
-  const double leaf = std::pow(static_cast<double>(priority) + kPriorityEpsilon, alpha);
-  return static_cast<float>(std::fmin(leaf, kMaxLeaf));
+  const double leaf = power(static_cast<double>(priority) + kPriorityEpsilon, alpha);
+  return static_cast<float>(leaf < kMaxLeaf ? leaf : kMaxLeaf);
 }
 
 /// The priority a leaf was made from, up to rounding; no number for alpha = 0, which forgets it.

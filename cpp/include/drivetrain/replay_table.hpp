@@ -14,10 +14,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "drivetrain/layout.hpp"
+#include "drivetrain/power.hpp"
 #include "drivetrain/process.hpp"
 #include "drivetrain/shared_copy.hpp"
 

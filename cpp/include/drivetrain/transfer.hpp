@@ -3,10 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "drivetrain/power.hpp"
 #include "drivetrain/sampler.hpp"
 
 namespace drivetrain {
@@ -15,14 +15,17 @@ namespace drivetrain {
 /// `count` draws. The maximum is over the batch, or over the whole buffer: then probabilities are
 /// relative to the smallest there is, which is 1. Equal probabilities give exactly 1.
 inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, float beta,
-                               bool by_buffer, float* weights) noexcept {
+                               bool by_buffer, float* weights, SimdLevel simd) noexcept {
+  double ratios[kMaxBatch];
   for (std::size_t start = 0; start < count; start += batch) {
     double least = by_buffer ? 1.0 : draws[start].probability;
     for (std::size_t i = 0; i < batch && !by_buffer; ++i)
       least = std::min(least, draws[start + i].probability);
-    for (std::size_t i = 0; i < batch; ++i)
-      weights[start + i] =
-          std::pow(static_cast<float>(least / draws[start + i].probability), beta);
+    for (std::size_t done = start; done < start + batch; done += kMaxBatch) {
+      const std::size_t num = std::min(kMaxBatch, start + batch - done);
+      for (std::size_t i = 0; i < num; ++i) ratios[i] = least / draws[done + i].probability;
+      powers(ratios, beta, 1.0, weights + done, num, simd);
+    }
   }
 }
 
@@ -50,7 +53,7 @@ enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBroken
 /// Gives rows new priorities; returns how many keys were stale. Checks every key and priority before changing anything.
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
-                              std::size_t count) noexcept {
+                              std::size_t count, SimdLevel simd) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_key_of(table, keys[i])) return kForeignKey;
     if (!is_priority(priorities[i])) return kBadPriority;
@@ -63,8 +66,8 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
     for (std::size_t i = 0; i < num; ++i) {
       raw[i] = static_cast<float>(priorities[start + i]);
       if (!is_priority(raw[i])) return kBadPriority;  // another thread has written here since the check
-      leaves[i] = leaf_of(raw[i], alpha);
     }
+    leaves_of(raw, alpha, leaves, num, simd);
     if (table.update_priorities(keys + start, leaves, raw, num, alpha, &num_stale) != Status::kOk)
       return kBrokenLock;
   }

@@ -32,13 +32,14 @@ InitialPriority = Literal["running_max", "buffer_max", "given"] | float
 
 _KIND = "replay"
 _ALPHA_MEANING = "0: uniform, 1: proportional to priority"
-_MAX_DRAWS = 2**31  # per call to sample, all batches together
 
 
 class Sample(NamedTuple):
     """Transitions drawn from a replay; leading axes `[B]`, or `[U, B]` with `num_batches=U`.
 
-    The arrays are copies of the caller's own: later inserts do not change them.
+    The arrays are copies of the caller's own: neither inserts nor other samples change them. They
+    begin at multiples of 64 bytes of one block of memory, which is used for another sample only
+    after the caller has let go of all of them, and of every view of them.
     """
 
     data: dict[str, Any]
@@ -188,7 +189,7 @@ class Replay:
         self._segment = segment
         self._private = None if segment else mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         payload = segment.payload if segment else self._private
-        self._table = _native.Table(payload, settings.native(), self._schema.native_fields(), initialize)
+        self._table = _native.Table(payload, settings.native(), self._schema.native_fields(), Sample, initialize)
 
     @classmethod
     def attach(cls, handle: ReplayHandle) -> "Replay":
@@ -249,22 +250,17 @@ class Replay:
 
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
-        if type(batch_size) is not int or batch_size < 1:
-            batch_size = checks.require_int("batch_size", batch_size, least=1)
-        if type(beta) is not float or not 0.0 <= beta <= 1.0:
-            beta = checks.require_fraction("beta", beta, meaning="0: no correction, 1: full correction")
-        if mode != "stratified" and mode != "iid":
-            raise InvalidInput(f'mode: expected "stratified" or "iid", got {mode!r}')
-        if num_batches is not None:
-            num_batches = checks.require_int("num_batches", num_batches, least=1, most=max(1, _MAX_DRAWS // batch_size))
-        given = None if out is None else self._given(out, batch_size, num_batches)
-        if batch_size > self._settings.capacity:
-            raise self._not_enough(batch_size)  # before arrays of that size are made
         try:
-            arrays, weights, keys = self._table.sample(batch_size, beta, mode == "stratified", num_batches or 0, given)
+            sample = self._table.sample(batch_size, beta, mode, num_batches, out)
+            if sample is None:
+                given = checks.fitting_draws(batch_size, beta, mode, num_batches)
+                fitting = None if out is None else self._fitting_out(out, given[0], given[3])
+                sample = self._table.sample(*given, fitting)
+                if sample is None:
+                    raise self._not_enough(given[0])
         except NotEnoughData:
             raise self._not_enough(batch_size) from None
-        return out or Sample(self._schema.nest(arrays), weights, keys)
+        return sample if out is None else out
 
     def _not_enough(self, batch_size: int) -> NotEnoughData:
         remedy = "add more before sampling"
@@ -274,22 +270,12 @@ class Replay:
             remedy += f" (with num_step={self._settings.num_step}, a row appears when its window is full)"
         return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
 
-    def _given(self, out: Sample, batch_size: int, num_batches: int | None) -> tuple[list[Any], Any, Any]:
-        """The arrays of `out` in field order, checked."""
+    def _fitting_out(self, out: Sample, batch_size: int, num_batches: int | None) -> Sample:
         if not isinstance(out, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"out: expected a Sample that an earlier call returned, got {type(out).__name__}")
         leading = (batch_size,) if num_batches is None else (num_batches, batch_size)
-        flat = self._schema.flatten(out.data)
-        wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in self._schema.fields]
-        arrays = [flat.get(name) for name, _, _ in wanted] + [out.weights, out.keys]
-        wanted += [("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
-        for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
-            if not checks.is_writable_array(array, dtype, shape):
-                raise InvalidInput(
-                    f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}; "
-                    "pass a Sample that an earlier call with the same sizes returned"
-                )
-        return arrays[:-2], arrays[-2], arrays[-1]
+        arrays = checks.fitting_out(self._schema, leading, out.data, out.weights, out.keys)
+        return Sample(self._schema.nest(arrays[:-2]), arrays[-2], arrays[-1])
 
     def update_priorities(self, keys: npt.NDArray[np.uint64], priorities: npt.NDArray[np.floating[Any]]) -> int:
         """Give sampled rows new priorities, |TD error| as a rule; finite and >= 0.
@@ -306,9 +292,9 @@ class Replay:
         Raises:
             InvalidInput: Shapes differ, NaN or negative priorities, foreign keys; nothing was changed.
         """
-        self._require_prioritized("update_priorities")
         result = self._table.update(keys, priorities)
         if result < 0:
+            self._require_prioritized("update_priorities")
             fitting = checks.fitting_update(keys, priorities, self.capacity)
             result = self._table.update(*fitting)
             if result < 0:

@@ -19,6 +19,8 @@ INITIAL_PRIORITIES = ("running_max", "buffer_max", "given")
 WEIGHTS_BY = ("batch", "buffer")
 """What the importance weights of a sample are divided by the largest of."""
 
+_MAX_DRAWS = 2**31  # per call to sample, all batches together
+
 
 def fitting_step(inputs: tuple[Field, ...], step: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
     """The step as contiguous arrays of the declared dtypes and shapes, for a flat `step`."""
@@ -56,6 +58,32 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
     if field is PRIORITY:
         _require_priorities(where, array)
     return np.require(array, requirements=("C", "A"))
+
+
+def fitting_draws(batch_size: Any, beta: Any, mode: Any, num_batches: Any) -> tuple[int, float, str, int | None]:
+    """The arguments of `sample` that say how to draw, as plain Python numbers and strings."""
+    batch_size = require_int("batch_size", batch_size, least=1)
+    beta = require_fraction("beta", beta, meaning="0: no correction, 1: full correction")
+    if mode != "stratified" and mode != "iid":
+        raise InvalidInput(f'mode: expected "stratified" or "iid", got {mode!r}')
+    if num_batches is not None:
+        num_batches = require_int("num_batches", num_batches, least=1, most=max(1, _MAX_DRAWS // batch_size))
+    return batch_size, beta, str(mode), num_batches
+
+
+def fitting_out(schema: Schema, leading: tuple[int, ...], data: Any, weights: Any, keys: Any) -> list[Any]:
+    """The arrays of a sample to write into: the fields in their order, weights, keys."""
+    flat = schema.flatten(data)
+    wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in schema.fields]
+    arrays = [flat.get(name) for name, _, _ in wanted] + [weights, keys]
+    wanted += [("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
+    for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
+        if not is_writable_array(array, dtype, shape):
+            raise InvalidInput(
+                f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}; "
+                "pass a Sample that an earlier call with the same sizes returned"
+            )
+    return arrays
 
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

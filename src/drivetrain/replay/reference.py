@@ -11,6 +11,7 @@ search. Random words are NumPy's Philox, whose counter is the `block` the native
 
 import copy
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,23 @@ from drivetrain.replay.schema import DISCOUNT, FIRST, REWARD, Schema, Spec
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
 _WORDS_PER_BLOCK = 4
 _EPSILON = float(np.float32(1e-6))
+
+
+def power(x: npt.ArrayLike, y: float) -> Any:
+    """x^y by the operations of power.hpp in the same order, and so to the same bits; x > 0."""
+    m, e = np.frexp(np.asarray(x, np.float64))  # x = m * 2^e, m in [1/2, 1)
+    low = m < math.sqrt(0.5)
+    m, e = np.where(low, 2 * m, m), np.where(low, e - 1, e)
+    s = (m - 1) / (m + 1)
+    log = y * (e + s * _series([2 / ((2 * k + 1) * math.log(2)) for k in range(8)], s * s))
+    n = np.rint(log)
+    return np.ldexp(_series([1 / math.factorial(k) for k in range(11)], (log - n) * math.log(2)), n.astype(np.int64))
+
+
+def _series(terms: list[float], z: Any) -> Any:
+    """Sum of terms[k] z^k, even and odd powers apart."""
+    even, odd = (reduce(lambda total, term: total * (z * z) + term, reversed(terms[k::2])) for k in (0, 1))
+    return even + odd * z
 
 
 class ReferenceReplay:
@@ -107,7 +125,7 @@ class ReferenceReplay:
         least = probability.min(axis=-1, keepdims=True)
         if self.weights_by == "buffer":
             least = units[units > 0].min() / total
-        weights = (least / probability) ** beta
+        weights = power(least / probability, beta)
         keys = self.generations[drawn] << np.uint64(32) | drawn.astype(np.uint64)
         data = self.schema.nest([self.rows[field.name][drawn] for field in self.schema.fields])
         return Sample(data, weights.astype(np.float32), keys)
@@ -122,7 +140,7 @@ class ReferenceReplay:
             current = self.generations[slots] == batch >> np.uint64(32)
             num_stale += int(np.count_nonzero(~current))
             if current.any():
-                self._set_leaves(slots[current], [self.leaf_of(p) for p in raw[current]])
+                self._set_leaves(slots[current], self.leaf_of(raw[current]))
                 self.max_priority = max(self.max_priority, float(raw[current].max()))
         return num_stale
 
@@ -162,9 +180,9 @@ class ReferenceReplay:
         other.next_slot = len(order) % self.capacity
         return other
 
-    def leaf_of(self, priority: float | np.float32) -> float:
+    def leaf_of(self, priority: Any) -> Any:
         """(priority + 1e-6)^alpha, in the range of float32."""
-        return min((float(priority) + _EPSILON) ** self.alpha, 3.0e38)
+        return np.minimum(power(np.float64(priority) + _EPSILON, self.alpha), 3.0e38)
 
     def units(self) -> npt.NDArray[np.uint64]:
         """The leaves as whole numbers of units."""
