@@ -65,8 +65,11 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         num_envs=st.sampled_from([1, 2, 5, 40]),
     )
     def create(self, capacity, num_envs, shared, **settings):
-        self.native = Replay(capacity, SPEC, shared=shared, **settings)
-        self.oracle = ReferenceReplay(capacity, SPEC, **settings)
+        self.start(capacity, SPEC, num_envs, shared, settings)
+
+    def start(self, capacity, spec, num_envs, shared, settings):
+        self.native = Replay(capacity, spec, shared=shared, **settings)
+        self.oracle = ReferenceReplay(capacity, spec, **settings)
         self.shared, self.prioritized = shared, settings["prioritized"]
         self.attached, self.spare, self.keys = [], None, []
         self.new_writer(num_envs)
@@ -76,6 +79,9 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         self.num_envs = num_envs
         self.writers = self.native.writer(num_envs), ReferenceWriter(self.oracle, num_envs)
 
+    def random_step(self, rng, ends):
+        return random_step(rng, self.num_envs, ends)
+
     @rule(num_envs=st.sampled_from([1, 2, 5, 40]))
     def replace_the_writer(self, num_envs):
         self.new_writer(num_envs)
@@ -84,7 +90,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
     def add(self, seed, ends):
         rng = np.random.default_rng(seed)
         for end in ends:
-            step = random_step(rng, self.num_envs, end)
+            step = self.random_step(rng, end)
             for writer in self.writers:
                 writer.add(**step)
 
@@ -154,6 +160,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         assert len(self.native) == stats["size"] == len(self.oracle)
         assert stats["next_slot"] == self.oracle.next_slot
         assert self.native.num_inserted == self.oracle.num_inserted
+        assert self.native.num_dropped == self.oracle.num_dropped
         assert stats["random_block"] == self.oracle.block
         if self.prioritized:
             assert stats["max_priority"] == np.float32(self.oracle.max_priority)
@@ -168,7 +175,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         self.native.close()  # again: nothing happens
         for call in (
             lambda: self.native.sample(1),
-            lambda: self.writers[0].add(**random_step(np.random.default_rng(0), self.num_envs, 0)),
+            lambda: self.writers[0].add(**self.random_step(np.random.default_rng(0), 0)),
             lambda: self.native.writer(),
             lambda: len(self.native),
         ):
