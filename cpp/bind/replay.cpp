@@ -41,7 +41,9 @@ NB_MODULE(_native, m) {
   if (import_numpy() != 0) nb::raise_python_error();
   m.attr("ROW_HEADER_NBYTES") = sizeof(RowHeader);
   m.attr("EXPORT_ROWS") = kMaxBatch;
+  m.attr("LOCK_OFFSET") = offsetof(TableHeader, mutex);  // for tests that break it
   m.def("simd_level", [] { return simd_name(best_simd_level()); });
+  m.def("links_nbytes", [](std::uint64_t num_refs) { return links_nbytes(num_refs); });
   m.def("table_nbytes", [](nb::dict config) { return table_nbytes(read_config(config)); });
   nb::class_<Table>(m, "Table", nb::type_slots(table_slots))
       .def(nb::init<nb::handle, nb::dict, nb::list, nb::object, bool>(), "payload"_a, "config"_a,
@@ -50,6 +52,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("closed", &Table::closed)
       .def("sample", &Table::sample, "batch_size"_a.none(), "beta"_a.none(), "mode"_a.none(),
            "num_batches"_a.none(), "out"_a.none())
+      .def_prop_ro("num_frames", &Table::num_frames)
       .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
       .def("leaf_stats", &bind::leaf_stats)
       .def("all_keys", &bind::all_keys)
@@ -61,7 +64,11 @@ NB_MODULE(_native, m) {
       .def("size", &Table::size)
       .def("is_consistent", &Table::is_consistent)
       .def("export_rows", &Table::export_rows, "first"_a, "rows"_a, "leaves"_a, "generations"_a)
-      .def("import_rows", &Table::import_rows, "rows"_a, "leaves"_a)
+      .def("import_rows", &Table::import_rows, "rows"_a, "leaves"_a,
+           "keys"_a.none())
+      .def("export_generations", &Table::export_generations, "first"_a, "generations"_a)
+      .def("export_frames", &Table::export_frames, "slots"_a, "frames"_a, "generations"_a)
+      .def("import_frames", &Table::import_frames, "frames"_a, "keys"_a)
       .def("restore", &Table::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a);
   nb::class_<Writer>(m, "Writer")
       .def(nb::init<Table&, std::size_t, std::size_t, double>(), nb::keep_alive<1, 2>(), "table"_a,

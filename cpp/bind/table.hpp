@@ -22,6 +22,7 @@ namespace drivetrain::bind {
 inline void check(Status status) {
   switch (status) {
     case Status::kOk: return;
+    case Status::kGone: return;  // writers plan anew and never hand it on
     case Status::kNotEnoughData: raise("NotEnoughData", "");  // worded in Python
     case Status::kBusy:
       raise("SegmentError",
@@ -65,7 +66,9 @@ inline TableConfig read_config(nb::dict values) {
   config.initial = static_cast<InitialPriority>(nb::cast<std::uint32_t>(values["initial"]));
   config.initial_priority = nb::cast<float>(values["initial_priority"]);
   config.weights_by_buffer = nb::cast<bool>(values["weights_by_buffer"]);
-
+  config.num_frames = nb::cast<std::uint64_t>(values["num_frames"]);
+  config.frame_stride = nb::cast<std::uint64_t>(values["frame_stride"]);
+  config.num_refs = nb::cast<std::uint64_t>(values["num_refs"]);
   return config;
 }
 
@@ -74,7 +77,9 @@ class Table {
   // fields: (kind, offset, nbytes, name, dtype, shape) each; sample_type: the named tuple of samples
   Table(nb::handle payload, nb::dict config, nb::list fields, nb::object sample_type,
         bool initialize)
-      : config_(read_config(config)), mapping_(std::make_shared<Mapping>(payload, config_)) {
+      : config_(read_config(config)),
+        stack_(nb::cast<std::size_t>(config["frame_stack"])),
+        mapping_(std::make_shared<Mapping>(payload, config_)) {
     if (initialize && !ReplayTable::initialize(mapping_->buffer.data(), config_))
       raise("SegmentError", "this system refuses robust process-shared mutexes");
     if (mapping_->table.header().version != kTableVersion)
@@ -92,13 +97,14 @@ class Table {
     mapping_.reset();
     samples_->close();
   }
+  std::uint64_t num_frames() const { return config_.num_frames; }
   bool closed() const { return mapping_ == nullptr; }
 
   std::shared_ptr<Mapping> hold() const {
     if (!mapping_) raise("Closed", "this replay is closed");
     return mapping_;
   }
-  RowSchema schema() const { return {fields_.data(), fields_.size()}; }
+  RowSchema schema() const { return {fields_.data(), fields_.size(), stack_}; }
   const std::vector<ArraySpec>& specs() const { return specs_; }
 
   // A new sample, or `out`; None where an argument does not fit, or is not of the plainest type.
@@ -172,7 +178,7 @@ class Table {
   nb::dict stats() {
     auto held = hold();
     nb::dict result;
-    std::uint64_t size, inserted, used, next, total;
+    std::uint64_t size, inserted, used, next, total, next_frame, dropped;
     std::uint32_t repairs;
     float max_priority;
     int exponent;
@@ -180,12 +186,15 @@ class Table {
       const TableHeader& header = held->table.header();
       size = header.num_committed, inserted = header.num_inserted, used = header.num_used;
       next = header.next_slot, total = header.tree.root, repairs = header.num_repairs;
+      next_frame = header.next_frame, dropped = header.num_dropped;
       max_priority = header.max_priority, exponent = header.tree.unit_exponent;
     });
     result["size"] = size;
     result["num_inserted"] = inserted;
     result["num_used"] = used;
     result["next_slot"] = next;
+    result["next_frame"] = next_frame;
+    result["num_dropped"] = dropped;
     result["total_units"] = total;
     result["unit_exponent"] = exponent;
     result["max_priority"] = max_priority;
@@ -226,17 +235,58 @@ class Table {
     check(status);
   }
 
-  // Appends rows as export_rows gave them, with their leaves.
-  void import_rows(nb::handle rows, nb::handle leaves) {
+  // Appends rows as export_rows gave them, with their leaves; with the keys of their frames
+  // [count, num_refs] in a framed table.
+  void import_rows(nb::handle rows, nb::handle leaves, nb::handle keys) {
     auto held = hold();
     const auto count = static_cast<std::size_t>(
         PyArray_SIZE(reinterpret_cast<PyArrayObject*>(leaves.ptr())));
     const unsigned char* row = data_of(rows);
     const auto* leaf = reinterpret_cast<const float*>(data_of(leaves));
+    const auto* key = keys.is_none() ? nullptr : reinterpret_cast<const std::uint64_t*>(data_of(keys));
     Status status;
     {
       nb::gil_scoped_release released;
-      status = append_rows(held->table, row, leaf, count);
+      status = append_rows(held->table, row, leaf, count, key);
+    }
+    check(status);
+  }
+
+  // The generations [count] that the rows from `first` have now; what was exported before this call
+  // is whole where they are the same.
+  void export_generations(std::size_t first, nb::handle generations) {
+    auto held = hold();
+    const auto count = PyArray_SIZE(reinterpret_cast<PyArrayObject*>(generations.ptr()));
+    auto* out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+    std::atomic_thread_fence(std::memory_order_acquire);  // earlier copies are over
+    for (npy_intp i = 0; i < count; ++i)
+      out[i] = held->table.row(first + static_cast<std::size_t>(i))
+                   .generation.load(std::memory_order_relaxed);
+  }
+
+  // Copies frames [count, frame_stride] and their generations [count] (0: changed meanwhile).
+  void export_frames(nb::handle slots, nb::handle frames, nb::handle generations) {
+    auto held = hold();
+    const auto count = static_cast<std::size_t>(
+        PyArray_SIZE(reinterpret_cast<PyArrayObject*>(slots.ptr())));
+    const auto* slot = reinterpret_cast<const std::uint32_t*>(data_of(slots));
+    unsigned char* out = data_of(frames);
+    auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+    nb::gil_scoped_release released;
+    drivetrain::export_frames(held->table, slot, count, out, generation_out);
+  }
+
+  // Stores frames as export_frames gave them; fills in their keys [count].
+  void import_frames(nb::handle frames, nb::handle keys) {
+    auto held = hold();
+    const auto count = static_cast<std::size_t>(
+        PyArray_SIZE(reinterpret_cast<PyArrayObject*>(keys.ptr())));
+    const unsigned char* data = data_of(frames);
+    auto* key = reinterpret_cast<std::uint64_t*>(data_of(keys));
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = append_frames(held->table, data, count, key);
     }
     check(status);
   }
@@ -298,6 +348,7 @@ class Table {
   }
 
   TableConfig config_;
+  std::size_t stack_;  // frames per observation; 0: rows hold their observations
   std::shared_ptr<Mapping> mapping_;
   std::vector<Field> fields_;
   std::vector<ArraySpec> specs_;

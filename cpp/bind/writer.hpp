@@ -7,6 +7,29 @@
 
 namespace drivetrain::bind {
 
+/// The keys of frames that a writer to a framed table works with; empty for others.
+struct StackStorage {
+  StackStorage(const RowSchema& schema, const TableConfig& config, std::size_t num_envs,
+               std::size_t num_step) {
+    if (schema.stack == 0) return;
+    const std::size_t planned =
+        std::min(num_envs, FrameChains::max_envs(config, schema.stack)) * schema.stack;
+    open.resize(num_envs * num_step * schema.stack);
+    rows.resize(NStepWriter::rows_per_commit(config) * config.num_refs);
+    last.resize(num_envs * schema.stack);
+    for (auto* keys : {&obs, &next, &kept}) keys->resize(planned);
+    made.resize(2 * planned);
+    claims.resize(2 * planned);
+  }
+  FrameChains::Storage chains() {
+    return {last.data(), obs.data(), next.data(), kept.data(), made.data(), claims.data()};
+  }
+
+  std::vector<std::uint64_t> open, rows, last, obs, next, kept;
+  std::vector<FrameChains::NewFrame> made;
+  std::vector<Claim> claims;
+};
+
 class Writer {
  public:
   Writer(Table& table, std::size_t num_envs, std::size_t num_step, double gamma)
@@ -17,8 +40,11 @@ class Writer {
         open_(num_envs * num_step),
         images_(num_step > 1 ? num_envs * num_step * image_nbytes() : 0),
         emissions_(num_envs * num_step),
+        stacks_(table.schema(), mapping_->table.config(), num_envs, num_step),
         writer_(mapping_->table, table.schema(), num_envs, num_step, gamma,
-                {windows_.data(), open_.data(), images_.data(), emissions_.data()}),
+                {windows_.data(), open_.data(), images_.data(), emissions_.data(),
+                 stacks_.open.data(), stacks_.rows.data()},
+                stacks_.chains()),
         arrays_(table.specs().size()) {
     auto dtype = nb::module_::import_("numpy").attr("dtype");
     reward_f32_ = {nb::str("reward"), dtype("float32"), {}};
@@ -99,6 +125,7 @@ class Writer {
   std::vector<NStepWriter::OpenStep> open_;
   std::vector<unsigned char> images_;
   std::vector<NStepWriter::Emission> emissions_;
+  StackStorage stacks_;
   NStepWriter writer_;
   std::vector<const unsigned char*> arrays_;
   ArraySpec reward_f32_, reward_f64_;

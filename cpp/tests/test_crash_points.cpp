@@ -13,7 +13,7 @@
 #include <map>
 #include <string>
 
-#include "check.hpp"
+#include "stacked.hpp"
 
 using namespace drivetrain;
 using namespace drivetrain::test;
@@ -31,7 +31,7 @@ void at_crash_point(const char* name) {
   if (points_left > 0) --points_left;
 }
 
-constexpr std::uint64_t kCapacity = 40;
+constexpr std::uint64_t kCapacity = 40, kStackedRows = 12, kStackedFrames = 24;
 
 // Everything that writes under the lock: inserts that wrap, updates, a growing unit.
 void scenario(ReplayTable& table) {
@@ -57,6 +57,23 @@ void scenario(ReplayTable& table) {
 void uniform_scenario(ReplayTable& table) {
   CHECK(insert_tagged(table, 17, 1000));
   CHECK(insert_tagged(table, 30, 2000));
+}
+
+// Rows that are overwritten, that end with their frames, and that are dropped; a batch given back.
+void stacked_scenario(ReplayTable& table) {
+  StackedWriter steady(table, 2, 2, 1, 9), resetting(table, 1, 1, 100, 1);
+  for (int t = 0; t < 6; ++t) CHECK(steady.step() == Status::kOk);
+  for (int t = 0; t < 6; ++t) CHECK(resetting.step() == Status::kOk);
+  for (int t = 0; t < 4; ++t) CHECK(steady.step() == Status::kOk);
+  Claim claims[kStackedFrames], more[kStackedFrames], row[1], other[1];
+  std::size_t num = 0;
+  const FrameBatch two{claims, 2, nullptr, 0}, all{more, kStackedFrames, nullptr, 0};
+  CHECK(table.reserve(1, row, &num, &two) == Status::kOk);
+  CHECK(table.reserve(1, other, &num, &all) == Status::kBusy);  // two are in flight
+  const std::uint64_t gone[6] = {Key::make(0, 2), Key::make(0, 2), Key::make(0, 2),
+                                 Key::make(0, 2), Key::make(0, 2), Key::make(0, 2)};
+  CHECK(table.commit_framed(row, 1, nullptr, nullptr, gone, &two) == Status::kOk);
+  CHECK(table.header().num_dropped > 0);
 }
 
 bool killed_at(ReplayTable& table, long point, void (*run)(ReplayTable&)) {
@@ -98,6 +115,45 @@ void expect_sound(ReplayTable& table) {
   CHECK(sample_tagged(table, 400, true, draws.data(), tags.data()) == Status::kOk);
   for (std::uint64_t tag : tags) CHECK(tag >= 9000);
   CHECK(locked_and_consistent(table));
+}
+
+// The same for a framed table, whose rows the checker of stacks knows.
+void expect_sound_stacks(ReplayTable& table) {
+  CHECK(locked_and_consistent(table));
+  std::vector<Draw> draws(100);
+  std::vector<Tag> tags(100);
+  if (table.header().num_committed > 0)
+    CHECK(sample_stacked(table, 100, true, draws.data(), tags.data(), 2) == Status::kOk);
+  StackedWriter writer(table, 1, 1, 1000, 100);
+  for (std::uint64_t t = 0; t < kStackedFrames; ++t) {
+    CHECK(writer.step() == Status::kOk);
+    CHECK(locked_and_consistent(table));
+  }
+  // All rows are whole again, and all frames: nothing stays behind with the dead.
+  CHECK(table.header().num_committed == kStackedRows);
+  for (std::uint64_t slot = 0; slot < kStackedFrames; ++slot)
+    CHECK(is_committed(table.frames().frame(slot).generation.load()));
+  CHECK(sample_stacked(table, 100, true, draws.data(), tags.data()) == Status::kOk);
+  for (const Tag& tag : tags) CHECK(tag.stream == 1000);
+}
+
+void death_between_any_two_writes_to_frames_is_healed(bool prioritized) {
+  const TableConfig config = stacked_config(kStackedRows, kStackedFrames, prioritized);
+  SharedTable counted(config);
+  points_passed = 0;
+  stacked_scenario(*counted);
+  const long num_points = points_passed;
+  long repairs_killed = 0;
+  for (long point = 0; point < num_points; ++point) {
+    SharedTable table(config);
+    CHECK(killed_at(*table, point, stacked_scenario));
+    if (point % 23 == 0)
+      for (long at = 0; killed_at(*table, at, only_lock); ++at) ++repairs_killed;
+    expect_sound_stacks(*table);
+  }
+  CHECK(num_points > 300 && repairs_killed > 0);
+  std::printf("frames, %s: killed at each of %ld points, and at %ld points of repairs\n",
+              prioritized ? "prioritized" : "uniform", num_points, repairs_killed);
 }
 
 long count_points(const TableConfig& config, void (*run)(ReplayTable&)) {
@@ -207,6 +263,7 @@ int main() {
     scenario(table);
     raise_alpha(table);
   });
+  count_points(stacked_config(kStackedRows, kStackedFrames), stacked_scenario);
   names = nullptr;
   for (const auto& [name, count] : seen) std::printf("  %-24s %ld\n", name.c_str(), count);
   // A point that no test passes is a point nobody has died at.
@@ -216,13 +273,18 @@ int main() {
                            "rebuild/leaf", "rebuild/inner", "rebuild/root", "extremes/dirty",
                            "extremes/least", "extremes/largest", "extremes/scanned",
                            "extremes/forget", "alpha/before", "alpha/alpha", "alpha/log",
-                           "alpha/log_first", "alpha/rescaled"})
+                           "alpha/log_first", "alpha/rescaled", "frames/owner", "frames/generation",
+                           "frames/next_frame", "frames/publish", "frames/next_dependent", "frames/dependents",
+                           "frames/end_dependents", "frames/disown", "kill/owner", "kill/generation",
+                           "kill/num_committed", "commit/drop", "commit/num_dropped"})
     CHECK(seen.count(name) == 1);
   death_between_any_two_writes_is_healed("prioritized", tagged_config(kCapacity), scenario);
   death_between_any_two_writes_is_healed("with extremes", extremes_config(kCapacity), scenario);
   death_between_any_two_writes_is_healed("uniform", tagged_config(kCapacity, false),
                                          uniform_scenario);
   death_while_alpha_changes_turns_no_leaf_twice();
+  death_between_any_two_writes_to_frames_is_healed(true);
+  death_between_any_two_writes_to_frames_is_healed(false);
   a_process_killed_while_it_copies_leaves_its_rows_for_others();
   std::puts("ok");
 }

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <thread>
 
-#include "check.hpp"
 #include "drivetrain/seqlock.hpp"
+#include "stacked.hpp"
 
 using namespace drivetrain;
 using namespace drivetrain::test;
@@ -55,6 +55,47 @@ void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const T
               static_cast<unsigned long long>(stale.load()));
 }
 
+void stacks(ReplayTable& table, std::uint64_t stream, int rounds) {
+  Random random(stream);
+  for (int i = 0; i < 10; ++i) {  // a new writer begins without chains
+    StackedWriter writer(table, 1 + random.below(6), 1 + stream % 2, (stream << 16) + 100u * i,
+                         1 + random.below(40));
+    for (int t = 0; t < rounds / 10; ++t) CHECK(writer.step() == Status::kOk);
+  }
+}
+
+void draw_stacks(ReplayTable& table, std::uint64_t stream, int rounds) {
+  Random random(stream);
+  std::vector<Draw> draws(16);
+  std::vector<Tag> tags(16);
+  std::uint64_t keys[16], num_stale = 0;
+  float leaves[16];
+  for (int i = 0; i < rounds; ++i) {
+    if (sample_stacked(table, 16, i % 2, draws.data(), tags.data(), 2) != Status::kOk) continue;
+    for (int k = 0; k < 16; ++k) {
+      keys[k] = Key::make(draws[k].slot, draws[k].generation);
+      leaves[k] = static_cast<float>(random.uniform()) + 1e-3f;
+    }
+    if (table.config().prioritized)
+      CHECK(table.update_priorities(keys, leaves, leaves, 16, &num_stale) == Status::kOk);
+  }
+}
+
+// Few frames: most rows end with their frames. Few rows: most are overwritten.
+void threads_never_see_a_torn_stack(bool prioritized, std::uint64_t capacity, std::uint64_t num_frames) {
+  SharedTable table(stacked_config(capacity, num_frames, prioritized));
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 1; t <= 3; ++t)
+    threads.emplace_back([&, t, view = *table]() mutable { stacks(view, t, 3000); });
+  for (std::uint64_t t = 4; t <= 5; ++t)
+    threads.emplace_back([&, t, view = *table]() mutable { draw_stacks(view, t, 3000); });
+  for (auto& thread : threads) thread.join();
+  CHECK(locked_and_consistent(*table));
+  std::printf("%llu rows, %llu frames: %llu dropped\n", static_cast<unsigned long long>(capacity),
+              static_cast<unsigned long long>(num_frames),
+              static_cast<unsigned long long>(table->header().num_dropped));
+}
+
 void readers_of_a_broadcast_get_whole_payloads_in_order() {
   constexpr std::size_t kWords = 200;
   std::vector<unsigned char> memory(Broadcast::nbytes_for(kWords * 8) + 64);
@@ -91,6 +132,10 @@ int main() {
   threads_never_see_a_torn_row_and_leave_exact_sums("prioritized", tagged_config(120));
   threads_never_see_a_torn_row_and_leave_exact_sums("with extremes", extremes_config(120));
   threads_never_see_a_torn_row_and_leave_exact_sums("uniform", tagged_config(120, false));
+  for (bool prioritized : {true, false}) {
+    threads_never_see_a_torn_stack(prioritized, 200, 60);
+    threads_never_see_a_torn_stack(prioritized, 40, 120);
+  }
   readers_of_a_broadcast_get_whole_payloads_in_order();
   std::puts("ok");
 }

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from drivetrain.core.errors import NotEnoughData
-from drivetrain.replay import Replay
-from drivetrain.replay.testing import TaggedRows, check_consistent
+from drivetrain.replay import Replay, _native
+from drivetrain.replay.testing import TaggedRows, TaggedStacks, check_consistent
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,10 +69,23 @@ def handle_from_stdin():
     return pickle.loads(sys.stdin.buffer.read())
 
 
+def tagged_for(replay, num_bytes):
+    """The checker for a replay with its spec: of rows, or of stacks if it shares observations."""
+    stack = replay._schema.frame_stack
+    return TaggedStacks(num_bytes, stack=stack) if stack else TaggedRows(num_bytes)
+
+
+def tags_at(tagged, first_tag, num_envs, t):
+    """Tags of step t of a writer: of its environments' streams where episodes matter."""
+    if isinstance(tagged, TaggedRows):
+        return first_tag + t * num_envs + np.arange(num_envs)
+    return ((first_tag + np.arange(num_envs, dtype=np.uint64)) << np.uint64(32)) + np.uint64(t)
+
+
 def write_rows(replay, num_rows, *, first_tag=0, num_envs=8, num_bytes=64):
-    tagged, writer = TaggedRows(num_bytes), replay.writer(num_envs)
-    for start in range(first_tag, first_tag + num_rows, num_envs):
-        writer.add(**tagged.step(np.arange(start, start + num_envs)))
+    tagged, writer = tagged_for(replay, num_bytes), replay.writer(num_envs)
+    for t in range(-(-num_rows // num_envs)):
+        writer.add(**tagged.step(tags_at(tagged, first_tag, num_envs, t)))
 
 
 def attach_and_write(handle, num_rows, first_tag):
@@ -81,14 +94,15 @@ def attach_and_write(handle, num_rows, first_tag):
 
 
 def write_for_ever(replay, num_envs, num_bytes, seed):
-    tagged, writer, tag = TaggedRows(num_bytes), replay.writer(num_envs), seed << 40
+    tagged, writer, t = tagged_for(replay, num_bytes), replay.writer(num_envs), 0
+    first_tag = seed << (40 if isinstance(tagged, TaggedRows) else 8)
     while True:
-        writer.add(**tagged.step(np.arange(tag, tag + num_envs)))
-        tag += num_envs
+        writer.add(**tagged.step(tags_at(tagged, first_tag, num_envs, t)))
+        t += 1
 
 
 def learn_for_ever(replay, batch_size, num_bytes, seed):
-    tagged, rng, out = TaggedRows(num_bytes), np.random.default_rng(seed), None
+    tagged, rng, out = tagged_for(replay, num_bytes), np.random.default_rng(seed), None
     prioritized = replay._settings.prioritized
     while True:
         try:
@@ -108,8 +122,11 @@ def kill(pid):
 def generations(replay):
     """The generation of every row, read without the lock: odd while it is being written."""
     memory, stride = np.frombuffer(replay._segment.payload, np.uint8), replay._schema.row_stride
-    first = len(memory) - replay.capacity * stride
-    return np.ascontiguousarray(memory[first:].reshape(-1, stride)[:, :4]).view(np.uint32)[:, 0]
+    rows_only = {**replay._settings.native(), "num_frames": 0}
+    end = _native.table_nbytes(rows_only)
+    return np.ascontiguousarray(memory[end - replay.capacity * stride : end].reshape(-1, stride)[:, :4]).view(
+        np.uint32
+    )[:, 0]
 
 
 def stop_while_it_writes(replay, pid):
@@ -166,10 +183,12 @@ def wait_for_progress(replay):
         assert time.monotonic() - start < 100, "stalled"
 
 
-def report_kills(seed, num_kills, seconds, prioritized):
+def report_kills(seed, num_kills, seconds, prioritized, stack=0):
     """The random kill test, for a process that has one thread and no other children."""
     num_bytes = 3000
-    replay = Replay(1000, TaggedRows(num_bytes).spec, shared=True, prioritized=prioritized)
+    sharing = {"share_next_obs": True, "frame_stack": stack} if stack else {}
+    spec = TaggedStacks(num_bytes, stack=stack).spec if stack else TaggedRows(num_bytes).spec
+    replay = Replay(1000, spec, shared=True, prioritized=prioritized, **sharing)
     write_rows(replay, 1000, num_bytes=num_bytes)
     kills = kill_at_random(replay, seed, num_kills=num_kills, seconds=seconds, num_bytes=num_bytes)
     check_consistent(replay)
@@ -178,10 +197,10 @@ def report_kills(seed, num_kills, seconds, prioritized):
     write_rows(replay, 1000, num_bytes=num_bytes)
     assert len(replay) == replay.capacity, "orphaned slots were not used again"
     check_consistent(replay)
-    tagged = TaggedRows(num_bytes)
+    tagged = tagged_for(replay, num_bytes)
     sample = replay.sample(1000)
     tagged.check(sample)
-    assert sorted(sample.data["tag"]) == list(range(1000))
+    assert sorted(sample.data["tag"]) == sorted(np.concatenate([tags_at(tagged, 0, 8, t) for t in range(125)]))
     try:
         os.waitpid(-1, os.WNOHANG)
         raise AssertionError("a child is left")

@@ -7,7 +7,7 @@ import pytest
 from filled import add_rows, filled_replay, first_keys
 
 from drivetrain.core.errors import Closed, InvalidInput, NotEnoughData, SegmentError
-from drivetrain.replay import Replay, Sample
+from drivetrain.replay import Replay, Sample, _native
 
 SPEC = {"obs": ((4,), "float32"), "action": ((), "int64")}
 
@@ -369,7 +369,7 @@ def test_every_call_says_when_the_lock_cannot_be_taken_any_more(tmp_path):
     replay = filled_replay(8, shared=True)
     sample = replay.sample(4)
     replay.save(tmp_path / "whole")
-    owner = np.frombuffer(replay._segment.payload, np.int32, count=1, offset=64 + 8)
+    owner = np.frombuffer(replay._segment.payload, np.int32, count=1, offset=_native.LOCK_OFFSET + 8)
     owner[0] = 2**31 - 2  # what glibc writes when a holder died and nobody repaired (PTHREAD_MUTEX_NOTRECOVERABLE)
     for call in (
         lambda: len(replay),

@@ -5,21 +5,22 @@ import threading
 
 import numpy as np
 import pytest
-from children import run_script, write_rows
+from children import run_script, tagged_for, write_rows
 
 from drivetrain.core.errors import Closed, NotEnoughData
 from drivetrain.replay import Replay
-from drivetrain.replay.testing import TaggedRows, check_consistent
+from drivetrain.replay.testing import TaggedRows, TaggedStacks, check_consistent
 
 NUM_BYTES = 500
 
 
 def insert(replay, seed, num_rows):
-    write_rows(replay, num_rows, first_tag=seed << 40, num_envs=32, num_bytes=NUM_BYTES)
+    first_tag = seed << (8 if replay._schema.frame_stack else 40)
+    write_rows(replay, num_rows, first_tag=first_tag, num_envs=32, num_bytes=NUM_BYTES)
 
 
 def learn(replay, seed, num_samples):
-    tagged, rng, out, num_stale = TaggedRows(NUM_BYTES), np.random.default_rng(seed), None, 0
+    tagged, rng, out, num_stale = tagged_for(replay, NUM_BYTES), np.random.default_rng(seed), None, 0
     while num_samples:
         try:
             out = replay.sample(32, num_batches=2, out=out, mode="iid" if seed % 2 else "stratified")
@@ -88,6 +89,33 @@ def test_processes_never_see_a_torn_row(prioritized):
     check_consistent(replay)
 
 
+@pytest.mark.parametrize("prioritized", [True, False])
+@pytest.mark.parametrize("capacity", [130, 5000])
+@pytest.mark.parametrize("stack", [1, 4])
+def test_threads_never_see_a_torn_stack(prioritized, capacity, stack):
+    spec = TaggedStacks(NUM_BYTES, stack=stack).spec
+    replay = Replay(capacity, spec, prioritized=prioritized, share_next_obs=True, frame_stack=stack)
+    threads = [Caught(target=insert, args=(replay, seed, 10_000)) for seed in (1, 2)]
+    threads += [Caught(target=learn, args=(replay, seed, 200)) for seed in (3, 4)]
+    run_all(threads)
+    assert [thread.error for thread in threads] == [None] * 4
+    assert replay.num_inserted + replay.num_dropped == 2 * 313 * 32
+    check_consistent(replay)
+
+
+@pytest.mark.parametrize("prioritized", [True, False])
+def test_processes_never_see_a_torn_stack(prioritized):
+    replay = Replay(1000, TaggedStacks(NUM_BYTES, stack=3).spec, prioritized=prioritized, shared=True, frame_stack=3)
+    context, handle = multiprocessing.get_context("spawn"), replay.handle()
+    processes = [context.Process(target=insert_elsewhere, args=(handle, seed, 20_000)) for seed in (1, 2)]
+    learner = Caught(target=learn, args=(replay, 4, 300))
+    run_all([*processes, learner])
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert learner.error is None
+    assert replay.num_inserted + replay.num_dropped == 40_000
+    check_consistent(replay)
+
+
 def test_closing_while_others_are_in_calls_ends_them_with_closed():
     replay = Replay(1000, TaggedRows(NUM_BYTES).spec, shared=True)
     insert(replay, 1, 1000)
@@ -110,23 +138,25 @@ def test_closing_while_others_are_in_calls_ends_them_with_closed():
     assert [type(thread.error) for thread in threads] == [Closed, Closed]
 
 
-def random_kills(num_kills, seconds, prioritized):
+def random_kills(num_kills, seconds, prioritized, stack):
     text = "import sys; from children import report_kills; "
-    text += "report_kills(7, int(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == 'True')"
-    report = run_script(text, num_kills, seconds, prioritized)
+    text += "report_kills(7, int(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == 'True', int(sys.argv[4]))"
+    report = run_script(text, num_kills, seconds, prioritized, stack)
     print(report)  # noqa: T201
     assert int(report.split()[0]) >= num_kills
 
 
+@pytest.mark.parametrize("stack", [0, 1, 4])
 @pytest.mark.parametrize("prioritized", [True, False])
-def test_random_kills_of_actors_and_learners_stall_nobody_and_tear_nothing(prioritized):
-    random_kills(100, 0.0, prioritized)
+def test_random_kills_of_actors_and_learners_stall_nobody_and_tear_nothing(prioritized, stack):
+    random_kills(100 if stack == 0 else 60, 0.0, prioritized, stack)
 
 
 @pytest.mark.stress
+@pytest.mark.parametrize("stack", [0, 4])
 @pytest.mark.parametrize("prioritized", [True, False])
-def test_a_minute_of_random_kills_stalls_nobody_and_tears_nothing(prioritized):
-    random_kills(1000, 60.0, prioritized)
+def test_a_minute_of_random_kills_stalls_nobody_and_tears_nothing(prioritized, stack):
+    random_kills(1000, 60.0, prioritized, stack)
 
 
 STOPPED_WRITER = """

@@ -117,7 +117,7 @@ def test_every_single_byte_of_the_header_matters(tmp_path, good_file):
         (b"", "not a replay file"),
         (b"PK\x03\x04" + bytes(100), "not a replay file"),
         (b"\x80\x04" + bytes(1000), "not a replay file"),
-        (HEAD.pack(b"DRVTRPLY", 2, 0, 0), "newer drivetrain .format 2, this one reads 1.; upgrade"),
+        (HEAD.pack(b"DRVTRPLY", 3, 0, 0), "newer drivetrain .format 3, this one reads 2.; upgrade"),
         (HEAD.pack(b"DRVTRPLY", 1, 2**32 - 1, 0), "truncated or damaged"),
         (HEAD.pack(b"DRVTRPLY", 1, 2, 0xA3A6BF43) + b"{}", "damaged"),
     ],

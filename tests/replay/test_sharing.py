@@ -229,7 +229,7 @@ def test_the_oracle_agrees_with_draws_split_between_two_handles():
     second = Replay.attach(first.handle())
     oracle = ReferenceReplay(100, {"x": ((), "uint8")}, seed=8)
     for _ in range(100):
-        oracle.insert({"terminated": False, "truncated": True})
+        oracle.insert([{"terminated": False, "truncated": True}])
     for native in (first, second, second, first):
         np.testing.assert_array_equal(native.sample(10).keys, oracle.sample(10).keys)
 

@@ -22,7 +22,7 @@ PRIORITIES = st.one_of(
 )
 
 
-def random_step(rng, num_envs, ends, priorities=None):
+def random_step(rng, num_envs, ends):
     step = {
         "obs": {"pixels": rng.integers(0, 256, (num_envs, 3), np.uint8), "speed": rng.random(num_envs, np.float32)},
         "action": rng.integers(-9, 9, num_envs),
@@ -37,8 +37,6 @@ def random_step(rng, num_envs, ends, priorities=None):
     if num_envs > 1:  # only some of them end
         step["terminated"] &= rng.random(num_envs) < 0.7
         step["truncated"] &= rng.random(num_envs) < 0.7
-    if priorities is not None:
-        step["priority"] = rng.choice(np.array(priorities, np.float32), num_envs)
     return step
 
 
@@ -71,9 +69,12 @@ class NativeAgainstOracle(RuleBasedStateMachine):
     def create(self, capacity, num_envs, shared, **settings):
         if not settings["prioritized"]:
             settings["initial_priority"] = "running_max"
-        self.given = settings["initial_priority"] == "given"
-        self.native = Replay(capacity, SPEC, shared=shared, **settings)
-        self.oracle = ReferenceReplay(capacity, SPEC, **settings)
+        self.start(capacity, SPEC, num_envs, shared, settings)
+
+    def start(self, capacity, spec, num_envs, shared, settings):
+        self.given = settings.get("initial_priority") == "given"
+        self.native = Replay(capacity, spec, shared=shared, **settings)
+        self.oracle = ReferenceReplay(capacity, spec, **settings)
         self.shared, self.prioritized = shared, settings["prioritized"]
         self.attached, self.spare, self.keys = [], None, []
         self.new_writer(num_envs)
@@ -82,6 +83,9 @@ class NativeAgainstOracle(RuleBasedStateMachine):
     def new_writer(self, num_envs):
         self.num_envs = num_envs
         self.writers = self.native.writer(num_envs), ReferenceWriter(self.oracle, num_envs)
+
+    def random_step(self, rng, ends):
+        return random_step(rng, self.num_envs, ends)
 
     @rule(num_envs=st.sampled_from([1, 2, 5, 40]))
     def replace_the_writer(self, num_envs):
@@ -95,7 +99,9 @@ class NativeAgainstOracle(RuleBasedStateMachine):
     def add(self, seed, ends, priorities):
         rng = np.random.default_rng(seed)
         for end in ends:
-            step = random_step(rng, self.num_envs, end, priorities if self.given else None)
+            step = self.random_step(rng, end)
+            if self.given:
+                step["priority"] = rng.choice(np.array(priorities, np.float32), self.num_envs)
             for writer in self.writers:
                 writer.add(**step)
 
@@ -183,6 +189,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         assert len(self.native) == stats["size"] == len(self.oracle)
         assert stats["next_slot"] == self.oracle.next_slot
         assert self.native.num_inserted == self.oracle.num_inserted
+        assert self.native.num_dropped == self.oracle.num_dropped
         assert stats["random_block"] == self.oracle.block
         if self.prioritized:
             assert stats["max_priority"] == np.float32(self.oracle.max_priority)
@@ -197,7 +204,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         self.native.close()  # again: nothing happens
         for call in (
             lambda: self.native.sample(1),
-            lambda: self.writers[0].add(**random_step(np.random.default_rng(0), self.num_envs, 0)),
+            lambda: self.writers[0].add(**self.random_step(np.random.default_rng(0), 0)),
             lambda: self.native.writer(),
             lambda: len(self.native),
         ):

@@ -1,10 +1,13 @@
 // What a replay segment holds, in order, all by offset:
 //
-//   | TableHeader | sum tree (prioritized only) | extremes of its leaves (if asked for) | rows |
+//   | TableHeader | sum tree (prioritized only) | extremes of its leaves (if asked for) | rows
+//   | frame headers | frames (framed only) |
 //
-//   row = | generation, owner | fields, packed | padding |       stride a multiple of 8
+//   row = | generation, owner | links (framed only) | fields, packed | padding |   stride: 8 n
 //
-// A row is one transition, so that sampling it touches consecutive cache lines.
+// A row is one transition, so that sampling it touches consecutive cache lines. In a framed table
+// observations lie in frames, a second ring (frames.hpp), and a row holds the slots of its frames.
+// Frame headers are apart from the frames: draws need none of them, and a repair reads nothing else.
 #pragma once
 
 #include <atomic>
@@ -28,6 +31,20 @@ struct RowHeader {
 };
 static_assert(sizeof(RowHeader) == 8 && std::atomic<std::uint32_t>::is_always_lock_free);
 
+/// What a framed row starts with, before its fields; num_refs frame slots follow.
+struct RowLinks {
+  std::atomic<std::uint64_t> next_dependent;  // Key of the next row in its frame's list; under the lock
+};
+
+/// generation, owner: as of a row.
+struct FrameHeader {
+  std::atomic<std::uint32_t> generation;
+  std::atomic<std::uint32_t> owner;
+  std::uint64_t dependents;  // Key of the newest row whose life this frame ends; 0: none; under the lock
+};
+static_assert(sizeof(RowLinks) == 8 && sizeof(FrameHeader) == 16 &&
+              std::atomic<std::uint64_t>::is_always_lock_free);
+
 /// Whether a row of this generation is whole: written, and not being written again.
 inline bool is_committed(std::uint32_t generation) noexcept {
   return generation != 0 && !(generation & 1);
@@ -50,6 +67,9 @@ struct TableConfig {
   InitialPriority initial = InitialPriority::kRunningMax;
   float initial_priority = 1.0f;        // of kFixed
   std::uint32_t weights_by_buffer = 0;  // 1: weights relative to the largest there can be
+  std::uint64_t num_frames = 0;    // 0: rows hold their observations; else below 2^32
+  std::uint64_t frame_stride = 0;  // bytes from frame to frame
+  std::uint64_t num_refs = 0;      // frames a row refers to
 
   bool keeps_extremes() const noexcept {
     return prioritized && (weights_by_buffer || initial == InitialPriority::kBufferMax);
@@ -69,6 +89,8 @@ struct TableHeader {
   float max_priority;           // running maximum: the priority of new rows
   std::uint32_t num_repairs;    // times the lock was inherited from a dead holder
   std::uint64_t num_inserted;   // rows ever committed
+  std::uint64_t next_frame;     // where the ring of frames goes on, below num_frames
+  std::uint64_t num_dropped;    // rows not inserted: their frames were gone before they were whole
 
   alignas(64) std::atomic<std::uint64_t> random_block;  // relaxed counter, taken without the lock
 };
@@ -83,8 +105,20 @@ inline std::size_t rows_offset(const TableConfig& config) noexcept {
       config.keeps_extremes() ? SumTree::extremes_nbytes_for(config.capacity) : 0;
   return (extremes_offset(config) + extremes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
+inline std::size_t frame_headers_offset(const TableConfig& config) noexcept {
+  const std::size_t end = rows_offset(config) + config.capacity * config.row_stride;
+  return config.num_frames ? (end + 63) / 64 * 64 : end;
+}
+inline std::size_t frames_offset(const TableConfig& config) noexcept {
+  const std::size_t end = frame_headers_offset(config) + config.num_frames * sizeof(FrameHeader);
+  return config.num_frames ? (end + 63) / 64 * 64 : end;
+}
 inline std::size_t table_nbytes(const TableConfig& config) noexcept {
-  return rows_offset(config) + config.capacity * config.row_stride;
+  return frames_offset(config) + config.num_frames * config.frame_stride;
+}
+/// Bytes between the header of a row and its fields.
+inline std::size_t links_nbytes(std::uint64_t num_refs) noexcept {
+  return num_refs ? (sizeof(RowLinks) + num_refs * 4 + 7) / 8 * 8 : 0;
 }
 
 /// A row's key: which slot, and which of the rows that slot held over time.

@@ -5,6 +5,8 @@
 // a row with the k <= n steps it has, discount gamma^k after truncation and 0 after termination.
 // Windows never cross episodes. (n-step returns: Sutton & Barto 2018, section 7.1.)
 //
+// In a framed table an open step keeps the keys of its frames, and rows hold those (chains.hpp).
+//
 // One producer, one NStepWriter; calls on it must not overlap.
 #pragma once
 
@@ -15,6 +17,7 @@
 #include <cstdint>
 #include <ctime>
 
+#include "drivetrain/chains.hpp"
 #include "drivetrain/rows.hpp"
 
 namespace drivetrain {
@@ -28,6 +31,7 @@ class NStepWriter {
   };
   struct Emission {     // a finished row, not yet in the table
     const unsigned char* first;  // image of the window's first step; nullptr: the current step
+    std::size_t open;            // ring position of that step
     std::uint32_t env;
     float reward;
     float discount;
@@ -45,15 +49,26 @@ class NStepWriter {
     OpenStep* open;        // [num_envs * num_step]
     unsigned char* images; // [num_envs * num_step * image_nbytes]; unused for num_step == 1
     Emission* emissions;   // [num_envs * num_step]
+    std::uint64_t* keys;       // [num_envs * num_step * stack]: frames of the open steps; framed only
+    std::uint64_t* row_keys;   // [rows_per_commit(config) * num_refs]; framed only
   };
 
+  /// Rows of a framed table per lock hold: their keys stay within 64 KiB.
+  static std::size_t rows_per_commit(const TableConfig& config) noexcept {
+    const std::size_t fitting = 8192 / std::max<std::size_t>(1, config.num_refs);
+    return std::min(kMaxBatch, std::max<std::size_t>(1, fitting));
+  }
+
   NStepWriter(ReplayTable& table, const RowSchema& schema, std::size_t num_envs,
-              std::size_t num_step, double gamma, const Storage& storage) noexcept
+              std::size_t num_step, double gamma, const Storage& storage,
+              const FrameChains::Storage& chains = {}) noexcept
       : table_(table), schema_(schema), num_envs_(num_envs), num_step_(num_step), gamma_(gamma),
-        image_nbytes_(table.config().row_stride - sizeof(RowHeader)), storage_(storage) {}
+        image_nbytes_(table.config().row_stride - sizeof(RowHeader)), storage_(storage),
+        chains_(table, schema, chains) {}
 
   /// Takes one step of every environment and inserts the rows it completes.
   Status add(const Step& step) noexcept {
+    if (schema_.stack > 0) return add_framed(step);
     std::size_t num_rows = 0;
     for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
     return insert(step, num_rows);
@@ -86,6 +101,7 @@ class NStepWriter {
       const OpenStep& open = open_step(env, age);
       storage_.emissions[first_row + age] = {
           num_step_ > 1 ? storage_.images + ring_index(env, age) * image_nbytes_ : nullptr,
+          ring_index(env, age),
           static_cast<std::uint32_t>(env),
           static_cast<float>(open.returns),
           terminated ? 0.0f : static_cast<float>(open.discount),
@@ -130,6 +146,71 @@ class NStepWriter {
     return Status::kOk;
   }
 
+  // As many environments at a time as their frames allow: frames and rows are reserved together
+  // and published together, so that no other producer comes between a frame and its row.
+  Status add_framed(const Step& step) noexcept {
+    const std::size_t most = FrameChains::max_envs(table_.config(), schema_.stack);
+    for (std::size_t first = 0; first < num_envs_; first += most) {
+      const std::size_t num = std::min(most, num_envs_ - first);
+      std::size_t num_rows = 0;
+      for (std::size_t i = 0; i < num; ++i) num_rows += advance(first + i, step, num_rows);
+      const Status status = insert_framed(step, first, num, num_rows);
+      if (status != Status::kOk) return status;
+    }
+    return Status::kOk;
+  }
+
+  Status insert_framed(const Step& step, std::size_t first_env, std::size_t num_envs,
+                       std::size_t num_rows) noexcept {
+    Claim claims[kMaxBatch];
+    float priorities[kMaxBatch];
+    timespec busy_since{};
+    const std::size_t most = rows_per_commit(table_.config());
+    bool frames_wait = true;
+    for (std::size_t done = 0; frames_wait || done < num_rows;) {
+      if (frames_wait) chains_.plan(step, first_env, num_envs);
+      const FrameBatch* frames = frames_wait ? &chains_.batch() : nullptr;
+      std::size_t num_claims = 0;
+      const Status reserved =
+          table_.reserve(std::min(most, num_rows - done), claims, &num_claims, frames);
+      if (reserved == Status::kGone || (reserved == Status::kBusy && !gave_up(busy_since))) continue;
+      if (reserved != Status::kOk) return reserved;
+      if (frames) {
+        chains_.write(step, first_env, num_envs);
+        for (std::size_t i = 0; i < num_envs; ++i) keep_keys(first_env + i, chains_.obs(i));
+      }
+      for (std::size_t i = 0; i < num_claims; ++i) {
+        const Emission& emission = storage_.emissions[done + i];
+        priorities[i] = emission.priority;
+        write_row(table_.fields(claims[i].slot), emission, step);
+        write_refs(claims[i].slot, emission, chains_.next(emission.env - first_env),
+                   storage_.row_keys + i * table_.config().num_refs);
+      }
+      const Status committed =
+          table_.commit_framed(claims, num_claims, nullptr, step.priority ? priorities : nullptr,
+                               storage_.row_keys, frames);
+      if (committed != Status::kOk) return committed;
+      frames_wait = false;
+      done += num_claims;
+    }
+    return Status::kOk;
+  }
+
+  // The step that advance() added is the one before the window's end, whatever was emitted since.
+  void keep_keys(std::size_t env, const std::uint64_t* obs) noexcept {
+    const std::size_t newest = ring_index(env, storage_.windows[env].count + num_step_ - 1);
+    std::copy_n(obs, schema_.stack, storage_.keys + newest * schema_.stack);
+  }
+
+  void write_refs(std::uint32_t slot, const Emission& emission, const std::uint64_t* next,
+                  std::uint64_t* keys) noexcept {
+    std::copy_n(storage_.keys + emission.open * schema_.stack, schema_.stack, keys);
+    std::copy_n(next, schema_.stack, keys + schema_.stack);
+    std::atomic<std::uint32_t>* refs = table_.frames().refs(slot);
+    for (std::size_t r = 0; r < 2 * schema_.stack; ++r)
+      refs[r].store(Key::slot(keys[r]), std::memory_order_relaxed);
+  }
+
   // Every slot is in flight: others will commit within microseconds, unless stopped.
   static bool gave_up(timespec& since) noexcept {
     timespec now;
@@ -153,6 +234,8 @@ class NStepWriter {
         case FieldKind::kDiscount: source = &emission.discount; break;
         case FieldKind::kTerminated: source = &emission.terminated; break;
         case FieldKind::kTruncated: source = &emission.truncated; break;
+        case FieldKind::kFrames:
+        case FieldKind::kNextFrames: continue;
       }
       copy_to_shared(row + field.offset, source, field.nbytes);
     }
@@ -164,6 +247,7 @@ class NStepWriter {
   double gamma_;
   std::size_t image_nbytes_;
   Storage storage_;
+  FrameChains chains_;
 };
 
 }  // namespace drivetrain

@@ -79,6 +79,15 @@ struct OwnerTag {
     return stat.can_run() && make(tag & kPidMask, stat.start_time) == tag;
   }
 
+  /// Whether whoever left something in flight cannot go on with it. Tag 0 is nobody, so dead.
+  /// `known_dead`, 0 at first, remembers one dead tag: a dead process leaves many at once.
+  static bool is_dead(std::uint32_t tag, std::uint32_t& known_dead) noexcept {
+    if (tag == known_dead) return true;
+    if (tag == self() || is_alive(tag)) return false;
+    known_dead = tag;
+    return true;
+  }
+
   /// The tag of the calling process; looked up once, and once more in a forked child.
   static std::uint32_t self() noexcept {
     static std::atomic<std::uint32_t> cached{0};  // relaxed: any thread computes the same value

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "drivetrain/frames.hpp"
 #include "drivetrain/layout.hpp"
 #include "drivetrain/power.hpp"
 #include "drivetrain/process.hpp"
@@ -31,12 +32,15 @@ enum class Status {
   kBusy,           // every slot is being written by a live process; try again
   kBroken,         // the lock cannot be used any more
   kForgotten,      // leaves by an alpha of 0 do not tell priorities
+  kGone,           // a frame to be kept was taken again; store it anew
 };
 
-/// A reserved row, this process's own until it is committed.
-struct Claim {
-  std::uint32_t slot;
-  std::uint32_t generation;  // odd
+/// The frames that come with rows of a framed table.
+struct FrameBatch {
+  Claim* claims;               // filled by reserve(), published by commit()
+  std::size_t count;           // frames to take
+  const std::uint64_t* kept;   // keys of older frames that must outlive the taking
+  std::size_t num_kept;
 };
 
 class ReplayTable {
@@ -51,6 +55,7 @@ class ReplayTable {
                       config.capacity);
     if (config.keeps_extremes())
       tree_.keep_extremes(static_cast<unsigned char*>(memory) + extremes_offset(config));
+    if (config.num_frames) frames_ = FrameRing(memory, config);
   }
 
   /// Makes zeroed memory of table_nbytes(config) an empty table.
@@ -102,19 +107,27 @@ class ReplayTable {
   };
 
   /// Takes up to `wanted` <= kMaxBatch rows to write, at least one unless kBusy. Rows left behind
-  /// by dead processes are taken again; rows that a live one is writing are passed over.
-  Status reserve(std::size_t wanted, Claim* claims, std::size_t* num_claims) noexcept {
+  /// by dead processes are taken again; rows that a live one is writing are passed over. With
+  /// `frames`, takes those first, all or (kBusy, kGone) none; `wanted` may be 0 then.
+  Status reserve(std::size_t wanted, Claim* claims, std::size_t* num_claims,
+                 const FrameBatch* frames = nullptr) noexcept {
     const std::uint32_t self = OwnerTag::self();
     *num_claims = 0;
     Lock lock(*this);
     if (!lock) return Status::kBroken;
+    const std::uint64_t next_frame = header_->next_frame;
+    if (frames) {
+      const Status taken = take_frames(*frames);
+      if (taken != Status::kOk) return taken;
+    }
     std::uint64_t slot = header_->next_slot, passed = 0, num_lost = 0;
     std::uint32_t known_dead = 0;
     while (*num_claims < wanted && passed < config_.capacity) {
       RowHeader& head = row(slot);
       const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
       const bool in_flight = generation & 1;
-      if (!in_flight || owner_is_dead(head, known_dead)) {
+      if (!in_flight ||
+          OwnerTag::is_dead(head.owner.load(std::memory_order_relaxed), known_dead)) {
         num_lost += is_committed(generation);
         // Even or orphaned: the next odd number, which no earlier claim on this slot carries.
         const std::uint32_t taken = generation + (in_flight ? 2 : 1);
@@ -126,7 +139,10 @@ class ReplayTable {
       ++passed;
       slot = slot + 1 == config_.capacity ? 0 : slot + 1;
     }
-    if (*num_claims == 0) return Status::kBusy;
+    if (*num_claims == 0 && wanted > 0) {
+      if (frames) frames_.give_back(frames->claims, frames->count, next_frame);
+      return Status::kBusy;
+    }
     if (config_.prioritized) set_leaves(claims, *num_claims, 0.0f);
     const std::uint64_t used = header_->num_used + passed;
     DRIVETRAIN_LOCKED_WRITE("reserve/num_committed", header_->num_committed -= num_lost);
@@ -143,29 +159,32 @@ class ReplayTable {
                 const float* priorities = nullptr) noexcept {
     Lock lock(*this);
     if (!lock) return Status::kBroken;
-    // Priority first: a crash in between leaves an odd row, which repair() takes out again.
-    if (config_.prioritized) {
-      const bool settled = is_settled();
-      const float newest = leaves || priorities ? 0 : initial_leaf(claims[0].slot);
-      std::uint32_t slots[kMaxBatch];
-      float values[kMaxBatch];
-      for (std::size_t i = 0; i < count; ++i) {
-        slots[i] = claims[i].slot;
-        values[i] = leaves       ? leaves[i]
-                    : priorities ? leaf_at(slots[i], priorities[i])
-                    : settled    ? newest
-                                 : initial_leaf(slots[i]);
+    publish(claims, count, leaves, priorities);
+    return Status::kOk;
+  }
+
+  /// The same in a framed table: publishes written frames, then the rows whose frames, keys[i *
+  /// num_refs ...], are all still there. The others are dropped: their writer slept too long.
+  Status commit_framed(const Claim* claims, std::size_t count, const float* leaves,
+                       const float* priorities, const std::uint64_t* keys,
+                       const FrameBatch* frames) noexcept {
+    Lock lock(*this);
+    if (!lock) return Status::kBroken;
+    if (frames) frames_.publish(frames->claims, frames->count);
+    const float* given = leaves ? leaves : priorities;
+    Claim whole[kMaxBatch];
+    float own[kMaxBatch];
+    std::size_t num = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!frames_.are_current(keys + i * config_.num_refs, config_.num_refs)) {
+        drop(claims[i]);
+        continue;
       }
-      tree_.update(slots, values, count);
-      if (!settled) header_->exponent.advance(tree_, config_.capacity);
+      frames_.hang(claims[i].slot, claims[i].generation + 1);
+      if (given) own[num] = given[i];
+      whole[num++] = claims[i];
     }
-    for (std::size_t i = 0; i < count; ++i)  // release: the row's bytes are seen before "even"
-      DRIVETRAIN_LOCKED_WRITE("commit/generation",
-                              row(claims[i].slot)
-                                  .generation.store(claims[i].generation + 1,
-                                                    std::memory_order_release));
-    DRIVETRAIN_LOCKED_WRITE("commit/num_committed", header_->num_committed += count);
-    DRIVETRAIN_LOCKED_WRITE("commit/num_inserted", header_->num_inserted += count);
+    publish(whole, num, leaves ? own : nullptr, priorities ? own : nullptr);
     return Status::kOk;
   }
 
@@ -233,6 +252,7 @@ class ReplayTable {
 
   SumTree& tree() noexcept { return tree_; }
   const SumTree& tree() const noexcept { return tree_; }
+  const FrameRing& frames() const noexcept { return frames_; }
 
   /// Whether sums, counts and generations agree; call with the lock held. For tests and doctor.
   bool is_consistent() const noexcept {
@@ -243,7 +263,9 @@ class ReplayTable {
       committed += drawable;
       if (config_.prioritized && drawable != (tree_.leaf(slot) > 0)) return false;
     }
-    return committed == header_->num_committed && (!config_.prioritized || tree_.sums_are_exact());
+    return committed == header_->num_committed &&
+           (!config_.prioritized || tree_.sums_are_exact()) &&
+           (!config_.num_frames || frames_.is_consistent());
   }
 
  private:
@@ -254,12 +276,70 @@ class ReplayTable {
     return largest > 0 ? largest : leaf_at(slot, 1.0f);
   }
 
-  bool owner_is_dead(const RowHeader& head, std::uint32_t& known_dead) const noexcept {
-    const std::uint32_t owner = head.owner.load(std::memory_order_relaxed);
-    if (owner == known_dead) return true;
-    if (owner == OwnerTag::self() || OwnerTag::is_alive(owner)) return false;
-    known_dead = owner;
-    return true;
+  // With the lock held. Priority first: a crash in between leaves an odd row, which repair()
+  // takes out again.
+  void publish(const Claim* claims, std::size_t count, const float* leaves,
+               const float* priorities) noexcept {
+    if (config_.prioritized && count > 0) {
+      const bool settled = is_settled();
+      const float newest = leaves || priorities ? 0 : initial_leaf(claims[0].slot);
+      std::uint32_t slots[kMaxBatch];
+      float values[kMaxBatch];
+      for (std::size_t i = 0; i < count; ++i) {
+        slots[i] = claims[i].slot;
+        values[i] = leaves       ? leaves[i]
+                    : priorities ? leaf_at(slots[i], priorities[i])
+                    : settled    ? newest
+                                 : initial_leaf(slots[i]);
+      }
+      tree_.update(slots, values, count);
+      if (!settled) header_->exponent.advance(tree_, config_.capacity);
+    }
+    for (std::size_t i = 0; i < count; ++i)  // release: the row's bytes are seen before "even"
+      DRIVETRAIN_LOCKED_WRITE("commit/generation",
+                              row(claims[i].slot)
+                                  .generation.store(claims[i].generation + 1,
+                                                    std::memory_order_release));
+    DRIVETRAIN_LOCKED_WRITE("commit/num_committed", header_->num_committed += count);
+    DRIVETRAIN_LOCKED_WRITE("commit/num_inserted", header_->num_inserted += count);
+  }
+
+  // A reserved row that will not be written: odd and nobody's, for the next who comes along.
+  void drop(const Claim& claim) noexcept {
+    DRIVETRAIN_LOCKED_WRITE("commit/drop", row(claim.slot).owner.store(0, std::memory_order_relaxed));
+    DRIVETRAIN_LOCKED_WRITE("commit/num_dropped", header_->num_dropped += 1);
+  }
+
+  // A committed row whose frames are about to change: as if its writer had died. Leaf and count
+  // follow in end_rows().
+  void kill(std::uint32_t slot) noexcept {
+    RowHeader& head = row(slot);
+    DRIVETRAIN_LOCKED_WRITE("kill/owner", head.owner.store(0, std::memory_order_relaxed));
+    DRIVETRAIN_LOCKED_WRITE(
+        "kill/generation",
+        head.generation.store(head.generation.load(std::memory_order_relaxed) + 1,
+                              std::memory_order_relaxed));
+  }
+  void end_rows(const Claim* killed, std::size_t& count) noexcept {
+    if (config_.prioritized) set_leaves(killed, count, 0.0f);
+    DRIVETRAIN_LOCKED_WRITE("kill/num_committed", header_->num_committed -= count);
+    count = 0;
+  }
+
+  Status take_frames(const FrameBatch& frames) noexcept {
+    const std::uint64_t next_frame = header_->next_frame;
+    Claim killed[kMaxBatch];
+    std::size_t num_killed = 0;
+    const bool enough = frames_.take(frames.count, frames.claims, [&](std::uint32_t slot) {
+      kill(slot);
+      killed[num_killed++] = {slot, 0};
+      if (num_killed == kMaxBatch) end_rows(killed, num_killed);
+    });
+    if (num_killed > 0) end_rows(killed, num_killed);
+    if (!enough) return Status::kBusy;
+    if (frames_.are_current(frames.kept, frames.num_kept)) return Status::kOk;
+    frames_.give_back(frames.claims, frames.count, next_frame);
+    return Status::kGone;
   }
 
   void set_leaves(const Claim* claims, std::size_t count, float leaf) noexcept {
@@ -288,6 +368,7 @@ class ReplayTable {
       if (config_.prioritized && !drawable && tree_.leaf(slot) != 0) tree_.put_leaf(slot, 0);
     }
     if (config_.prioritized) tree_.rebuild();
+    if (config_.num_frames) frames_.rebuild_dependents();
     DRIVETRAIN_LOCKED_WRITE("repair/num_committed", header_->num_committed = committed);
     DRIVETRAIN_LOCKED_WRITE("repair/num_used", header_->num_used = used);
     DRIVETRAIN_LOCKED_WRITE("repair/num_repairs", header_->num_repairs += 1);
@@ -297,6 +378,7 @@ class ReplayTable {
   unsigned char* rows_;
   TableConfig config_;
   SumTree tree_;
+  FrameRing frames_;
 };
 
 }  // namespace drivetrain

@@ -1,6 +1,7 @@
 // From the fields of a step to the bytes of a row and back.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,18 +18,25 @@ enum class FieldKind : std::uint32_t {
   kDiscount,    // float32 gamma^n, 0 after termination
   kTerminated,  // bool, of the window's last step
   kTruncated,   // bool, of the window's last step
+  kFrames,      // obs of a framed table: a stack of frames
+  kNextFrames,  // next_obs likewise
 };
 
 struct Field {
   FieldKind kind;
-  std::size_t offset;  // within the fields of a row
-  std::size_t nbytes;  // of one row
+  std::size_t offset;  // within the fields of a row; of kFrames and kNextFrames, within a frame
+  std::size_t nbytes;  // of one row; of frames, of the whole stack
+
+  bool is_framed() const noexcept {
+    return kind == FieldKind::kFrames || kind == FieldKind::kNextFrames;
+  }
 };
 
 /// The fields of a row, in the order of the arrays that go in and out.
 struct RowSchema {
   const Field* fields;
   std::size_t num_fields;
+  std::size_t stack = 0;  // frames per observation; 0: rows hold their observations
 };
 
 /// One step of each environment; arrays[f] holds [num_envs] items of schema.fields[f] for kFirst
@@ -79,25 +87,60 @@ inline void copy_field(unsigned char* out, std::size_t nbytes, std::size_t offse
 
 #endif
 
+/// Copies the stacks of draws[0 .. num) to `out`: of obs (from_ref 0) or next_obs (from_ref stack).
+inline void copy_stacks(unsigned char* out, const Field& field, std::size_t stack,
+                        const ReplayTable& table, const Draw* draws, std::size_t num) noexcept {
+  const std::size_t part = field.nbytes / stack;
+  const std::size_t from_ref = field.kind == FieldKind::kNextFrames ? stack : 0;
+  for (std::size_t i = 0; i < num; ++i) {
+    const std::atomic<std::uint32_t>* refs = table.frames().refs(draws[i].slot) + from_ref;
+    for (std::size_t j = 0; j < stack; ++j, out += part)
+      copy_from_shared(
+          out, table.frames().bytes(refs[j].load(std::memory_order_relaxed)) + field.offset, part);
+  }
+}
+
+inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept {
+  const TableConfig& config = table.config();
+  const std::atomic<std::uint32_t>* refs = table.frames().refs(draw.slot);
+  const std::size_t lines = std::min<std::size_t>((config.frame_stride + 63) / 64, 4);
+  for (std::size_t r = 0; r < config.num_refs; ++r) {
+    const unsigned char* frame = table.frames().bytes(refs[r].load(std::memory_order_relaxed));
+    for (std::size_t line = 0; line < lines; ++line) __builtin_prefetch(frame + 64 * line);
+  }
+}
+
 /// Copies the rows of draws[0 .. num) to positions first, first + 1, ... of each output array.
-/// Sixteen rows at a time, field by field, while the next sixteen are being fetched.
+/// Sixteen rows at a time, field by field, while the next sixteen are being fetched. In a framed
+/// table rows are fetched two blocks ahead, since they say which frames to fetch; where frames are
+/// large a block is one row, whose obs and next_obs then find their frames in the cache.
 inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
                         unsigned char* const* outputs, std::size_t first, std::size_t num,
                         const Draw* draws) noexcept {
-  constexpr std::size_t kBlock = 16;
+  const bool framed = schema.stack > 0;
+  const std::size_t block = framed && table.config().frame_stride > 1024 ? 1 : 16;
+  const std::size_t lead = framed ? 2 * block : block;
   const std::size_t lines = (table.config().row_stride + 63) / 64;
   const std::size_t prefetched = lines < 8 ? lines : 8;  // longer rows: the hardware follows
-  for (std::size_t start = 0; start < num; start += kBlock) {
-    const std::size_t end = start + kBlock < num ? start + kBlock : num;
-    const std::size_t ahead = end + kBlock < num ? end + kBlock : num;
-    for (std::size_t i = end; i < ahead; ++i) {
-      const auto* row = reinterpret_cast<const unsigned char*>(&table.row(draws[i].slot));
-      for (std::size_t line = 0; line < prefetched; ++line) __builtin_prefetch(row + 64 * line);
-    }
+  const auto fetch_row = [&](std::size_t i) {
+    const auto* row = reinterpret_cast<const unsigned char*>(&table.row(draws[i].slot));
+    for (std::size_t line = 0; line < prefetched; ++line) __builtin_prefetch(row + 64 * line);
+  };
+  for (std::size_t i = 0; framed && i < std::min(block, num); ++i) prefetch_frames(table, draws[i]);
+  for (std::size_t i = block; framed && i < std::min(lead, num); ++i) fetch_row(i);
+  for (std::size_t start = 0; start < num; start += block) {
+    const std::size_t end = std::min(start + block, num);
+    for (std::size_t i = start + lead; i < std::min(end + lead, num); ++i) fetch_row(i);
+    if (framed)
+      for (std::size_t i = end; i < std::min(end + block, num); ++i) prefetch_frames(table, draws[i]);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
-      copy_field(outputs[f] + (first + start) * field.nbytes, field.nbytes, field.offset, table,
-                 draws + start, end - start);
+      unsigned char* out = outputs[f] + (first + start) * field.nbytes;
+      if (field.is_framed()) {
+        copy_stacks(out, field, schema.stack, table, draws + start, end - start);
+      } else {
+        copy_field(out, field.nbytes, field.offset, table, draws + start, end - start);
+      }
     }
   }
 }

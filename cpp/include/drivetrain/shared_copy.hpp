@@ -38,6 +38,15 @@ inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noe
     target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }
 
+/// Whether shared bytes are these; believe it only after a check of generations.
+inline bool equals_shared(const void* shared, const void* own, std::size_t nbytes) noexcept {
+  const auto* left = static_cast<const unsigned char*>(shared);
+  const auto* right = static_cast<const unsigned char*>(own);
+  for (std::size_t i = 0; i < nbytes; ++i)
+    if (__atomic_load_n(left + i, __ATOMIC_RELAXED) != right[i]) return false;
+  return true;
+}
+
 #else
 
 /// memcpy for sizes known only at run time and mostly small: no call below 128 bytes.
@@ -65,6 +74,9 @@ inline void copy_to_shared(void* to, const void* from, std::size_t nbytes) noexc
 }
 inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noexcept {
   copy_bytes(to, from, nbytes);
+}
+inline bool equals_shared(const void* shared, const void* own, std::size_t nbytes) noexcept {
+  return std::memcmp(shared, own, nbytes) == 0;
 }
 
 #endif

@@ -109,20 +109,67 @@ inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t cou
   return Status::kOk;
 }
 
-/// Inserts rows as export_rows gave them, with their leaves.
+/// Inserts rows as export_rows gave them, with their leaves. In a framed table `keys` are those of
+/// each row's frames, as append_frames gave them, and the rows' references are set to them.
 inline Status append_rows(ReplayTable& table, const unsigned char* rows, const float* leaves,
-                          std::size_t count) noexcept {
+                          std::size_t count, const std::uint64_t* keys) noexcept {
   const std::size_t nbytes = table.config().row_stride - sizeof(RowHeader);
+  const std::size_t num_refs = table.config().num_refs, links = links_nbytes(num_refs);
   Claim claims[kMaxBatch];
   for (std::size_t done = 0; done < count;) {
     std::size_t num = 0;
     Status status = table.reserve(std::min(kMaxBatch, count - done), claims, &num);
     if (status != Status::kOk) return status;
-    for (std::size_t i = 0; i < num; ++i)
-      copy_to_shared(table.fields(claims[i].slot), rows + (done + i) * nbytes, nbytes);
-    status = table.commit(claims, num, leaves + done);
+    for (std::size_t i = 0; i < num; ++i) {
+      copy_to_shared(table.fields(claims[i].slot) + links, rows + (done + i) * nbytes + links,
+                     nbytes - links);
+      for (std::size_t r = 0; r < num_refs; ++r)
+        table.frames().refs(claims[i].slot)[r].store(Key::slot(keys[(done + i) * num_refs + r]),
+                                                     std::memory_order_relaxed);
+    }
+    status = num_refs ? table.commit_framed(claims, num, leaves + done, nullptr, keys + done * num_refs, nullptr)
+                      : table.commit(claims, num, leaves + done);
     if (status != Status::kOk) return status;
     done += num;
+  }
+  return Status::kOk;
+}
+
+/// Copies the frames of these slots, frame_stride bytes each, with their generations (0: it changed
+/// meanwhile).
+inline void export_frames(const ReplayTable& table, const std::uint32_t* slots, std::size_t count,
+                          unsigned char* frames, std::uint32_t* generations) noexcept {
+  const std::size_t nbytes = table.config().frame_stride;
+  const auto generation_at = [&](std::size_t i) {
+    return table.frames().frame(slots[i]).generation.load(std::memory_order_acquire);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    generations[i] = generation_at(i);
+    copy_from_shared(frames + i * nbytes, table.frames().bytes(slots[i]), nbytes);
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);  // the copies are over before the checks
+  for (std::size_t i = 0; i < count; ++i)
+    if ((generations[i] & 1) || generation_at(i) != generations[i]) generations[i] = 0;
+}
+
+/// Stores frames as export_frames gave them, and says by which keys rows may refer to them.
+inline Status append_frames(ReplayTable& table, const unsigned char* frames, std::size_t count,
+                            std::uint64_t* keys) noexcept {
+  const std::size_t nbytes = table.config().frame_stride;
+  const std::size_t most = std::min<std::size_t>(kMaxBatch, table.config().num_frames);
+  Claim claims[kMaxBatch];
+  for (std::size_t done = 0; done < count;) {
+    const FrameBatch batch{claims, std::min(most, count - done), nullptr, 0};
+    std::size_t no_rows = 0;
+    Status status = table.reserve(0, nullptr, &no_rows, &batch);
+    if (status != Status::kOk) return status;
+    for (std::size_t i = 0; i < batch.count; ++i) {
+      copy_to_shared(table.frames().bytes(claims[i].slot), frames + (done + i) * nbytes, nbytes);
+      keys[done + i] = Key::make(claims[i].slot, claims[i].generation + 1);
+    }
+    status = table.commit_framed(nullptr, 0, nullptr, nullptr, nullptr, &batch);
+    if (status != Status::kOk) return status;
+    done += batch.count;
   }
   return Status::kOk;
 }

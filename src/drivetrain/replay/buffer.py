@@ -7,7 +7,8 @@
 Everything that counts happens in native code (cpp/include/drivetrain/replay_table.hpp); this file
 is its public face. `reference.py` is the same thing in readable NumPy.
 """
-# Over 400 lines: the whole public face in one place, half of it docstrings; the rooms are elsewhere.
+
+# Over 400 lines: all that is public of a replay in one place, more than half of it docstrings.
 
 import contextlib
 import mmap
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
-from drivetrain.replay import _native, checks, files, queries
+from drivetrain.replay import _native, checks, files, frames, queries
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
@@ -69,6 +70,8 @@ class _Settings:
     num_step: int
     gamma: float
     seed: int
+    share_next_obs: bool
+    frame_stack: int
     schema: Schema
     initial_priority: str | float = "running_max"  # defaults: what files from before these have
     weights_by: str = "batch"
@@ -89,6 +92,8 @@ class _Settings:
             num_step=integer("num_step", values["num_step"], least=1, most=100_000),
             gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
+            share_next_obs=bool(values["share_next_obs"]),
+            frame_stack=values["frame_stack"],
             schema=values["schema"],
             initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
             weights_by=checks.require_one_of("weights_by", values.get("weights_by", cls.weights_by), WEIGHTS_BY),
@@ -96,6 +101,7 @@ class _Settings:
 
     def native(self) -> dict[str, Any]:
         initial = self.initial_priority
+        stack = self.schema.frame_stack
         return {
             "capacity": self.capacity,
             "row_stride": self.schema.row_stride,
@@ -105,6 +111,10 @@ class _Settings:
             "initial": INITIAL_PRIORITIES.index(initial) if isinstance(initial, str) else len(INITIAL_PRIORITIES),
             "initial_priority": 0.0 if isinstance(initial, str) else initial,
             "weights_by_buffer": self.weights_by == "buffer",
+            "num_frames": frames.num_frames(self.capacity, stack, self.num_step) if stack else 0,
+            "frame_stride": self.schema.frame_stride,
+            "num_refs": self.schema.num_refs,
+            "frame_stack": stack,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +122,9 @@ class _Settings:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "_Settings":
-        return cls.checked(**{**values, "schema": Schema.from_json(values["schema"])})
+        values = {"share_next_obs": False, "frame_stack": 1, **values}  # older files do not have them
+        stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
+        return cls.checked(**{**values, "schema": Schema.from_json(values["schema"], stack)})
 
 
 class Replay:
@@ -137,6 +149,10 @@ class Replay:
             "given": `add` takes one more array, `priority`. A number: that one.
         weights_by: Importance weights are divided by the largest of their "batch", or by the largest
             that any row of the "buffer" could have: (N P_min)^-beta.
+        share_next_obs: Store an observation once that is `next_obs` of one step and `obs` of the
+            next. Found by comparing bytes: samples are the same as without, whatever is added.
+        frame_stack: k > 1: observations are stacks of k frames (the leading axis of every obs
+            field, newest last), and each frame is stored once; shares next_obs too.
 
     Raises:
         InvalidInput: An argument does not fit.
@@ -158,6 +174,8 @@ class Replay:
         seed: int = 0,
         initial_priority: InitialPriority = "running_max",
         weights_by: Literal["batch", "buffer"] = "batch",
+        share_next_obs: bool = False,
+        frame_stack: int = 1,
     ) -> None:
         if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
@@ -169,9 +187,11 @@ class Replay:
                 num_step=num_step,
                 gamma=gamma,
                 seed=seed,
-                schema=Schema.from_spec(spec),
                 initial_priority=initial_priority,
                 weights_by=weights_by,
+                share_next_obs=share_next_obs,
+                frame_stack=frame_stack,
+                schema=Schema.from_spec(spec, frames.stack_of(share_next_obs, frame_stack)),
             ),
             shared=shared,
             segment=None,
@@ -217,8 +237,13 @@ class Replay:
         return ReplayHandle(segment=self._segment.handle())
 
     def writer(self, num_envs: int = 1) -> "Writer":
-        """A producer's way in: owns the n-step windows of `num_envs` environments stepped together."""
+        """A producer's way in: owns the n-step windows of `num_envs` environments stepped together.
+
+        Raises:
+            InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
+        """
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
+        frames.require_room(num_envs, self._schema.frame_stack, self._settings.num_step, self._table.num_frames)
         inputs = self._schema.inputs + ((PRIORITY,) if self._settings.initial_priority == "given" else ())
         return Writer(self._table, self._schema, inputs, num_envs, self._settings.num_step, self._settings.gamma)
 
@@ -380,6 +405,13 @@ class Replay:
     def nbytes(self) -> int:
         """Bytes of memory of the whole replay, tree included."""
         return _native.table_nbytes(self._settings.native())
+
+    @property
+    def num_dropped(self) -> int:
+        """Transitions lost because their frames were overwritten before they were whole (see
+        `share_next_obs`): n-step windows of more environments than the replay has room for.
+        """
+        return self._table.stats()["num_dropped"]
 
     @property
     def num_inserted(self) -> int:

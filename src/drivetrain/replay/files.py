@@ -2,7 +2,8 @@
 
     | magic, version, header bytes, their CRC-32 | header (JSON) | blocks of rows, leaves | CRC-32 of all |
 
-The header decides how much memory is taken, so it is checked by itself and first. Rows
+With shared observations a block starts with the frames that its rows are the first to refer to (how
+many, their bytes). The header decides how much memory is taken, so it is checked by itself and first. Rows
 are in the order of insertion, oldest first, without gaps. No pickle anywhere.
 """
 
@@ -18,15 +19,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import _native
+from drivetrain.replay.frames import FramesIn, FramesOut
 from drivetrain.replay.schema import Schema
 
 _MAGIC = b"DRVTRPLY"
-_VERSION = 1
+_VERSION = 2  # 1 had no frames, and is read as well
 _HEAD = struct.Struct("<8sIII")
-_BLOCK = struct.Struct("<I")  # rows in this block; 0 ends the blocks
+_BLOCK = struct.Struct("<I")  # rows in this block, 0 ends the blocks; also: frames in it
 _CRC = struct.Struct("<I")
 
 
@@ -40,8 +43,11 @@ def save(path: Path, table: _native.Table, settings: dict[str, Any], schema: Sch
             state = {key: stats[key] for key in ("max_priority", "random_block", "num_inserted")}
             header = json.dumps({"settings": settings, "state": state}).encode()
             out.write(_HEAD.pack(_MAGIC, _VERSION, len(header), zlib.crc32(header)) + header)
-            for rows, leaves in _blocks(table, schema, settings["capacity"], stats["next_slot"]):
-                out.write(_BLOCK.pack(len(leaves)) + rows.tobytes() + leaves.tobytes())
+            for rows, leaves, frames in _blocks(table, schema, settings["capacity"], stats["next_slot"]):
+                out.write(_BLOCK.pack(len(leaves)))
+                if frames is not None:
+                    out.write(_BLOCK.pack(len(frames)) + frames.tobytes())
+                out.write(rows.tobytes() + leaves.tobytes())
             out.write(_BLOCK.pack(0))
             file.write(_CRC.pack(out.crc))
             file.flush()
@@ -51,19 +57,26 @@ def save(path: Path, table: _native.Table, settings: dict[str, Any], schema: Sch
         aside.unlink(missing_ok=True)
 
 
-def _blocks(table: _native.Table, schema: Schema, capacity: int, oldest: int) -> Iterator[tuple[Any, Any]]:
-    """Committed rows and leaves, a bounded number at a time, oldest slot first."""
+def _blocks(
+    table: _native.Table, schema: Schema, capacity: int, oldest: int
+) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]]:
+    """Committed rows and leaves (and frames), a bounded number at a time, oldest slot first."""
     row_nbytes = schema.row_stride - _native.ROW_HEADER_NBYTES
-    step = max(1, min(_native.EXPORT_ROWS, 2**26 // row_nbytes))
+    step = max(1, min(_native.EXPORT_ROWS, 2**26 // (row_nbytes + schema.num_refs * schema.frame_stride)))
+    sharing = FramesOut(table, schema) if schema.frame_stack else None
     for first, stop in ((oldest, capacity), (0, oldest)):
         for start in range(first, stop, step):
             count = min(step, stop - start)
             rows = np.empty((count, row_nbytes), np.uint8)
             leaves, generations = np.empty(count, np.float32), np.empty(count, np.uint32)
-            table.export_rows(start, rows, leaves, generations)
-            whole = generations > 0
+            frames = None
+            if sharing:
+                whole, frames = sharing.block(start, rows, leaves)
+            else:
+                table.export_rows(start, rows, leaves, generations)
+                whole = generations > 0
             if whole.any():
-                yield rows[whole], leaves[whole]
+                yield rows[whole], leaves[whole], frames
 
 
 @dataclass
@@ -78,14 +91,24 @@ class Saved:
     def restore(self, table: _native.Table, schema: Schema) -> None:
         """Fill an empty table; the checksum is verified before this returns."""
         row_nbytes = schema.row_stride - _native.ROW_HEADER_NBYTES
+        sharing = FramesIn(table, schema) if schema.frame_stack else None
         while count := _BLOCK.unpack(self._take(_BLOCK.size))[0]:
             if count > _native.EXPORT_ROWS:
                 raise FileFormatError(f"{self.path}: damaged (a block of {count} rows)")
+            if sharing:
+                num_frames = _BLOCK.unpack(self._take(_BLOCK.size))[0]
+                if num_frames > count * schema.num_refs:
+                    raise FileFormatError(f"{self.path}: damaged ({num_frames} frames for {count} rows)")
+                frames = np.frombuffer(self._take(num_frames * schema.frame_stride), np.uint8)
+                sharing.add(frames.reshape(num_frames, schema.frame_stride))
             rows = np.frombuffer(self._take(count * row_nbytes), np.uint8).reshape(count, row_nbytes)
             leaves = np.frombuffer(self._take(count * 4), np.float32)
             if not (np.isfinite(leaves).all() and (leaves > 0).all()):
                 raise FileFormatError(f"{self.path}: damaged (a priority is not a positive number)")
-            table.import_rows(rows, leaves)
+            try:
+                table.import_rows(rows, leaves, sharing.keys_of(rows) if sharing else None)
+            except IndexError as error:
+                raise FileFormatError(f"{self.path}: damaged (rows refer to frames that are not there)") from error
         crc = self.reader.crc
         if _CRC.unpack(self._take(_CRC.size))[0] != crc:
             raise FileFormatError(f"{self.path}: damaged (its checksum does not match); use an older copy")

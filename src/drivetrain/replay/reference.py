@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.replay.buffer import InitialPriority, Sample
-from drivetrain.replay.schema import DISCOUNT, FIRST, REWARD, Schema, Spec
+from drivetrain.replay.frames import stack_of
+from drivetrain.replay.reference_frames import Numbers, ReferenceChains, ReferenceFrames
+from drivetrain.replay.schema import DISCOUNT, FIRST, FRAMES, REWARD, Schema, Spec
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
 _WORDS_PER_BLOCK = 4
@@ -57,44 +59,58 @@ class ReferenceReplay:
         seed: int = 0,
         initial_priority: InitialPriority = "running_max",
         weights_by: str = "batch",
+        share_next_obs: bool = False,
+        frame_stack: int = 1,
     ) -> None:
         self.initial_priority, self.weights_by = initial_priority, weights_by
         self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(alpha)
-        self.schema = Schema.from_spec(spec)
+        self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack))
+        self.frames = ReferenceFrames(capacity, self.schema, num_step) if self.schema.frame_stack else None
+        self.row_frames: list[Numbers] = [[]] * capacity
         self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
-        self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...
+        self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...; odd: ended early
         self.leaves = np.zeros(capacity, np.float32)
         self.next_slot, self.num_inserted, self.block, self.max_priority = 0, 0, 1, 1.0
+        self.num_dropped = 0
         padded = -(-capacity // 16) * 16
         self.leaf_bits = min(48, 62 - math.ceil(math.log2(padded)))  # a leaf is at most 2^leaf_bits units
         self.unit_exponent = self._unit_exponent_for(4096.0)
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self.generations))
+        return int(np.count_nonzero(self.is_whole()))
 
-    def insert(self, row: dict[str, Any]) -> None:
-        """Put one row where the oldest is."""
-        self.insert_all([row])
+    def is_whole(self) -> npt.NDArray[np.bool_]:
+        """Which slots hold a row that can be drawn."""
+        return (self.generations > 0) & (self.generations % np.uint64(2) == 0)
 
-    def insert_all(self, rows: list[dict[str, Any]]) -> None:
+    def insert(self, rows: list[dict[str, Any]]) -> None:
         """Put rows where the oldest are, some at a time; those overwritten are gone before any is new.
 
-        A row may bring its own priority under the name of "priority".
+        A row may bring its own "priority", and its "frames"; without them it is dropped, and leaves
+        its slot empty.
         """
-        step = min(_MAX_BATCH, self.capacity)
+        step = min(self.frames.rows_per_hold if self.frames else _MAX_BATCH, self.capacity)
         for start in range(0, len(rows), step):
             batch = rows[start : start + step]
             slots = (self.next_slot + np.arange(len(batch))) % self.capacity
             self.leaves[slots] = 0
-            leaves = [self._initial_leaf(row.pop("priority", None)) for row in batch]
-            for slot, row in zip(slots, batch, strict=True):
-                for name, value in row.items():
-                    self.rows[name][slot] = value
-            self.generations[slots] += np.uint64(2)
-            self._set_leaves(slots, leaves)
             self.next_slot = (self.next_slot + len(batch)) % self.capacity
-            self.num_inserted += len(batch)
+            leaves = [self._initial_leaf(row.pop("priority", None)) for row in batch]
+            for slot, row, leaf in zip(slots, batch, leaves, strict=True):
+                self._put(slot, row, row.pop("frames", []), leaf)
+
+    def _put(self, slot: int, row: dict[str, Any], frames: Numbers, leaf: float) -> None:
+        for name, value in row.items():
+            self.rows[name][slot] = value
+        self.row_frames[slot] = frames
+        self.generations[slot] += np.uint64(2) + self.generations[slot] % np.uint64(2)
+        if self.frames and min(frames) < self.frames.oldest():
+            self.generations[slot] -= np.uint64(1)
+            self.num_dropped += 1
+        else:
+            self._set_leaves([slot], [leaf])
+            self.num_inserted += 1
 
     def _initial_leaf(self, given: float | None) -> float:
         if self.initial_priority == "given":
@@ -105,6 +121,14 @@ class ReferenceReplay:
         if isinstance(self.initial_priority, str):
             return self.leaf_of(self.max_priority)
         return self.leaf_of(np.float32(self.initial_priority))
+
+    def end_rows(self) -> None:
+        """Take out the rows whose frames are gone."""
+        if self.frames:
+            for slot in np.flatnonzero(self.is_whole()):
+                if min(self.row_frames[slot]) < self.frames.oldest():
+                    self.generations[slot] += np.uint64(1)
+                    self._set_leaves([slot], [0.0])
 
     def sample(
         self, batch_size: int, *, beta: float = 0.4, mode: str = "stratified", num_batches: int | None = None
@@ -119,7 +143,8 @@ class ReferenceReplay:
             low, high = total * stratum // batch_size, total * (stratum + 1) // batch_size
             if mode == "iid":
                 low, high = 0, total
-            slots.append(int(np.searchsorted(sums, low + (word * (high - low) >> 64), side="right")))
+            slot = int(np.searchsorted(sums, low + (word * (high - low) >> 64), side="right"))
+            slots.append(slot if self.prioritized else self._whole_slot(slot, word))
         drawn = np.array(slots).reshape(batch_size if num_batches is None else (num_batches, batch_size))
         probability = units[drawn] / total
         least = probability.min(axis=-1, keepdims=True)
@@ -157,14 +182,14 @@ class ReferenceReplay:
     def all_keys(self) -> npt.NDArray[np.uint64]:
         """The keys of all rows, oldest first."""
         slots = np.roll(np.arange(self.capacity), -self.next_slot)
-        slots = slots[self.generations[slots] > 0]
+        slots = slots[self.is_whole()[slots]]
         return self.generations[slots] << np.uint64(32) | slots.astype(np.uint64)
 
     def reloaded(self) -> "ReferenceReplay":
         """What `save` and `load` make of it: the rows moved together, oldest first."""
         other = copy.copy(self)
         order = np.roll(np.arange(self.capacity), -self.next_slot)
-        order = order[self.generations[order] > 0]
+        order = order[self.is_whole()[order]]
         count = len(order)
         other.rows = {
             name: np.concatenate([rows[order], np.zeros_like(rows[count:])]) for name, rows in self.rows.items()
@@ -173,11 +198,18 @@ class ReferenceReplay:
         other.leaves, other.unit_exponent = np.zeros_like(self.leaves), self._unit_exponent_for(4096.0)
         # A file's blocks end at the last slot of the ring: a block decides on the unit as a whole.
         at_wrap = np.count_nonzero(order >= self.next_slot)
+        numbers: dict[int, int] = {}  # of frames: now, and in the file
         for first, stop in ((0, at_wrap), (at_wrap, count)):
             for start in range(first, stop, _MAX_BATCH):
                 moved = slice(start, min(start + _MAX_BATCH, stop))
                 other._set_leaves(moved, self.leaves[order[moved]])
-        other.next_slot = len(order) % self.capacity
+                numbers.update(_numbered_on(numbers, [self.row_frames[slot] for slot in order[moved]]))
+        other.next_slot, other.num_dropped = len(order) % self.capacity, 0
+        moved_frames = [[numbers[n] for n in frames] for frames in map(self.row_frames.__getitem__, order)]
+        other.row_frames = moved_frames + [[]] * (self.capacity - count)
+        other.frames = copy.copy(self.frames)
+        if other.frames:
+            other.frames.num_taken = len(numbers)
         return other
 
     def leaf_of(self, priority: Any) -> Any:
@@ -187,6 +219,19 @@ class ReferenceReplay:
     def units(self) -> npt.NDArray[np.uint64]:
         """The leaves as whole numbers of units."""
         return np.ldexp(self.leaves.astype(np.float64), -self.unit_exponent).astype(np.uint64)
+
+    def _whole_slot(self, slot: int, word: int) -> int:
+        """This slot of a uniform replay, or others drawn until one holds a row; in the end, the next."""
+        num_used, tries = int(np.count_nonzero(self.generations)), 0
+        while not self.is_whole()[slot]:
+            if tries < 64:
+                stream = np.random.Philox(key=2**64 - 1 - self.seed, counter=(word - 1) % 2**256)
+                word = int(stream.random_raw())
+                slot = word * num_used >> 64
+            else:
+                slot = (slot + 1) % num_used
+            tries += 1
+        return slot
 
     def _set_leaves(self, slots: Any, leaves: Any) -> None:
         leaves = np.asarray(leaves, np.float32)
@@ -216,35 +261,56 @@ class ReferenceReplay:
         return words
 
 
+def _numbered_on(numbers: dict[int, int], rows: list[Numbers]) -> dict[int, int]:
+    """File numbers of the frames that these rows are the first to refer to."""
+    new = sorted(set[int]().union(*rows) - numbers.keys())
+    return {n: len(numbers) + at for at, n in enumerate(new)}
+
+
 class ReferenceWriter:
-    """The n-step windows of `num_envs` environments: lists of (first step, return, discount)."""
+    """The n-step windows of `num_envs` environments: lists of [first step, its frames, return, discount]."""
 
     def __init__(self, replay: ReferenceReplay, num_envs: int) -> None:
         self._replay = replay
         self._windows: list[list[list[Any]]] = [[] for _ in range(num_envs)]
+        self._chains = ReferenceChains(replay.frames, num_envs) if replay.frames else None
 
     def add(self, **step: Any) -> None:
         """Add one step of every environment."""
-        replay, flat = self._replay, self._replay.schema.flatten(step)
-        rows: list[dict[str, Any]] = []
-        for env, window in enumerate(self._windows):
-            now = {name: np.copy(values[env]) for name, values in flat.items()}
-            window.append([now, 0.0, 1.0])
-            for entry in window:
-                entry[1] += entry[2] * float(now["reward"])
-                entry[2] *= replay.gamma
-            ended = now["terminated"] or now["truncated"]
-            while window and (ended or len(window) == replay.num_step):
-                first, returns, discount = window.pop(0)
-                row: dict[str, Any] = {}
-                for field in replay.schema.fields:
-                    if field.kind == REWARD:
-                        row[field.name] = returns
-                    elif field.kind == DISCOUNT:
-                        row[field.name] = 0.0 if now["terminated"] else discount
-                    else:
-                        row[field.name] = (first if field.kind == FIRST else now)[field.name]
-                if replay.initial_priority == "given":
-                    row["priority"] = first["priority"]
-                rows.append(row)
-        replay.insert_all(rows)
+        replay, flat, num_envs = self._replay, self._replay.schema.flatten(step), len(self._windows)
+        steps = [{name: np.copy(values[env]) for name, values in flat.items()} for env in range(num_envs)]
+        per_hold = replay.frames.envs_per_hold if replay.frames else num_envs
+        for first in range(0, num_envs, per_hold):
+            together = steps[first : first + per_hold]
+            none: list[tuple[Numbers, Numbers]] = [([], [])] * len(together)
+            stacks = self._chains.take(together, first) if self._chains else none
+            replay.end_rows()
+            rows: list[dict[str, Any]] = []
+            for window, now, (of_obs, of_next) in zip(self._windows[first:], together, stacks, strict=False):
+                rows += self._finished(window, now, of_obs, of_next)
+            replay.insert(rows)
+
+    def _finished(
+        self, window: list[list[Any]], now: dict[str, Any], of_obs: Numbers, of_next: Numbers
+    ) -> list[dict[str, Any]]:
+        """Take a step of one environment; the rows that it completes."""
+        replay, rows = self._replay, list[dict[str, Any]]()
+        window.append([now, of_obs, 0.0, 1.0])
+        for entry in window:
+            entry[2] += entry[3] * float(now["reward"])
+            entry[3] *= replay.gamma
+        ended = now["terminated"] or now["truncated"]
+        while window and (ended or len(window) == replay.num_step):
+            first, frames, returns, discount = window.pop(0)
+            row: dict[str, Any] = {"frames": [*frames, *of_next]}
+            for field in replay.schema.fields:
+                if field.kind == REWARD:
+                    row[field.name] = returns
+                elif field.kind == DISCOUNT:
+                    row[field.name] = 0.0 if now["terminated"] else discount
+                else:
+                    row[field.name] = (first if field.kind in (FIRST, FRAMES) else now)[field.name]
+            if replay.initial_priority == "given":
+                row["priority"] = first["priority"]
+            rows.append(row)
+        return rows

@@ -5,6 +5,11 @@ joined by "/", and packed into one row per transition, widest alignment first:
 
     spec {"obs": {"position": ((3,), "float32")}, "action": ((), "int64")}
     row  action | obs/position | next_obs/position | reward | discount | terminated | truncated
+
+With shared observations (`frame_stack` >= 1) the observations lie in frames, packed alike, and a row
+begins with links to its frames:
+
+    row  links | action | reward | discount | terminated | truncated      frame  obs/position
 """
 
 import math
@@ -23,7 +28,7 @@ from drivetrain.replay import _native
 Spec = Mapping[str, Any]
 """A nested dict whose leaves are `(shape, dtype)`."""
 
-FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED = range(6)
+FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED, FRAMES, NEXT_FRAMES = range(8)
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
 
 _FROM_PRODUCER = -1  # of no row
@@ -40,7 +45,7 @@ _MAX_AXES = 30  # NumPy 1.26 has 32, and samples put two before these
 
 @dataclass(frozen=True)
 class Field:
-    """One array of a row: where it comes from, what it holds, where it lies."""
+    """One array of a row: where it comes from, what it holds, where it lies (in a row, or in a frame)."""
 
     name: str
     kind: int
@@ -67,42 +72,66 @@ class Schema:
     """All fields of a row, in the order of the arrays that come out of sampling."""
 
     fields: tuple[Field, ...]
+    frame_stack: int = 0
+    """Frames in an observation; 0: rows hold their observations."""
 
     @classmethod
-    def from_spec(cls, spec: Spec) -> "Schema":
+    def from_spec(cls, spec: Spec, frame_stack: int = 0) -> "Schema":
         """Lay out the rows for a user's spec.
 
         Raises:
-            InvalidInput: Empty, reserved names, not `(shape, dtype)`, or a dtype without a size.
+            InvalidInput: Empty, reserved names, not `(shape, dtype)`, or a dtype without a size; or
+                observations that are no stacks of `frame_stack`.
         """
         declared = dict(_leaves(spec, ""))
         if not declared:
             raise InvalidInput('spec: expected at least one field, such as {"obs": ((4,), "float32")}, got none')
-        return cls._laid_out(declared)
+        return cls._laid_out(declared, frame_stack)
 
     @classmethod
-    def _laid_out(cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> "Schema":
-        entries = [(name, FIRST, shape, dtype) for name, (shape, dtype) in declared.items()]
-        entries += [
-            ("next_" + name, NEXT, shape, dtype)
+    def _laid_out(cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], frame_stack: int) -> "Schema":
+        if frame_stack:
+            _require_stacks(declared, frame_stack)
+        entries = [
+            (name, FRAMES if frame_stack and _is_obs(name) else FIRST, shape, dtype)
             for name, (shape, dtype) in declared.items()
-            if name == "obs" or name.startswith("obs/")
+        ]
+        entries += [
+            ("next_" + name, NEXT_FRAMES if frame_stack else NEXT, shape, dtype)
+            for name, (shape, dtype) in declared.items()
+            if _is_obs(name)
         ]
         entries += [(name, kind, (), dtype) for name, (kind, dtype) in _OURS.items()]
-        offset, offsets = 0, dict[str, int]()
-        for name, _, shape, dtype in sorted(entries, key=lambda entry: -entry[3].alignment):
-            offsets[name] = offset
-            offset += math.prod(shape) * dtype.itemsize
-        if offset > _MAX_ROW_NBYTES:
-            raise InvalidInput(f"spec: one row would take {offset} bytes; at most {_MAX_ROW_NBYTES} are possible")
-        return cls(tuple(Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries))
+        ends = {"row": _native.links_nbytes(2 * frame_stack), "obs": 0, "next_obs": 0}
+        offsets = dict[str, int]()
+        for name, kind, shape, dtype in sorted(entries, key=lambda entry: -entry[3].alignment):
+            framed = kind in (FRAMES, NEXT_FRAMES)
+            place = name.split("/")[0] if framed else "row"
+            offsets[name] = ends[place]
+            ends[place] += math.prod(shape) * dtype.itemsize // (frame_stack if framed else 1)
+        if max(ends.values()) > _MAX_ROW_NBYTES:
+            raise InvalidInput(
+                f"spec: one row would take {max(ends.values())} bytes; at most {_MAX_ROW_NBYTES} are possible"
+            )
+        fields = (Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries)
+        return cls(tuple(fields), frame_stack)
 
     @cached_property
     def row_stride(self) -> int:
         """Bytes from one row to the next: whole cache lines unless that wastes a quarter."""
-        packed = _native.ROW_HEADER_NBYTES + sum(field.nbytes for field in self.fields)
-        words, lines = -(-packed // 8) * 8, -(-packed // 64) * 64
-        return lines if lines <= 1.25 * packed else words
+        fields = sum(field.nbytes for field in self.fields if field.kind not in (FRAMES, NEXT_FRAMES))
+        return _stride(_native.ROW_HEADER_NBYTES + _native.links_nbytes(self.num_refs) + fields)
+
+    @cached_property
+    def frame_stride(self) -> int:
+        """Bytes from one frame to the next, by the same rule; 0 without frames."""
+        stacks = sum(field.nbytes for field in self.fields if field.kind == FRAMES)
+        return _stride(stacks // self.frame_stack) if self.frame_stack else 0
+
+    @property
+    def num_refs(self) -> int:
+        """Frames that a row refers to: those of `obs` and of `next_obs`."""
+        return 2 * self.frame_stack
 
     @cached_property
     def inputs(self) -> tuple[Field, ...]:
@@ -140,7 +169,7 @@ class Schema:
         return [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
 
     @classmethod
-    def from_json(cls, fields: list[list[Any]]) -> "Schema":
+    def from_json(cls, fields: list[list[Any]], frame_stack: int = 0) -> "Schema":
         """The schema that `to_json` wrote.
 
         Raises:
@@ -150,11 +179,11 @@ class Schema:
             tuple(
                 Field(name, kind, tuple(shape), _dtype_from_json(dtype), offset)
                 for name, kind, shape, dtype, offset in fields
-            )
+            ),
+            frame_stack,
         )
-        if stored != cls._laid_out(
-            {f.name: _leaf(f.name, (f.shape, f.dtype)) for f in stored.fields if f.kind == FIRST}
-        ):
+        declared = {f.name: _leaf(f.name, (f.shape, f.dtype)) for f in stored.fields if f.kind in (FIRST, FRAMES)}
+        if stored != cls._laid_out(declared, frame_stack):
             raise InvalidInput("schema: this version of drivetrain lays out these fields in another way")
         return stored
 
@@ -198,6 +227,30 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if min(shape, default=1) < 1:
         raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}")
     return shape, dtype
+
+
+def _is_obs(name: str) -> bool:
+    return name == "obs" or name.startswith("obs/")
+
+
+def _require_stacks(declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], frame_stack: int) -> None:
+    observations = {name: shape for name, (shape, _) in declared.items() if _is_obs(name)}
+    if not observations:
+        raise InvalidInput(
+            'spec: expected "obs" to share between steps, got only '
+            f"{', '.join(declared)}; declare obs, or leave share_next_obs and frame_stack out"
+        )
+    for name, shape in observations.items():
+        if frame_stack > 1 and shape[:1] != (frame_stack,):
+            raise InvalidInput(
+                f"spec field {name!r}: expected a leading axis of frame_stack={frame_stack} frames, got shape "
+                f"{list(shape)}; stack frames along the first axis, or use share_next_obs without frame_stack"
+            )
+
+
+def _stride(packed: int) -> int:
+    words, lines = -(-packed // 8) * 8, -(-packed // 64) * 64
+    return lines if lines <= 1.25 * packed else words
 
 
 def _walk(step: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:

@@ -1,0 +1,132 @@
+// Rows of stacked observations in which every byte follows from a number, through the real writer.
+//
+// Of environment `stream`, step t of an episode that began at step `from` shows frames t - k + 1 .. t,
+// none before `from` (a reset fills the stack), and next_obs shows t - k + 2 .. t + 1. Each frame is
+// its own number kFrameWords times. The row's own field says stream, t and from.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "check.hpp"
+#include "drivetrain/nstep.hpp"
+
+namespace drivetrain::test {
+
+inline constexpr std::size_t kStack = 3, kFrameWords = 5;
+
+struct Tag {
+  std::uint64_t stream, from, at;
+};
+
+inline std::uint64_t frame_word(const Tag& tag, std::uint64_t t) {
+  return 1 + (tag.stream << 40) + std::max(t, tag.from);
+}
+
+inline constexpr std::size_t kStackBytes = kStack * kFrameWords * 8;
+inline constexpr std::size_t kLinks = 32;  // links_nbytes(2 * kStack)
+inline constexpr Field kStackedFields[] = {
+    {FieldKind::kFrames, 0, kStackBytes},
+    {FieldKind::kFirst, kLinks, sizeof(Tag)},
+    {FieldKind::kNextFrames, 0, kStackBytes},
+    {FieldKind::kReward, kLinks + 24, 4},
+    {FieldKind::kDiscount, kLinks + 28, 4},
+    {FieldKind::kTerminated, kLinks + 32, 1},
+    {FieldKind::kTruncated, kLinks + 33, 1},
+};
+inline constexpr RowSchema kStackedSchema{kStackedFields, 7, kStack};
+
+inline TableConfig stacked_config(std::uint64_t capacity, std::uint64_t num_frames,
+                                  bool prioritized = true) {
+  CHECK(links_nbytes(2 * kStack) == kLinks);
+  return {capacity, 80, prioritized, 0.6f, 7, num_frames, kFrameWords * 8, 2 * kStack};
+}
+
+inline void fill_stack(const Tag& tag, std::uint64_t newest, std::uint64_t* words) {
+  for (std::size_t j = 0; j < kStack; ++j)
+    for (std::size_t w = 0; w < kFrameWords; ++w)
+      *words++ = frame_word(tag, newest + j < kStack - 1 ? 0 : newest + j + 1 - kStack);
+}
+
+/// One writer and its environments; every episode_length steps they begin anew.
+class StackedWriter {
+ public:
+  StackedWriter(ReplayTable& table, std::size_t num_envs, std::size_t num_step,
+                std::uint64_t stream, std::uint64_t episode_length)
+      : num_envs_(num_envs), episode_length_(episode_length), stream_(stream),
+        windows_(num_envs), open_(num_envs * num_step), images_(num_envs * num_step * 80),
+        emissions_(num_envs * num_step), keys_(num_envs * num_step * kStack),
+        row_keys_(NStepWriter::rows_per_commit(table.config()) * 2 * kStack),
+        last_(num_envs * kStack), obs_(last_), next_(last_), kept_(last_),
+        made_(2 * num_envs * kStack), claims_(2 * num_envs * kStack),
+        writer_(table, kStackedSchema, num_envs, num_step, 0.9,
+                {windows_.data(), open_.data(), images_.data(), emissions_.data(), keys_.data(),
+                 row_keys_.data()},
+                {last_.data(), obs_.data(), next_.data(), kept_.data(), made_.data(),
+                 claims_.data()}) {}
+
+  Status step() {
+    std::vector<std::uint64_t> obs(num_envs_ * kStack * kFrameWords), next(obs);
+    std::vector<Tag> tags;
+    const std::uint64_t from = time_ / episode_length_ * episode_length_;
+    for (std::size_t env = 0; env < num_envs_; ++env) {
+      tags.push_back({stream_ + env, from, time_});
+      fill_stack(tags[env], time_, &obs[env * kStack * kFrameWords]);
+      fill_stack(tags[env], time_ + 1, &next[env * kStack * kFrameWords]);
+    }
+    const std::vector<float> reward(num_envs_);
+    const std::vector<std::uint8_t> no(num_envs_);
+    const std::vector<std::uint8_t> ended(num_envs_, (time_ + 1) % episode_length_ == 0);
+    const auto bytes = [](const auto& values) {
+      return reinterpret_cast<const unsigned char*>(values.data());
+    };
+    const unsigned char* arrays[7] = {bytes(obs), bytes(tags), bytes(next)};
+    ++time_;
+    return writer_.add({arrays, reward.data(), nullptr, ended.data(), no.data()});
+  }
+
+ private:
+  std::size_t num_envs_;
+  std::uint64_t episode_length_, stream_, time_ = 0;
+  std::vector<NStepWriter::Window> windows_;
+  std::vector<NStepWriter::OpenStep> open_;
+  std::vector<unsigned char> images_;
+  std::vector<NStepWriter::Emission> emissions_;
+  std::vector<std::uint64_t> keys_, row_keys_, last_, obs_, next_, kept_;
+  std::vector<FrameChains::NewFrame> made_;
+  std::vector<Claim> claims_;
+  NStepWriter writer_;
+};
+
+/// Samples `count` rows and checks every word of their stacks; num_step as the writer's.
+inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratified, Draw* draws,
+                             Tag* tags, std::uint64_t num_step = 1) {
+  std::vector<std::uint64_t> obs(count * kStack * kFrameWords), next(obs);
+  std::vector<float> reward(count), discount(count);
+  std::vector<std::uint8_t> terminated(count), truncated(count);
+  const auto bytes = [](auto* data) { return reinterpret_cast<unsigned char*>(data); };
+  unsigned char* outputs[7] = {bytes(obs.data()),    bytes(tags),       bytes(next.data()),
+                               bytes(reward.data()), bytes(discount.data()),
+                               terminated.data(),    truncated.data()};
+  Sampler sampler(table, best_simd_level());
+  const Status status = sampler.sample(
+      count, 1, stratified ? count : 0, draws,
+      [&](std::size_t first, std::size_t num, const Draw* drawn) {
+        gather_rows(kStackedSchema, table, outputs, first, num, drawn);
+      });
+  if (status != Status::kOk) return status;
+  std::uint64_t expected[kStack * kFrameWords];
+  for (std::size_t i = 0; i < count; ++i) {
+    fill_stack(tags[i], tags[i].at, expected);
+    CHECK(std::equal(expected, std::end(expected), &obs[i * kStack * kFrameWords]));
+    const std::uint64_t* after = &next[i * kStack * kFrameWords];
+    // An episode's end may have cut the window: its last step tells by its newest frame.
+    const std::uint64_t last = after[kStack * kFrameWords - 1] - 1 - (tags[i].stream << 40);
+    CHECK(last > tags[i].at && last <= tags[i].at + num_step);
+    fill_stack(tags[i], last, expected);
+    CHECK(std::equal(expected, std::end(expected), after));
+  }
+  return Status::kOk;
+}
+
+}  // namespace drivetrain::test

@@ -1,0 +1,138 @@
+// Frames, one thread: each stored once, rows end with their frames, dead writers' frames come back.
+#include <set>
+
+#include "stacked.hpp"
+
+using namespace drivetrain;
+using namespace drivetrain::test;
+
+namespace {
+
+void an_episode_stores_each_frame_once() {
+  SharedTable table(stacked_config(1000, 1100));
+  StackedWriter writer(*table, 4, 1, 1, 1000);
+  for (int t = 0; t < 200; ++t) CHECK(writer.step() == Status::kOk);
+  CHECK(table->header().num_committed == 800);
+  CHECK(table->header().next_frame == 4 * 201);  // the first obs, and a new one per step
+  std::vector<Draw> draws(500);
+  std::vector<Tag> tags(500);
+  CHECK(sample_stacked(*table, 500, true, draws.data(), tags.data()) == Status::kOk);
+  CHECK(locked_and_consistent(*table));
+}
+
+void rows_end_with_their_frames_and_never_show_newer_ones(bool prioritized) {
+  SharedTable table(stacked_config(500, 100, prioritized));
+  StackedWriter writer(*table, 3, 2, 1, 7);
+  std::vector<Draw> draws(200);
+  std::vector<Tag> tags(200);
+  for (int t = 0; t < 300; ++t) {
+    CHECK(writer.step() == Status::kOk);
+    if (t < 20) continue;
+    CHECK(sample_stacked(*table, 200, t % 2, draws.data(), tags.data(), 2) == Status::kOk);
+    CHECK(locked_and_consistent(*table));
+  }
+  const std::uint64_t left = table->header().num_committed;
+  CHECK(left > 50 && left < 100);  // 8 frames per 7 rows, some rows still open
+  CHECK(table->header().num_dropped == 0);
+}
+
+void keys_of_ended_rows_are_stale() {
+  SharedTable table(stacked_config(40, 64));
+  StackedWriter writer(*table, 1, 1, 1, 1000);
+  for (int t = 0; t < 30; ++t) CHECK(writer.step() == Status::kOk);
+  std::vector<Draw> draws(30);
+  std::vector<Tag> tags(30);
+  CHECK(sample_stacked(*table, 30, true, draws.data(), tags.data()) == Status::kOk);
+  StackedWriter resetting(*table, 1, 1, 1 << 20, 1);  // two frames per row
+  for (int t = 0; t < 25; ++t) CHECK(resetting.step() == Status::kOk);
+  std::uint64_t keys[30], num_stale = 0, ended = 0;
+  float leaves[30];
+  for (int i = 0; i < 30; ++i) {
+    keys[i] = Key::make(draws[i].slot, draws[i].generation);
+    leaves[i] = 3.0f;
+    ended += tags[i].at < 31 + 50 - 64 + kStack - 1;  // its oldest frame is among the 17 taken again
+  }
+  CHECK(table->update_priorities(keys, leaves, leaves, 30, &num_stale) == Status::kOk);
+  CHECK(num_stale == ended && ended > 0);
+  CHECK(locked_and_consistent(*table));
+}
+
+void frames_in_flight_are_passed_over_and_a_row_hangs_under_the_first_to_go() {
+  SharedTable table(stacked_config(30, 20));
+  StackedWriter writer(*table, 1, 1, 1, 1000);
+  for (int t = 0; t < 10; ++t) CHECK(writer.step() == Status::kOk);  // frames 0 .. 10
+  Claim claims[8], none[1];
+  const FrameBatch batch{claims, 8, nullptr, 0};
+  std::size_t num = 0;
+  CHECK(table->reserve(0, none, &num, &batch) == Status::kOk);  // 11 .. 18
+  for (int t = 0; t < 13; ++t) CHECK(writer.step() == Status::kOk);  // 19, 0 .. 10, 19: around them
+  CHECK(locked_and_consistent(*table));
+  CHECK(table->commit_framed(none, 0, nullptr, nullptr, nullptr, &batch) == Status::kOk);
+  std::vector<Draw> draws(100);
+  std::vector<Tag> tags(100);
+  for (int t = 0; t < 60; ++t) {
+    CHECK(writer.step() == Status::kOk);
+    CHECK(sample_stacked(*table, 100, true, draws.data(), tags.data()) == Status::kOk);
+    CHECK(locked_and_consistent(*table));
+  }
+}
+
+void too_few_free_frames_is_busy_and_takes_nothing() {
+  SharedTable table(stacked_config(30, 20));
+  Claim claims[20], none[1];
+  std::size_t num = 0;
+  const FrameBatch most{claims, 15, nullptr, 0}, more{claims + 15, 5, nullptr, 0};
+  CHECK(table->reserve(0, none, &num, &most) == Status::kOk);
+  const FrameBatch six{claims + 14, 6, nullptr, 0};
+  CHECK(table->reserve(1, none, &num, &six) == Status::kBusy && num == 0);
+  CHECK(table->header().next_frame == 15);
+  CHECK(table->reserve(0, none, &num, &more) == Status::kOk);  // the five that are left
+  CHECK(locked_and_consistent(*table));
+}
+
+void a_row_whose_writer_slept_for_a_round_is_dropped() {
+  SharedTable table(stacked_config(30, 40));
+  Claim claims[6], row[1];
+  std::size_t num = 0;
+  const FrameBatch batch{claims, 6, nullptr, 0};
+  CHECK(table->reserve(1, row, &num, &batch) == Status::kOk && num == 1);
+  CHECK(table->commit_framed(nullptr, 0, nullptr, nullptr, nullptr, &batch) == Status::kOk);
+  std::uint64_t keys[6];
+  for (int r = 0; r < 6; ++r) keys[r] = Key::make(claims[r].slot, claims[r].generation + 1);
+  StackedWriter writer(*table, 2, 1, 1, 100);
+  for (int t = 0; t < 30; ++t) CHECK(writer.step() == Status::kOk);  // takes those frames again
+  CHECK(table->commit_framed(row, 1, nullptr, nullptr, keys, nullptr) == Status::kOk);
+  CHECK(table->header().num_dropped == 1);
+  CHECK(locked_and_consistent(*table));
+  std::set<std::uint32_t> slots;
+  for (int t = 0; t < 30; ++t) CHECK(writer.step() == Status::kOk);
+  CHECK(table->row(row[0].slot).generation.load() % 2 == 0);  // its slot is used again
+}
+
+void more_environments_than_frames_go_in_parts() {
+  SharedTable table(stacked_config(1, 16));
+  StackedWriter writer(*table, 50, 1, 1, 5);
+  std::vector<Draw> draws(4);
+  std::vector<Tag> tags(4);
+  for (int t = 0; t < 20; ++t) {
+    CHECK(writer.step() == Status::kOk);
+    CHECK(table->header().num_committed == 1 && table->header().num_dropped == 0);
+    CHECK(sample_stacked(*table, 4, true, draws.data(), tags.data()) == Status::kOk);
+    CHECK(tags[0].stream == 50);
+  }
+}
+
+}  // namespace
+
+int main() {
+  std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
+  an_episode_stores_each_frame_once();
+  rows_end_with_their_frames_and_never_show_newer_ones(true);
+  rows_end_with_their_frames_and_never_show_newer_ones(false);
+  keys_of_ended_rows_are_stale();
+  frames_in_flight_are_passed_over_and_a_row_hangs_under_the_first_to_go();
+  too_few_free_frames_is_busy_and_takes_nothing();
+  a_row_whose_writer_slept_for_a_round_is_dropped();
+  more_environments_than_frames_go_in_parts();
+  std::puts("ok");
+}
