@@ -11,6 +11,7 @@ search. Random words are NumPy's Philox, whose counter is the `block` the native
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class ReferenceReplay:
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(np.float32(alpha))
         self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack))
         self.frames = ReferenceFrames(capacity, self.schema, num_step) if self.schema.frame_stack else None
-        self.row_frames: list[Numbers] = [[]] * capacity
+        self.row_frames: list[Sequence[int]] = [()] * capacity
         self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...; odd: ended early
         self.leaves = np.zeros(capacity, np.float32)
@@ -63,7 +64,7 @@ class ReferenceReplay:
         """Which slots hold a row that can be drawn."""
         return (self.generations > 0) & (self.generations % np.uint64(2) == 0)
 
-    def insert(self, row: dict[str, Any], frames: Numbers) -> None:
+    def insert(self, row: dict[str, Any], frames: Sequence[int] = ()) -> None:
         """Put one row where the oldest is, with the largest priority seen so far; `frames` are its
         frames, if it has any. Without them it is dropped, and leaves its slot empty.
         """
@@ -146,7 +147,7 @@ class ReferenceReplay:
                 numbers.update(_numbered_on(numbers, [self.row_frames[slot] for slot in order[moved]]))
         other.next_slot, other.num_dropped = len(order) % self.capacity, 0
         moved_frames = [[numbers[n] for n in frames] for frames in map(self.row_frames.__getitem__, order)]
-        other.row_frames = moved_frames + [[]] * (self.capacity - count)
+        other.row_frames = [*moved_frames, *[()] * (self.capacity - count)]
         other.frames = copy.copy(self.frames)
         if other.frames:
             other.frames.num_taken = len(numbers)
@@ -201,7 +202,7 @@ class ReferenceReplay:
         return words
 
 
-def _numbered_on(numbers: dict[int, int], rows: list[Numbers]) -> dict[int, int]:
+def _numbered_on(numbers: dict[int, int], rows: list[Sequence[int]]) -> dict[int, int]:
     """File numbers of the frames that these rows are the first to refer to."""
     new = sorted(set[int]().union(*rows) - numbers.keys())
     return {n: len(numbers) + at for at, n in enumerate(new)}
