@@ -237,6 +237,29 @@ void death_while_alpha_changes_turns_no_leaf_twice() {
               num_points, repairs_killed);
 }
 
+// Three rows of an episode's start hang under one frame, in slots 2, 3 and 0.
+void a_repair_hangs_rows_in_the_order_of_the_ring() {
+  SharedTable table(stacked_config(4, 30));
+  StackedWriter before(*table, 1, 1, 1, 1000), start(*table, 1, 1, 2, 1000), after(*table, 1, 1, 3, 1000);
+  for (int t = 0; t < 2; ++t) CHECK(before.step() == Status::kOk);  // frames 0 .. 2
+  for (int t = 0; t < 3; ++t) CHECK(start.step() == Status::kOk);   // frames 3 .. 6
+  const bool killed = killed_at(*table, 0, [](ReplayTable& shared) {
+    Claim claim[1];
+    std::size_t num = 0;
+    (void)shared.reserve(1, claim, &num);
+  });
+  CHECK(killed);
+  for (int t = 0; t < 3; ++t) {  // slots 1, 2, 3: the third row of the start is left
+    CHECK(after.step() == Status::kOk);
+    CHECK(locked_and_consistent(*table));
+  }
+  Claim claims[23];  // frames 11 .. 29, 0 .. 3: its oldest
+  const FrameBatch batch{claims, 23, nullptr, 0};
+  std::size_t no_rows = 0;
+  CHECK(table->reserve(0, nullptr, &no_rows, &batch) == Status::kOk && claims[22].slot == 3);
+  CHECK(table->header().num_committed == 3);
+}
+
 void a_process_killed_while_it_copies_leaves_its_rows_for_others() {
   SharedTable table(tagged_config(kCapacity));
   CHECK(insert_tagged(*table, 5, 1));
@@ -285,6 +308,7 @@ int main() {
   death_while_alpha_changes_turns_no_leaf_twice();
   death_between_any_two_writes_to_frames_is_healed(true);
   death_between_any_two_writes_to_frames_is_healed(false);
+  a_repair_hangs_rows_in_the_order_of_the_ring();
   a_process_killed_while_it_copies_leaves_its_rows_for_others();
   std::puts("ok");
 }

@@ -57,24 +57,59 @@ void keys_of_ended_rows_are_stale() {
   CHECK(locked_and_consistent(*table));
 }
 
-void frames_in_flight_are_passed_over_and_a_row_hangs_under_the_first_to_go() {
+std::vector<Claim> take(ReplayTable& table, std::size_t count) {
+  std::vector<Claim> claims(count);
+  const FrameBatch batch{claims.data(), count, nullptr, 0};
+  std::size_t no_rows = 0;
+  CHECK(table.reserve(0, nullptr, &no_rows, &batch) == Status::kOk);
+  return claims;
+}
+
+void publish(ReplayTable& table, std::vector<Claim> claims) {
+  const FrameBatch batch{claims.data(), claims.size(), nullptr, 0};
+  CHECK(table.commit_framed(nullptr, 0, nullptr, nullptr, &batch) == Status::kOk);
+}
+
+void frames_in_flight_are_passed_over() {
   SharedTable table(stacked_config(30, 20));
   StackedWriter writer(*table, 1, 1, 1, 1000);
   for (int t = 0; t < 10; ++t) CHECK(writer.step() == Status::kOk);  // frames 0 .. 10
-  Claim claims[8], none[1];
-  const FrameBatch batch{claims, 8, nullptr, 0};
-  std::size_t num = 0;
-  CHECK(table->reserve(0, none, &num, &batch) == Status::kOk);  // 11 .. 18
-  for (int t = 0; t < 13; ++t) CHECK(writer.step() == Status::kOk);  // 19, 0 .. 10, 19: around them
-  CHECK(locked_and_consistent(*table));
-  CHECK(table->commit_framed(none, 0, nullptr, nullptr, nullptr, &batch) == Status::kOk);
+  const std::vector<Claim> claims = take(*table, 8);                  // 11 .. 18
   std::vector<Draw> draws(100);
   std::vector<Tag> tags(100);
   for (int t = 0; t < 60; ++t) {
+    if (t == 30) publish(*table, claims);
     CHECK(writer.step() == Status::kOk);
     CHECK(sample_stacked(*table, 100, true, draws.data(), tags.data()) == Status::kOk);
+    for (const Claim& claim : claims)
+      CHECK(t >= 30 || table->frames().frame(claim.slot).generation.load() == claim.generation);
     CHECK(locked_and_consistent(*table));
   }
+}
+
+void a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest() {
+  SharedTable table(stacked_config(30, 20));
+  publish(*table, take(*table, 2));                       // 0, 1
+  const std::vector<Claim> others = take(*table, 2);      // 2, 3 stay in flight
+  publish(*table, take(*table, 14));                      // 4 .. 17
+  std::vector<Claim> sleeping = take(*table, 6);          // 18, 19, 0, 1, and past the two: 4, 5
+  CHECK(sleeping[0].slot == 18 && sleeping[3].slot == 1 && sleeping[4].slot == 4);
+  publish(*table, others);
+  publish(*table, take(*table, 12));                      // 6 .. 17
+  publish(*table, take(*table, 2));                       // past four of the sleeper's: 2, 3
+  Claim row[1];
+  std::size_t num = 0;
+  CHECK(table->reserve(1, row, &num) == Status::kOk);
+  std::uint64_t keys[6];
+  for (int r = 0; r < 6; ++r) {
+    keys[r] = Key::make(sleeping[r].slot, sleeping[r].generation + 1);
+    table->frames().refs(row[0].slot)[r].store(sleeping[r].slot);
+  }
+  const FrameBatch batch{sleeping.data(), 6, nullptr, 0};
+  CHECK(table->commit_framed(row, 1, nullptr, keys, &batch) == Status::kOk);
+  CHECK(table->header().num_committed == 1 && locked_and_consistent(*table));
+  CHECK(take(*table, 1)[0].slot == 4);
+  CHECK(table->header().num_committed == 0);
 }
 
 void too_few_free_frames_is_busy_and_takes_nothing() {
@@ -109,17 +144,21 @@ void a_row_whose_writer_slept_for_a_round_is_dropped() {
   CHECK(table->row(row[0].slot).generation.load() % 2 == 0);  // its slot is used again
 }
 
-void more_environments_than_frames_go_in_parts() {
-  SharedTable table(stacked_config(1, 16));
-  StackedWriter writer(*table, 50, 1, 1, 5);
+void with_hardly_any_frames_calls_go_in_parts_and_lose_nothing() {
   std::vector<Draw> draws(4);
   std::vector<Tag> tags(4);
-  for (int t = 0; t < 20; ++t) {
-    CHECK(writer.step() == Status::kOk);
-    CHECK(table->header().num_committed == 1 && table->header().num_dropped == 0);
-    CHECK(sample_stacked(*table, 4, true, draws.data(), tags.data()) == Status::kOk);
-    CHECK(tags[0].stream == 50);
-  }
+  for (std::size_t num_envs = 1; num_envs <= 50; num_envs += num_envs < 12 ? 1 : 19)
+    for (std::uint64_t num_frames = 12; num_frames <= 60; num_frames += 5) {
+      SharedTable table(stacked_config(1, num_frames));
+      StackedWriter writer(*table, num_envs, 1, 1, 5);
+      for (int t = 0; t < 20; ++t) {
+        CHECK(writer.step() == Status::kOk);
+        CHECK(table->header().num_committed == 1 && table->header().num_dropped == 0);
+        CHECK(sample_stacked(*table, 4, true, draws.data(), tags.data()) == Status::kOk);
+        CHECK(tags[0].stream == num_envs);
+      }
+      CHECK(locked_and_consistent(*table));
+    }
 }
 
 }  // namespace
@@ -130,9 +169,10 @@ int main() {
   rows_end_with_their_frames_and_never_show_newer_ones(true);
   rows_end_with_their_frames_and_never_show_newer_ones(false);
   keys_of_ended_rows_are_stale();
-  frames_in_flight_are_passed_over_and_a_row_hangs_under_the_first_to_go();
+  frames_in_flight_are_passed_over();
+  a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest();
   too_few_free_frames_is_busy_and_takes_nothing();
   a_row_whose_writer_slept_for_a_round_is_dropped();
-  more_environments_than_frames_go_in_parts();
+  with_hardly_any_frames_calls_go_in_parts_and_lose_nothing();
   std::puts("ok");
 }

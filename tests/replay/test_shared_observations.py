@@ -113,6 +113,17 @@ def test_the_same_array_given_again_is_compared_not_trusted():
     assert (data["next_obs"] == data["obs"]).all()
 
 
+def test_images_that_never_change_are_shared_in_the_smallest_replay_too():
+    replay, num_envs = pixel_replay(1, 4), 200
+    writer, no = replay.writer(num_envs), np.zeros(num_envs, bool)
+    obs = np.zeros((num_envs, 4, 50), np.uint8)
+    for t in range(20):
+        number = np.full(num_envs, t)
+        writer.add(obs=obs, number=number, reward=no * 0.0, next_obs=obs, terminated=no, truncated=no)
+        assert replay.sample(1).data["number"].tolist() == [t]
+    assert (replay.num_inserted, replay.num_dropped) == (20 * num_envs, 0)
+
+
 def test_short_episodes_make_the_oldest_rows_leave_early():
     replay = pixel_replay(1000, 4)
     writer = replay.writer(1)
@@ -244,9 +255,7 @@ def test_settings_of_sharing_that_do_not_fit_are_refused(spec, options, message)
 
 def test_more_open_windows_than_frames_are_refused():
     replay = pixel_replay(10, 2, num_step=50)
-    with pytest.raises(
-        InvalidInput, match=r"windows of 20 .* hold up to 1040 frames, but this replay has 218; use"
-    ):
+    with pytest.raises(InvalidInput, match=r"windows of 20 .* hold up to 1040 frames, but this replay has 218; use"):
         replay.writer(20)
     replay.writer(4)
     pixel_replay(1, 2).writer(1000)  # without windows, any number goes in parts

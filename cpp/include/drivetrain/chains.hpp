@@ -102,7 +102,8 @@ class FrameChains {
     return step.arrays[f] + env * nbytes + position * (nbytes / stack_);
   }
 
-  // Whether these frames are still there and hold the bytes of obs.
+  // Whether these frames are still there and hold the bytes of obs. Somebody may be taking them
+  // meanwhile; that is found under the lock, where reserve() looks at `kept`.
   bool shows(const std::uint64_t* chain, const Step& step, std::size_t env) const noexcept {
     if (chain[0] == 0 || !frames_.are_current(chain, stack_)) return false;
     for (std::size_t f = 0; f < schema_.num_fields; ++f) {
@@ -113,8 +114,7 @@ class FrameChains {
                            field.nbytes / stack_))
           return false;
     }
-    std::atomic_thread_fence(std::memory_order_acquire);  // comparisons are over before the check
-    return frames_.are_current(chain, stack_);
+    return true;
   }
 
   // Whether next_obs starts with all frames of obs but the oldest.

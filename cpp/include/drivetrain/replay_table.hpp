@@ -11,6 +11,8 @@
 //   * an update for an overwritten row changes nothing        test_table, test_hammer
 //   * inner sums equal leaf sums whenever the lock is free    test_table, test_hammer
 //   * a process killed anywhere costs its in-flight rows only test_crash_points, exhaustively
+//
+// In a framed table rows come with frames (frames.hpp), reserved and published in the same lock holds.
 #pragma once
 
 #include <algorithm>

@@ -38,7 +38,7 @@ inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noe
     target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }
 
-/// Whether shared bytes are these; believe it only after a check of generations.
+/// Whether shared bytes are these; believe it only once a generation was found unchanged.
 inline bool equals_shared(const void* shared, const void* own, std::size_t nbytes) noexcept {
   const auto* left = static_cast<const unsigned char*>(shared);
   const auto* right = static_cast<const unsigned char*>(own);

@@ -11,6 +11,7 @@ search. Random words are NumPy's Philox, whose counter is the `block` the native
 
 import copy
 import math
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -67,7 +68,7 @@ class ReferenceReplay:
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(alpha)
         self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack))
         self.frames = ReferenceFrames(capacity, self.schema, num_step) if self.schema.frame_stack else None
-        self.row_frames: list[Numbers] = [[]] * capacity
+        self.row_frames: list[Sequence[int]] = [()] * capacity
         self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...; odd: ended early
         self.leaves = np.zeros(capacity, np.float32)
@@ -100,7 +101,7 @@ class ReferenceReplay:
             for slot, row, leaf in zip(slots, batch, leaves, strict=True):
                 self._put(slot, row, row.pop("frames", []), leaf)
 
-    def _put(self, slot: int, row: dict[str, Any], frames: Numbers, leaf: float) -> None:
+    def _put(self, slot: int, row: dict[str, Any], frames: Sequence[int], leaf: float) -> None:
         for name, value in row.items():
             self.rows[name][slot] = value
         self.row_frames[slot] = frames
@@ -206,7 +207,7 @@ class ReferenceReplay:
                 numbers.update(_numbered_on(numbers, [self.row_frames[slot] for slot in order[moved]]))
         other.next_slot, other.num_dropped = len(order) % self.capacity, 0
         moved_frames = [[numbers[n] for n in frames] for frames in map(self.row_frames.__getitem__, order)]
-        other.row_frames = moved_frames + [[]] * (self.capacity - count)
+        other.row_frames = [*moved_frames, *[()] * (self.capacity - count)]
         other.frames = copy.copy(self.frames)
         if other.frames:
             other.frames.num_taken = len(numbers)
@@ -261,7 +262,7 @@ class ReferenceReplay:
         return words
 
 
-def _numbered_on(numbers: dict[int, int], rows: list[Numbers]) -> dict[int, int]:
+def _numbered_on(numbers: dict[int, int], rows: list[Sequence[int]]) -> dict[int, int]:
     """File numbers of the frames that these rows are the first to refer to."""
     new = sorted(set[int]().union(*rows) - numbers.keys())
     return {n: len(numbers) + at for at, n in enumerate(new)}
