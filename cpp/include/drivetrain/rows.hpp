@@ -47,56 +47,59 @@ struct Step {
 
 #ifdef DRIVETRAIN_TSAN
 
-inline void copy_field(unsigned char* out, std::size_t nbytes, std::size_t offset,
-                       const ReplayTable& table, const Draw* draws, std::size_t num) noexcept {
-  for (std::size_t i = 0; i < num; ++i)
-    copy_from_shared(out + i * nbytes, table.fields(draws[i].slot) + offset, nbytes);
+inline void copy_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
+                       std::size_t offset, std::size_t num) noexcept {
+  for (std::size_t i = 0; i < num; ++i) copy_from_shared(out + i * nbytes, rows[i] + offset, nbytes);
 }
 
 #else
 
 template <std::size_t kBytes>
-inline void copy_fixed(unsigned char* out, std::size_t offset, const ReplayTable& table,
-                       const Draw* draws, std::size_t num) noexcept {
-  for (std::size_t i = 0; i < num; ++i)
-    std::memcpy(out + i * kBytes, table.fields(draws[i].slot) + offset, kBytes);
+inline void copy_fixed(unsigned char* out, const unsigned char* const* rows, std::size_t offset,
+                       std::size_t num) noexcept {
+  for (std::size_t i = 0; i < num; ++i) std::memcpy(out + i * kBytes, rows[i] + offset, kBytes);
 }
 
-inline void copy_field(unsigned char* out, std::size_t nbytes, std::size_t offset,
-                       const ReplayTable& table, const Draw* draws, std::size_t num) noexcept {
+/// out[i] = the `nbytes` at `offset` of rows[i].
+inline void copy_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
+                       std::size_t offset, std::size_t num) noexcept {
   switch (nbytes) {  // a constant size makes the copy one or two moves
-    case 1: return copy_fixed<1>(out, offset, table, draws, num);
-    case 4: return copy_fixed<4>(out, offset, table, draws, num);
-    case 8: return copy_fixed<8>(out, offset, table, draws, num);
-    case 16: return copy_fixed<16>(out, offset, table, draws, num);
-    case 32: return copy_fixed<32>(out, offset, table, draws, num);
+    case 1: return copy_fixed<1>(out, rows, offset, num);
+    case 4: return copy_fixed<4>(out, rows, offset, num);
+    case 8: return copy_fixed<8>(out, rows, offset, num);
+    case 16: return copy_fixed<16>(out, rows, offset, num);
+    case 32: return copy_fixed<32>(out, rows, offset, num);
     default:
-      for (std::size_t i = 0; i < num; ++i)
-        copy_bytes(out + i * nbytes, table.fields(draws[i].slot) + offset, nbytes);
+      for (std::size_t i = 0; i < num; ++i) copy_bytes(out + i * nbytes, rows[i] + offset, nbytes);
   }
 }
 
 #endif
 
 /// Copies the rows of draws[0 .. num) to positions first, first + 1, ... of each output array.
-/// Sixteen rows at a time, field by field, while the next sixteen are being fetched.
+/// Some rows at a time, field by field, while the next are being fetched.
 inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
                         unsigned char* const* outputs, std::size_t first, std::size_t num,
                         const Draw* draws) noexcept {
-  constexpr std::size_t kBlock = 16;
+  constexpr std::size_t kBlock = 32;
   const std::size_t lines = (table.config().row_stride + 63) / 64;
   const std::size_t prefetched = lines < 8 ? lines : 8;  // longer rows: the hardware follows
-  for (std::size_t start = 0; start < num; start += kBlock) {
-    const std::size_t end = start + kBlock < num ? start + kBlock : num;
-    const std::size_t ahead = end + kBlock < num ? end + kBlock : num;
-    for (std::size_t i = end; i < ahead; ++i) {
-      const auto* row = reinterpret_cast<const unsigned char*>(&table.row(draws[i].slot));
+  const unsigned char* rows[2][kBlock];                  // these, and the next ones
+  const auto fetch = [&](std::size_t start, const unsigned char** ahead) {
+    for (std::size_t i = start; i < num && i < start + kBlock; ++i) {
+      const unsigned char* row = table.fields(draws[i].slot);
       for (std::size_t line = 0; line < prefetched; ++line) __builtin_prefetch(row + 64 * line);
+      ahead[i - start] = row;
     }
+  };
+  fetch(0, rows[0]);
+  for (std::size_t start = 0; start < num; start += kBlock) {
+    const unsigned char* const* block = rows[start / kBlock % 2];
+    fetch(start + kBlock, rows[(start / kBlock + 1) % 2]);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
-      copy_field(outputs[f] + (first + start) * field.nbytes, field.nbytes, field.offset, table,
-                 draws + start, end - start);
+      copy_items(outputs[f] + (first + start) * field.nbytes, field.nbytes, block, field.offset,
+                 num - start < kBlock ? num - start : kBlock);
     }
   }
 }
