@@ -67,7 +67,7 @@ std::vector<Claim> take(ReplayTable& table, std::size_t count) {
 
 void publish(ReplayTable& table, std::vector<Claim> claims) {
   const FrameBatch batch{claims.data(), claims.size(), nullptr, 0};
-  CHECK(table.commit_framed(nullptr, 0, nullptr, nullptr, &batch) == Status::kOk);
+  CHECK(table.commit_framed(nullptr, 0, nullptr, nullptr, nullptr, &batch) == Status::kOk);
 }
 
 void frames_in_flight_are_passed_over() {
@@ -106,7 +106,7 @@ void a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest() {
     table->frames().refs(row[0].slot)[r].store(sleeping[r].slot);
   }
   const FrameBatch batch{sleeping.data(), 6, nullptr, 0};
-  CHECK(table->commit_framed(row, 1, nullptr, keys, &batch) == Status::kOk);
+  CHECK(table->commit_framed(row, 1, nullptr, nullptr, keys, &batch) == Status::kOk);
   CHECK(table->header().num_committed == 1 && locked_and_consistent(*table));
   CHECK(take(*table, 1)[0].slot == 4);
   CHECK(table->header().num_committed == 0);

@@ -30,12 +30,13 @@ struct OwnedTree {
   SumTree tree;
 };
 
-// The oracle: walk the leaves one by one.
+// The oracle: walk the leaves one by one, in the order in which a leaf node is added up.
 std::uint32_t find_slowly(const SumTree& tree, std::uint64_t capacity, std::uint64_t target) {
   std::uint64_t sum = 0;
-  for (std::uint64_t i = 0; i < capacity; ++i) {
-    sum += tree.leaf_units(i);
-    if (target < sum) return static_cast<std::uint32_t>(i);
+  for (std::uint64_t i = 0; i < (capacity + kLeafFanout - 1) / kLeafFanout * kLeafFanout; ++i) {
+    const auto leaf = i / kLeafFanout * kLeafFanout + leaf_at(static_cast<unsigned>(i % kLeafFanout));
+    sum += tree.leaf_units(leaf);
+    if (target < sum) return static_cast<std::uint32_t>(leaf);
   }
   CHECK(!"target beyond the last leaf");
   return 0;
@@ -44,7 +45,7 @@ std::uint32_t find_slowly(const SumTree& tree, std::uint64_t capacity, std::uint
 float heavy_tailed(Random& random) { return static_cast<float>(std::exp(12 * random.uniform() - 9)); }
 
 void every_simd_level_finds_the_leaf_that_a_walk_finds() {
-  const std::uint64_t capacities[] = {1, 2, 15, 16, 17, 128, 129, 1000, 1025, 8200};
+  const std::uint64_t capacities[] = {1, 2, 15, 16, 17, 128, 129, 1000, 1025, 8200, 140000};
   for (const std::uint64_t capacity : capacities) {
     OwnedTree owned(capacity);
     Random random(capacity);
@@ -56,16 +57,20 @@ void every_simd_level_finds_the_leaf_that_a_walk_finds() {
     for (auto& target : targets) target = random.below(owned.tree.total());
     targets[0] = 0;
     targets[1] = owned.tree.total() - 1;  // the very last unit: no draw off the end
+    std::uint32_t expected[200];
+    for (int i = 0; i < 200; ++i) expected[i] = find_slowly(owned.tree, capacity, targets[i]);
     for (SimdLevel level : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
       if (!cpu_supports(level)) {
         std::printf("skipped: %s (not on this CPU)\n", simd_name(level));
         continue;
       }
       std::uint32_t found[200];
-      owned.tree.find(targets, 200, found, level);
-      for (int i = 0; i < 200; ++i) {
-        CHECK(found[i] == find_slowly(owned.tree, capacity, targets[i]));
-        CHECK(owned.tree.leaf(found[i]) > 0);
+      for (const std::size_t count : {1, 2, 31, 200}) {  // the more targets, the larger the crown
+        owned.tree.find(targets, count, found, level);
+        for (std::size_t i = 0; i < count; ++i) {
+          CHECK(found[i] == expected[i]);
+          CHECK(owned.tree.leaf(found[i]) > 0);
+        }
       }
     }
   }
@@ -115,6 +120,21 @@ void a_full_tree_of_the_largest_leaves_does_not_overflow() {
   }
 }
 
+void equal_parts_are_those_of_a_division() {
+  Random random(11);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t parts = 1 + random.below(round % 2 ? 20 : 3000), total = random.below(1ull << (1 + round % 61));
+    const std::uint64_t begin = random.below(parts);
+    EqualParts part(total, parts);
+    part.go_to(begin);
+    for (std::uint64_t i = 0; i < 2 * parts; ++i, part.go_on()) {
+      const auto k = static_cast<unsigned __int128>((begin + i) % parts);
+      CHECK(part.low() == static_cast<std::uint64_t>(total * k / parts));
+      CHECK(part.low() + part.size() == static_cast<std::uint64_t>(total * (k + 1) / parts));
+    }
+  }
+}
+
 void philox_gives_the_published_words() {
   // numpy.random.Philox(key=0, counter=0).random_raw(4), which is block 1
   const auto words = philox_block(1, 0);
@@ -159,6 +179,7 @@ int main() {
   std::printf("seed %llu, simd %s\n", static_cast<unsigned long long>(kSeed),
               simd_name(best_simd_level()));
   philox_gives_the_published_words();
+  equal_parts_are_those_of_a_division();
   every_simd_level_finds_the_leaf_that_a_walk_finds();
   sums_stay_exact_over_many_batches_with_repeats();
   a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable();

@@ -1,10 +1,15 @@
 // Finding the child of a node that a target falls into: the inner loop of sampling.
 //
 // A node is one cache line: 8 uint64 sums of its children (inner node), or 16 float32 priorities
-// (leaf node). Given a target below the sum of the node, find() returns the first child whose
-// inclusive prefix sum exceeds the target, and leaves in `target` what remains inside that child.
-// All sums are exact integers (in a leaf node: doubles below 2^53), so the child always exists,
-// never has zero priority, and every instruction set gives the same answer.
+// (leaf node). Given a target below the sum of the node, find_inner() returns the first child whose
+// inclusive prefix sum exceeds the target, and leaves in `target` what remains inside that child;
+// find_leaf() returns the first such leaf. All sums are exact integers (in a leaf node: multiples
+// of the unit below 2^53 units, in double), so the child always exists, never has zero priority,
+// and every instruction set gives the same answer.
+//
+// Leaves are added up in the order 0, 4, 8, 12, 1, 5, ...: down the lanes of four vectors, which
+// needs one sum across lanes and not four (reference.py follows). Which order it is does not
+// matter to how often a leaf is drawn.
 //
 // The variant is chosen at run time (simd.hpp), so one build serves every CPU. `portable` is
 // written for the compiler to vectorise (SSE2 on x86-64, NEON on aarch64).
@@ -24,6 +29,14 @@ namespace drivetrain {
 
 inline constexpr unsigned kInnerFanout = 8;
 inline constexpr unsigned kLeafFanout = 16;
+inline constexpr unsigned kLeafLanes = 4;
+inline constexpr unsigned kNodeBytes = 64;
+
+/// The leaf at `position` of the order in which a leaf node is added up.
+inline unsigned leaf_at(unsigned position) noexcept {
+  return position % kLeafLanes * kLeafLanes + position / kLeafLanes;
+}
+static_assert(kLeafLanes * kLeafLanes == kLeafFanout);
 
 namespace portable {
 
@@ -37,15 +50,27 @@ inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target) noe
   return child;
 }
 
-inline unsigned find_leaf(const float* node, double units_per_one, double& target) noexcept {
-  double prefix[kLeafFanout + 1];
-  prefix[0] = 0;
-  for (unsigned i = 0; i < kLeafFanout; ++i)
-    prefix[i + 1] = prefix[i] + static_cast<double>(node[i]) * units_per_one;
-  unsigned child = 0;
-  for (unsigned i = 1; i < kLeafFanout; ++i) child += prefix[i] <= target;
-  target -= prefix[child];
-  return child;
+/// How many of 8 running sums, in ascending order, are not above the target.
+inline unsigned count_up_to(const std::uint64_t* sums, std::uint64_t target) noexcept {
+  unsigned count = 0;
+  for (unsigned i = 0; i < kInnerFanout; ++i) count += sums[i] <= target;
+  return count;
+}
+
+inline unsigned find_leaf(const float* node, double target) noexcept {
+  double sums[kLeafLanes + 1] = {};  // of what comes before a lane
+  for (unsigned lane = 0; lane < kLeafLanes; ++lane) {
+    sums[lane + 1] = sums[lane];
+    for (unsigned row = 0; row < kLeafLanes; ++row)
+      sums[lane + 1] += static_cast<double>(node[row * kLeafLanes + lane]);
+  }
+  unsigned position = 0;
+  for (unsigned row = 0; row < kLeafLanes; ++row)
+    for (unsigned lane = 0; lane < kLeafLanes; ++lane) {
+      sums[lane] += static_cast<double>(node[row * kLeafLanes + lane]);
+      position += sums[lane] <= target;
+    }
+  return leaf_at(position);
 }
 
 }  // namespace portable
@@ -87,25 +112,38 @@ DRIVETRAIN_AVX2 inline unsigned find_inner(const std::uint64_t* node,
   return child;
 }
 
-DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double units_per_one,
-                                          double& target) noexcept {
-  const __m256d units = _mm256_set1_pd(units_per_one);
+DRIVETRAIN_AVX2 inline unsigned count_up_to(const std::uint64_t* sums,
+                                            std::uint64_t target) noexcept {
+  const __m256i wanted = _mm256_set1_epi64x(static_cast<long long>(target));
+  const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums));
+  const __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums + 4));
+  const int above =
+      _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(low, wanted))) |
+      _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(high, wanted))) << 4;
+  return static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(above) | 0x100));
+}
+
+DRIVETRAIN_AVX2 inline __m256i where_above(__m256d sums, __m256d target) noexcept {
+  return _mm256_castpd_si256(_mm256_cmp_pd(sums, target, _CMP_GT_OQ));
+}
+
+DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target) noexcept {
   const __m256d wanted = _mm256_set1_pd(target);
-  alignas(32) double prefix[20];
-  prefix[3] = 0;
-  unsigned beyond = 0;
-  __m256d carry = _mm256_setzero_pd();
-  for (int part = 0; part < 4; ++part) {
-    const __m256d priorities = _mm256_cvtps_pd(_mm_load_ps(node + 4 * part));
-    const __m256d sums = _mm256_add_pd(prefix_sums(_mm256_mul_pd(priorities, units)), carry);
-    carry = _mm256_permute4x64_pd(sums, 0xFF);
-    beyond |= static_cast<unsigned>(_mm256_movemask_pd(_mm256_cmp_pd(sums, wanted, _CMP_GT_OQ)))
-              << (4 * part);
-    _mm256_store_pd(prefix + 4 + 4 * part, sums);
-  }
-  const auto child = static_cast<unsigned>(__builtin_ctz(beyond));
-  target -= prefix[3 + child];
-  return child;
+  const __m256d row0 = _mm256_cvtps_pd(_mm_load_ps(node));
+  const __m256d row1 = _mm256_cvtps_pd(_mm_load_ps(node + 4));
+  const __m256d row2 = _mm256_cvtps_pd(_mm_load_ps(node + 8));
+  const __m256d row3 = _mm256_cvtps_pd(_mm_load_ps(node + 12));
+  const __m256d lanes = _mm256_add_pd(_mm256_add_pd(row0, row1), _mm256_add_pd(row2, row3));
+  const __m256d sums3 = prefix_sums(lanes);
+  const __m256d sums2 = _mm256_sub_pd(sums3, row3);
+  const __m256d sums1 = _mm256_sub_pd(sums2, row2);
+  const __m256d sums0 = _mm256_sub_pd(sums1, row1);
+  // Four masks of 64-bit lanes become one of bytes, two for each leaf.
+  const __m256i all = _mm256_packs_epi16(
+      _mm256_packs_epi32(where_above(sums0, wanted), where_above(sums1, wanted)),
+      _mm256_packs_epi32(where_above(sums2, wanted), where_above(sums3, wanted)));
+  const int num_bytes = __builtin_popcount(static_cast<unsigned>(_mm256_movemask_epi8(all)));
+  return leaf_at(kLeafFanout - static_cast<unsigned>(num_bytes) / 2);
 }
 
 }  // namespace avx2
@@ -120,21 +158,6 @@ DRIVETRAIN_AVX512 inline __m512i prefix_sums(__m512i x) noexcept {
   x = _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 6));
   return _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 4));
 }
-DRIVETRAIN_AVX512 inline __m512d shift_lanes(__m512d x, const int keep) noexcept {
-  const __m512i zero = _mm512_setzero_si512();
-  const __m512i bits = _mm512_castpd_si512(x);
-  switch (keep) {
-    case 7: return _mm512_castsi512_pd(_mm512_alignr_epi64(bits, zero, 7));
-    case 6: return _mm512_castsi512_pd(_mm512_alignr_epi64(bits, zero, 6));
-    default: return _mm512_castsi512_pd(_mm512_alignr_epi64(bits, zero, 4));
-  }
-}
-DRIVETRAIN_AVX512 inline __m512d prefix_sums(__m512d x) noexcept {
-  x = _mm512_add_pd(x, shift_lanes(x, 7));
-  x = _mm512_add_pd(x, shift_lanes(x, 6));
-  return _mm512_add_pd(x, shift_lanes(x, 4));
-}
-
 DRIVETRAIN_AVX512 inline unsigned find_inner(const std::uint64_t* node,
                                              std::uint64_t& target) noexcept {
   const __m512i sums = prefix_sums(_mm512_load_si512(node));
@@ -148,26 +171,14 @@ DRIVETRAIN_AVX512 inline unsigned find_inner(const std::uint64_t* node,
   return child;
 }
 
-DRIVETRAIN_AVX512 inline unsigned find_leaf(const float* node, double units_per_one,
-                                            double& target) noexcept {
-  const __m512d units = _mm512_set1_pd(units_per_one);
-  const __m512d wanted = _mm512_set1_pd(target);
-  const __m512d low =
-      prefix_sums(_mm512_mul_pd(_mm512_cvtps_pd(_mm256_load_ps(node)), units));
-  const __m512d high = _mm512_add_pd(
-      prefix_sums(_mm512_mul_pd(_mm512_cvtps_pd(_mm256_load_ps(node + 8)), units)),
-      _mm512_permutexvar_pd(_mm512_set1_epi64(7), low));
-  const unsigned beyond =
-      static_cast<unsigned>(_mm512_cmp_pd_mask(low, wanted, _CMP_GT_OQ)) |
-      static_cast<unsigned>(_mm512_cmp_pd_mask(high, wanted, _CMP_GT_OQ)) << 8;
-  const auto child = static_cast<unsigned>(__builtin_ctz(beyond));
-  alignas(64) double prefix[24];
-  prefix[7] = 0;
-  _mm512_store_pd(prefix + 8, low);
-  _mm512_store_pd(prefix + 16, high);
-  target -= prefix[7 + child];
-  return child;
+DRIVETRAIN_AVX512 inline unsigned count_up_to(const std::uint64_t* sums,
+                                              std::uint64_t target) noexcept {
+  const auto above = static_cast<unsigned>(_mm512_cmpgt_epu64_mask(
+      _mm512_load_si512(sums), _mm512_set1_epi64(static_cast<long long>(target))));
+  return static_cast<unsigned>(__builtin_ctz(above | 0x100));
 }
+
+using avx2::find_leaf;  // four lanes are what the order of leaves is made for
 
 }  // namespace avx512
 #endif

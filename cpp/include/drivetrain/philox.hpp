@@ -33,17 +33,31 @@ inline std::uint64_t scale_to(std::uint64_t random, std::uint64_t range) noexcep
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(random) * range) >> 64);
 }
 
-/// Borders of `parts` equal parts of [0, total): border(k) = floor(total * k / parts), exactly.
+/// Borders of `parts` equal parts of [0, total), of any one and then of the next and the next:
+/// part k is [floor(total * k / parts), floor(total * (k + 1) / parts)), exactly.
 class EqualParts {
  public:
   EqualParts(std::uint64_t total, std::uint64_t parts) noexcept
-      : parts_(parts), whole_(total / parts), rest_(total % parts) {}
-  std::uint64_t border(std::uint64_t k) const noexcept {  // rest * k < parts^2, and parts < 2^32
-    return whole_ * k + rest_ * k / parts_;
+      : parts_(parts), whole_(total / parts), rest_(total % parts) {
+    go_to(0);
   }
+  void go_to(std::uint64_t k) noexcept {  // rest * k < parts^2, and parts < 2^32
+    k_ = k;
+    low_ = whole_ * k + rest_ * k / parts_;
+    remainder_ = rest_ * k % parts_;
+  }
+  void go_on() noexcept {  // after the last part: the first
+    if (++k_ == parts_) return go_to(0);
+    low_ += size();
+    remainder_ += rest_;
+    if (remainder_ >= parts_) remainder_ -= parts_;
+  }
+  std::uint64_t low() const noexcept { return low_; }
+  std::uint64_t size() const noexcept { return whole_ + (remainder_ + rest_ >= parts_); }
 
  private:
   std::uint64_t parts_, whole_, rest_;
+  std::uint64_t k_ = 0, low_ = 0, remainder_ = 0;  // remainder of rest * k / parts
 };
 
 }  // namespace drivetrain

@@ -56,32 +56,30 @@ struct Step {
 
 #ifdef DRIVETRAIN_TSAN
 
-inline void copy_field(unsigned char* out, std::size_t nbytes, std::size_t offset,
-                       const ReplayTable& table, const Draw* draws, std::size_t num) noexcept {
-  for (std::size_t i = 0; i < num; ++i)
-    copy_from_shared(out + i * nbytes, table.fields(draws[i].slot) + offset, nbytes);
+inline void copy_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
+                       std::size_t offset, std::size_t num) noexcept {
+  for (std::size_t i = 0; i < num; ++i) copy_from_shared(out + i * nbytes, rows[i] + offset, nbytes);
 }
 
 #else
 
 template <std::size_t kBytes>
-inline void copy_fixed(unsigned char* out, std::size_t offset, const ReplayTable& table,
-                       const Draw* draws, std::size_t num) noexcept {
-  for (std::size_t i = 0; i < num; ++i)
-    std::memcpy(out + i * kBytes, table.fields(draws[i].slot) + offset, kBytes);
+inline void copy_fixed(unsigned char* out, const unsigned char* const* rows, std::size_t offset,
+                       std::size_t num) noexcept {
+  for (std::size_t i = 0; i < num; ++i) std::memcpy(out + i * kBytes, rows[i] + offset, kBytes);
 }
 
-inline void copy_field(unsigned char* out, std::size_t nbytes, std::size_t offset,
-                       const ReplayTable& table, const Draw* draws, std::size_t num) noexcept {
+/// out[i] = the `nbytes` at `offset` of rows[i].
+inline void copy_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
+                       std::size_t offset, std::size_t num) noexcept {
   switch (nbytes) {  // a constant size makes the copy one or two moves
-    case 1: return copy_fixed<1>(out, offset, table, draws, num);
-    case 4: return copy_fixed<4>(out, offset, table, draws, num);
-    case 8: return copy_fixed<8>(out, offset, table, draws, num);
-    case 16: return copy_fixed<16>(out, offset, table, draws, num);
-    case 32: return copy_fixed<32>(out, offset, table, draws, num);
+    case 1: return copy_fixed<1>(out, rows, offset, num);
+    case 4: return copy_fixed<4>(out, rows, offset, num);
+    case 8: return copy_fixed<8>(out, rows, offset, num);
+    case 16: return copy_fixed<16>(out, rows, offset, num);
+    case 32: return copy_fixed<32>(out, rows, offset, num);
     default:
-      for (std::size_t i = 0; i < num; ++i)
-        copy_bytes(out + i * nbytes, table.fields(draws[i].slot) + offset, nbytes);
+      for (std::size_t i = 0; i < num; ++i) copy_bytes(out + i * nbytes, rows[i] + offset, nbytes);
   }
 }
 
@@ -110,37 +108,62 @@ inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept
   }
 }
 
-/// Copies the rows of draws[0 .. num) to positions first, first + 1, ... of each output array.
-/// Sixteen rows at a time, field by field, while the next sixteen are being fetched. In a framed
-/// table rows are fetched two blocks ahead, since they say which frames to fetch; where frames are
-/// large a block is one row, whose obs and next_obs then find their frames in the cache.
-inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
-                        unsigned char* const* outputs, std::size_t first, std::size_t num,
-                        const Draw* draws) noexcept {
-  const bool framed = schema.stack > 0;
-  const std::size_t block = framed && table.config().frame_stride > 1024 ? 1 : 16;
-  const std::size_t lead = framed ? 2 * block : block;
-  const std::size_t lines = (table.config().row_stride + 63) / 64;
-  const std::size_t prefetched = lines < 8 ? lines : 8;  // longer rows: the hardware follows
+/// gather_rows() for a framed table. Rows are fetched two blocks ahead, since they say which frames to
+/// fetch; where frames are large a block is one row, whose obs and next_obs then find their frames
+/// in the cache.
+inline void gather_framed_rows(const RowSchema& schema, const ReplayTable& table,
+                               unsigned char* const* outputs, std::size_t first, std::size_t num,
+                               const Draw* draws) noexcept {
+  const std::size_t block = table.config().frame_stride > 1024 ? 1 : 16;
+  const std::size_t lines = std::min<std::size_t>((table.config().row_stride + 63) / 64, 8);
   const auto fetch_row = [&](std::size_t i) {
     const auto* row = reinterpret_cast<const unsigned char*>(&table.row(draws[i].slot));
-    for (std::size_t line = 0; line < prefetched; ++line) __builtin_prefetch(row + 64 * line);
+    for (std::size_t line = 0; line < lines; ++line) __builtin_prefetch(row + 64 * line);
   };
-  for (std::size_t i = 0; framed && i < std::min(block, num); ++i) prefetch_frames(table, draws[i]);
-  for (std::size_t i = block; framed && i < std::min(lead, num); ++i) fetch_row(i);
+  for (std::size_t i = 0; i < std::min(block, num); ++i) prefetch_frames(table, draws[i]);
+  for (std::size_t i = block; i < std::min(2 * block, num); ++i) fetch_row(i);
   for (std::size_t start = 0; start < num; start += block) {
     const std::size_t end = std::min(start + block, num);
-    for (std::size_t i = start + lead; i < std::min(end + lead, num); ++i) fetch_row(i);
-    if (framed)
-      for (std::size_t i = end; i < std::min(end + block, num); ++i) prefetch_frames(table, draws[i]);
+    for (std::size_t i = start + 2 * block; i < std::min(end + 2 * block, num); ++i) fetch_row(i);
+    for (std::size_t i = end; i < std::min(end + block, num); ++i) prefetch_frames(table, draws[i]);
+    const unsigned char* rows[16];
+    for (std::size_t i = start; i < end; ++i) rows[i - start] = table.fields(draws[i].slot);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
       unsigned char* out = outputs[f] + (first + start) * field.nbytes;
-      if (field.is_framed()) {
+      if (field.is_framed())
         copy_stacks(out, field, schema.stack, table, draws + start, end - start);
-      } else {
-        copy_field(out, field.nbytes, field.offset, table, draws + start, end - start);
-      }
+      else
+        copy_items(out, field.nbytes, rows, field.offset, end - start);
+    }
+  }
+}
+
+/// Copies the rows of draws[0 .. num) to positions first, first + 1, ... of each output array.
+/// Some rows at a time, field by field, while the next are being fetched.
+inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
+                        unsigned char* const* outputs, std::size_t first, std::size_t num,
+                        const Draw* draws) noexcept {
+  if (schema.stack > 0) return gather_framed_rows(schema, table, outputs, first, num, draws);
+  constexpr std::size_t kBlock = 32;
+  const std::size_t lines = (table.config().row_stride + 63) / 64;
+  const std::size_t prefetched = lines < 8 ? lines : 8;  // longer rows: the hardware follows
+  const unsigned char* rows[2][kBlock];                  // these, and the next ones
+  const auto fetch = [&](std::size_t start, const unsigned char** ahead) {
+    for (std::size_t i = start; i < num && i < start + kBlock; ++i) {
+      const unsigned char* row = table.fields(draws[i].slot);
+      for (std::size_t line = 0; line < prefetched; ++line) __builtin_prefetch(row + 64 * line);
+      ahead[i - start] = row;
+    }
+  };
+  fetch(0, rows[0]);
+  for (std::size_t start = 0; start < num; start += kBlock) {
+    const unsigned char* const* block = rows[start / kBlock % 2];
+    fetch(start + kBlock, rows[(start / kBlock + 1) % 2]);
+    for (std::size_t f = 0; f < schema.num_fields; ++f) {
+      const Field& field = schema.fields[f];
+      copy_items(outputs[f] + (first + start) * field.nbytes, field.nbytes, block, field.offset,
+                 num - start < kBlock ? num - start : kBlock);
     }
   }
 }

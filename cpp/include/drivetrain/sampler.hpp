@@ -115,31 +115,25 @@ class Sampler {
     if (strata == 0) {
       for (std::size_t i = 0; i < count; ++i) targets[i] = scale_to(words[i], total);
     } else {
-      const EqualParts parts(total, strata);
+      EqualParts parts(total, strata);
+      parts.go_to(positions[0] % strata);
       for (std::size_t i = 0; i < count; ++i) {
-        const std::uint64_t stratum = positions[i] % strata;
-        const std::uint64_t low = parts.border(stratum);
-        targets[i] = low + scale_to(words[i], parts.border(stratum + 1) - low);
+        targets[i] = parts.low() + scale_to(words[i], parts.size());
+        if (i + 1 == count || positions[i + 1] == positions[i] + 1)
+          parts.go_on();
+        else
+          parts.go_to(positions[i + 1] % strata);
       }
     }
-    std::uint32_t slots[kMaxBatch];
-    if (prioritized) {
-      table_.tree().find(targets, count, slots, simd_);
-      for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&table_.row(slots[i]));
-    } else {
-      for (std::size_t i = 0; i < count; ++i) {
-        slots[i] = static_cast<std::uint32_t>(targets[i]);
-        __builtin_prefetch(&table_.row(slots[i]));
-      }
-    }
-    const double scale = prioritized ? 1.0 / static_cast<double>(weight_of_one(total)) : 0.0;
-    for (std::size_t i = 0; i < count; ++i) {
-      Draw& draw = draws[positions[i]];
-      draw.slot = prioritized ? slots[i] : committed_slot(slots[i], words[i]);
-      draw.generation = table_.row(draw.slot).generation.load(std::memory_order_relaxed);
-      draw.probability =
-          prioritized ? static_cast<double>(table_.tree().leaf_units(draw.slot)) * scale
-                      : 1.0;
+    const std::uint64_t one = prioritized ? weight_of_one(total) : 0;
+    for (std::size_t start = 0; start < count; start += kBlock) {
+      const std::size_t num = std::min(kBlock, count - start);
+      std::uint32_t slots[kBlock];
+      if (prioritized)
+        table_.tree().find(targets + start, num, slots, simd_, rows_ahead());
+      else
+        whole_rows(targets + start, words + start, num, slots);
+      note(slots, num, one, positions + start, draws);
     }
     return Status::kOk;
   }
@@ -148,6 +142,31 @@ class Sampler {
   std::uint64_t weight_of_one(std::uint64_t total) noexcept {
     if (!table_.config().weights_by_buffer) return total;
     return table_.tree().units_of(table_.tree().extremes().least);
+  }
+
+  void note(const std::uint32_t* slots, std::size_t count, std::uint64_t weight_of_one,
+            const std::uint32_t* positions, Draw* draws) const noexcept {
+    const SumTree& tree = table_.tree();
+    const bool prioritized = table_.config().prioritized;
+    const double scale = prioritized ? tree.units_per_one() / static_cast<double>(weight_of_one) : 0;
+    for (std::size_t i = 0; i < count; ++i)
+      draws[positions[i]] = {
+          slots[i], table_.row(slots[i]).generation.load(std::memory_order_relaxed),
+          prioritized ? static_cast<double>(tree.leaf(slots[i])) * scale : 1.0};
+  }
+
+  RowsAhead rows_ahead() const noexcept {
+    const std::size_t stride = table_.config().row_stride;
+    const std::size_t lines = (stride + 63) / 64;  // longer rows: the hardware follows
+    return {reinterpret_cast<const unsigned char*>(&table_.row(0)), stride,
+            static_cast<unsigned>(std::min<std::size_t>(lines, 4))};
+  }
+
+  void whole_rows(const std::uint64_t* targets, const std::uint64_t* words, std::size_t count,
+                  std::uint32_t* slots) const noexcept {
+    for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&table_.row(targets[i]));
+    for (std::size_t i = 0; i < count; ++i)
+      slots[i] = committed_slot(static_cast<std::uint32_t>(targets[i]), words[i]);
   }
 
   // Uniform tables have no leaves to hide in-flight and orphaned rows: reject those and draw from
@@ -166,6 +185,8 @@ class Sampler {
       }
     }
   }
+
+  static constexpr std::size_t kBlock = 256;  // rows fetched ahead that the cache holds
 
   ReplayTable& table_;
   SimdLevel simd_;

@@ -28,6 +28,18 @@ namespace drivetrain {
 inline constexpr unsigned kMaxTreeLevels = 11;       // 16 * 8^11 leaves and more than 2^32 rows
 inline constexpr std::size_t kMaxTreeBatch = 1024;   // descents or updates per lock hold
 
+/// Rows that the caller will read of each leaf found: fetched while other leaves are searched for.
+struct RowsAhead {
+  const unsigned char* rows = nullptr;  // none: nothing is fetched
+  std::size_t stride = 0;
+  unsigned num_lines = 0;  // of each row
+
+  void prefetch(std::uint64_t index) const noexcept {
+    const unsigned char* row = rows + index * stride;
+    for (unsigned line = 0; line < num_lines; ++line) __builtin_prefetch(row + 64 * line);
+  }
+};
+
 /// The part of the tree's state that is not an array; lives in the segment.
 struct TreeState {
   std::uint64_t root;          // sum of all leaves, in units
@@ -71,6 +83,7 @@ class SumTree {
     return static_cast<std::uint64_t>(
         static_cast<std::int64_t>(static_cast<double>(priority) * units_per_one_));
   }
+  double units_per_one() const noexcept { return units_per_one_; }
   /// The units of a leaf, exactly as sampling sees them.
   std::uint64_t leaf_units(std::uint64_t index) const noexcept { return units_of(leaves_[index]); }
 
@@ -131,7 +144,7 @@ class SumTree {
 
   /// For each target < total(): the leaf it falls into. Up to kMaxTreeBatch targets.
   void find(const std::uint64_t* targets, std::size_t count, std::uint32_t* indices,
-            SimdLevel simd) const noexcept;
+            SimdLevel simd, const RowsAhead& rows = {}) const noexcept;
 
   /// Recomputes every sum, rounding each leaf to the current unit. Heals any half-done update.
   void rebuild() noexcept {
@@ -259,8 +272,20 @@ class SumTree {
     return offset;
   }
 
+  std::uint64_t num_nodes(unsigned level) const noexcept {
+    std::uint64_t count = leaf_nodes_;
+    for (unsigned i = 0; i <= level; ++i) count = (count + kInnerFanout - 1) / kInnerFanout;
+    return count;
+  }
+  // The nodes that the sums of `level` (num_levels_: the root) are sums of.
+  const unsigned char* nodes_below(unsigned level) const noexcept {
+    return level > 0 ? reinterpret_cast<const unsigned char*>(levels_[level - 1])
+                     : reinterpret_cast<const unsigned char*>(leaves_);
+  }
+
   template <class Isa>
   friend struct Descent;
+  friend struct Crown;
 
   TreeState* state_ = nullptr;
   float* leaves_ = nullptr;

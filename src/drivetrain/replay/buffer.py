@@ -127,6 +127,14 @@ class _Settings:
         return cls.checked(**{**values, "schema": Schema.from_json(values["schema"], stack)})
 
 
+def _private_memory(nbytes: int) -> mmap.mmap:
+    """Zeroed memory of this process, in huge pages where there are any: rows are read at random."""
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
 class Replay:
     """Experience replay in one block of memory, shared between processes if asked for.
 
@@ -207,7 +215,7 @@ class Replay:
         self._settings = settings
         self._schema = settings.schema
         self._segment = segment
-        self._private = None if segment else mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._private = None if segment else _private_memory(nbytes)
         payload = segment.payload if segment else self._private
         self._table = _native.Table(payload, settings.native(), self._schema.native_fields(), Sample, initialize)
 

@@ -75,6 +75,8 @@ class ReferenceReplay:
         self.next_slot, self.num_inserted, self.block, self.max_priority = 0, 0, 1, 1.0
         self.num_dropped = 0
         padded = -(-capacity // 16) * 16
+        order = np.arange(padded).reshape(-1, 4, 4).transpose(0, 2, 1).ravel()
+        self.order = order[order < capacity]  # in which leaves are added up: 0, 4, 8, 12, 1, ... of each sixteen
         self.leaf_bits = min(48, 62 - math.ceil(math.log2(padded)))  # a leaf is at most 2^leaf_bits units
         self.unit_exponent = self._unit_exponent_for(4096.0)
 
@@ -136,7 +138,8 @@ class ReferenceReplay:
     ) -> Sample:
         """Draw rows as `Replay.sample` draws them."""
         units = self.units() if self.prioritized else (self.generations > 0).astype(np.uint64)
-        sums = np.cumsum(units)
+        order = self.order if self.prioritized else np.arange(self.capacity)
+        sums = np.cumsum(units[order])
         total = int(sums[-1])
         slots: list[int] = []
         for position, word in enumerate(self._random_words(batch_size * (num_batches or 1))):
@@ -144,8 +147,8 @@ class ReferenceReplay:
             low, high = total * stratum // batch_size, total * (stratum + 1) // batch_size
             if mode == "iid":
                 low, high = 0, total
-            slot = int(np.searchsorted(sums, low + (word * (high - low) >> 64), side="right"))
-            slots.append(slot if self.prioritized else self._whole_slot(slot, word))
+            place = np.searchsorted(sums, low + (word * (high - low) >> 64), side="right")
+            slots.append(int(order[place]) if self.prioritized else self._whole_slot(int(order[place]), word))
         drawn = np.array(slots).reshape(batch_size if num_batches is None else (num_batches, batch_size))
         probability = units[drawn] / total
         least = probability.min(axis=-1, keepdims=True)
