@@ -20,7 +20,6 @@ class Writer {
                 {windows_.data(), open_.data(), images_.data(), emissions_.data()}),
         arrays_(table.specs().size()) {
     auto dtype = nb::module_::import_("numpy").attr("dtype");
-    reward_f32_ = {nb::str("reward"), dtype("float32"), {}};
     reward_f64_ = {nb::str("reward"), dtype("float64"), {}};
     for (const ArraySpec& spec : table.specs())
       num_inputs_ += !is(spec, "discount");
@@ -64,11 +63,11 @@ class Writer {
       const ArraySpec& spec = table_.specs()[f];
       PyObject* array = PyDict_GetItemWithError(step.ptr(), spec.name.ptr());
       if (array == nullptr) return false;
-      if (kind == FieldKind::kReward && fits(array, reward_f64_, &num_envs_, 1)) {
+      if (!fits(array, spec, &num_envs_, 1)) {
+        if (kind != FieldKind::kReward || !fits(array, reward_f64_, &num_envs_, 1)) return false;
         native.reward_f64 = reinterpret_cast<const double*>(data_of(array));
         continue;
       }
-      if (!fits(array, spec, &num_envs_, 1)) return false;
       const unsigned char* data = data_of(array);
       switch (kind) {
         case FieldKind::kReward: native.reward_f32 = reinterpret_cast<const float*>(data); break;
@@ -89,7 +88,7 @@ class Writer {
   std::vector<NStepWriter::Emission> emissions_;
   NStepWriter writer_;
   std::vector<const unsigned char*> arrays_;
-  ArraySpec reward_f32_, reward_f64_;
+  ArraySpec reward_f64_;
   std::size_t num_inputs_ = 0;
   std::atomic_flag in_use_;
 };

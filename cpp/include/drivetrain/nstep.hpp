@@ -39,9 +39,9 @@ class NStepWriter {
   };
   /// Storage the caller provides, sized by num_envs and num_step as said.
   struct Storage {
-    Window* windows;       // [num_envs], zeroed
+    Window* windows;       // [num_envs], zeroed; unused for num_step == 1, like the next two
     OpenStep* open;        // [num_envs * num_step]
-    unsigned char* images; // [num_envs * num_step * image_nbytes]; unused for num_step == 1
+    unsigned char* images; // [num_envs * num_step * image_nbytes]
     Emission* emissions;   // [num_envs * num_step]
   };
 
@@ -53,7 +53,11 @@ class NStepWriter {
   /// Takes one step of every environment and inserts the rows it completes.
   Status add(const Step& step) noexcept {
     std::size_t num_rows = 0;
-    for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
+    if (num_step_ == 1) {
+      for (; num_rows < num_envs_; ++num_rows) emit_step(num_rows, step);
+    } else {
+      for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
+    }
     return insert(step, num_rows);
   }
 
@@ -62,7 +66,22 @@ class NStepWriter {
     return storage_.open[ring_index(env, age)];
   }
   std::size_t ring_index(std::size_t env, std::size_t age) const noexcept {
-    return env * num_step_ + (storage_.windows[env].begin + age) % num_step_;
+    return env * num_step_ + wrapped(storage_.windows[env].begin + age);
+  }
+
+  std::size_t wrapped(std::size_t position) const noexcept {  // below 2 num_step
+    return position < num_step_ ? position : position - num_step_;
+  }
+
+  // A window of one step: what advance() makes of it, without windows.
+  void emit_step(std::size_t env, const Step& step) noexcept {
+    const bool terminated = step.terminated[env] != 0, truncated = step.truncated[env] != 0;
+    storage_.emissions[env] = {nullptr,
+                               static_cast<std::uint32_t>(env),
+                               static_cast<float>(step.reward(env)),
+                               terminated ? 0.0f : static_cast<float>(gamma_),
+                               terminated,
+                               truncated};
   }
 
   // Adds the step to the windows of one environment; returns the number of rows completed.
@@ -71,7 +90,7 @@ class NStepWriter {
     const double reward = step.reward(env);
     const bool terminated = step.terminated[env] != 0, truncated = step.truncated[env] != 0;
     open_step(env, window.count) = {0.0, 1.0};
-    if (num_step_ > 1) keep_image(env, window.count, step);
+    keep_image(env, window.count, step);
     ++window.count;
     for (std::size_t age = 0; age < window.count; ++age) {
       OpenStep& open = open_step(env, age);
@@ -83,7 +102,7 @@ class NStepWriter {
     for (std::size_t age = 0; age < num_rows; ++age) {
       const OpenStep& open = open_step(env, age);
       storage_.emissions[first_row + age] = {
-          num_step_ > 1 ? storage_.images + ring_index(env, age) * image_nbytes_ : nullptr,
+          storage_.images + ring_index(env, age) * image_nbytes_,
           static_cast<std::uint32_t>(env),
           static_cast<float>(open.returns),
           terminated ? 0.0f : static_cast<float>(open.discount),
@@ -91,7 +110,7 @@ class NStepWriter {
           truncated};
     }
     // The images of emitted steps stay untouched until the next add().
-    window.begin = static_cast<std::uint32_t>((window.begin + num_rows) % num_step_);
+    window.begin = static_cast<std::uint32_t>(wrapped(window.begin + num_rows));
     window.count -= static_cast<std::uint32_t>(num_rows);
     return num_rows;
   }
@@ -114,8 +133,7 @@ class NStepWriter {
       const Status reserved = table_.reserve(wanted, claims, &num_claims);
       if (reserved == Status::kBusy && !gave_up(busy_since)) continue;
       if (reserved != Status::kOk) return reserved;
-      for (std::size_t i = 0; i < num_claims; ++i)
-        write_row(table_.fields(claims[i].slot), storage_.emissions[done + i], step);
+      write_rows(claims, storage_.emissions + done, num_claims, step);
       const Status committed = table_.commit(claims, num_claims);
       if (committed != Status::kOk) return committed;
       done += num_claims;
@@ -132,22 +150,40 @@ class NStepWriter {
     return now.tv_sec - since.tv_sec > 10;
   }
 
-  void write_row(unsigned char* row, const Emission& emission, const Step& step) const noexcept {
-    for (std::size_t f = 0; f < schema_.num_fields; ++f) {
-      const Field& field = schema_.fields[f];
-      const void* source = nullptr;
-      switch (field.kind) {
-        case FieldKind::kFirst:
-          source = emission.first ? emission.first + field.offset
-                                  : step.arrays[f] + emission.env * field.nbytes;
-          break;
-        case FieldKind::kNext: source = step.arrays[f] + emission.env * field.nbytes; break;
-        case FieldKind::kReward: source = &emission.reward; break;
-        case FieldKind::kDiscount: source = &emission.discount; break;
-        case FieldKind::kTerminated: source = &emission.terminated; break;
-        case FieldKind::kTruncated: source = &emission.truncated; break;
-      }
-      copy_to_shared(row + field.offset, source, field.nbytes);
+  // Some rows at a time, field by field, so that items of one size are moved in a row.
+  void write_rows(const Claim* claims, const Emission* emissions, std::size_t count,
+                  const Step& step) const noexcept {
+    constexpr std::size_t kBlock = 64;
+    unsigned char* rows[kBlock];
+    for (std::size_t start = 0; start < count; start += kBlock) {
+      const std::size_t num = count - start < kBlock ? count - start : kBlock;
+      for (std::size_t i = 0; i < num; ++i) rows[i] = table_.fields(claims[start + i].slot);
+      for (std::size_t f = 0; f < schema_.num_fields; ++f)
+        write_field(schema_.fields[f], step.arrays[f], emissions + start, rows, num);
+    }
+  }
+
+  // One field of some rows; `array` holds its items of this step, if it is in one.
+  static void write_field(const Field& field, const unsigned char* array, const Emission* emissions,
+                          unsigned char* const* rows, std::size_t num) noexcept {
+    const std::size_t nbytes = field.nbytes;
+    const auto put = [&](auto&& item) { put_items(rows, field.offset, nbytes, num, item); };
+    const auto bytes = [](const void* item) { return static_cast<const unsigned char*>(item); };
+    switch (field.kind) {
+      case FieldKind::kFirst:
+        if (emissions[0].first)  // of all rows or none: num_step decides
+          return put([&](std::size_t i) { return emissions[i].first + field.offset; });
+        [[fallthrough]];
+      case FieldKind::kNext:
+        return put([&](std::size_t i) { return array + emissions[i].env * nbytes; });
+      case FieldKind::kReward:
+        return put([&](std::size_t i) { return bytes(&emissions[i].reward); });
+      case FieldKind::kDiscount:
+        return put([&](std::size_t i) { return bytes(&emissions[i].discount); });
+      case FieldKind::kTerminated:
+        return put([&](std::size_t i) { return &emissions[i].terminated; });
+      case FieldKind::kTruncated:
+        return put([&](std::size_t i) { return &emissions[i].truncated; });
     }
   }
 
