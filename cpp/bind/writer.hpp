@@ -47,7 +47,6 @@ class Writer {
                 stacks_.chains()),
         arrays_(table.specs().size()) {
     auto dtype = nb::module_::import_("numpy").attr("dtype");
-    reward_f32_ = {nb::str("reward"), dtype("float32"), {}};
     reward_f64_ = {nb::str("reward"), dtype("float64"), {}};
     for (const ArraySpec& spec : table.specs())
       num_inputs_ += !is(spec, "discount");
@@ -95,11 +94,11 @@ class Writer {
       const ArraySpec& spec = table_.specs()[f];
       PyObject* array = PyDict_GetItemWithError(step.ptr(), spec.name.ptr());
       if (array == nullptr) return false;
-      if (kind == FieldKind::kReward && fits(array, reward_f64_, &num_envs_, 1)) {
+      if (!fits(array, spec, &num_envs_, 1)) {
+        if (kind != FieldKind::kReward || !fits(array, reward_f64_, &num_envs_, 1)) return false;
         native.reward_f64 = reinterpret_cast<const double*>(data_of(array));
         continue;
       }
-      if (!fits(array, spec, &num_envs_, 1)) return false;
       const unsigned char* data = data_of(array);
       switch (kind) {
         case FieldKind::kReward: native.reward_f32 = reinterpret_cast<const float*>(data); break;
@@ -128,7 +127,7 @@ class Writer {
   StackStorage stacks_;
   NStepWriter writer_;
   std::vector<const unsigned char*> arrays_;
-  ArraySpec reward_f32_, reward_f64_;
+  ArraySpec reward_f64_;
   ArraySpec priority_;  // without a name: the table gives new rows their priority
   std::size_t num_inputs_ = 0;
   std::atomic_flag in_use_;

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from filled import slots_of
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Replay
@@ -67,13 +68,16 @@ def test_every_dtype_comes_out_as_it_went_in(dtype, num_step, tmp_path):
         [(t, e) for e in range(4) for t in range(3)] if num_step == 3 else [(t, e) for t in range(3) for e in range(4)]
     )
     for copy in (replay, Replay.attach(replay.handle()), Replay.load(tmp_path / "file")):
-        data = copy.sample(12).data  # equal weights: each row once, in the order of insertion
-        assert data["obs"].dtype == np.dtype(dtype)
-        assert data["obs"].shape == (12, 2, 3)
-        assert data["obs"].tobytes() == raw(steps, "obs", order)
-        assert data["extra"].tobytes() == raw(steps, "extra", order)
+        sample = copy.sample(12)  # equal weights: each row once
+        obs = sample.data["obs"]
+        assert obs.dtype == np.dtype(dtype)
+        assert obs.shape == (12, 2, 3)
+        inserted = [(0, i) for i in np.argsort(slots_of(sample.keys))]
+        stored = {name: raw([sample.data], name, inserted) for name in sample.data}
         last = [(2 if num_step == 3 else t, e) for t, e in order]
-        assert data["next_obs"].tobytes() == raw(steps, "next_obs", last)
+        assert stored["obs"] == raw(steps, "obs", order)
+        assert stored["extra"] == raw(steps, "extra", order)
+        assert stored["next_obs"] == raw(steps, "next_obs", last)
 
 
 def test_nested_dicts_keep_their_shape():

@@ -28,10 +28,10 @@ struct Crown {
     const std::uint64_t root[] = {0};
     const std::uint64_t* above = root;
     std::uint64_t* next = below;
-    for (unsigned level = tree.num_levels_; level-- > 0 && tree.num_nodes(level) * kInnerFanout <= most;) {
+    for (unsigned level = tree.num_levels_; level-- > 0 && tree.num_nodes_[level] * kInnerFanout <= most;) {
       const std::uint64_t* sums = tree.levels_[level];
       levels[num_levels++] = next;
-      for (std::uint64_t node = 0; node < tree.num_nodes(level); ++node) {
+      for (std::uint64_t node = 0; node < tree.num_nodes_[level]; ++node) {
         std::uint64_t sum = above[node];
         for (unsigned child = 0; child < kInnerFanout; ++child) {
           next[child] = sum;

@@ -45,9 +45,9 @@ class NStepWriter {
   };
   /// Storage the caller provides, sized by num_envs and num_step as said.
   struct Storage {
-    Window* windows;       // [num_envs], zeroed
+    Window* windows;       // [num_envs], zeroed; with the next two unused for num_step == 1 without frames
     OpenStep* open;        // [num_envs * num_step]
-    unsigned char* images; // [num_envs * num_step * image_nbytes]; unused for num_step == 1
+    unsigned char* images; // [num_envs * num_step * image_nbytes]
     Emission* emissions;   // [num_envs * num_step]
     std::uint64_t* keys;       // [num_envs * num_step * stack]: frames of the open steps; framed only
     std::uint64_t* row_keys;   // [rows_per_commit(config) * num_refs]; framed only
@@ -70,7 +70,11 @@ class NStepWriter {
   Status add(const Step& step) noexcept {
     if (schema_.stack > 0) return add_framed(step);
     std::size_t num_rows = 0;
-    for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
+    if (num_step_ == 1) {
+      for (; num_rows < num_envs_; ++num_rows) emit_step(num_rows, step);
+    } else {
+      for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
+    }
     return insert(step, num_rows);
   }
 
@@ -79,7 +83,24 @@ class NStepWriter {
     return storage_.open[ring_index(env, age)];
   }
   std::size_t ring_index(std::size_t env, std::size_t age) const noexcept {
-    return env * num_step_ + (storage_.windows[env].begin + age) % num_step_;
+    return env * num_step_ + wrapped(storage_.windows[env].begin + age);
+  }
+
+  std::size_t wrapped(std::size_t position) const noexcept {  // below 2 num_step
+    return position < num_step_ ? position : position - num_step_;
+  }
+
+  // A window of one step: what advance() makes of it, without windows.
+  void emit_step(std::size_t env, const Step& step) noexcept {
+    const bool terminated = step.terminated[env] != 0, truncated = step.truncated[env] != 0;
+    storage_.emissions[env] = {nullptr,
+                               env,
+                               static_cast<std::uint32_t>(env),
+                               static_cast<float>(step.reward(env)),
+                               terminated ? 0.0f : static_cast<float>(gamma_),
+                               terminated,
+                               truncated,
+                               step.priority ? step.priority[env] : 0.0f};
   }
 
   // Adds the step to the windows of one environment; returns the number of rows completed.
@@ -110,7 +131,7 @@ class NStepWriter {
           open.priority};
     }
     // The images of emitted steps stay untouched until the next add().
-    window.begin = static_cast<std::uint32_t>((window.begin + num_rows) % num_step_);
+    window.begin = static_cast<std::uint32_t>(wrapped(window.begin + num_rows));
     window.count -= static_cast<std::uint32_t>(num_rows);
     return num_rows;
   }
@@ -134,10 +155,10 @@ class NStepWriter {
       const Status reserved = table_.reserve(wanted, claims, &num_claims);
       if (reserved == Status::kBusy && !gave_up(busy_since)) continue;
       if (reserved != Status::kOk) return reserved;
-      for (std::size_t i = 0; i < num_claims; ++i) {
-        priorities[i] = storage_.emissions[done + i].priority;
-        write_row(table_.fields(claims[i].slot), storage_.emissions[done + i], step);
-      }
+      if (step.priority)
+        for (std::size_t i = 0; i < num_claims; ++i)
+          priorities[i] = storage_.emissions[done + i].priority;
+      write_rows(claims, storage_.emissions + done, num_claims, step);
       const Status committed =
           table_.commit(claims, num_claims, nullptr, step.priority ? priorities : nullptr);
       if (committed != Status::kOk) return committed;
@@ -179,10 +200,10 @@ class NStepWriter {
         chains_.write(step, first_env, num_envs);
         for (std::size_t i = 0; i < num_envs; ++i) keep_keys(first_env + i, chains_.obs(i));
       }
+      write_rows(claims, storage_.emissions + done, num_claims, step);
       for (std::size_t i = 0; i < num_claims; ++i) {
         const Emission& emission = storage_.emissions[done + i];
         priorities[i] = emission.priority;
-        write_row(table_.fields(claims[i].slot), emission, step);
         write_refs(claims[i].slot, emission, chains_.next(emission.env - first_env),
                    storage_.row_keys + i * table_.config().num_refs);
       }
@@ -220,24 +241,42 @@ class NStepWriter {
     return now.tv_sec - since.tv_sec > 10;
   }
 
-  void write_row(unsigned char* row, const Emission& emission, const Step& step) const noexcept {
-    for (std::size_t f = 0; f < schema_.num_fields; ++f) {
-      const Field& field = schema_.fields[f];
-      const void* source = nullptr;
-      switch (field.kind) {
-        case FieldKind::kFirst:
-          source = emission.first ? emission.first + field.offset
-                                  : step.arrays[f] + emission.env * field.nbytes;
-          break;
-        case FieldKind::kNext: source = step.arrays[f] + emission.env * field.nbytes; break;
-        case FieldKind::kReward: source = &emission.reward; break;
-        case FieldKind::kDiscount: source = &emission.discount; break;
-        case FieldKind::kTerminated: source = &emission.terminated; break;
-        case FieldKind::kTruncated: source = &emission.truncated; break;
-        case FieldKind::kFrames:
-        case FieldKind::kNextFrames: continue;
-      }
-      copy_to_shared(row + field.offset, source, field.nbytes);
+  // Some rows at a time, field by field, so that items of one size are moved in a row.
+  void write_rows(const Claim* claims, const Emission* emissions, std::size_t count,
+                  const Step& step) const noexcept {
+    constexpr std::size_t kBlock = 64;
+    unsigned char* rows[kBlock];
+    for (std::size_t start = 0; start < count; start += kBlock) {
+      const std::size_t num = count - start < kBlock ? count - start : kBlock;
+      for (std::size_t i = 0; i < num; ++i) rows[i] = table_.fields(claims[start + i].slot);
+      for (std::size_t f = 0; f < schema_.num_fields; ++f)
+        write_field(schema_.fields[f], step.arrays[f], emissions + start, rows, num);
+    }
+  }
+
+  // One field of some rows; `array` holds its items of this step, if it is in one.
+  static void write_field(const Field& field, const unsigned char* array, const Emission* emissions,
+                          unsigned char* const* rows, std::size_t num) noexcept {
+    const std::size_t nbytes = field.nbytes;
+    const auto put = [&](auto&& item) { put_items(rows, field.offset, nbytes, num, item); };
+    const auto bytes = [](const void* item) { return static_cast<const unsigned char*>(item); };
+    switch (field.kind) {
+      case FieldKind::kFirst:
+        if (emissions[0].first)  // of all rows or none: num_step decides
+          return put([&](std::size_t i) { return emissions[i].first + field.offset; });
+        [[fallthrough]];
+      case FieldKind::kNext:
+        return put([&](std::size_t i) { return array + emissions[i].env * nbytes; });
+      case FieldKind::kReward:
+        return put([&](std::size_t i) { return bytes(&emissions[i].reward); });
+      case FieldKind::kDiscount:
+        return put([&](std::size_t i) { return bytes(&emissions[i].discount); });
+      case FieldKind::kTerminated:
+        return put([&](std::size_t i) { return &emissions[i].terminated; });
+      case FieldKind::kTruncated:
+        return put([&](std::size_t i) { return &emissions[i].truncated; });
+      case FieldKind::kFrames:
+      case FieldKind::kNextFrames: return;
     }
   }
 

@@ -27,6 +27,7 @@
 namespace drivetrain {
 
 inline constexpr std::size_t kMaxBatch = kMaxTreeBatch;
+inline constexpr std::size_t kFetchedAhead = 256;  // rows, while the cache holds them
 
 enum class Status {
   kOk,
@@ -195,27 +196,29 @@ class ReplayTable {
   /// `alpha` is what made leaves of them, in case it has changed since.
   Status update_priorities(const std::uint64_t* keys, const float* leaves, const float* priorities,
                            std::size_t count, double alpha, std::uint64_t* num_stale) noexcept {
-    for (std::size_t i = 0; i < count; ++i) {
+    const auto fetch = [&](std::size_t i) {
       __builtin_prefetch(&row(Key::slot(keys[i])));
       tree_.prefetch(Key::slot(keys[i]));
-    }
+    };
+    for (std::size_t i = 0; i < std::min(count, kFetchedAhead); ++i) fetch(i);
     std::uint32_t slots[kMaxBatch];
-    float values[kMaxBatch];
+    float values[kMaxBatch], raw[kMaxBatch];
     Lock lock(*this);
     if (!lock) return Status::kBroken;
     std::size_t num_current = 0;
-    float largest = 0;
     const bool settled = is_settled(), as_they_are = settled && alpha == this->alpha();
     for (std::size_t i = 0; i < count; ++i) {
+      if (i + kFetchedAhead < count) fetch(i + kFetchedAhead);
       const std::uint32_t slot = Key::slot(keys[i]);
       if (row(slot).generation.load(std::memory_order_relaxed) != Key::generation(keys[i])) continue;
       slots[num_current] = slot;
-      values[num_current++] = as_they_are ? leaves[i] : leaf_at(slot, priorities[i]);
-      largest = std::max(largest, priorities[i]);
+      values[num_current] = as_they_are ? leaves[i] : leaf_at(slot, priorities[i]);
+      raw[num_current++] = priorities[i];
     }
     *num_stale += count - num_current;
     if (num_current > 0) {
       tree_.update(slots, values, num_current);
+      const float largest = largest_of(raw, num_current);
       if (largest > header_->max_priority)
         DRIVETRAIN_LOCKED_WRITE("update/max_priority", header_->max_priority = largest);
     }

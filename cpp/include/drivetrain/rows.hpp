@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "drivetrain/replay_table.hpp"
 #include "drivetrain/sampler.hpp"
@@ -54,36 +55,36 @@ struct Step {
   }
 };
 
-#ifdef DRIVETRAIN_TSAN
-
-inline void copy_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
-                       std::size_t offset, std::size_t num) noexcept {
-  for (std::size_t i = 0; i < num; ++i) copy_from_shared(out + i * nbytes, rows[i] + offset, nbytes);
-}
-
-#else
-
-template <std::size_t kBytes>
-inline void copy_fixed(unsigned char* out, const unsigned char* const* rows, std::size_t offset,
-                       std::size_t num) noexcept {
-  for (std::size_t i = 0; i < num; ++i) std::memcpy(out + i * kBytes, rows[i] + offset, kBytes);
-}
-
-/// out[i] = the `nbytes` at `offset` of rows[i].
-inline void copy_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
-                       std::size_t offset, std::size_t num) noexcept {
-  switch (nbytes) {  // a constant size makes the copy one or two moves
-    case 1: return copy_fixed<1>(out, rows, offset, num);
-    case 4: return copy_fixed<4>(out, rows, offset, num);
-    case 8: return copy_fixed<8>(out, rows, offset, num);
-    case 16: return copy_fixed<16>(out, rows, offset, num);
-    case 32: return copy_fixed<32>(out, rows, offset, num);
-    default:
-      for (std::size_t i = 0; i < num; ++i) copy_bytes(out + i * nbytes, rows[i] + offset, nbytes);
+// Calls move(size) with the size as a constant where it is a usual one: a copy is then one or two
+// moves of a register.
+template <class Move>
+inline void with_size(std::size_t nbytes, Move&& move) noexcept {
+  switch (nbytes) {
+    case 1: return move(std::integral_constant<std::size_t, 1>{});
+    case 4: return move(std::integral_constant<std::size_t, 4>{});
+    case 8: return move(std::integral_constant<std::size_t, 8>{});
+    case 16: return move(std::integral_constant<std::size_t, 16>{});
+    case 32: return move(std::integral_constant<std::size_t, 32>{});
+    default: return move(nbytes);
   }
 }
 
-#endif
+/// out[i] = the `nbytes` at `offset` of rows[i], which others may be writing.
+inline void get_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
+                      std::size_t offset, std::size_t num) noexcept {
+  with_size(nbytes, [&](auto size) {
+    for (std::size_t i = 0; i < num; ++i) copy_from_shared(out + i * size, rows[i] + offset, size);
+  });
+}
+
+/// The `nbytes` at `offset` of rows[i] = those at item(i), while others may be reading.
+template <class Item>
+inline void put_items(unsigned char* const* rows, std::size_t offset, std::size_t nbytes,
+                      std::size_t num, Item&& item) noexcept {
+  with_size(nbytes, [&](auto size) {
+    for (std::size_t i = 0; i < num; ++i) copy_to_shared(rows[i] + offset, item(i), size);
+  });
+}
 
 /// Copies the stacks of draws[0 .. num) to `out`: of obs (from_ref 0) or next_obs (from_ref stack).
 inline void copy_stacks(unsigned char* out, const Field& field, std::size_t stack,
@@ -134,7 +135,7 @@ inline void gather_framed_rows(const RowSchema& schema, const ReplayTable& table
       if (field.is_framed())
         copy_stacks(out, field, schema.stack, table, draws + start, end - start);
       else
-        copy_items(out, field.nbytes, rows, field.offset, end - start);
+        get_items(out, field.nbytes, rows, field.offset, end - start);
     }
   }
 }
@@ -162,7 +163,7 @@ inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
     fetch(start + kBlock, rows[(start / kBlock + 1) % 2]);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
-      copy_items(outputs[f] + (first + start) * field.nbytes, field.nbytes, block, field.offset,
+      get_items(outputs[f] + (first + start) * field.nbytes, field.nbytes, block, field.offset,
                  num - start < kBlock ? num - start : kBlock);
     }
   }

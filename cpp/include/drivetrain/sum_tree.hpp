@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,14 @@ namespace drivetrain {
 
 inline constexpr unsigned kMaxTreeLevels = 11;       // 16 * 8^11 leaves and more than 2^32 rows
 inline constexpr std::size_t kMaxTreeBatch = 1024;   // descents or updates per lock hold
+
+/// Of floats >= 0, whose bits are in the same order: integers are compared many at a time.
+inline float largest_of(const float* values, std::size_t count) noexcept {
+  std::int32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::bit_cast<std::int32_t>(values[i]));
+  return std::bit_cast<float>(largest);
+}
 
 /// Rows that the caller will read of each leaf found: fetched while other leaves are searched for.
 struct RowsAhead {
@@ -79,9 +88,10 @@ class SumTree {
 
   std::uint64_t total() const noexcept { return state_->root; }
   float leaf(std::uint64_t index) const noexcept { return leaves_[index]; }
-  std::uint64_t units_of(float priority) const noexcept {
-    return static_cast<std::uint64_t>(
-        static_cast<std::int64_t>(static_cast<double>(priority) * units_per_one_));
+  /// A leaf in units, below 2^52: adding 2^52 puts an integer into a double's low bits.
+  std::uint64_t units_of(float leaf) const noexcept {
+    return std::bit_cast<std::uint64_t>(static_cast<double>(leaf) * units_per_one_ + 0x1p52) -
+           std::bit_cast<std::uint64_t>(0x1p52);
   }
   double units_per_one() const noexcept { return units_per_one_; }
   /// The units of a leaf, exactly as sampling sees them.
@@ -110,36 +120,33 @@ class SumTree {
     if (num_levels_ > 1) __builtin_prefetch(levels_[1] + node / kInnerFanout, 1);
   }
 
-  /// leaf[indices[i]] = priorities[i], in order, for count <= kMaxTreeBatch; then level by level,
-  /// parents shared by several merged into one write. Finite priorities >= 0.
+  /// leaf[indices[i]] = priorities[i], in order, for count <= kMaxTreeBatch, and the sums above:
+  /// large levels entry by entry, small ones by a table of their changes. Finite priorities >= 0.
   void update(const std::uint32_t* indices, const float* priorities, std::size_t count) noexcept {
-    float largest = 0;
-    for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, priorities[i]);
+    const float largest = largest_of(priorities, count);
     if (static_cast<double>(largest) * units_per_one_ > max_leaf_units_) make_room_for(largest);
+    float leaves[kMaxTreeBatch];
+    std::uint64_t units[kMaxTreeBatch];
+    for (std::size_t i = 0; i < count; ++i) leaves[i] = rounded(priorities[i]);
+    for (std::size_t i = 0; i < count; ++i) units[i] = units_of(leaves[i]);
 
-    Change changes[kMaxTreeBatch];
+    Change changes[kMaxTreeBatch];  // one for a run of leaves under one node, as inserts are
     std::size_t num_changes = 0;
+    std::uint64_t difference = 0, node = indices[0] / kLeafFanout;
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t index = indices[i];
-      const float priority = rounded(priorities[i]);
-      const std::uint64_t difference = units_of(priority) - leaf_units(index);  // modulo 2^64
+      if (index / kLeafFanout != node) {
+        changes[num_changes++] = {node, difference};
+        node = index / kLeafFanout;
+        difference = 0;
+      }
       const float old = leaves_[index];
-      DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[index] = priority);
-      if (extremes_) extremes_.note(index, old, priority);
-      add_change(changes, num_changes, index / kLeafFanout, difference);
+      difference += units[i] - units_of(old);  // modulo 2^64
+      DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[index] = leaves[i]);
+      if (extremes_) extremes_.note(index, old, leaves[i]);
     }
-    std::uint64_t num_nodes = leaf_nodes_;
-    for (unsigned level = 0; level < num_levels_; ++level) {
-      std::uint64_t* sums = levels_[level];
-      for (std::size_t i = 0; i < num_changes; ++i)
-        DRIVETRAIN_LOCKED_WRITE("tree/inner", sums[changes[i].node] += changes[i].difference);
-      num_nodes = (num_nodes + kInnerFanout - 1) / kInnerFanout;
-      num_changes = num_nodes <= kMergedNodes ? to_few_parents(changes, num_changes)
-                                              : to_parents(changes, num_changes);
-    }
-    std::uint64_t difference = 0;
-    for (std::size_t i = 0; i < num_changes; ++i) difference += changes[i].difference;
-    DRIVETRAIN_LOCKED_WRITE("tree/root", state_->root += difference);
+    changes[num_changes++] = {node, difference};
+    add_to_levels(changes, num_changes);
   }
 
   /// For each target < total(): the leaf it falls into. Up to kMaxTreeBatch targets.
@@ -184,45 +191,36 @@ class SumTree {
 
  private:
   struct Change {
-    std::uint32_t node;
+    std::uint64_t node;  // of the leaves
     std::uint64_t difference;
   };
 
-  static constexpr std::uint64_t kMergedNodes = 512;
+  static constexpr std::uint64_t kTabled = 128;    // sums of a level that is updated by a table
+  static constexpr std::size_t kFewChanges = 16;   // which a table does not pay for
 
-  // Neighbours share parents: runs of slots, as inserts are, merge with the entry before.
-  static void add_change(Change* changes, std::size_t& count, std::uint32_t node,
-                         std::uint64_t difference) noexcept {
-    if (count > 0 && changes[count - 1].node == node) {
-      changes[count - 1].difference += difference;
-    } else {
-      changes[count++] = {node, difference};
-    }
-  }
-
-  static std::size_t to_parents(Change* changes, std::size_t count) noexcept {
-    std::size_t num_parents = 0;
-    for (std::size_t i = 0; i < count; ++i)
-      add_change(changes, num_parents, changes[i].node / kInnerFanout, changes[i].difference);
-    return num_parents;
-  }
-
-  // A level of few nodes, where random changes often meet: a small index merges them all, and
-  // spares the chains of stores and loads to one address. Larger levels seldom repeat a parent.
-  static std::size_t to_few_parents(Change* changes, std::size_t count) noexcept {
-    std::uint16_t entry_of[kMergedNodes] = {};  // node -> position + 1
-    std::size_t num_parents = 0;
+  void add_to_levels(const Change* changes, std::size_t count) noexcept {
+    unsigned tabled = num_levels_;  // the levels from here on
+    while (count > kFewChanges && tabled > 0 && num_nodes_[tabled - 1] * kInnerFanout <= kTabled) --tabled;
+    std::uint64_t table[kTabled] = {}, total = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::uint32_t parent = changes[i].node / kInnerFanout;
-      const std::uint64_t difference = changes[i].difference;
-      if (entry_of[parent] == 0) {
-        changes[num_parents++] = {parent, difference};
-        entry_of[parent] = static_cast<std::uint16_t>(num_parents);
-      } else {
-        changes[entry_of[parent] - 1].difference += difference;
-      }
+      std::uint64_t entry = changes[i].node;
+      for (unsigned level = 0; level < tabled; ++level, entry /= kInnerFanout)
+        DRIVETRAIN_LOCKED_WRITE("tree/inner", levels_[level][entry] += changes[i].difference);
+      if (tabled < num_levels_) table[entry] += changes[i].difference;
+      total += changes[i].difference;
     }
-    return num_parents;
+    for (unsigned level = tabled; level < num_levels_; ++level) {
+      const std::uint64_t nodes = num_nodes_[level];
+      for (std::uint64_t i = 0; i < nodes * kInnerFanout; ++i)
+        DRIVETRAIN_LOCKED_WRITE("tree/inner", levels_[level][i] += table[i]);
+      for (std::uint64_t parent = 0; parent < nodes; ++parent) {
+        std::uint64_t sum = 0;
+        for (unsigned i = 0; i < kInnerFanout; ++i) sum += table[parent * kInnerFanout + i];
+        table[parent] = sum;
+      }
+      for (std::uint64_t i = nodes; i < kTabled; ++i) table[i] = 0;
+    }
+    DRIVETRAIN_LOCKED_WRITE("tree/root", state_->root += total);
   }
 
   std::uint64_t leaf_node_sum(std::uint64_t node) const noexcept {
@@ -265,6 +263,7 @@ class SumTree {
     num_levels_ = 0;
     do {
       const std::uint64_t nodes = (count + kInnerFanout - 1) / kInnerFanout;
+      num_nodes_[num_levels_] = nodes;
       levels_[num_levels_++] = reinterpret_cast<std::uint64_t*>(memory + offset);
       offset += nodes * kInnerFanout * sizeof(std::uint64_t);
       count = nodes;
@@ -272,11 +271,6 @@ class SumTree {
     return offset;
   }
 
-  std::uint64_t num_nodes(unsigned level) const noexcept {
-    std::uint64_t count = leaf_nodes_;
-    for (unsigned i = 0; i <= level; ++i) count = (count + kInnerFanout - 1) / kInnerFanout;
-    return count;
-  }
   // The nodes that the sums of `level` (num_levels_: the root) are sums of.
   const unsigned char* nodes_below(unsigned level) const noexcept {
     return level > 0 ? reinterpret_cast<const unsigned char*>(levels_[level - 1])
@@ -290,6 +284,7 @@ class SumTree {
   TreeState* state_ = nullptr;
   float* leaves_ = nullptr;
   std::uint64_t* levels_[kMaxTreeLevels] = {};
+  std::uint64_t num_nodes_[kMaxTreeLevels] = {};  // of 8 sums each
   unsigned num_levels_ = 0;
   std::uint64_t leaf_nodes_ = 0;
   Extremes extremes_;  // empty unless kept

@@ -54,10 +54,14 @@ enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBroken
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count, SimdLevel simd) noexcept {
+  const std::uint64_t capacity = table.config().capacity;
+  bool known = true, real = true;  // no early exit: the loop is vectorised
   for (std::size_t i = 0; i < count; ++i) {
-    if (!is_key_of(table, keys[i])) return kForeignKey;
-    if (!is_priority(priorities[i])) return kBadPriority;
+    known &= Key::slot(keys[i]) < capacity && is_committed(Key::generation(keys[i]));
+    real &= priorities[i] >= 0 && priorities[i] <= std::numeric_limits<float>::max();
   }
+  if (!known) return kForeignKey;
+  if (!real) return kBadPriority;
   float leaves[kMaxBatch], raw[kMaxBatch];
   std::uint64_t num_stale = 0;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
