@@ -126,7 +126,11 @@ class ReplayTable {
       slot = slot + 1 == config_.capacity ? 0 : slot + 1;
     }
     if (*num_claims == 0) return Status::kBusy;
-    if (config_.prioritized) set_leaves(claims, *num_claims, 0.0f);
+    if (config_.prioritized) {
+      std::uint32_t slots[kMaxBatch];
+      for (std::size_t i = 0; i < *num_claims; ++i) slots[i] = claims[i].slot;
+      tree_.fill(slots, *num_claims, 0.0f);
+    }
     const std::uint64_t used = header_->num_used + passed;
     DRIVETRAIN_LOCKED_WRITE("reserve/num_committed", header_->num_committed -= num_lost);
     DRIVETRAIN_LOCKED_WRITE("reserve/num_used",
@@ -143,14 +147,12 @@ class ReplayTable {
     if (!lock) return Status::kBroken;
     // Priority first: a crash in between leaves an odd row, which repair() takes out again.
     if (config_.prioritized) {
-      const float newest = leaf_of(header_->max_priority);
       std::uint32_t slots[kMaxBatch];
-      float values[kMaxBatch];
-      for (std::size_t i = 0; i < count; ++i) {
-        slots[i] = claims[i].slot;
-        values[i] = leaves ? leaves[i] : newest;
-      }
-      tree_.update(slots, values, count);
+      for (std::size_t i = 0; i < count; ++i) slots[i] = claims[i].slot;
+      if (leaves)
+        tree_.update(slots, leaves, count);
+      else
+        tree_.fill(slots, count, newest_leaf());
     }
     for (std::size_t i = 0; i < count; ++i)  // release: the row's bytes are seen before "even"
       DRIVETRAIN_LOCKED_WRITE("commit/generation",
@@ -231,14 +233,13 @@ class ReplayTable {
     return true;
   }
 
-  void set_leaves(const Claim* claims, std::size_t count, float leaf) noexcept {
-    std::uint32_t slots[kMaxBatch];
-    float values[kMaxBatch];
-    for (std::size_t i = 0; i < count; ++i) {
-      slots[i] = claims[i].slot;
-      values[i] = leaf;
+  // The leaf of a new row; computed anew only when the largest priority has changed.
+  float newest_leaf() noexcept {
+    if (header_->max_priority != newest_priority_) {
+      newest_priority_ = header_->max_priority;
+      newest_leaf_ = leaf_of(newest_priority_);
     }
-    tree_.update(slots, values, count);
+    return newest_leaf_;
   }
 
   // The last holder died between two writes. Generations tell which rows are whole; all else
@@ -263,6 +264,7 @@ class ReplayTable {
   unsigned char* rows_;
   TableConfig config_;
   SumTree tree_;
+  float newest_priority_ = -1, newest_leaf_ = 0;  // used under the lock, like tree_
 };
 
 }  // namespace drivetrain
