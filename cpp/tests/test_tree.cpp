@@ -97,6 +97,29 @@ void sums_stay_exact_over_many_batches_with_repeats() {
   }
 }
 
+void filling_is_updating_with_one_priority() {
+  Random random(13);
+  OwnedTree filled(3000), updated(3000);
+  for (int round = 0; round < 400; ++round) {
+    std::uint32_t indices[200];
+    float priorities[200];
+    const float priority = round % 5 == 0 ? 0.0f : heavy_tailed(random) * (round % 50 == 0 ? 1e8f : 1.0f);
+    const std::size_t count = 1 + random.below(200);
+    const std::uint64_t first = random.below(2800), gap = random.below(3);  // runs, with gaps or repeats
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t offset = gap == 0 ? i : gap == 1 ? i + i / 7 : i - i / 5;
+      indices[i] = static_cast<std::uint32_t>((first + offset) % 3000);
+      priorities[i] = priority;
+    }
+    filled.tree.fill(indices, count, priority);
+    updated.tree.update(indices, priorities, count);
+    CHECK(filled.tree.sums_are_exact());
+    CHECK(filled.state.root == updated.state.root);
+    CHECK(filled.state.unit_exponent == updated.state.unit_exponent);
+    CHECK(std::memcmp(filled.memory, updated.memory, SumTree::nbytes_for(3000)) == 0);
+  }
+}
+
 void a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable() {
   OwnedTree owned(1000);
   for (std::uint32_t i = 0; i < 1000; ++i) owned.set(i, 1.0f);
@@ -182,6 +205,7 @@ int main() {
   equal_parts_are_those_of_a_division();
   every_simd_level_finds_the_leaf_that_a_walk_finds();
   sums_stay_exact_over_many_batches_with_repeats();
+  filling_is_updating_with_one_priority();
   a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable();
   a_full_tree_of_the_largest_leaves_does_not_overflow();
   extremes_are_those_of_a_scan_after_any_batches();

@@ -57,8 +57,7 @@ template <std::size_t num>
 }
 }  // namespace power_terms
 
-/// x^y for a normal x > 0 where the result is a normal double as well.
-[[gnu::always_inline]] inline double power(double x, double y) noexcept {
+[[gnu::always_inline]] inline double log2_of(double x) noexcept {
   using namespace power_terms;
   constexpr std::uint64_t kHalfRoot = 0x3FE6A09E667F3BCDull;  // bits of sqrt(1/2)
   constexpr std::uint64_t kInteger = 0x4330000000000000ull;   // bits of 2^52
@@ -66,23 +65,36 @@ template <std::size_t num>
   const std::uint64_t biased = (bits - kHalfRoot + (1024ull << 52)) >> 52;  // e + 1024
   const double e = std::bit_cast<double>(biased | kInteger) - (0x1p52 + 1024);
   const auto m = std::bit_cast<double>(bits - (biased << 52) + (1024ull << 52));
-  const double s = (m - 1) / (m + 1), z = s * s;
-  const double log = y * (e + s * series(kTerms.log2, z));
+  const double s = (m - 1) / (m + 1);
+  return e + s * series(kTerms.log2, s * s);
+}
 
+[[gnu::always_inline]] inline double two_to(double exponent) noexcept {
+  using namespace power_terms;
   constexpr double kRound = 0x1.8p52;  // adding it leaves an integer in the low bits
-  const double shifted = log + kRound;
-  const double f = (log - (shifted - kRound)) * kLn2;
+  const double shifted = exponent + kRound;
+  const double f = (exponent - (shifted - kRound)) * kLn2;
   const std::uint64_t scale = (std::bit_cast<std::uint64_t>(shifted) + 1023) << 52;  // 2^n
   return series(kTerms.exp, f) * std::bit_cast<double>(scale);
 }
 
+/// x^y for a normal x > 0 where the result is a normal double as well.
+inline double power(double x, double y) noexcept { return two_to(y * log2_of(x)); }
+
 // Written once; each variant needs its own target attribute, hence the macro (as in descent.hpp).
+// Two short loops and not one: the CPU then has more values under way at once.
 #define DRIVETRAIN_DEFINE_POWERS(name, attribute)                                       \
   attribute inline void name(const double* x, double y, double largest, float* results, \
                              std::size_t count) noexcept {                              \
-    for (std::size_t i = 0; i < count; ++i) {                                           \
-      const double result = power(x[i], y);                                             \
-      results[i] = static_cast<float>(result < largest ? result : largest);             \
+    constexpr std::size_t kBlock = 256;                                                 \
+    double exponents[kBlock];                                                           \
+    for (std::size_t start = 0; start < count; start += kBlock) {                       \
+      const std::size_t num = count - start < kBlock ? count - start : kBlock;          \
+      for (std::size_t i = 0; i < num; ++i) exponents[i] = y * log2_of(x[start + i]);   \
+      for (std::size_t i = 0; i < num; ++i) {                                           \
+        const double result = two_to(exponents[i]);                                     \
+        results[start + i] = static_cast<float>(result < largest ? result : largest);   \
+      }                                                                                 \
     }                                                                                   \
   }
 DRIVETRAIN_DEFINE_POWERS(powers_portable, )

@@ -275,10 +275,19 @@ class ReplayTable {
 
  private:
   float initial_leaf(std::uint64_t slot) noexcept {
-    if (config_.initial == InitialPriority::kFixed) return leaf_at(slot, config_.initial_priority);
-    if (config_.initial != InitialPriority::kBufferMax) return leaf_at(slot, header_->max_priority);
-    const float largest = tree_.extremes().largest;
-    return largest > 0 ? largest : leaf_at(slot, 1.0f);
+    if (config_.initial == InitialPriority::kBufferMax) {
+      const float largest = tree_.extremes().largest;
+      return largest > 0 ? largest : leaf_at(slot, 1.0f);
+    }
+    const bool fixed = config_.initial == InitialPriority::kFixed;
+    const float priority = fixed ? config_.initial_priority : header_->max_priority;
+    const double alpha = header_->exponent.at(slot);
+    if (priority != newest_priority_ || alpha != newest_alpha_) {
+      newest_priority_ = priority;
+      newest_alpha_ = alpha;
+      newest_leaf_ = leaf_of(priority, alpha);
+    }
+    return newest_leaf_;
   }
 
   // With the lock held. Priority first: a crash in between leaves an odd row, which repair()
@@ -287,17 +296,19 @@ class ReplayTable {
                const float* priorities) noexcept {
     if (config_.prioritized && count > 0) {
       const bool settled = is_settled();
-      const float newest = leaves || priorities ? 0 : initial_leaf(claims[0].slot);
-      std::uint32_t slots[kMaxBatch];
-      float values[kMaxBatch];
-      for (std::size_t i = 0; i < count; ++i) {
-        slots[i] = claims[i].slot;
-        values[i] = leaves       ? leaves[i]
-                    : priorities ? leaf_at(slots[i], priorities[i])
-                    : settled    ? newest
-                                 : initial_leaf(slots[i]);
+      if (settled && !leaves && !priorities) {
+        set_leaves(claims, count, initial_leaf(claims[0].slot));
+      } else {
+        std::uint32_t slots[kMaxBatch];
+        float values[kMaxBatch];
+        for (std::size_t i = 0; i < count; ++i) {
+          slots[i] = claims[i].slot;
+          values[i] = leaves       ? leaves[i]
+                      : priorities ? leaf_at(slots[i], priorities[i])
+                                   : initial_leaf(slots[i]);
+        }
+        tree_.update(slots, values, count);
       }
-      tree_.update(slots, values, count);
       if (!settled) header_->exponent.advance(tree_, config_.capacity);
     }
     for (std::size_t i = 0; i < count; ++i)  // release: the row's bytes are seen before "even"
@@ -349,12 +360,8 @@ class ReplayTable {
 
   void set_leaves(const Claim* claims, std::size_t count, float leaf) noexcept {
     std::uint32_t slots[kMaxBatch];
-    float values[kMaxBatch];
-    for (std::size_t i = 0; i < count; ++i) {
-      slots[i] = claims[i].slot;
-      values[i] = leaf;
-    }
-    tree_.update(slots, values, count);
+    for (std::size_t i = 0; i < count; ++i) slots[i] = claims[i].slot;
+    tree_.fill(slots, count, leaf);
   }
 
   // The last holder died between two writes. Generations tell which rows are whole; all else
@@ -384,6 +391,8 @@ class ReplayTable {
   TableConfig config_;
   SumTree tree_;
   FrameRing frames_;
+  float newest_priority_ = -1, newest_leaf_ = 0;  // of new rows; under the lock, like tree_
+  double newest_alpha_ = -1;
 };
 
 }  // namespace drivetrain
