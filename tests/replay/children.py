@@ -132,7 +132,7 @@ def generations(replay):
 def stop_while_it_writes(replay, pid):
     """SIGSTOP a writing child at a moment when it has rows in flight and does not hold the lock."""
     rng = np.random.default_rng(0)
-    lock_word = np.frombuffer(replay._segment.payload, np.uint32)[16:17]  # first word of the mutex, at byte 64
+    lock_word = np.frombuffer(replay._segment.payload, np.uint32, count=1, offset=_native.LOCK_OFFSET)
     while True:
         os.kill(pid, signal.SIGSTOP)
         assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
