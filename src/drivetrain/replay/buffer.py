@@ -26,6 +26,7 @@ from drivetrain.replay import _native, checks, files, queries
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
+from drivetrain.replay.spaces import spec_of
 
 InitialPriority = Literal["running_max", "buffer_max", "given"] | float
 """Where the priority of a new row comes from; see Replay."""
@@ -123,8 +124,9 @@ class Replay:
 
     Args:
         capacity: Rows held; the oldest are overwritten. Fewer than 2^32.
-        spec: The fields of a step: a nested dict with leaves `(shape, dtype)`. `reward`,
-            `terminated` and `truncated` exist besides, and `next_obs` iff `obs` is declared.
+        spec: The fields of a step: a nested dict with leaves `(shape, dtype)`; a list of specs in it
+            stands for a tuple of arrays. `reward`, `terminated` and `truncated` exist besides, and
+            `next_obs` iff `obs` is declared.
         prioritized: Draw in proportion to priority (a K-ary sum tree); otherwise uniformly.
         alpha: How much priorities matter, in [0, 1]: leaf = (priority + 1e-6)^alpha.
         num_step: Length n of the windows whose return is a row's reward.
@@ -189,6 +191,22 @@ class Replay:
         self._private = None if segment else mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         payload = segment.payload if segment else self._private
         self._table = _native.Table(payload, settings.native(), self._schema.native_fields(), initialize)
+
+    @classmethod
+    def for_env(cls, env: Any, capacity: int = 2**20, **settings: Any) -> "Replay":
+        """A replay for the observations and actions of a Gymnasium environment, single or vector.
+
+        Args:
+            env: Its spaces are Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, nested at will.
+                Tuples go into `add` as tuples or lists, and come out of `sample` as tuples.
+            capacity: Rows held.
+            settings: The other arguments of Replay.
+
+        Raises:
+            InvalidInput: A space of another kind, whose items have no fixed size; or a setting does not fit.
+            SegmentError: There is not enough memory.
+        """
+        return cls(capacity, spec_of(env), **settings)
 
     @classmethod
     def attach(cls, handle: ReplayHandle) -> "Replay":

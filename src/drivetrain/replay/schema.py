@@ -1,7 +1,8 @@
 """The schema of a replay: which fields a row has, of what dtype and shape, and where.
 
-A user's spec is a nested dict whose leaves are `(shape, dtype)`. Fields are flattened to names
-joined by "/", and packed into one row per transition, widest alignment first:
+A user's spec is a nested dict whose leaves are `(shape, dtype)`; a list in it stands for a tuple of
+arrays, numbered. Fields are flattened to names joined by "/", and packed into one row per transition,
+widest alignment first:
 
     spec {"obs": {"position": ((3,), "float32")}, "action": ((), "int64")}
     row  action | obs/position | next_obs/position | reward | discount | terminated | truncated
@@ -9,10 +10,10 @@ joined by "/", and packed into one row per transition, widest alignment first:
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native
 
 Spec = Mapping[str, Any]
-"""A nested dict whose leaves are `(shape, dtype)`."""
+"""A nested dict whose leaves are `(shape, dtype)`; a list of specs stands for a tuple."""
 
 FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED = range(6)
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
@@ -67,6 +68,8 @@ class Schema:
     """All fields of a row, in the order of the arrays that come out of sampling."""
 
     fields: tuple[Field, ...]
+    tuples: tuple[str, ...] = ()
+    """Groups that users see as tuples, by flat name; what is in them is called 0, 1, ..."""
 
     @classmethod
     def from_spec(cls, spec: Spec) -> "Schema":
@@ -75,19 +78,18 @@ class Schema:
         Raises:
             InvalidInput: Empty, reserved names, not `(shape, dtype)`, or a dtype without a size.
         """
-        declared = dict(_leaves(spec, ""))
+        tuples: list[str] = []
+        declared = dict(_leaves(spec, "", tuples))
         if not declared:
             raise InvalidInput('spec: expected at least one field, such as {"obs": ((4,), "float32")}, got none')
-        return cls._laid_out(declared)
+        return cls._laid_out(declared, tuples)
 
     @classmethod
-    def _laid_out(cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> "Schema":
+    def _laid_out(
+        cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], tuples: Sequence[str]
+    ) -> "Schema":
         entries = [(name, FIRST, shape, dtype) for name, (shape, dtype) in declared.items()]
-        entries += [
-            ("next_" + name, NEXT, shape, dtype)
-            for name, (shape, dtype) in declared.items()
-            if name == "obs" or name.startswith("obs/")
-        ]
+        entries += [("next_" + name, NEXT, shape, dtype) for name, (shape, dtype) in declared.items() if _is_obs(name)]
         entries += [(name, kind, (), dtype) for name, (kind, dtype) in _OURS.items()]
         offset, offsets = 0, dict[str, int]()
         for name, _, shape, dtype in sorted(entries, key=lambda entry: -entry[3].alignment):
@@ -95,7 +97,8 @@ class Schema:
             offset += math.prod(shape) * dtype.itemsize
         if offset > _MAX_ROW_NBYTES:
             raise InvalidInput(f"spec: one row would take {offset} bytes; at most {_MAX_ROW_NBYTES} are possible")
-        return cls(tuple(Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries))
+        fields = tuple(Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries)
+        return cls(fields, (*tuples, *("next_" + name for name in tuples if _is_obs(name))))
 
     @cached_property
     def row_stride(self) -> int:
@@ -116,7 +119,7 @@ class Schema:
 
     def flatten(self, step: Mapping[str, Any]) -> dict[str, Any]:
         """Nested step to flat names; what is missing or too much is found by the caller."""
-        return dict(_walk(step, ""))
+        return dict(_walk(step, "", self.tuples))
 
     def nest(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
         """Arrays in field order to the (nested) dict users see."""
@@ -129,37 +132,60 @@ class Schema:
             for group in groups:
                 inner = inner.setdefault(group, {})
             inner[last] = array
+        for name in sorted(self.tuples, key=len, reverse=True):  # inner ones first
+            *groups, last = name.split("/")
+            inner = data
+            for group in groups:
+                inner = inner[group]
+            inner[last] = tuple(inner[last].values())
         return data
 
     def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...]]]:
         """What the native table needs to know of each field."""
         return [(f.kind, f.offset, f.nbytes, f.name, f.dtype, f.shape) for f in self.fields]
 
-    def to_json(self) -> list[list[Any]]:
+    def to_json(self) -> Any:
         """JSON-able form; `from_json` inverts it."""
-        return [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
+        fields = [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
+        return {"fields": fields, "tuples": list(self.tuples)} if self.tuples else fields
 
     @classmethod
-    def from_json(cls, fields: list[list[Any]]) -> "Schema":
+    def from_json(cls, value: Any) -> "Schema":
         """The schema that `to_json` wrote.
 
         Raises:
             InvalidInput: No spec gives these fields: native code would reach elsewhere.
         """
+        with_tuples: dict[str, Any] = value if isinstance(value, dict) else {"fields": value, "tuples": []}
+        fields: list[list[Any]] = with_tuples["fields"]
+        tuples: list[Any] = with_tuples["tuples"]
         stored = cls(
             tuple(
                 Field(name, kind, tuple(shape), _dtype_from_json(dtype), offset)
                 for name, kind, shape, dtype, offset in fields
-            )
+            ),
+            tuple(map(str, tuples)),
         )
-        if stored != cls._laid_out(
-            {f.name: _leaf(f.name, (f.shape, f.dtype)) for f in stored.fields if f.kind == FIRST}
-        ):
+        declared = {f.name: _leaf(f.name, (f.shape, f.dtype)) for f in stored.fields if f.kind == FIRST}
+        declared_tuples = [name for name in stored.tuples if not name.startswith("next_")]
+        numbered = all(_is_numbered(name, declared) for name in declared_tuples)
+        if not numbered or stored != cls._laid_out(declared, declared_tuples):
             raise InvalidInput("schema: this version of drivetrain lays out these fields in another way")
         return stored
 
 
-def _leaves(spec: Spec, prefix: str) -> list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
+def _is_obs(name: str) -> bool:
+    return name == "obs" or name.startswith("obs/")
+
+
+def _is_numbered(group: str, names: Iterable[str]) -> bool:
+    """Whether what is in a group is called 0, 1, ... in this order."""
+    inside = [name.removeprefix(group + "/").split("/")[0] for name in names if name.startswith(group + "/")]
+    found = list(dict.fromkeys(inside))
+    return found != [] and found == [str(index) for index in range(len(found))]
+
+
+def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
     leaves: list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]] = []
     for key, value in spec.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -171,10 +197,18 @@ def _leaves(spec: Spec, prefix: str) -> list[tuple[str, tuple[tuple[int, ...], n
                 'exist by themselves, "next_" and "/" are not for names'
             )
         if isinstance(value, Mapping):
-            leaves += _leaves(value, name + "/")  # pyright: ignore[reportUnknownArgumentType]
+            leaves += _leaves(value, name + "/", tuples)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, list):
+            tuples.append(name)
+            numbered = _numbered(value)  # pyright: ignore[reportUnknownArgumentType]
+            leaves += _leaves(numbered, name + "/", tuples)
         else:
             leaves.append((name, _leaf(name, value)))
     return leaves
+
+
+def _numbered(values: Iterable[Any]) -> dict[str, Any]:
+    return {str(index): value for index, value in enumerate(values)}
 
 
 def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -186,7 +220,8 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         dtype = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(
-            f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}'
+            f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; '
+            "in a list, which stands for a tuple of arrays, each needs a spec of its own"
         ) from error
     if dtype.subdtype is not None:  # such as ("float32", (3,)): axes of the item
         dtype, inner = dtype.subdtype
@@ -200,11 +235,14 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _walk(step: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+def _walk(step: Mapping[str, Any], prefix: str, tuples: tuple[str, ...]) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in step.items():
         if isinstance(value, Mapping):
-            flat += _walk(value, f"{prefix}{key}/")  # pyright: ignore[reportUnknownArgumentType]
+            flat += _walk(value, f"{prefix}{key}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
+        elif f"{prefix}{key}" in tuples and isinstance(value, tuple | list):
+            numbered = _numbered(cast(Iterable[Any], value))
+            flat += _walk(numbered, f"{prefix}{key}/", tuples)
         else:
             flat.append((f"{prefix}{key}", value))
     return flat
