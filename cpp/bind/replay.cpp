@@ -28,6 +28,14 @@ NB_MODULE(_native, m) {
   m.attr("EXPORT_ROWS") = kMaxBatch;
   m.def("simd_level", [] { return simd_name(best_simd_level()); });
   m.def("table_nbytes", [](nb::dict config) { return table_nbytes(read_config(config)); });
+  m.def("table_regions", [](nb::dict values) {
+    const TableConfig config = read_config(values);
+    Region regions[kNumRegions];
+    list_regions(config, regions);
+    nb::list sizes;
+    for (const Region& region : regions) sizes.append(nb::make_tuple(region.name, region.nbytes));
+    return sizes;
+  });
   nb::class_<Table>(m, "Table")
       .def(nb::init<nb::handle, nb::dict, nb::list, bool>(), "payload"_a, "config"_a, "fields"_a,
            "initialize"_a)

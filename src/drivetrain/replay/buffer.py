@@ -10,12 +10,13 @@ is its public face. `reference.py` is the same thing in readable NumPy.
 # Over 400 lines: the whole public face in one place, half of it docstrings; the rooms are elsewhere.
 
 import contextlib
+import inspect
 import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData,
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files, queries
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
+from drivetrain.replay.memory import MemoryReport, report
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
 from drivetrain.replay.spaces import spec_of
@@ -74,6 +76,13 @@ class _Settings:
     weights_by: str = "batch"
 
     @classmethod
+    def of(cls, *, spec: Any, **values: Any) -> "_Settings":
+        """Settings from the arguments of Replay."""
+        if not isinstance(spec, Mapping):
+            raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
+        return cls.checked(**values, schema=Schema.from_spec(cast(Spec, spec)))
+
+    @classmethod
     def checked(cls, **values: Any) -> "_Settings":
         """Settings from a caller or a file.
 
@@ -107,12 +116,27 @@ class _Settings:
             "weights_by_buffer": self.weights_by == "buffer",
         }
 
+    def memory(self) -> MemoryReport:
+        return report(self.capacity, self.schema, self.native())
+
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "schema": self.schema.to_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "_Settings":
         return cls.checked(**{**values, "schema": Schema.from_json(values["schema"])})
+
+
+def memory_report(capacity: int, spec: Spec, **settings: Any) -> MemoryReport:
+    """How much memory `Replay(capacity, spec, **settings)` would take, and for what; takes none.
+
+    Raises:
+        InvalidInput: An argument does not fit.
+        TypeError: Replay has no such argument.
+    """
+    bound = inspect.signature(Replay).bind(capacity, spec, **settings)
+    bound.apply_defaults()
+    return _Settings.of(**bound.arguments).memory()
 
 
 class Replay:
@@ -160,17 +184,15 @@ class Replay:
         initial_priority: InitialPriority = "running_max",
         weights_by: Literal["batch", "buffer"] = "batch",
     ) -> None:
-        if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
         self._open(
-            _Settings.checked(
+            _Settings.of(
+                spec=spec,
                 capacity=capacity,
                 prioritized=prioritized,
                 alpha=alpha,
                 num_step=num_step,
                 gamma=gamma,
                 seed=seed,
-                schema=Schema.from_spec(spec),
                 initial_priority=initial_priority,
                 weights_by=weights_by,
             ),
@@ -182,7 +204,8 @@ class Replay:
         nbytes = _native.table_nbytes(settings.native())
         initialize = segment is None
         if segment is None:
-            require_memory(nbytes, what=f"a replay of capacity {settings.capacity}")
+            largest = settings.memory().largest()
+            require_memory(nbytes, what=f"a replay of capacity {settings.capacity}", largest=largest)
             if shared:
                 segment = Segment.create(_KIND, nbytes, settings.to_json())
         self._settings = settings

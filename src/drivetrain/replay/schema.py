@@ -156,7 +156,7 @@ class Schema:
         Raises:
             InvalidInput: No spec gives these fields: native code would reach elsewhere.
         """
-        with_tuples: dict[str, Any] = value if isinstance(value, dict) else {"fields": value, "tuples": []}
+        with_tuples = cast(dict[str, Any], value if isinstance(value, dict) else {"fields": value, "tuples": []})
         fields: list[list[Any]] = with_tuples["fields"]
         tuples: list[Any] = with_tuples["tuples"]
         stored = cls(
