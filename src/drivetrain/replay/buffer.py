@@ -26,7 +26,9 @@ from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files, queries
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
 from drivetrain.replay.memory import MemoryReport, report
+from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
+from drivetrain.replay.schedules import Schedule
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
 from drivetrain.replay.spaces import spec_of
 
@@ -306,6 +308,41 @@ class Replay:
         except NotEnoughData:
             raise self._not_enough(batch_size) from None
         return out or Sample(self._schema.nest(arrays), weights, keys)
+
+    def prefetch(
+        self,
+        batch_size: int,
+        *,
+        beta: float | Schedule = 0.4,
+        mode: Literal["stratified", "iid"] = "stratified",
+        num_batches: int | None = None,
+        depth: int = 2,
+        timeout_s: float = 60.0,
+    ) -> Prefetcher[Sample]:
+        """An iterator over samples that a thread draws ahead; close it, or use `with`.
+
+        A sample is drawn when the one `depth` before it is handed out: it knows neither the rows added nor
+        the priorities updated since, and its keys are as much more likely to be stale.
+
+        Args:
+            batch_size: As for `sample`, and so are mode and num_batches.
+            beta: A number, or a schedule called with 0, 1, 2, ... for one sample after the other.
+            depth: Samples drawn ahead at most; each takes its memory.
+            timeout_s: How long to wait, at the start or later, while too few rows are committed.
+
+        Raises:
+            InvalidInput: An argument does not fit.
+        """
+        depth = checks.require_int("depth", depth, least=1, most=1024)
+        timeout_s = checks.require_seconds("timeout_s", timeout_s)
+        if checks.require_int("batch_size", batch_size, least=1) > self.capacity:
+            raise self._not_enough(batch_size)  # waiting would not help
+
+        def draw(step: int) -> Sample:
+            now = beta(step) if callable(beta) else beta
+            return self.sample(batch_size, beta=now, mode=mode, num_batches=num_batches)
+
+        return Prefetcher(draw, depth=depth, timeout_s=timeout_s)
 
     def _not_enough(self, batch_size: int) -> NotEnoughData:
         remedy = "add more before sampling"

@@ -149,6 +149,14 @@ def is_writable_array(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) 
     return array.dtype == dtype and array.shape == shape and array.flags.carray
 
 
+def require_seconds(name: str, value: Any) -> float:
+    """`value` as a duration."""
+    is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= float(value) < math.inf:
+        raise InvalidInput(f"{name}: expected a number of seconds >= 0, got {value!r}")
+    return float(value)
+
+
 def require_fraction(name: str, value: Any, *, meaning: str) -> float:
     """`value` as a float in [0, 1]."""
     try:
