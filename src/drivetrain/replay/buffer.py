@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -30,6 +30,7 @@ from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.schedules import Schedule
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
+from drivetrain.replay.slab import arrays_in_slab
 from drivetrain.replay.spaces import spec_of
 
 InitialPriority = Literal["running_max", "buffer_max", "given"] | float
@@ -54,6 +55,27 @@ class Sample(NamedTuple):
     all 1 in a uniform replay."""
     keys: npt.NDArray[np.uint64]
     """Opaque names of the rows, for `update_priorities`."""
+
+    def map(self, function: Callable[[Any], Any]) -> "Sample":
+        """A sample whose arrays are what `function` makes of these, in the same nesting.
+
+        `sample.map(torch.from_dlpack)` and `sample.map(jax.dlpack.from_dlpack)` give tensors that share
+        this sample's memory where the framework can; that memory lives as long as any of them.
+        """
+        return Sample(_mapped(self.data, function, ""), function(self.weights), function(self.keys))
+
+
+def _mapped(value: Any, function: Callable[[Any], Any], name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _mapped(inner, function, f"{name}/{key}") for key, inner in cast(dict[str, Any], value).items()}
+    if isinstance(value, tuple):
+        inside = enumerate(cast(tuple[Any, ...], value))
+        return tuple(_mapped(inner, function, f"{name}/{index}") for index, inner in inside)
+    try:
+        return function(value)
+    except Exception as error:
+        error.add_note(f'in field "{name[1:]}"')
+        raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +331,24 @@ class Replay:
             raise self._not_enough(batch_size) from None
         return out or Sample(self._schema.nest(arrays), weights, keys)
 
+    def new_batch(self, batch_size: int, *, num_batches: int | None = None, pinned: bool = False) -> Sample:
+        """A Sample for `sample(..., out=)`, in one piece of memory; what is in it means nothing yet.
+
+        Args:
+            batch_size: As for `sample`, and so is num_batches.
+            pinned: In page-locked memory, from which a GPU copies fast and beside other work
+                (`tensor.to(device, non_blocking=True)`). It comes from PyTorch.
+
+        Raises:
+            MissingExtra: `pinned`, and PyTorch is not installed.
+            InvalidInput: An argument does not fit; `pinned`, and PyTorch finds no CUDA device.
+        """
+        batch_size = checks.require_int("batch_size", batch_size, least=1, most=_MAX_DRAWS)
+        if num_batches is not None:
+            num_batches = checks.require_int("num_batches", num_batches, least=1, most=max(1, _MAX_DRAWS // batch_size))
+        *arrays, weights, keys = arrays_in_slab([w[1:] for w in self._wanted(batch_size, num_batches)], pinned=pinned)
+        return Sample(self._schema.nest(arrays), weights, keys)
+
     def prefetch(
         self,
         batch_size: int,
@@ -356,18 +396,22 @@ class Replay:
         """The arrays of `out` in field order, checked."""
         if not isinstance(out, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"out: expected a Sample that an earlier call returned, got {type(out).__name__}")
-        leading = (batch_size,) if num_batches is None else (num_batches, batch_size)
         flat = self._schema.flatten(out.data)
-        wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in self._schema.fields]
-        arrays = [flat.get(name) for name, _, _ in wanted] + [out.weights, out.keys]
-        wanted += [("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
+        wanted = self._wanted(batch_size, num_batches)
+        arrays = [flat.get(name) for name, _, _ in wanted[:-2]] + [out.weights, out.keys]
         for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
             if not checks.is_writable_array(array, dtype, shape):
                 raise InvalidInput(
                     f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}; "
-                    "pass a Sample that an earlier call with the same sizes returned"
+                    "pass a Sample of replay.new_batch, or that an earlier call with the same sizes returned"
                 )
         return arrays[:-2], arrays[-2], arrays[-1]
+
+    def _wanted(self, batch_size: int, num_batches: int | None) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+        """Name, dtype and shape of every array of a sample, weights and keys last."""
+        leading = (batch_size,) if num_batches is None else (num_batches, batch_size)
+        wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in self._schema.fields]
+        return [*wanted, ("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
 
     def update_priorities(self, keys: npt.NDArray[np.uint64], priorities: npt.NDArray[np.floating[Any]]) -> int:
         """Give sampled rows new priorities, |TD error| as a rule; finite and >= 0.
