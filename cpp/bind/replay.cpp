@@ -45,6 +45,14 @@ NB_MODULE(_native, m) {
   m.def("simd_level", [] { return simd_name(best_simd_level()); });
   m.def("links_nbytes", [](std::uint64_t num_refs) { return links_nbytes(num_refs); });
   m.def("table_nbytes", [](nb::dict config) { return table_nbytes(read_config(config)); });
+  m.def("table_regions", [](nb::dict values) {
+    const TableConfig config = read_config(values);
+    Region regions[kNumRegions];
+    list_regions(config, regions);
+    nb::list sizes;
+    for (const Region& region : regions) sizes.append(nb::make_tuple(region.name, region.nbytes));
+    return sizes;
+  });
   nb::class_<Table>(m, "Table", nb::type_slots(table_slots))
       .def(nb::init<nb::handle, nb::dict, nb::list, nb::object, bool>(), "payload"_a, "config"_a,
            "fields"_a, "sample_type"_a, "initialize"_a)

@@ -52,7 +52,7 @@ void keys_of_ended_rows_are_stale() {
     leaves[i] = 3.0f;
     ended += tags[i].at < 31 + 50 - 64 + kStack - 1;  // its oldest frame is among the 17 taken again
   }
-  CHECK(table->update_priorities(keys, leaves, leaves, 30, &num_stale) == Status::kOk);
+  CHECK(table->update_priorities(keys, leaves, leaves, 30, table->alpha(), &num_stale) == Status::kOk);
   CHECK(num_stale == ended && ended > 0);
   CHECK(locked_and_consistent(*table));
 }

@@ -77,7 +77,7 @@ void draw_stacks(ReplayTable& table, std::uint64_t stream, int rounds) {
       leaves[k] = static_cast<float>(random.uniform()) + 1e-3f;
     }
     if (table.config().prioritized)
-      CHECK(table.update_priorities(keys, leaves, leaves, 16, &num_stale) == Status::kOk);
+      CHECK(table.update_priorities(keys, leaves, leaves, 16, table.alpha(), &num_stale) == Status::kOk);
   }
 }
 

@@ -30,6 +30,18 @@ def test_a_light_module_brings_no_framework_and_few_modules(module):
     assert len(added) <= MOST_MODULES[module], f"{module} brings {len(added)} modules: {sorted(added)}"
 
 
+def test_the_replay_asks_for_a_framework_by_name_in_one_place_only(sources):
+    asking = [
+        source.module
+        for source in sources
+        if source.module.startswith(("drivetrain.core", "drivetrain.replay")) and "import_module" in source.text
+    ]
+    assert asking == ["drivetrain.replay.slab"]
+    assert "torch" not in modules_after(
+        "from drivetrain.replay import Replay; Replay(4, {'x': ((), 'u1')}).new_batch(2)"
+    )
+
+
 def test_the_command_line_answers_help_without_importing_numpy():
     loaded = modules_after(
         "import drivetrain.cli.main as m; sys.stdout = sys.stderr; m.main(['--help']); sys.stdout = sys.__stdout__"

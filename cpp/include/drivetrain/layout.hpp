@@ -100,10 +100,12 @@ inline std::size_t tree_offset() noexcept { return kPageBytes; }
 inline std::size_t extremes_offset(const TableConfig& config) noexcept {
   return tree_offset() + (config.prioritized ? SumTree::nbytes_for(config.capacity) : 0);
 }
+inline std::size_t extremes_nbytes(const TableConfig& config) noexcept {
+  return config.keeps_extremes() ? SumTree::extremes_nbytes_for(config.capacity) : 0;
+}
 inline std::size_t rows_offset(const TableConfig& config) noexcept {
-  const std::size_t extremes =
-      config.keeps_extremes() ? SumTree::extremes_nbytes_for(config.capacity) : 0;
-  return (extremes_offset(config) + extremes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::size_t end = extremes_offset(config) + extremes_nbytes(config);
+  return (end + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 inline std::size_t frame_headers_offset(const TableConfig& config) noexcept {
   const std::size_t end = rows_offset(config) + config.capacity * config.row_stride;
@@ -119,6 +121,23 @@ inline std::size_t table_nbytes(const TableConfig& config) noexcept {
 /// Bytes between the header of a row and its fields.
 inline std::size_t links_nbytes(std::uint64_t num_refs) noexcept {
   return num_refs ? (sizeof(RowLinks) + num_refs * 4 + 7) / 8 * 8 : 0;
+}
+
+/// One part of a table's memory.
+struct Region {
+  const char* name;
+  std::size_t nbytes;
+};
+inline constexpr std::size_t kNumRegions = 6;
+inline void list_regions(const TableConfig& config, Region (&regions)[kNumRegions]) noexcept {
+  const std::size_t tree = extremes_offset(config) - tree_offset();
+  const std::size_t extremes = extremes_nbytes(config);
+  regions[0] = {"header", tree_offset()};
+  regions[1] = {"sum tree", tree};
+  regions[2] = {"extremes", extremes};
+  regions[3] = {"alignment", rows_offset(config) - extremes_offset(config) - extremes};
+  regions[4] = {"rows", frame_headers_offset(config) - rows_offset(config)};
+  regions[5] = {"frames", table_nbytes(config) - frame_headers_offset(config)};
 }
 
 /// A row's key: which slot, and which of the rows that slot held over time.

@@ -219,7 +219,7 @@ class NStepWriter {
 
   // The step that advance() added is the one before the window's end, whatever was emitted since.
   void keep_keys(std::size_t env, const std::uint64_t* obs) noexcept {
-    const std::size_t newest = ring_index(env, storage_.windows[env].count + num_step_ - 1);
+    const std::size_t newest = ring_index(env, wrapped(storage_.windows[env].count + num_step_ - 1));
     std::copy_n(obs, schema_.stack, storage_.keys + newest * schema_.stack);
   }
 

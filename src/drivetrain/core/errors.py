@@ -6,6 +6,7 @@ The hierarchy:
     |-- InvalidInput (ValueError)     an argument or array does not fit
     |-- NotEnoughData                 fewer transitions than asked for
     |-- Closed                        the object was closed
+    |-- TimedOut (TimeoutError)       a wait took longer than allowed
     |-- SegmentError                  a shared-memory segment cannot be used
     |   |-- OwnerDead                 ... because its owner is gone
     |   `-- ForeignSegment            ... because it is no segment of this kind or version
@@ -29,6 +30,10 @@ class NotEnoughData(DrivetrainError):
 
 class Closed(DrivetrainError):
     """The object was closed before this call."""
+
+
+class TimedOut(DrivetrainError, TimeoutError):
+    """A wait took longer than its caller allowed; nothing was changed."""
 
 
 class SegmentError(DrivetrainError):

@@ -166,8 +166,13 @@ class Segment:
         self.close()
 
 
-def require_memory(nbytes: int, *, what: str) -> None:
+def require_memory(nbytes: int, *, what: str, largest: str = "") -> None:
     """Refuse what this machine cannot hold before touching it.
+
+    Args:
+        nbytes: Bytes needed.
+        what: For which thing, as the message calls it.
+        largest: Its largest parts, for the message.
 
     Raises:
         SegmentError: More bytes than are available.
@@ -176,5 +181,5 @@ def require_memory(nbytes: int, *, what: str) -> None:
     if nbytes > available:
         raise SegmentError(
             f"{what} needs {nbytes / 2**30:.2f} GiB, but {available / 2**30:.2f} GiB of memory are available; "
-            "use a smaller capacity or smaller fields"
+            f"use a smaller capacity or smaller fields{largest and f' (the largest parts are {largest})'}"
         )

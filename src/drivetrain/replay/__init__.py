@@ -5,7 +5,8 @@ only; imports no framework.
 """
 
 from drivetrain.replay._native import simd_level
-from drivetrain.replay.buffer import Replay, ReplayHandle, Sample, Writer
+from drivetrain.replay.buffer import Replay, ReplayHandle, Sample, Writer, memory_report
+from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.queries import PriorityStats
 
-__all__ = ["PriorityStats", "Replay", "ReplayHandle", "Sample", "Writer", "simd_level"]
+__all__ = ["MemoryReport", "PriorityStats", "Replay", "ReplayHandle", "Sample", "Writer", "memory_report", "simd_level"]

@@ -11,12 +11,13 @@ is its public face. `reference.py` is the same thing in readable NumPy.
 # Over 400 lines: all that is public of a replay in one place, more than half of it docstrings.
 
 import contextlib
+import inspect
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,13 @@ from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData,
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files, frames, queries
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
+from drivetrain.replay.memory import MemoryReport, report
+from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
+from drivetrain.replay.schedules import Schedule
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
+from drivetrain.replay.slab import arrays_in_slab
+from drivetrain.replay.spaces import spec_of
 
 InitialPriority = Literal["running_max", "buffer_max", "given"] | float
 """Where the priority of a new row comes from; see Replay."""
@@ -52,6 +58,27 @@ class Sample(NamedTuple):
     keys: npt.NDArray[np.uint64]
     """Opaque names of the rows, for `update_priorities`."""
 
+    def map(self, function: Callable[[Any], Any]) -> "Sample":
+        """A sample whose arrays are what `function` makes of these, in the same nesting.
+
+        `sample.map(torch.from_dlpack)` and `sample.map(jax.dlpack.from_dlpack)` give tensors that share
+        this sample's memory where the framework can; that memory lives as long as any of them.
+        """
+        return Sample(_mapped(self.data, function, ""), function(self.weights), function(self.keys))
+
+
+def _mapped(value: Any, function: Callable[[Any], Any], name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _mapped(inner, function, f"{name}/{key}") for key, inner in cast(dict[str, Any], value).items()}
+    if isinstance(value, tuple):
+        inside = enumerate(cast(tuple[Any, ...], value))
+        return tuple(_mapped(inner, function, f"{name}/{index}") for index, inner in inside)
+    try:
+        return function(value)
+    except Exception as error:
+        error.add_note(f'in field "{name[1:]}"')
+        raise
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayHandle:
@@ -75,6 +102,14 @@ class _Settings:
     schema: Schema
     initial_priority: str | float = "running_max"  # defaults: what files from before these have
     weights_by: str = "batch"
+
+    @classmethod
+    def of(cls, *, spec: Any, **values: Any) -> "_Settings":
+        """Settings from the arguments of Replay."""
+        if not isinstance(spec, Mapping):
+            raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
+        stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
+        return cls.checked(**values, schema=Schema.from_spec(cast(Spec, spec), stack))
 
     @classmethod
     def checked(cls, **values: Any) -> "_Settings":
@@ -117,6 +152,9 @@ class _Settings:
             "frame_stack": stack,
         }
 
+    def memory(self) -> MemoryReport:
+        return report(self.capacity, self.schema, self.native())
+
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "schema": self.schema.to_json()}
 
@@ -135,6 +173,18 @@ def _private_memory(nbytes: int) -> mmap.mmap:
     return memory
 
 
+def memory_report(capacity: int, spec: Spec, **settings: Any) -> MemoryReport:
+    """How much memory `Replay(capacity, spec, **settings)` would take, and for what; takes none.
+
+    Raises:
+        InvalidInput: An argument does not fit.
+        TypeError: Replay has no such argument.
+    """
+    bound = inspect.signature(Replay).bind(capacity, spec, **settings)
+    bound.apply_defaults()
+    return _Settings.of(**bound.arguments).memory()
+
+
 class Replay:
     """Experience replay in one block of memory, shared between processes if asked for.
 
@@ -144,8 +194,9 @@ class Replay:
 
     Args:
         capacity: Rows held; the oldest are overwritten. Fewer than 2^32.
-        spec: The fields of a step: a nested dict with leaves `(shape, dtype)`. `reward`,
-            `terminated` and `truncated` exist besides, and `next_obs` iff `obs` is declared.
+        spec: The fields of a step: a nested dict with leaves `(shape, dtype)`; a list of specs in it
+            stands for a tuple of arrays. `reward`, `terminated` and `truncated` exist besides, and
+            `next_obs` iff `obs` is declared.
         prioritized: Draw in proportion to priority (a K-ary sum tree); otherwise uniformly.
         alpha: How much priorities matter, in [0, 1]: leaf = (priority + 1e-6)^alpha.
         num_step: Length n of the windows whose return is a row's reward.
@@ -185,10 +236,9 @@ class Replay:
         share_next_obs: bool = False,
         frame_stack: int = 1,
     ) -> None:
-        if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
         self._open(
-            _Settings.checked(
+            _Settings.of(
+                spec=spec,
                 capacity=capacity,
                 prioritized=prioritized,
                 alpha=alpha,
@@ -199,7 +249,6 @@ class Replay:
                 weights_by=weights_by,
                 share_next_obs=share_next_obs,
                 frame_stack=frame_stack,
-                schema=Schema.from_spec(spec, frames.stack_of(share_next_obs, frame_stack)),
             ),
             shared=shared,
             segment=None,
@@ -209,7 +258,8 @@ class Replay:
         nbytes = _native.table_nbytes(settings.native())
         initialize = segment is None
         if segment is None:
-            require_memory(nbytes, what=f"a replay of capacity {settings.capacity}")
+            largest = settings.memory().largest()
+            require_memory(nbytes, what=f"a replay of capacity {settings.capacity}", largest=largest)
             if shared:
                 segment = Segment.create(_KIND, nbytes, settings.to_json())
         self._settings = settings
@@ -218,6 +268,22 @@ class Replay:
         self._private = None if segment else _private_memory(nbytes)
         payload = segment.payload if segment else self._private
         self._table = _native.Table(payload, settings.native(), self._schema.native_fields(), Sample, initialize)
+
+    @classmethod
+    def for_env(cls, env: Any, capacity: int = 2**20, **settings: Any) -> "Replay":
+        """A replay for the observations and actions of a Gymnasium environment, single or vector.
+
+        Args:
+            env: Its spaces are Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, nested at will.
+                Tuples go into `add` as tuples or lists, and come out of `sample` as tuples.
+            capacity: Rows held.
+            settings: The other arguments of Replay.
+
+        Raises:
+            InvalidInput: A space of another kind, whose items have no fixed size; or a setting does not fit.
+            SegmentError: There is not enough memory.
+        """
+        return cls(capacity, spec_of(env), **settings)
 
     @classmethod
     def attach(cls, handle: ReplayHandle) -> "Replay":
@@ -293,7 +359,62 @@ class Replay:
                     raise self._not_enough(given[0])
         except NotEnoughData:
             raise self._not_enough(batch_size) from None
-        return sample if out is None else out
+        if out is not None:
+            return out
+        return Sample(self._schema.as_tuples(sample.data), *sample[1:]) if self._schema.tuples else sample
+
+    def new_batch(self, batch_size: int, *, num_batches: int | None = None, pinned: bool = False) -> Sample:
+        """A Sample for `sample(..., out=)`, in one piece of memory; what is in it means nothing yet.
+
+        Args:
+            batch_size: As for `sample`, and so is num_batches.
+            pinned: In page-locked memory, from which a GPU copies fast and beside other work
+                (`tensor.to(device, non_blocking=True)`). It comes from PyTorch.
+
+        Raises:
+            MissingExtra: `pinned`, and PyTorch is not installed.
+            InvalidInput: An argument does not fit; `pinned`, and PyTorch finds no CUDA device.
+        """
+        batch_size = checks.require_int("batch_size", batch_size, least=1, most=checks.MAX_DRAWS)
+        if num_batches is not None:
+            num_batches = checks.require_int("num_batches", num_batches, least=1, most=max(1, checks.MAX_DRAWS // batch_size))
+        *arrays, weights, keys = arrays_in_slab([w[1:] for w in self._wanted(batch_size, num_batches)], pinned=pinned)
+        return Sample(self._schema.nest(arrays), weights, keys)
+
+    def prefetch(
+        self,
+        batch_size: int,
+        *,
+        beta: float | Schedule = 0.4,
+        mode: Literal["stratified", "iid"] = "stratified",
+        num_batches: int | None = None,
+        depth: int = 2,
+        timeout_s: float = 60.0,
+    ) -> Prefetcher[Sample]:
+        """An iterator over samples that a thread draws ahead; close it, or use `with`.
+
+        A sample is drawn when the one `depth` before it is handed out: it knows neither the rows added nor
+        the priorities updated since, and its keys are as much more likely to be stale.
+
+        Args:
+            batch_size: As for `sample`, and so are mode and num_batches.
+            beta: A number, or a schedule called with 0, 1, 2, ... for one sample after the other.
+            depth: Samples drawn ahead at most; each takes its memory.
+            timeout_s: How long to wait, at the start or later, while too few rows are committed.
+
+        Raises:
+            InvalidInput: An argument does not fit.
+        """
+        depth = checks.require_int("depth", depth, least=1, most=1024)
+        timeout_s = checks.require_seconds("timeout_s", timeout_s)
+        if checks.require_int("batch_size", batch_size, least=1) > self.capacity:
+            raise self._not_enough(batch_size)  # waiting would not help
+
+        def draw(step: int) -> Sample:
+            now = beta(step) if callable(beta) else beta
+            return self.sample(batch_size, beta=now, mode=mode, num_batches=num_batches)
+
+        return Prefetcher(draw, depth=depth, timeout_s=timeout_s)
 
     def _not_enough(self, batch_size: int) -> NotEnoughData:
         remedy = "add more before sampling"
@@ -306,9 +427,14 @@ class Replay:
     def _fitting_out(self, out: Sample, batch_size: int, num_batches: int | None) -> Sample:
         if not isinstance(out, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"out: expected a Sample that an earlier call returned, got {type(out).__name__}")
+        arrays = checks.fitting_out(self._schema, self._wanted(batch_size, num_batches), out)
+        return Sample(self._schema.nest_dicts(arrays[:-2]), arrays[-2], arrays[-1])
+
+    def _wanted(self, batch_size: int, num_batches: int | None) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+        """Name, dtype and shape of every array of a sample, weights and keys last."""
         leading = (batch_size,) if num_batches is None else (num_batches, batch_size)
-        arrays = checks.fitting_out(self._schema, leading, out.data, out.weights, out.keys)
-        return Sample(self._schema.nest(arrays[:-2]), arrays[-2], arrays[-1])
+        wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in self._schema.fields]
+        return [*wanted, ("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
 
     def update_priorities(self, keys: npt.NDArray[np.uint64], priorities: npt.NDArray[np.floating[Any]]) -> int:
         """Give sampled rows new priorities, |TD error| as a rule; finite and >= 0.

@@ -5,6 +5,7 @@ Each function returns arrays that fit, or raises InvalidInput saying expected, g
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any, SupportsFloat, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ INITIAL_PRIORITIES = ("running_max", "buffer_max", "given")
 WEIGHTS_BY = ("batch", "buffer")
 """What the importance weights of a sample are divided by the largest of."""
 
-_MAX_DRAWS = 2**31  # per call to sample, all batches together
+MAX_DRAWS = 2**31  # per call to sample, all batches together
 
 
 def fitting_step(inputs: tuple[Field, ...], step: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
@@ -67,21 +68,19 @@ def fitting_draws(batch_size: Any, beta: Any, mode: Any, num_batches: Any) -> tu
     if mode != "stratified" and mode != "iid":
         raise InvalidInput(f'mode: expected "stratified" or "iid", got {mode!r}')
     if num_batches is not None:
-        num_batches = require_int("num_batches", num_batches, least=1, most=max(1, _MAX_DRAWS // batch_size))
+        num_batches = require_int("num_batches", num_batches, least=1, most=max(1, MAX_DRAWS // batch_size))
     return batch_size, beta, str(mode), num_batches
 
 
-def fitting_out(schema: Schema, leading: tuple[int, ...], data: Any, weights: Any, keys: Any) -> list[Any]:
-    """The arrays of a sample to write into: the fields in their order, weights, keys."""
-    flat = schema.flatten(data)
-    wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in schema.fields]
-    arrays = [flat.get(name) for name, _, _ in wanted] + [weights, keys]
-    wanted += [("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
+def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple[int, ...]]], out: Any) -> list[Any]:
+    """The arrays of a sample to write into: the fields in their order, weights, keys, as `wanted` says."""
+    flat = schema.flatten(out.data)
+    arrays = [flat.get(name) for name, _, _ in wanted[:-2]] + [out.weights, out.keys]
     for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
         if not is_writable_array(array, dtype, shape):
             raise InvalidInput(
                 f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}; "
-                "pass a Sample that an earlier call with the same sizes returned"
+                "pass a Sample of replay.new_batch, or that an earlier call with the same sizes returned"
             )
     return arrays
 
@@ -175,6 +174,14 @@ def is_writable_array(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) 
         return False
     array = cast(npt.NDArray[Any], value)
     return array.dtype == dtype and array.shape == shape and array.flags.carray
+
+
+def require_seconds(name: str, value: Any) -> float:
+    """`value` as a duration."""
+    is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= float(value) < math.inf:
+        raise InvalidInput(f"{name}: expected a number of seconds >= 0, got {value!r}")
+    return float(value)
 
 
 def require_fraction(name: str, value: Any, *, meaning: str) -> float:

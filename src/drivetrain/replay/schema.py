@@ -1,7 +1,8 @@
 """The schema of a replay: which fields a row has, of what dtype and shape, and where.
 
-A user's spec is a nested dict whose leaves are `(shape, dtype)`. Fields are flattened to names
-joined by "/", and packed into one row per transition, widest alignment first:
+A user's spec is a nested dict whose leaves are `(shape, dtype)`; a list in it stands for a tuple of
+arrays, numbered. Fields are flattened to names joined by "/", and packed into one row per transition,
+widest alignment first:
 
     spec {"obs": {"position": ((3,), "float32")}, "action": ((), "int64")}
     row  action | obs/position | next_obs/position | reward | discount | terminated | truncated
@@ -14,10 +15,10 @@ begins with links to its frames:
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native
 
 Spec = Mapping[str, Any]
-"""A nested dict whose leaves are `(shape, dtype)`."""
+"""A nested dict whose leaves are `(shape, dtype)`; a list of specs stands for a tuple."""
 
 FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED, FRAMES, NEXT_FRAMES = range(8)
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
@@ -58,6 +59,11 @@ class Field:
         """Bytes of one item."""
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def is_framed(self) -> bool:
+        """Whether it lies in frames rather than in the row."""
+        return self.kind in (FRAMES, NEXT_FRAMES)
+
     def describe(self) -> str:
         """Dtype and shape of one item as messages write it: `float32[84, 84]`."""
         return f"{self.dtype}{list(self.shape) if self.shape else ''}"
@@ -74,6 +80,8 @@ class Schema:
     fields: tuple[Field, ...]
     frame_stack: int = 0
     """Frames in an observation; 0: rows hold their observations."""
+    tuples: tuple[str, ...] = ()
+    """Groups that users see as tuples, by flat name; what is in them is called 0, 1, ..."""
 
     @classmethod
     def from_spec(cls, spec: Spec, frame_stack: int = 0) -> "Schema":
@@ -83,13 +91,16 @@ class Schema:
             InvalidInput: Empty, reserved names, not `(shape, dtype)`, or a dtype without a size; or
                 observations that are no stacks of `frame_stack`.
         """
-        declared = dict(_leaves(spec, ""))
+        tuples: list[str] = []
+        declared = dict(_leaves(spec, "", tuples))
         if not declared:
             raise InvalidInput('spec: expected at least one field, such as {"obs": ((4,), "float32")}, got none')
-        return cls._laid_out(declared, frame_stack)
+        return cls._laid_out(declared, frame_stack, tuples)
 
     @classmethod
-    def _laid_out(cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], frame_stack: int) -> "Schema":
+    def _laid_out(
+        cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], frame_stack: int, tuples: Sequence[str]
+    ) -> "Schema":
         if frame_stack:
             _require_stacks(declared, frame_stack)
         entries = [
@@ -113,8 +124,8 @@ class Schema:
             raise InvalidInput(
                 f"spec: one row would take {max(ends.values())} bytes; at most {_MAX_ROW_NBYTES} are possible"
             )
-        fields = (Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries)
-        return cls(tuple(fields), frame_stack)
+        fields = tuple(Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries)
+        return cls(fields, frame_stack, (*tuples, *("next_" + name for name in tuples if _is_obs(name))))
 
     @cached_property
     def row_stride(self) -> int:
@@ -145,10 +156,15 @@ class Schema:
 
     def flatten(self, step: Mapping[str, Any]) -> dict[str, Any]:
         """Nested step to flat names; what is missing or too much is found by the caller."""
-        return dict(_walk(step, ""))
+        return dict(_walk(step, "", self.tuples))
 
     def nest(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
-        """Arrays in field order to the (nested) dict users see."""
+        """Arrays in field order to what users see."""
+        data = self.nest_dicts(arrays)
+        return self.as_tuples(data) if self.tuples else data
+
+    def nest_dicts(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
+        """Arrays in field order to nested dicts, as native code takes and gives them."""
         if not self.is_nested:
             return {field.name: array for field, array in zip(self.fields, arrays, strict=True)}
         data: dict[str, Any] = {}
@@ -160,35 +176,64 @@ class Schema:
             inner[last] = array
         return data
 
+    def as_tuples(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        """The same with tuples where users see tuples; leaves `data` as it is."""
+        converted: dict[str, Any] = {}
+        for key, value in data.items():
+            if isinstance(value, dict):
+                value = self.as_tuples(cast(dict[str, Any], value), f"{prefix}{key}/")
+                if f"{prefix}{key}" in self.tuples:
+                    value = tuple(value.values())
+            converted[key] = value
+        return converted
+
     def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...]]]:
         """What the native table needs to know of each field."""
         return [(f.kind, f.offset, f.nbytes, f.name, f.dtype, f.shape) for f in self.fields]
 
-    def to_json(self) -> list[list[Any]]:
+    def to_json(self) -> Any:
         """JSON-able form; `from_json` inverts it."""
-        return [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
+        fields = [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
+        return {"fields": fields, "tuples": list(self.tuples)} if self.tuples else fields
 
     @classmethod
-    def from_json(cls, fields: list[list[Any]], frame_stack: int = 0) -> "Schema":
+    def from_json(cls, value: Any, frame_stack: int = 0) -> "Schema":
         """The schema that `to_json` wrote.
 
         Raises:
             InvalidInput: No spec gives these fields: native code would reach elsewhere.
         """
+        with_tuples = cast(dict[str, Any], value if isinstance(value, dict) else {"fields": value, "tuples": []})
+        fields: list[list[Any]] = with_tuples["fields"]
+        tuples: list[Any] = with_tuples["tuples"]
         stored = cls(
             tuple(
                 Field(name, kind, tuple(shape), _dtype_from_json(dtype), offset)
                 for name, kind, shape, dtype, offset in fields
             ),
             frame_stack,
+            tuple(map(str, tuples)),
         )
         declared = {f.name: _leaf(f.name, (f.shape, f.dtype)) for f in stored.fields if f.kind in (FIRST, FRAMES)}
-        if stored != cls._laid_out(declared, frame_stack):
+        declared_tuples = [name for name in stored.tuples if not name.startswith("next_")]
+        numbered = all(_is_numbered(name, declared) for name in declared_tuples)
+        if not numbered or stored != cls._laid_out(declared, frame_stack, declared_tuples):
             raise InvalidInput("schema: this version of drivetrain lays out these fields in another way")
         return stored
 
 
-def _leaves(spec: Spec, prefix: str) -> list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
+def _is_obs(name: str) -> bool:
+    return name == "obs" or name.startswith("obs/")
+
+
+def _is_numbered(group: str, names: Iterable[str]) -> bool:
+    """Whether what is in a group is called 0, 1, ... in this order."""
+    inside = [name.removeprefix(group + "/").split("/")[0] for name in names if name.startswith(group + "/")]
+    found = list(dict.fromkeys(inside))
+    return found != [] and found == [str(index) for index in range(len(found))]
+
+
+def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
     leaves: list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]] = []
     for key, value in spec.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -200,10 +245,18 @@ def _leaves(spec: Spec, prefix: str) -> list[tuple[str, tuple[tuple[int, ...], n
                 'exist by themselves, "next_" and "/" are not for names'
             )
         if isinstance(value, Mapping):
-            leaves += _leaves(value, name + "/")  # pyright: ignore[reportUnknownArgumentType]
+            leaves += _leaves(value, name + "/", tuples)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, list):
+            tuples.append(name)
+            numbered = _numbered(value)  # pyright: ignore[reportUnknownArgumentType]
+            leaves += _leaves(numbered, name + "/", tuples)
         else:
             leaves.append((name, _leaf(name, value)))
     return leaves
+
+
+def _numbered(values: Iterable[Any]) -> dict[str, Any]:
+    return {str(index): value for index, value in enumerate(values)}
 
 
 def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -215,7 +268,8 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         dtype = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(
-            f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}'
+            f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; '
+            "in a list, which stands for a tuple of arrays, each needs a spec of its own"
         ) from error
     if dtype.subdtype is not None:  # such as ("float32", (3,)): axes of the item
         dtype, inner = dtype.subdtype
@@ -253,11 +307,14 @@ def _stride(packed: int) -> int:
     return lines if lines <= 1.25 * packed else words
 
 
-def _walk(step: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+def _walk(step: Mapping[str, Any], prefix: str, tuples: tuple[str, ...]) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in step.items():
         if isinstance(value, Mapping):
-            flat += _walk(value, f"{prefix}{key}/")  # pyright: ignore[reportUnknownArgumentType]
+            flat += _walk(value, f"{prefix}{key}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
+        elif f"{prefix}{key}" in tuples and isinstance(value, tuple | list):
+            numbered = _numbered(cast(Iterable[Any], value))
+            flat += _walk(numbered, f"{prefix}{key}/", tuples)
         else:
             flat.append((f"{prefix}{key}", value))
     return flat

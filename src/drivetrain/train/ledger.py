@@ -8,25 +8,22 @@ steps owed never exceeds tolerance + ceil(ratio * n). The learner takes no more 
 owed(committed steps), so it never runs ahead. A step counts when its transition is in the replay.
 At the end updates = due(total_steps), exactly.
 
-    | Mutex | word: actors wait | word: learner waits | stopping, updates | granted, committed per actor |
-
-Every change made under the lock is one aligned 64-bit store, so a process killed inside leaves
-nothing to repair: its unfinished grant is returned by `give_back`.
+The rule of granting is `replay.limiter`'s, and the shared counters, their lock and the waiting are
+`replay.tally`'s: actors are its producers, the learner is its consumer.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from drivetrain.core._native import Mutex, futex_wait, futex_wake
 from drivetrain.core.segments import Segment, SegmentHandle
+from drivetrain.replay import tally
+from drivetrain.replay.limiter import RateLimit
+from drivetrain.replay.tally import Side, Tally
 from drivetrain.train.config import TrainConfig
 
-_LINE = 64
-_WAIT_S = 0.2  # a lost wake-up costs this much, never a hang
+_LEARNER = 0  # the only consumer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +52,18 @@ class Rules:
             updates_per_call=config.updates.updates_per_call,
         )
 
+    @cached_property
+    def limit(self) -> RateLimit:
+        """The rule that says when actors wait."""
+        return RateLimit(updates_per_insert=self.ratio, tolerance=self.tolerance, min_size=self.warmup_steps)
+
     def due(self, steps: int) -> int:
         """Updates that `steps` environment steps call for, in exact arithmetic."""
-        after = max(0, steps - self.warmup_steps)
-        return after * self.ratio.numerator // self.ratio.denominator
+        return self.limit.due(steps)
 
     def grantable(self, wanted: int, granted: int, updates: int) -> int:
         """Steps that may be granted now, of `wanted`, after `granted` in all."""
-        if self.due(granted) - updates > self.tolerance:
+        if not self.limit.allows_insert(granted, updates):
             return 0
         return min(wanted, self.total_steps - granted)
 
@@ -73,7 +74,7 @@ class Rules:
         that may not go on have more than `tolerance` updates owed, so learner and actors never
         wait for each other.
         """
-        owed = self.due(committed) - updates
+        owed = self.limit.owed(committed, updates)
         enough = min(self.updates_per_call, self.tolerance + 1)
         if owed >= enough or committed == self.total_steps:
             return min(owed, self.updates_per_call)
@@ -111,22 +112,12 @@ class Ledger:
     def __init__(self, segment: Segment, rules: Rules, num_actors: int, *, initialize: bool = False) -> None:
         self.rules = rules
         self._segment = segment
-        self._memory = segment.payload
-        self._mutex = Mutex(self._memory, 0, initialize=initialize)
-        start = -(-Mutex.NBYTES // _LINE) * _LINE
-        self._actors_word = start
-        self._learner_word = start + _LINE
-        words = np.frombuffer(self._memory, np.int64, offset=start + 2 * _LINE)
-        self._flags: NDArray[np.int64] = words[:2]  # stopping, updates
-        self._granted: NDArray[np.int64] = words[2 : 2 + num_actors]
-        self._committed: NDArray[np.int64] = words[2 + num_actors : 2 + 2 * num_actors]
+        self._tally = Tally(segment, (num_actors, 1), initialize=initialize)
 
     @classmethod
     def create(cls, rules: Rules, num_actors: int) -> "Ledger":
         """A new ledger, everything zero, owned by this process."""
-        mutex_nbytes = -(-Mutex.NBYTES // _LINE) * _LINE
-        segment = Segment.create("ledger", mutex_nbytes + 2 * _LINE + 8 * (2 + 2 * num_actors))
-        return cls(segment, rules, num_actors, initialize=True)
+        return cls(Segment.create("ledger", Tally.nbytes_for((num_actors, 1))), rules, num_actors, initialize=True)
 
     @classmethod
     def attach(cls, handle: SegmentHandle, rules: Rules, num_actors: int) -> "Ledger":
@@ -148,70 +139,63 @@ class Ledger:
 
         Near the end it waits until every actor has committed: steps of one that dies come back.
         """
-        while True:
-            word = self._word(self._actors_word)
-            with self._mutex:
-                counts = self.counts()
-                if self.stopping or counts.committed == self.rules.total_steps:
-                    return None
-                num_steps = self.rules.grantable(wanted, counts.granted, counts.updates)
-                if num_steps > 0:
-                    self._granted[actor] += num_steps
-                    return Grant(counts.granted, num_steps)
-            futex_wait(self._memory, self._actors_word, word, _WAIT_S)
+
+        def decide(counts: tally.Counts) -> Grant | None:
+            if self.stopping or counts.committed == self.rules.total_steps:
+                return Grant(counts.granted, 0)
+            num_steps = self.rules.grantable(wanted, counts.granted, counts.updates)
+            if num_steps == 0:
+                return None
+            self._tally.grant(Side.PRODUCERS, actor, num_steps)
+            return Grant(counts.granted, num_steps)
+
+        grant = self._tally.wait(Side.PRODUCERS, decide)
+        return grant if grant and grant.num_steps else None
 
     def commit(self, actor: int, num_steps: int) -> None:
         """Report that granted steps are in the replay."""
-        with self._mutex:
-            self._committed[actor] += num_steps
-            counts = self.counts()
+        counts = self._tally.commit(Side.PRODUCERS, actor, num_steps)
         if self.rules.takeable(counts.committed, counts.updates) > 0:
-            futex_wake(self._memory, self._learner_word)
+            self._tally.wake(Side.CONSUMERS)
         if counts.committed == self.rules.total_steps:
             self._wake_all()
 
     def give_back(self, actor: int) -> int:
         """Return what a dead actor was granted and did not commit; how many steps that was."""
-        with self._mutex:
-            num_lost = int(self._granted[actor] - self._committed[actor])
-            self._granted[actor] = self._committed[actor]
-        self._wake_all()
-        return num_lost
+        return self._tally.give_back(Side.PRODUCERS, actor)
 
     # Learner ------------------------------------------------------------------------------------
 
     def wait_for_updates(self) -> int:
         """Wait until updates are due, and say how many to do now; 0 when the run is over or stops."""
-        while True:
-            word = self._word(self._learner_word)
-            with self._mutex:
-                counts = self.counts()
+
+        def decide(counts: tally.Counts) -> int | None:
             count = 0 if self.stopping else self.rules.takeable(counts.committed, counts.updates)
-            if count > 0 or self.stopping or self.is_finished(counts):
-                return count
-            futex_wait(self._memory, self._learner_word, word, _WAIT_S)
+            over = self.stopping or self.is_finished(Counts(*counts[:3]))
+            return count if count > 0 or over else None
+
+        return self._tally.wait(Side.CONSUMERS, decide) or 0
 
     def complete(self, num_updates: int) -> None:
         """Report updates whose priorities and weights are published."""
-        with self._mutex:
-            self._flags[1] += num_updates
-        futex_wake(self._memory, self._actors_word)
+        self._tally.commit(Side.CONSUMERS, _LEARNER, num_updates)
+        self._tally.wake(Side.PRODUCERS)
 
     # Everybody ----------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
-        """The numbers now; consistent with each other only under the lock or at rest."""
-        return Counts(int(self._granted.sum()), int(self._committed.sum()), self.updates)
+        """The numbers now; consistent with each other only at rest."""
+        return Counts(*self._tally.counts()[:3])
 
     @property
     def updates(self) -> int:
         """Updates done; one aligned load."""
-        return int(self._flags[1])
+        return self._tally.committed(Side.CONSUMERS, _LEARNER)
 
     @property
     def stopping(self) -> bool:
         """Whether the run was told to end early."""
-        return bool(self._flags[0])
+        return self._tally.stopping
 
     def is_finished(self, counts: Counts) -> bool:
         """Whether all steps are taken and all updates they call for are done."""
@@ -220,12 +204,8 @@ class Ledger:
 
     def stop(self) -> None:
         """Tell everybody to end: no more grants, no more updates."""
-        self._flags[0] = 1
-        self._wake_all()
+        self._tally.stop()
 
     def _wake_all(self) -> None:
-        futex_wake(self._memory, self._actors_word)
-        futex_wake(self._memory, self._learner_word)
-
-    def _word(self, offset: int) -> int:
-        return int.from_bytes(self._memory[offset : offset + 4], "little")
+        self._tally.wake(Side.PRODUCERS)
+        self._tally.wake(Side.CONSUMERS)

@@ -1,0 +1,290 @@
+"""The rate limiter: keeps updates per insert at a ratio, between threads and processes.
+
+    producer.acquire(n) ──▶ writer.add ──▶ producer.commit(n) ─┐
+                  ▲                                            ▼
+                  └── consumer.commit(m) ◀── update ◀── consumer.acquire(m)
+
+    due(i)  = floor(ratio * max(0, i - min_size))      updates that i inserts call for
+    owed(i) = due(i) - updates
+
+Producers wait while more than `tolerance` updates are owed for what was granted to them; consumers
+wait until what they ask for is owed for what was inserted. All in integers, so that a run of any
+length ends with exactly the ratio. `drivetrain.train` stands on the same rule and the same tally.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from drivetrain.core.errors import Closed, InvalidInput, SegmentError, TimedOut
+from drivetrain.core.segments import Segment, SegmentHandle
+from drivetrain.replay.checks import require_int
+from drivetrain.replay.tally import Counts, Side, Tally
+
+_KIND = "limiter"
+_NAMES = {Side.PRODUCERS: ("producers", "inserts"), Side.CONSUMERS: ("consumers", "updates")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateLimit:
+    """The rule, without memory or processes."""
+
+    updates_per_insert: Fraction
+    """Updates that each insert calls for after the first `min_size`."""
+    tolerance: int
+    """Updates owed up to which inserts are still granted."""
+    min_size: int
+    """Inserts that call for no updates."""
+
+    def due(self, inserts: int) -> int:
+        """Updates that so many inserts call for, in exact arithmetic."""
+        after = max(0, inserts - self.min_size)
+        return after * self.updates_per_insert.numerator // self.updates_per_insert.denominator
+
+    def owed(self, inserts: int, updates: int) -> int:
+        """Updates still to do."""
+        return self.due(inserts) - updates
+
+    def allows_insert(self, granted: int, updates: int) -> bool:
+        """Whether more inserts may be granted after `granted` inserts and `updates` updates."""
+        return self.owed(granted, updates) <= self.tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimiterHandle:
+    """Names a live limiter; picklable, for any process of this user on this machine."""
+
+    segment: SegmentHandle
+
+
+class Limiter:
+    """Holds inserts and updates to a ratio, across processes by `handle` and `attach`.
+
+    Args:
+        updates_per_insert: A ratio of integers: an int, or a Fraction such as `Fraction(1, 4)` for one
+            update per four inserts. What counts as an update is the consumers' choice: a gradient
+            step, a batch, a sampled row.
+        tolerance: Updates owed up to which inserts are still granted: how far producers may run ahead.
+            0 is lock-step. Consumers may take `tolerance + 1` updates at once at most.
+        min_size: Inserts before the first update; with n-step windows, some more than a batch.
+        num_participants: Most producers, and most consumers, registered at one time.
+
+    Raises:
+        InvalidInput: An argument does not fit.
+    """
+
+    def __init__(
+        self,
+        updates_per_insert: int | Fraction,
+        *,
+        tolerance: int,
+        min_size: int = 0,
+        num_participants: int = 64,
+    ) -> None:
+        ratio = _require_ratio(updates_per_insert)
+        rule = RateLimit(
+            updates_per_insert=ratio,
+            tolerance=require_int("tolerance", tolerance, least=0, most=2**62),
+            min_size=require_int("min_size", min_size, least=0, most=2**62),
+        )
+        lines = require_int("num_participants", num_participants, least=1, most=2**16)
+        meta = {
+            "ratio": [ratio.numerator, ratio.denominator],
+            "tolerance": rule.tolerance,
+            "min_size": rule.min_size,
+            "num_participants": lines,
+        }
+        self._segment = Segment.create(_KIND, Tally.nbytes_for((lines, lines)), meta)
+        self._tally = Tally(self._segment, (lines, lines), initialize=True)
+        self.rule = rule
+
+    @classmethod
+    def attach(cls, handle: LimiterHandle) -> "Limiter":
+        """The limiter that `handle` names, in this process.
+
+        Raises:
+            OwnerDead: The process that created it has exited.
+        """
+        if not isinstance(handle, LimiterHandle):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"attach: expected what limiter.handle() returned, got {type(handle).__name__}")
+        segment = Segment.attach(handle.segment, _KIND)
+        meta: dict[str, Any] = segment.meta
+        limiter = cls.__new__(cls)
+        limiter.rule = RateLimit(
+            updates_per_insert=Fraction(*meta["ratio"]), tolerance=meta["tolerance"], min_size=meta["min_size"]
+        )
+        limiter._segment = segment
+        limiter._tally = Tally(segment, (meta["num_participants"],) * 2)
+        return limiter
+
+    def handle(self) -> LimiterHandle:
+        """What another process needs to `attach`; valid while this process holds the limiter."""
+        return LimiterHandle(segment=self._segment.handle())
+
+    def producer(self) -> "Participation":
+        """Register this process as one that inserts. One thread at a time; `close` it, or use `with`.
+
+        Raises:
+            SegmentError: `num_participants` live ones are registered.
+        """
+        return Participation(self.rule, self._tally, Side.PRODUCERS)
+
+    def consumer(self) -> "Participation":
+        """Register this process as one that updates; as `producer`."""
+        return Participation(self.rule, self._tally, Side.CONSUMERS)
+
+    def counts(self) -> Counts:
+        """Inserts granted and committed, updates done and taken, now."""
+        return self._tally.counts()
+
+    def stop(self) -> None:
+        """End all waits, here and elsewhere: they and later ones raise Closed."""
+        self._tally.stop()
+
+    def close(self) -> None:
+        """Let go of the memory. Participations of this view end first."""
+        self._segment.close()
+
+    def __enter__(self) -> "Limiter":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class Participation:
+    """One producer's or consumer's part in a limiter, made by `Limiter.producer` or `.consumer`.
+
+    If its process dies, the others notice within a second, and what it was granted and had not
+    committed is granted to others.
+    """
+
+    def __init__(self, rule: RateLimit, tally: Tally, side: Side) -> None:
+        self._rule, self._tally, self._side = rule, tally, side
+        index = tally.register(side)
+        if index is None:
+            raise SegmentError(
+                f"the limiter has no room for more {_NAMES[side][0]}: registered are {self._describe(side)}; "
+                "close some, or use a larger num_participants"
+            )
+        self._index: int | None = index
+
+    def acquire(self, amount: int = 1, *, timeout_s: float | None = None) -> None:
+        """Wait for leave to insert so many rows, or to do so many updates; all at once.
+
+        Args:
+            amount: Inserts or updates.
+            timeout_s: Seconds after which to give up; None waits for as long as it takes.
+
+        Raises:
+            TimedOut: Nothing was granted; the message says who waits for whom.
+            Closed: The limiter was stopped, or this participation closed.
+            InvalidInput: More updates than `tolerance + 1`, for which producers would never go on.
+        """
+        index, rule = self._own_index(), self._rule
+        amount = require_int("amount", amount, least=1)
+        if self._side is Side.CONSUMERS and amount > rule.tolerance + 1:
+            raise InvalidInput(
+                f"amount: expected at most tolerance + 1 = {rule.tolerance + 1} updates, got {amount}: producers wait "
+                f"before more are owed; use a tolerance of at least {amount - 1}"
+            )
+
+        def decide(counts: Counts) -> bool | None:
+            if self._tally.stopping:
+                return False
+            if self._side is Side.PRODUCERS:
+                granted = rule.allows_insert(counts.granted, counts.updates)
+            else:
+                granted = rule.owed(counts.committed, counts.taken) >= amount
+            if granted:
+                self._tally.grant(self._side, index, amount)
+            return granted or None
+
+        granted = self._tally.wait(self._side, decide, timeout_s)
+        if granted is None:
+            raise TimedOut(self._why(amount, timeout_s))
+        if not granted:
+            raise Closed("the limiter was stopped")
+
+    def commit(self, amount: int = 1) -> None:
+        """Report that granted inserts are in the replay, or granted updates done."""
+        index = self._own_index()
+        unfinished = self._tally.unfinished(self._side, index)
+        amount = require_int("amount", amount, least=0)
+        if amount > unfinished:
+            raise InvalidInput(
+                f"amount: expected at most the {unfinished} acquired and not committed, got {amount}; acquire first"
+            )
+        self._tally.commit(self._side, index, amount)
+        self._tally.wake(Side.CONSUMERS if self._side is Side.PRODUCERS else Side.PRODUCERS)
+
+    @contextmanager
+    def turn(self, amount: int = 1, *, timeout_s: float | None = None) -> Generator[None, None, None]:
+        """`acquire`, then the block, then `commit`; an exception in the block gives the grant back."""
+        self.acquire(amount, timeout_s=timeout_s)
+        try:
+            yield
+        except BaseException:
+            self._tally.give_back(self._side, self._own_index())
+            raise
+        self.commit(amount)
+
+    def close(self) -> None:
+        """End the participation; what was granted and not committed goes to others."""
+        if self._index is not None:
+            self._tally.unregister(self._side, self._index)
+            self._index = None
+
+    def __enter__(self) -> "Participation":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _own_index(self) -> int:
+        if self._index is None:
+            raise Closed(f"this participation is closed; register again with limiter.{_NAMES[self._side][0][:-1]}()")
+        if not self._tally.is_mine(self._side, self._index):
+            raise InvalidInput(
+                "a participation belongs to the process that registered it; attach and register in this one"
+            )
+        return self._index
+
+    def _why(self, amount: int, timeout_s: float | None) -> str:
+        counts, rule = self._tally.counts(), self._rule
+        other = Side.CONSUMERS if self._side is Side.PRODUCERS else Side.PRODUCERS
+        state = (
+            f"{counts.committed} inserts done of {counts.granted} granted, {counts.updates} updates done of "
+            f"{counts.taken} granted; {rule.updates_per_insert} updates per insert after the first {rule.min_size}"
+        )
+        if self._side is Side.PRODUCERS:
+            owed = rule.owed(counts.granted, counts.updates)
+            expected = f"expected at most {rule.tolerance} updates owed before {amount} more inserts, got {owed}"
+        else:
+            owed = rule.owed(counts.committed, counts.taken)
+            expected = f"expected {amount} updates to be owed, got {owed}"
+        return (
+            f"process {os.getpid()} waited {timeout_s} s for the {_NAMES[other][0]}: {expected} ({state}); "
+            f"{_NAMES[other][0]}: {self._describe(other)}; look why they do not go on, or wait longer"
+        )
+
+    def _describe(self, side: Side) -> str:
+        people = [
+            f"process {someone.pid} ("
+            + ("" if someone.is_alive else "dead, ")
+            + f"{someone.num_unfinished} {_NAMES[side][1]} granted and not committed)"
+            for someone in self._tally.participants(side)
+        ]
+        return ", ".join(people) or "none registered: they have ended or never began"
+
+
+def _require_ratio(value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | Fraction) or value < 0:
+        raise InvalidInput(
+            f"updates_per_insert: expected a ratio of integers >= 0, an int or a Fraction, got {value!r}; "
+            "write 0.25 as Fraction(1, 4)"
+        )
+    return Fraction(value)

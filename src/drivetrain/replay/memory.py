@@ -1,0 +1,71 @@
+"""Where the memory of a replay goes, known before any of it is taken."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from drivetrain.replay import _native
+from drivetrain.replay.schema import Schema
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the memory, or of every row."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryReport:
+    """The parts of a replay's memory; `print` shows them as a table."""
+
+    capacity: int
+    """Rows."""
+    regions: tuple[Region, ...]
+    """In the order of the layout; the fields of the spec under their names, joined by "/"."""
+
+    @property
+    def nbytes(self) -> int:
+        """All of them together: `Replay.nbytes`."""
+        return sum(region.nbytes for region in self.regions)
+
+    def largest(self, count: int = 3) -> str:
+        """The largest parts in one line, for messages."""
+        regions = sorted(self.regions, key=lambda region: -region.nbytes)[:count]
+        return ", ".join(f"{region.name} {readable(region.nbytes)}" for region in regions)
+
+    def __str__(self) -> str:
+        regions = [*self.regions, Region(f"total for {self.capacity} rows", self.nbytes)]
+        width = max(len(region.name) for region in regions)
+        return "\n".join(
+            f"{region.name:{width}}  {readable(region.nbytes):>10}  {region.nbytes / self.nbytes:6.1%}"
+            for region in regions
+        )
+
+
+def readable(nbytes: int) -> str:
+    """A size as people read it: `1.50 GiB`."""
+    size, unit = float(nbytes), 0
+    while size >= 1024 and unit + 1 < len(_UNITS):
+        size, unit = size / 1024, unit + 1
+    return f"{size:.2f} {_UNITS[unit]}" if unit else f"{nbytes} B"
+
+
+def report(capacity: int, schema: Schema, native: dict[str, Any]) -> MemoryReport:
+    """The report for a table.
+
+    Args:
+        capacity: Rows.
+        schema: Of the rows.
+        native: The configuration of the native table.
+    """
+    parts = _native.table_regions(native)
+    regions = [Region(name, nbytes) for name, nbytes in parts if name != "rows"]
+    in_rows = [Region(field.name, capacity * field.nbytes) for field in schema.fields if not field.is_framed]
+    in_rows += [Region("frames of a row", capacity * _native.links_nbytes(schema.num_refs))]
+    in_rows += [Region("generation and owner", capacity * _native.ROW_HEADER_NBYTES)]
+    padding = dict(parts)["rows"] - sum(region.nbytes for region in in_rows)
+    regions += [*in_rows, Region("padding of rows", padding)]
+    return MemoryReport(capacity=capacity, regions=tuple(region for region in regions if region.nbytes))

@@ -1,0 +1,128 @@
+"""Prefetching: a thread that draws the next batches while the caller works on this one.
+
+    thread   draw ──▶ draw ──▶ (waits: `depth` are ready)
+                │        │
+    caller      └──▶ next() ──▶ next() ──▶ update_priorities
+
+Native sampling holds no GIL, so it runs beside whatever the caller does.
+"""
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+from drivetrain.core.errors import InvalidInput, NotEnoughData, TimedOut
+
+_POLL_S = 0.005  # between looks whether there are enough rows
+_JOIN_S = 10.0  # a draw takes milliseconds, unless a stopped process holds the lock
+
+Batch = TypeVar("Batch")
+
+
+class Prefetcher(Generic[Batch]):
+    """An iterator over batches drawn ahead, made by `Replay.prefetch`; close it, or use `with`.
+
+    One consumer at a time. Batches come in the order in which they were drawn. What goes wrong in the
+    thread is raised by `next` in its turn, after the batches drawn before; iteration is then over.
+    """
+
+    def __init__(self, draw: Callable[[int], Batch], *, depth: int, timeout_s: float) -> None:
+        self._ahead = _Ahead[Batch](depth)
+        thread = threading.Thread(
+            target=_run, args=(self._ahead, draw, timeout_s), name="drivetrain-prefetch", daemon=True
+        )
+        # Runs at close(), when this object is collected, or before the interpreter ends: a daemon
+        # thread that came back from native code after that would bring the process down.
+        self._end = weakref.finalize(self, _end, self._ahead, thread, os.getpid())
+        thread.start()
+
+    def __iter__(self) -> "Prefetcher[Batch]":
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch; waits for it.
+
+        Raises:
+            StopIteration: This was closed.
+            TimedOut: There were not enough rows for too long.
+            Closed: The replay was closed; and whatever else `sample` raises.
+        """
+        ahead = self._ahead
+        if os.getpid() != ahead.pid:
+            raise InvalidInput("prefetch: its thread did not follow into this forked process; start another one here")
+        item = ahead.ready.get()
+        if isinstance(item, _Batch) and not ahead.stopped.is_set():
+            ahead.free.release()
+            return item.batch
+        ahead.ready.put(None)  # for later calls: it is over
+        if isinstance(item, BaseException):
+            raise item
+        raise StopIteration
+
+    def close(self) -> None:
+        """End the thread; batches drawn ahead are dropped."""
+        self._end()
+
+    def __enter__(self) -> "Prefetcher[Batch]":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class _Batch(Generic[Batch]):
+    """Tells a batch from an error, whatever it is."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+
+class _Ahead(Generic[Batch]):
+    """What caller and thread share. It does not know the Prefetcher, which may therefore be collected."""
+
+    def __init__(self, depth: int) -> None:
+        self.pid = os.getpid()
+        self.free = threading.Semaphore(depth)  # taken before a draw: never more than `depth` are ahead
+        self.ready: SimpleQueue[_Batch[Batch] | BaseException | None] = SimpleQueue()
+        self.stopped = threading.Event()
+
+
+def _run(ahead: _Ahead[Batch], draw: Callable[[int], Batch], timeout_s: float) -> None:
+    try:
+        step = 0
+        while ahead.free.acquire() and not ahead.stopped.is_set():
+            batch = _draw(ahead, draw, step, timeout_s)
+            if batch is not None:
+                ahead.ready.put(batch)
+            step += 1
+    except BaseException as error:  # the caller's, whatever it is
+        ahead.ready.put(error)
+
+
+def _draw(ahead: _Ahead[Batch], draw: Callable[[int], Batch], step: int, timeout_s: float) -> _Batch[Batch] | None:
+    """One batch, as soon as there are rows enough; None when stopped."""
+    deadline = time.monotonic() + timeout_s
+    while not ahead.stopped.is_set():
+        try:
+            return _Batch(draw(step))
+        except NotEnoughData as error:
+            if time.monotonic() >= deadline:
+                raise TimedOut(f"prefetch: waited {timeout_s} s for enough rows; {error}") from None
+        ahead.stopped.wait(_POLL_S)
+    return None
+
+
+def _end(ahead: "_Ahead[Batch]", thread: threading.Thread, pid: int) -> None:
+    if os.getpid() != pid:
+        return  # forked: the thread is the parent's
+    ahead.stopped.set()
+    ahead.free.release()
+    if thread is not threading.current_thread():  # collected by the garbage collector in the thread itself
+        with contextlib.suppress(RuntimeError):  # it never started
+            thread.join(_JOIN_S)
+    ahead.ready.put(None)

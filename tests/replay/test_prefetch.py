@@ -1,0 +1,195 @@
+"""Prefetching: the same samples, drawn ahead and no further; errors arrive; the thread always ends."""
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+from children import run_script
+from filled import add_rows, filled_replay, first_keys
+
+from drivetrain.core.errors import Closed, InvalidInput, NotEnoughData, TimedOut
+from drivetrain.replay.schedules import Linear
+
+
+def prefetch_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "drivetrain-prefetch"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    yield
+    assert prefetch_threads() == []
+
+
+def wait_until(condition):
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < 30
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_batches": 3, "mode": "iid"}])
+def test_prefetched_samples_are_those_that_sample_would_have_drawn(options):
+    replay, twin = filled_replay(1000, seed=3), filled_replay(1000, seed=3)
+    beta = Linear(0.1, 1.0, 10)
+    for one in (replay, twin):
+        one.update_priorities(first_keys(1000), np.arange(1000.0))
+    with replay.prefetch(32, beta=beta, **options) as samples:
+        assert iter(samples) is samples
+        for step, sample in zip(range(20), samples, strict=False):
+            expected = twin.sample(32, beta=beta(step), **options)
+            np.testing.assert_array_equal(sample.keys, expected.keys)
+            np.testing.assert_array_equal(sample.weights, expected.weights)
+            np.testing.assert_array_equal(sample.data["x"], expected.data["x"])
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_never_more_than_depth_samples_are_ahead(depth):
+    replay = filled_replay(100)
+
+    def num_drawn():
+        return (replay._table.stats()["random_block"] - 1) // 2
+
+    with replay.prefetch(8, depth=depth) as samples:
+        for taken in range(4):
+            wait_until(lambda taken=taken: num_drawn() == taken + depth)
+            time.sleep(0.02)
+            assert num_drawn() == taken + depth
+            next(samples)
+
+
+def test_too_few_rows_are_waited_for():
+    replay = filled_replay(100, num_rows=5)
+    with replay.prefetch(8) as samples:
+        threading.Timer(0.05, add_rows, (replay, 10)).start()
+        assert next(samples).keys.shape == (8,)
+
+
+def test_a_wait_for_rows_that_takes_too_long_says_so():
+    replay = filled_replay(100, num_rows=5, num_step=1)
+    with replay.prefetch(8, timeout_s=0.05) as samples:
+        with pytest.raises(
+            TimedOut, match=r"waited 0.05 s for enough rows; .* at least 8 committed transitions, got 5"
+        ):
+            next(samples)
+        with pytest.raises(StopIteration):
+            next(samples)
+
+
+def test_what_goes_wrong_in_the_thread_arrives_after_what_went_well():
+    def beta(step):
+        if step == 2:
+            raise KeyError("of the caller")
+        return 0.5
+
+    with filled_replay(100).prefetch(8, beta=beta, depth=5) as samples:
+        assert [next(samples).keys.size for _ in range(2)] == [8, 8]
+        with pytest.raises(KeyError, match="of the caller"):
+            next(samples)
+        assert list(samples) == []
+    with filled_replay(100).prefetch(8, beta=7.0) as samples, pytest.raises(InvalidInput, match="beta"):
+        next(samples)
+
+
+def test_closing_the_replay_ends_the_iteration_with_closed():
+    replay = filled_replay(100)
+    samples = replay.prefetch(8)
+    next(samples)
+    replay.close()
+    with pytest.raises(Closed):
+        [None for _ in samples]
+    wait_until(lambda: prefetch_threads() == [])
+    samples.close()
+
+
+def test_closing_ends_the_thread_and_a_consumer_that_waits():
+    replay = filled_replay(100, num_rows=3)
+    samples = replay.prefetch(8)
+    taken = []
+    consumer = threading.Thread(target=lambda: taken.append(list(samples)))
+    consumer.start()
+    samples.close()
+    consumer.join(30)
+    assert taken == [[]]
+    assert prefetch_threads() == []
+    samples.close()
+    with replay.prefetch(2) as ahead:
+        next(ahead)
+    assert list(ahead) == []  # also what had been drawn
+
+
+@pytest.mark.parametrize("num_rows", [3, 100])
+def test_a_forgotten_prefetcher_takes_its_thread_along(num_rows):
+    samples = filled_replay(100, num_rows=num_rows).prefetch(8)
+    assert len(prefetch_threads()) == 1
+    del samples
+    gc.collect()
+    wait_until(lambda: prefetch_threads() == [])
+
+
+EXIT = """
+import sys, time
+from filled import filled_replay
+replay = filled_replay(2**12, num_rows=int(sys.argv[1]))
+samples = replay.prefetch(64, num_batches=16, timeout_s=1e6)
+if sys.argv[2] == "busy":
+    for _ in range(20):
+        next(samples)
+if sys.argv[2] == "closed":
+    replay.close()
+if sys.argv[2] == "fails":
+    raise SystemExit(0)
+print("end")
+"""
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "how"), [(3, "waits"), (4096, "waits"), (4096, "busy"), (4096, "closed"), (9, "fails")]
+)
+def test_the_interpreter_ends_whatever_the_thread_is_doing(num_rows, how):
+    for _ in range(3):
+        assert run_script(EXIT, num_rows, how) == ("" if how == "fails" else "end\n")
+
+
+FORKED = """
+from children import *
+from filled import filled_replay
+from drivetrain.core.errors import InvalidInput
+samples = filled_replay(100, shared=True).prefetch(8)
+next(samples)
+def use_it():
+    try:
+        next(samples)
+    except InvalidInput as error:
+        assert "did not follow into this forked process" in str(error)
+        samples.close()
+        os._exit(7)
+assert wait_for(forked(use_it)) == 7
+next(samples)
+"""
+
+
+def test_a_forked_process_is_told_that_the_thread_stayed_behind():
+    run_script(FORKED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 0}, "batch_size: expected an integer >= 1"),
+        ({"depth": 0}, "depth: expected an integer in 1..1024, got 0"),
+        ({"timeout_s": -1}, "timeout_s: expected a number of seconds >= 0, got -1"),
+        ({"timeout_s": None}, "timeout_s"),
+        ({"timeout_s": float("inf")}, "timeout_s"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_at_once(arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        filled_replay(10).prefetch(**{"batch_size": 4, **arguments})
+
+
+def test_a_batch_that_never_fits_is_refused_at_once():
+    with pytest.raises(NotEnoughData, match="holds at most 10"):
+        filled_replay(10).prefetch(11)
