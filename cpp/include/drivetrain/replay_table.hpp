@@ -145,17 +145,15 @@ class ReplayTable {
     if (!lock) return Status::kBroken;
     // Priority first: a crash in between leaves an odd row, which repair() takes out again.
     if (config_.prioritized) {
-      const bool settled = is_settled();
-      const float newest = leaves || priorities ? 0 : initial_leaf(claims[0].slot);
+      const bool settled = is_settled(), by_slot = !leaves && (priorities || !settled);
+      const float newest = leaves || by_slot ? 0 : initial_leaf(claims[0].slot);
       std::uint32_t slots[kMaxBatch];
       float values[kMaxBatch];
       for (std::size_t i = 0; i < count; ++i) {
         slots[i] = claims[i].slot;
-        values[i] = leaves       ? leaves[i]
-                    : priorities ? leaf_at(slots[i], priorities[i])
-                    : settled    ? newest
-                                 : initial_leaf(slots[i]);
+        values[i] = leaves ? leaves[i] : newest;
       }
+      if (by_slot) make_leaves(claims, priorities, count, values);
       tree_.update(slots, values, count);
       if (!settled) header_->exponent.advance(tree_, config_.capacity);
     }
@@ -184,15 +182,16 @@ class ReplayTable {
     if (!lock) return Status::kBroken;
     std::size_t num_current = 0;
     float largest = 0;
-    const bool settled = is_settled(), as_they_are = settled && alpha == this->alpha();
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t slot = Key::slot(keys[i]);
       if (row(slot).generation.load(std::memory_order_relaxed) != Key::generation(keys[i])) continue;
       slots[num_current] = slot;
-      values[num_current++] = as_they_are ? leaves[i] : leaf_at(slot, priorities[i]);
+      values[num_current++] = leaves[i];
       largest = std::max(largest, priorities[i]);
     }
     *num_stale += count - num_current;
+    const bool settled = is_settled();
+    if (!settled || alpha != this->alpha()) remake_leaves(keys, priorities, count, values);
     if (num_current > 0) {
       tree_.update(slots, values, num_current);
       if (largest > header_->max_priority)
@@ -252,6 +251,23 @@ class ReplayTable {
     if (config_.initial != InitialPriority::kBufferMax) return leaf_at(slot, header_->max_priority);
     const float largest = tree_.extremes().largest;
     return largest > 0 ? largest : leaf_at(slot, 1.0f);
+  }
+
+  // The leaves of new rows, each by the alpha of its slot.
+  [[gnu::noinline]] void make_leaves(const Claim* claims, const float* priorities,
+                                     std::size_t count, float* leaves) noexcept {
+    for (std::size_t i = 0; i < count; ++i)
+      leaves[i] = priorities ? leaf_at(claims[i].slot, priorities[i]) : initial_leaf(claims[i].slot);
+  }
+
+  // The leaves of rows that are still current, by the alpha of today.
+  [[gnu::noinline]] void remake_leaves(const std::uint64_t* keys, const float* priorities,
+                                       std::size_t count, float* leaves) const noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t slot = Key::slot(keys[i]);
+      if (row(slot).generation.load(std::memory_order_relaxed) == Key::generation(keys[i]))
+        *leaves++ = leaf_at(slot, priorities[i]);
+    }
   }
 
   bool owner_is_dead(const RowHeader& head, std::uint32_t& known_dead) const noexcept {

@@ -106,13 +106,14 @@ class SumTree {
 
     Change changes[kMaxTreeBatch];
     std::size_t num_changes = 0;
+    const bool tracked = static_cast<bool>(extremes_);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t index = indices[i];
       const float priority = rounded(priorities[i]);
       const std::uint64_t difference = units_of(priority) - leaf_units(index);  // modulo 2^64
       const float old = leaves_[index];
       DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[index] = priority);
-      if (extremes_) extremes_.note(index, old, priority);
+      if (tracked) extremes_.note(index, old, priority);
       add_change(changes, num_changes, index / kLeafFanout, difference);
     }
     std::uint64_t num_nodes = leaf_nodes_;
