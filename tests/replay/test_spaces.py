@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from filled import slots_of
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -75,8 +76,9 @@ def test_nested_observations_and_actions_of_a_vector_environment_come_out_as_the
             writer.add(**step_of(second, action, first, 3, truncated=np.ones(3, bool), **flags))
         replay.save(tmp_path / "file")
         for copy in (replay, Replay.attach(replay.handle()), Replay.load(tmp_path / "file")):
-            data = copy.sample(3 * num_step, num_batches=2).data
-            rows = slice(None, None, num_step)  # by environment: the row of its first step, then of its second
+            data, _, keys = copy.sample(3 * num_step, num_batches=2)
+            inserted = np.argsort(slots_of(keys[1]))  # by environment: the row of its first step, then of its second
+            rows = inserted[::num_step]
             one = copy._schema.nest([array[1, rows] for array in copy._schema.flatten(data).values()])
             assert_equal(one["obs"], first)
             assert_equal(one["action"], action)

@@ -1,10 +1,13 @@
 // The smallest and the largest leaf above zero of a sum tree, without a scan of all leaves.
 //
-//   | entry of the whole | entry per block of 1,024 leaves |       entry = least, largest, dirty
+//   | entry of the whole | entry per block of 1,024 leaves |
 //
-// A leaf that grows an entry's range does so at once; one that may have been the last at an end of
-// it marks the entry dirty. Dirty entries are computed again when somebody asks. Random updates
-// hit an end of their block about once in a thousand times, so asking stays cheap.
+//   entry = least, how many leaves have it, largest, how many leaves have it, dirty
+//
+// A leaf beyond the ends of an entry's range becomes its new end at once; when the last leaf at an
+// end leaves it, the entry is dirty, and computed again when somebody asks. Counting the leaves at
+// the ends matters: new rows all have the same priority, so the largest is shared by many. Random
+// updates take away the last at an end of their block about once in 500 times, so asking is cheap.
 //
 // Leaves of 0 (rows that cannot be drawn) do not count. Zeroed memory is a valid empty set. Kept by
 // SumTree where the table asks for it; every call is made under the table's lock. After a death
@@ -41,8 +44,8 @@ class Extremes {
 
   explicit operator bool() const noexcept { return whole_ != nullptr; }
 
-  /// A leaf has changed from `old` to `now`.
-  void note(std::uint64_t index, float old, float now) noexcept {
+  /// A leaf has changed from `old` to `now`. Not inlined, to keep the loop of others tight.
+  [[gnu::noinline]] void note(std::uint64_t index, float old, float now) noexcept {
     note(block(index / kBlockLeaves), old, now);
     note(*whole_, old, now);
   }
@@ -56,35 +59,38 @@ class Extremes {
 
   Range range() noexcept {
     if (whole_->dirty) {
-      Range all{0, 0};
+      Entry all{};
       for (std::uint64_t b = 0; b < num_blocks(); ++b) {
-        if (block(b).dirty) store(block(b), scan(b));
-        all = united(all, {block(b).least, block(b).largest});
+        if (block(b).dirty) DRIVETRAIN_LOCKED_WRITE("extremes/scanned", block(b) = scan(b));
+        all = united(all, block(b));
       }
-      store(*whole_, all);
+      DRIVETRAIN_LOCKED_WRITE("extremes/scanned", *whole_ = all);
     }
     return {whole_->least, whole_->largest};
   }
 
   /// Whether every entry that is not dirty says what a scan says.
   bool is_exact() const noexcept {
-    Range all{0, 0};
+    Entry all{};
     for (std::uint64_t b = 0; b < num_blocks(); ++b) {
-      const Range found = scan(b);
-      if (!block(b).dirty && !same(block(b), found)) return false;
+      const Entry found = scan(b);
+      if (!block(b).dirty && block(b) != found) return false;
       all = united(all, found);
     }
-    return whole_->dirty || same(*whole_, all);
+    return whole_->dirty || *whole_ == all;
   }
 
  private:
   struct Entry {
-    float least;
-    float largest;
-    std::uint32_t dirty;
-    std::uint32_t unused;
+    float least;                // above 0; 0 when there is none
+    float largest;              // 0 when there is none
+    std::uint32_t num_least;    // leaves that have it
+    std::uint32_t num_largest;
+    std::uint64_t dirty;        // 1: the rest means nothing
+
+    bool operator==(const Entry&) const = default;
   };
-  static_assert(sizeof(Entry) == 16);
+  static_assert(sizeof(Entry) == 24);
 
   static std::uint64_t num_blocks_for(std::uint64_t num_leaves) noexcept {
     return (num_leaves + kBlockLeaves - 1) / kBlockLeaves;
@@ -92,35 +98,39 @@ class Extremes {
   std::uint64_t num_blocks() const noexcept { return num_blocks_for(num_leaves_); }
   Entry& block(std::uint64_t index) const noexcept { return whole_[1 + index]; }
 
-  static bool same(const Entry& entry, Range range) noexcept {
-    return entry.least == range.least && entry.largest == range.largest;
+  static Entry united(const Entry& left, const Entry& right) noexcept {
+    Entry both = left;
+    add_least(both, right.least, right.num_least);
+    add_largest(both, right.largest, right.num_largest);
+    return both;
   }
-
-  static Range united(Range left, Range right) noexcept {
-    if (left.least == 0 || (right.least != 0 && right.least < left.least)) left.least = right.least;
-    return {left.least, std::max(left.largest, right.largest)};
+  static void add_least(Entry& entry, float least, std::uint32_t count) noexcept {
+    if (least == 0 || (entry.least != 0 && least > entry.least)) return;
+    const std::uint32_t before = least == entry.least ? entry.num_least : 0;
+    DRIVETRAIN_LOCKED_WRITE("extremes/least", entry.least = least);
+    DRIVETRAIN_LOCKED_WRITE("extremes/least", entry.num_least = before + count);
+  }
+  static void add_largest(Entry& entry, float largest, std::uint32_t count) noexcept {
+    if (largest == 0 || largest < entry.largest) return;
+    const std::uint32_t before = largest == entry.largest ? entry.num_largest : 0;
+    DRIVETRAIN_LOCKED_WRITE("extremes/largest", entry.largest = largest);
+    DRIVETRAIN_LOCKED_WRITE("extremes/largest", entry.num_largest = before + count);
   }
 
   static void note(Entry& entry, float old, float now) noexcept {
-    if (old == now) return;
-    const bool lost_least = old > 0 && old == entry.least && !(now > 0 && now < old);
-    const bool lost_largest = old > 0 && old == entry.largest && now < old;
-    if ((lost_least || lost_largest) && !entry.dirty)
+    if (entry.dirty || old == now) return;
+    add_least(entry, now, 1);
+    add_largest(entry, now, 1);
+    if (old == 0) return;
+    if (old == entry.least) DRIVETRAIN_LOCKED_WRITE("extremes/least", --entry.num_least);
+    if (old == entry.largest) DRIVETRAIN_LOCKED_WRITE("extremes/largest", --entry.num_largest);
+    if (entry.num_least == 0 || entry.num_largest == 0)
       DRIVETRAIN_LOCKED_WRITE("extremes/dirty", entry.dirty = 1);
-    if (now > 0 && (entry.least == 0 || now < entry.least))
-      DRIVETRAIN_LOCKED_WRITE("extremes/least", entry.least = now);
-    if (now > entry.largest) DRIVETRAIN_LOCKED_WRITE("extremes/largest", entry.largest = now);
-  }
-
-  static void store(Entry& entry, Range range) noexcept {
-    DRIVETRAIN_LOCKED_WRITE("extremes/scanned", entry.least = range.least);
-    DRIVETRAIN_LOCKED_WRITE("extremes/scanned", entry.largest = range.largest);
-    DRIVETRAIN_LOCKED_WRITE("extremes/scanned", entry.dirty = 0);
   }
 
   // Leaves are never negative, so they are in the order of their bits, and integers have minima
   // that compilers vectorise. With 1 taken off, a leaf of 0 is the largest of all.
-  Range scan(std::uint64_t index) const noexcept {
+  Entry scan(std::uint64_t index) const noexcept {
     const std::uint64_t first = index * kBlockLeaves;
     const std::uint64_t end = std::min(first + kBlockLeaves, num_leaves_);
     std::uint32_t least = UINT32_MAX, largest = 0;
@@ -129,7 +139,15 @@ class Extremes {
       least = std::min(least, bits - 1);
       largest = std::max(largest, bits);
     }
-    return {std::bit_cast<float>(least + 1), std::bit_cast<float>(largest)};
+    std::uint32_t num_least = 0, num_largest = 0;
+    for (std::uint64_t i = first; i < end; ++i) {
+      const auto bits = std::bit_cast<std::uint32_t>(leaves_[i]);
+      num_least += bits - 1 == least;
+      num_largest += bits == largest;
+    }
+    const bool none = largest == 0;
+    return {std::bit_cast<float>(least + 1), std::bit_cast<float>(largest), none ? 0 : num_least,
+            none ? 0 : num_largest, 0};
   }
 
   Entry* whole_ = nullptr;

@@ -206,16 +206,17 @@ class ReplayTable {
     Lock lock(*this);
     if (!lock) return Status::kBroken;
     std::size_t num_current = 0;
-    const bool settled = is_settled(), as_they_are = settled && alpha == this->alpha();
     for (std::size_t i = 0; i < count; ++i) {
       if (i + kFetchedAhead < count) fetch(i + kFetchedAhead);
       const std::uint32_t slot = Key::slot(keys[i]);
       if (row(slot).generation.load(std::memory_order_relaxed) != Key::generation(keys[i])) continue;
       slots[num_current] = slot;
-      values[num_current] = as_they_are ? leaves[i] : leaf_at(slot, priorities[i]);
+      values[num_current] = leaves[i];
       raw[num_current++] = priorities[i];
     }
     *num_stale += count - num_current;
+    const bool settled = is_settled();
+    if (!settled || alpha != this->alpha()) remake_leaves(keys, priorities, count, values);
     if (num_current > 0) {
       tree_.update(slots, values, num_current);
       const float largest = largest_of(raw, num_current);
@@ -301,12 +302,11 @@ class ReplayTable {
       } else {
         std::uint32_t slots[kMaxBatch];
         float values[kMaxBatch];
-        for (std::size_t i = 0; i < count; ++i) {
-          slots[i] = claims[i].slot;
-          values[i] = leaves       ? leaves[i]
-                      : priorities ? leaf_at(slots[i], priorities[i])
-                                   : initial_leaf(slots[i]);
-        }
+        for (std::size_t i = 0; i < count; ++i) slots[i] = claims[i].slot;
+        if (leaves)
+          std::copy_n(leaves, count, values);
+        else
+          make_leaves(claims, priorities, count, values);
         tree_.update(slots, values, count);
       }
       if (!settled) header_->exponent.advance(tree_, config_.capacity);
@@ -356,6 +356,23 @@ class ReplayTable {
     if (frames_.are_current(frames.kept, frames.num_kept)) return Status::kOk;
     frames_.give_back(frames.claims, frames.count, next_frame);
     return Status::kGone;
+  }
+
+  // The leaves of new rows, each by the alpha of its slot.
+  [[gnu::noinline]] void make_leaves(const Claim* claims, const float* priorities,
+                                     std::size_t count, float* leaves) noexcept {
+    for (std::size_t i = 0; i < count; ++i)
+      leaves[i] = priorities ? leaf_at(claims[i].slot, priorities[i]) : initial_leaf(claims[i].slot);
+  }
+
+  // The leaves of rows that are still current, by the alpha of today.
+  [[gnu::noinline]] void remake_leaves(const std::uint64_t* keys, const float* priorities,
+                                       std::size_t count, float* leaves) const noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t slot = Key::slot(keys[i]);
+      if (row(slot).generation.load(std::memory_order_relaxed) == Key::generation(keys[i]))
+        *leaves++ = leaf_at(slot, priorities[i]);
+    }
   }
 
   void set_leaves(const Claim* claims, std::size_t count, float leaf) noexcept {

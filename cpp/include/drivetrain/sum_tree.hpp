@@ -133,6 +133,7 @@ class SumTree {
     Change changes[kMaxTreeBatch];  // one for a run of leaves under one node, as inserts are
     std::size_t num_changes = 0;
     std::uint64_t difference = 0, node = indices[0] / kLeafFanout;
+    const bool tracked = static_cast<bool>(extremes_);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t index = indices[i];
       if (index / kLeafFanout != node) {
@@ -143,7 +144,7 @@ class SumTree {
       const float old = leaves_[index];
       difference += units[i] - units_of(old);  // modulo 2^64
       DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[index] = leaves[i]);
-      if (extremes_) extremes_.note(index, old, leaves[i]);
+      if (tracked) extremes_.note(index, old, leaves[i]);
     }
     changes[num_changes++] = {node, difference};
     add_to_levels(changes, num_changes);

@@ -42,7 +42,7 @@ inline bool are_priorities(const float* values, std::size_t count) noexcept {
   return std::all_of(values, values + count, is_priority<float>);
 }
 
-/// Whether a key could have been given out by this table. Without this, native code would reach elsewhere.
+/// Whether this table could have given out a key; with others, native code would reach elsewhere.
 inline bool is_key_of(const ReplayTable& table, std::uint64_t key) noexcept {
   return Key::slot(key) < table.config().capacity && is_committed(Key::generation(key));
 }
@@ -50,7 +50,8 @@ inline bool is_key_of(const ReplayTable& table, std::uint64_t key) noexcept {
 /// What apply_priorities returns instead of a count.
 enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBrokenLock = -4 };
 
-/// Gives rows new priorities; returns how many keys were stale. Checks every key and priority before changing anything.
+/// Gives rows new priorities; returns how many keys were stale. Checks every key and priority before
+/// changing anything.
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count, SimdLevel simd) noexcept {
@@ -69,7 +70,7 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
     const double alpha = table.alpha();
     for (std::size_t i = 0; i < num; ++i) {
       raw[i] = static_cast<float>(priorities[start + i]);
-      if (!is_priority(raw[i])) return kBadPriority;  // another thread has written here since the check
+      if (!(raw[i] >= 0)) return kBadPriority;  // another thread has written here since the check
     }
     leaves_of(raw, alpha, leaves, num, simd);
     if (table.update_priorities(keys + start, leaves, raw, num, alpha, &num_stale) != Status::kOk)
