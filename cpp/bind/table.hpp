@@ -256,8 +256,11 @@ class Table {
           gather_rows(rows, table, outputs, first, num, drawn);
         });
     if (status != Status::kOk) return status;
-    importance_weights(draws, batch, count, beta,
-                       reinterpret_cast<float*>(outputs[rows.num_fields]), simd);
+    auto* weights = reinterpret_cast<float*>(outputs[rows.num_fields]);
+    if (config_.prioritized)
+      importance_weights(draws, batch, count, beta, weights, simd);
+    else
+      std::fill_n(weights, count, 1.0f);
     write_keys(draws, count, reinterpret_cast<std::uint64_t*>(outputs[rows.num_fields + 1]));
     return status;
   }
