@@ -341,8 +341,11 @@ class Table {
           gather_rows(rows, table, outputs, first, num, drawn);
         });
     if (status != Status::kOk) return status;
-    importance_weights(draws, batch, count, beta, config_.weights_by_buffer,
-                       reinterpret_cast<float*>(outputs[rows.num_fields]), simd);
+    auto* weights = reinterpret_cast<float*>(outputs[rows.num_fields]);
+    if (config_.prioritized)
+      importance_weights(draws, batch, count, beta, config_.weights_by_buffer, weights, simd);
+    else
+      std::fill_n(weights, count, 1.0f);
     write_keys(draws, count, reinterpret_cast<std::uint64_t*>(outputs[rows.num_fields + 1]));
     return status;
   }

@@ -33,6 +33,23 @@ void at_crash_point(const char* name) {
 
 constexpr std::uint64_t kCapacity = 40, kStackedRows = 12, kStackedFrames = 24;
 
+// New leaves for all whole rows, in an order in which no two neighbours follow each other: enough
+// changes for the tree to add them to its upper levels by a table.
+void update_all(ReplayTable& table) {
+  std::uint64_t keys[kCapacity], num_keys = 0, num_stale = 0;
+  float leaves[kCapacity];
+  for (std::uint64_t k = 0; k < kCapacity; ++k) {
+    const auto slot = static_cast<std::uint32_t>(k * 17 % kCapacity);
+    const std::uint32_t generation = table.row(slot).generation.load();
+    if (!is_committed(generation)) continue;
+    leaves[num_keys] = 0.25f + static_cast<float>(k);
+    keys[num_keys++] = Key::make(slot, generation);
+  }
+  CHECK(num_keys > 20);
+  CHECK(table.update_priorities(keys, leaves, leaves, num_keys, &num_stale) == Status::kOk);
+  CHECK(num_stale == 0);
+}
+
 // Everything that writes under the lock: inserts that wrap, updates, a growing unit.
 void scenario(ReplayTable& table) {
   CHECK(insert_tagged(table, 17, 1000));
@@ -47,6 +64,7 @@ void scenario(ReplayTable& table) {
   std::uint64_t num_stale = 0;
   CHECK(table.update_priorities(keys.data(), leaves, leaves, 8, table.alpha(), &num_stale) == Status::kOk);
   CHECK(insert_tagged(table, 30, 2000));
+  update_all(table);
   for (int i = 0; i < 8; ++i) leaves[i] = 1e15f;  // outgrows the unit
   CHECK(sample_tagged(table, 8, true, draws.data(), tags.data()) == Status::kOk);
   for (int i = 0; i < 8; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);

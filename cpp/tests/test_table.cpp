@@ -54,6 +54,20 @@ void a_row_being_overwritten_is_taken_out_and_its_keys_go_stale() {
   CHECK(locked_and_consistent(*table));
 }
 
+void new_rows_get_the_leaf_of_the_largest_priority_so_far() {
+  SharedTable table(tagged_config(64));
+  CHECK(insert_tagged(*table, 1, 1));
+  for (const float priority : {0.5f, 3.0f, 2.0f, 70.0f}) {
+    const std::uint64_t key = Key::make(0, 2);
+    const float leaf = table->leaf_of(priority), largest = std::max(table->header().max_priority, priority);
+    std::uint64_t num_stale = 0;
+    CHECK(table->update_priorities(&key, &leaf, &priority, 1, &num_stale) == Status::kOk);
+    const std::uint64_t slot = table->header().next_slot;
+    CHECK(insert_tagged(*table, 3, 10));
+    CHECK(table->tree().leaf(slot + 2) == table->tree().rounded(table->leaf_of(largest)));
+  }
+}
+
 void rows_in_flight_by_a_live_process_are_passed_over() {
   SharedTable table(tagged_config(8));
   Claim first[3], second[8];
@@ -109,6 +123,7 @@ int main() {
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
   a_reserved_row_is_never_drawn_until_it_is_committed();
   a_row_being_overwritten_is_taken_out_and_its_keys_go_stale();
+  new_rows_get_the_leaf_of_the_largest_priority_so_far();
   rows_in_flight_by_a_live_process_are_passed_over();
   too_few_rows_is_said_and_nothing_is_drawn();
   a_uniform_table_draws_every_whole_row_alike_around_orphans();

@@ -46,8 +46,8 @@ struct Crown {
 };
 
 // The loop is written once; each variant needs its own target attribute for the searches to be
-// inlined, which is why this is a macro and not a template. A last group that is not
-// full repeats its first target.
+// inlined, which is why this is a macro and not a template. A group of fewer than a
+// multiple of four repeats its first target.
 #define DRIVETRAIN_DEFINE_DESCENT(isa, attribute)                                               \
   template <>                                                                                   \
   struct Descent<isa::Tag> {                                                                    \
@@ -57,41 +57,42 @@ struct Crown {
       const Crown crown(tree, count);                                                           \
       const unsigned below_crown = tree.num_levels_ - crown.num_levels;                         \
       for (std::size_t start = 0; start < count; start += kInterleave) {                        \
-        const std::size_t lanes = std::min(kInterleave, count - start);                         \
+        const std::size_t num = std::min(kInterleave, count - start);                           \
+        const std::size_t lanes = (num + 3) / 4 * 4;                                            \
         std::uint64_t target[kInterleave];                                                      \
         std::uint64_t node[kInterleave] = {};                                                   \
-        for (std::size_t j = 0; j < kInterleave; ++j)                                           \
-          target[j] = targets[j < lanes ? start + j : start];                                   \
+        for (std::size_t j = 0; j < lanes; ++j)                                                 \
+          target[j] = targets[j < num ? start + j : start];                                     \
         for (unsigned level = 0; level < crown.num_levels; ++level) {                           \
           const std::uint64_t* sums = crown.levels[level];                                      \
-          for (std::size_t j = 0; j < kInterleave; ++j) {                                       \
+          for (std::size_t j = 0; j < lanes; ++j) {                                             \
             const std::uint64_t first = node[j] * kInnerFanout;                                 \
             node[j] = first - 1 + isa::count_up_to(sums + first, target[j]);                    \
           }                                                                                     \
         }                                                                                       \
         const std::uint64_t* sums_before = crown.levels[crown.num_levels - 1];                  \
         const unsigned char* next = tree.nodes_below(below_crown);                              \
-        for (std::size_t j = 0; j < kInterleave; ++j) {                                         \
+        for (std::size_t j = 0; j < lanes; ++j) {                                               \
           target[j] -= sums_before[node[j]];                                                    \
           __builtin_prefetch(next + node[j] * kNodeBytes);                                      \
         }                                                                                       \
         for (unsigned level = below_crown; level-- > 0;) {                                      \
           const std::uint64_t* sums = tree.levels_[level];                                      \
           next = tree.nodes_below(level);                                                       \
-          for (std::size_t j = 0; j < kInterleave; ++j) {                                       \
+          for (std::size_t j = 0; j < lanes; ++j) {                                             \
             const std::uint64_t first = node[j] * kInnerFanout;                                 \
             node[j] = first + isa::find_inner(sums + first, target[j]);                         \
             __builtin_prefetch(next + node[j] * kNodeBytes);                                    \
           }                                                                                     \
         }                                                                                       \
         const float* leaves = tree.leaves_;                                                     \
-        for (std::size_t j = 0; j < kInterleave; ++j) {                                         \
+        for (std::size_t j = 0; j < lanes; ++j) {                                               \
           const double rest = static_cast<double>(static_cast<std::int64_t>(target[j]));        \
           const std::uint64_t first = node[j] * kLeafFanout;                                    \
           node[j] = first + isa::find_leaf(leaves + first, rest * tree.unit_);                  \
           rows.prefetch(node[j]);                                                               \
         }                                                                                       \
-        for (std::size_t j = 0; j < lanes; ++j)                                                 \
+        for (std::size_t j = 0; j < num; ++j)                                                   \
           indices[start + j] = static_cast<std::uint32_t>(node[j]);                             \
       }                                                                                         \
     }                                                                                           \

@@ -623,7 +623,7 @@ class Writer:
         self._nested = schema.is_nested
         self._num_envs = num_envs
         self._table = table
-        self._native = _native.Writer(table, num_envs, num_step, gamma)
+        self._add = _native.Writer(table, num_envs, num_step, gamma).add
 
     def add(self, /, **step: Any) -> None:
         """Add one step of every environment; every array has the leading axis `[num_envs]`.
@@ -644,7 +644,7 @@ class Writer:
         """
         if self._nested:
             step = self._schema.flatten(step)
-        if not self._native.add(step):
+        if not self._add(step):
             fitting = checks.fitting_step(self._inputs, step, self._num_envs)
-            if not self._native.add(fitting):
+            if not self._add(fitting):
                 raise AssertionError("a step that fits was turned down; nothing was added")
