@@ -7,7 +7,9 @@ import sys
 import pytest
 from test_bench_report import make_case, make_report
 
-from drivetrain.bench.table import as_markdown, load_report, number
+from drivetrain.bench.report import Target
+from drivetrain.bench.saved import load_report
+from drivetrain.bench.table import as_markdown, number
 from drivetrain.core.errors import FileFormatError
 
 
@@ -16,9 +18,13 @@ def test_the_page_opens_with_the_weaknesses():
     assert page.index("few seeds") < page.index("## Results")
 
 
-def test_the_table_shows_medians_ratios_and_kept_goals():
-    page = as_markdown(make_report(cases=[make_case(goal={"SB3": 5.0, "SBX": 3.0})]).as_json())
-    assert "| training | CPU-s | 10 | 50 (**5×**) | 20 (**2×**) | SB3 5×: kept; SBX 3×: missed |" in page
+def test_the_table_shows_medians_ratios_and_met_targets():
+    page = as_markdown(
+        make_report(
+            cases=[make_case(targets=[Target(against="SB3", aim=5.0), Target(against="SBX", aim=3.0)])]
+        ).as_json()
+    )
+    assert "| training | CPU-s | 10 | 50 (**5×**) | 20 (**2×**) | SB3 5×: 5×, met; SBX 3×: 2×, missed |" in page
 
 
 def test_skipped_peers_are_named_with_their_remedy():
@@ -34,7 +40,7 @@ def test_a_peer_missing_from_one_case_is_marked():
 
 def test_a_report_without_peers_has_a_table_of_ours_alone():
     page = as_markdown(make_report(cases=[make_case(samples={"ours": [1.0]})]).as_json())
-    assert "| case | unit | ours | goal |" in page
+    assert "| case | unit | ours | target |" in page
 
 
 def test_commit_command_machine_and_versions_are_on_the_page():
