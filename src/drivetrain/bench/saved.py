@@ -31,10 +31,8 @@ def load_report(path: Path) -> Document:
 
 def upgraded(document: Document) -> Document:
     """A report of version 1 in today's form."""
-    cases = [
-        {"group": "", "references": {}, "cpu": {}, **case, "targets": targets_of_goal(case)}
-        for case in document["cases"]
-    ]
+    new: dict[str, Any] = {"group": "", "references": {}, "cpu": {}}
+    cases: list[dict[str, Any]] = [new | case | {"targets": targets_of_goal(case)} for case in document["cases"]]
     return {**document, "format_version": FORMAT_VERSION, "cases": cases}
 
 

@@ -13,6 +13,7 @@ from drivetrain.core.errors import InvalidInput
 
 # what -> one line of help
 BENCHES: dict[str, str] = {
+    "replay": "the replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and NumPy",
     "train": "DQN training, against Stable-Baselines3 and SBX",
 }
 
