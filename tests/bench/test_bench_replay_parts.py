@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from drivetrain.bench.replay.groups import buffer_group, power, tree_group
 from drivetrain.bench.replay.layouts import LAYOUTS, make_priorities, make_steps
 from drivetrain.bench.replay.operations import make_operation, settle
 from drivetrain.bench.replay.peers.floor import FloorStore
 from drivetrain.bench.replay.peers.numpy_per import NumpyStore, NumpyTree
-from drivetrain.bench.replay.plan import buffer_group, full_plan, power, quick_plan, tree_group
+from drivetrain.bench.replay.plan import full_plan, quick_plan
 from drivetrain.bench.replay.store import NotOffered
 from drivetrain.bench.replay.targets import targets_of
 from drivetrain.bench.replay.timing import Operation, block_size, time_slice
@@ -204,9 +205,9 @@ def test_every_cell_that_is_promised_has_its_target():
 
 
 def test_the_plans_hold_what_they_should_and_the_quick_one_is_part_of_the_layouts():
-    names = [group.name for group in full_plan().groups]
+    names = [group.name for group in full_plan(2).groups]
     assert len(names) == len(set(names)) == 11
     assert "obs 4, 2^20 rows" in names
-    assert len(quick_plan().groups) < len(names)
+    assert len(quick_plan(2).groups) < len(names)
     assert power(2**20) == "2^20"
     assert power(10**6) == "1,000,000"

@@ -67,7 +67,7 @@ def table_of(cases: Sequence[Document]) -> str:
             case["unit"],
             number(case["ours"]),
             *(versus(case, peer) for peer in peers),
-            *(number(case["references"].get(name)) for name in references),
+            *(number(case["references"][name]) if name in case["references"] else "" for name in references),
             targets(case),
         ]
         for case in cases
@@ -86,20 +86,24 @@ def short_name(case: Document) -> str:
 
 
 def versus(case: Document, peer: str) -> str:
-    """A peer's median, and our ratio against it."""
+    """A peer's median, and our ratio against it if we have a value too."""
     if peer not in case["peers"]:
         return "not run"
-    return f"{number(case['peers'][peer])} (**{number(case['ratios'].get(peer))}×**)"
+    value, ratio = case["peers"][peer], case["ratios"].get(peer)
+    return number(value) if ratio is None else f"{number(value)} (**{number(ratio)}×**)"
 
 
 def targets(case: Document) -> str:
     """What we aim at, and whether this run gave it."""
-    words = {True: "met", False: "missed", None: "not measured"}
-    return "; ".join(
-        f"{target['against']} {'≤ ' if target['form'] == 'within' else ''}{number(target['aim'])}×: "
-        f"{number(target['got'])}×, {words[target['met']]}"
-        for target in case["targets"]
-    )
+    return "; ".join(map(verdict, case["targets"]))
+
+
+def verdict(target: Document) -> str:
+    """One target and what became of it."""
+    aim = f"{target['against']} {'≤ ' if target['form'] == 'within' else ''}{number(target['aim'])}×"
+    if target["met"] is None:
+        return f"{aim}: not measured"
+    return f"{aim}: {number(target['got'])}×, {'met' if target['met'] else 'missed'}"
 
 
 def notes_of(cases: Sequence[Document]) -> list[str]:

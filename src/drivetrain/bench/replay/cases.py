@@ -4,8 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from drivetrain.bench.replay.layouts import LAYOUTS
-from drivetrain.bench.replay.plan import Group
+from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.rounds import Measured
 from drivetrain.bench.replay.targets import targets_of
 from drivetrain.bench.replay.timing import Timing
@@ -19,7 +18,7 @@ def make_cases(group: Group, measured: Measured) -> list[Case]:
     """One case per operation that somebody has, and one for memory where images are stored."""
     operations = [name for phase in group.phases for name in phase if measured.timings.get(name)]
     cases = [make_case(group, name, measured) for name in operations]
-    if not group.is_tree and LAYOUTS[group.request["layout"]].frames and cases:
+    if measured.memory_nbytes:
         cases.append(memory_case(group, measured.memory_nbytes))
     return cases
 

@@ -21,6 +21,9 @@ NUMPY = rival("NumPy", "numpy_per", install='pip install "drivetrain"')
 
 PEERS = (CPPRB, TIANSHOU, TORCHRL, FLASHBAX, SB3, NUMPY)
 
+TREES = (OURS, CPPRB, TIANSHOU, TORCHRL, NUMPY)  # whose tree can be used alone
+SHARING = (OURS, CPPRB, TORCHRL)  # whose buffer several threads or processes can use
+
 DISTRIBUTIONS = (
     "numpy",
     "cpprb",

@@ -1,52 +1,15 @@
-"""What `drivetrain bench replay` runs: which stores are open together, and what is asked of them."""
+"""What `drivetrain bench replay` runs, and how much of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from drivetrain.bench.replay.layouts import LAYOUTS
+from drivetrain.bench.replay.groups import Group, buffer_group, tree_group
+from drivetrain.bench.replay.rounds import Measured
+from drivetrain.bench.replay.scene_cases import actor_cases, contention_cases, throughput_cases
+from drivetrain.bench.replay.scenes import Play, Played, actors_and_learners, contention, throughput
+from drivetrain.bench.report import Case
 
-DRAWS = ("sample 32", "sample 256", "sample 1024", "update 32", "update 256", "update 1024")
-INSERTS = ("insert 1", "insert 64")
-TREE_CALLS = ("find 256", "update 256")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Contenders that are open at the same time, each with the same store, and timed in turn.
-
-    Attributes:
-        name: Heading of its table.
-        request: What opens the store in a contender's process.
-        phases: Operations, phase after phase. Inserts come last: thousands of them leave a buffer
-            of new rows, all of the largest priority, which no training would see.
-    """
-
-    name: str
-    request: dict[str, Any]
-    phases: Sequence[Sequence[str]]
-
-    @property
-    def is_tree(self) -> bool:
-        """Whether trees alone are measured."""
-        return self.request["do"] == "open tree"
-
-
-def power(count: int) -> str:
-    """A power of two as one reads it."""
-    return f"2^{count.bit_length() - 1}" if count & (count - 1) == 0 else f"{count:,}"
-
-
-def buffer_group(layout: str, capacity: int) -> Group:
-    """Whole buffers of a layout."""
-    request = {"do": "open", "layout": LAYOUTS[layout].name, "capacity": capacity}
-    return Group(name=f"{layout}, {power(capacity)} rows", request=request, phases=(DRAWS, INSERTS))
-
-
-def tree_group(leaves: int) -> Group:
-    """Trees alone."""
-    request = {"do": "open tree", "leaves": leaves}
-    return Group(name=f"tree of {power(leaves)} leaves", request=request, phases=(TREE_CALLS,))
+AsCases = Callable[[Play, Played, Measured], list[Case]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,24 +17,44 @@ class Plan:
     """How much is run.
 
     Attributes:
-        groups: One after the other.
+        groups: Buffers and trees, one after the other.
+        plays: Several on one buffer, each with what makes cases of it.
         num_rounds: How often everybody is timed at everything.
-        slice_s: How long each time.
+        slice_s: How long each time; plays have a time of their own.
     """
 
     groups: Sequence[Group]
+    plays: Sequence[tuple[Play, AsCases]] = ()
     num_rounds: int = 7
     slice_s: float = 0.1
 
+    def names(self) -> list[str]:
+        """The headings of all groups of cases."""
+        return [*(group.name for group in self.groups), *(play.group.name for play, _ in self.plays)]
 
-def full_plan() -> Plan:
+    def only(self, part: str) -> "Plan":
+        """What has this in its name."""
+        return replace(
+            self,
+            groups=[group for group in self.groups if part in group.name],
+            plays=[(play, as_cases) for play, as_cases in self.plays if part in play.group.name],
+        )
+
+
+def full_plan(processes: int) -> Plan:
     """Everything that the tables of the documentation show."""
     vectors = [buffer_group(layout, 2**e) for layout in ("obs 4", "obs 17") for e in (14, 17, 20)]
     frames = [buffer_group(layout, 2**13) for layout in ("84x84x4 pairs", "84x84x4 shared")]
-    return Plan(groups=[*vectors, *frames, *(tree_group(2**e) for e in (17, 20, 24))])
+    plays = [
+        (throughput(processes), throughput_cases),
+        (contention(), contention_cases),
+        (actors_and_learners(processes), actor_cases),
+    ]
+    return Plan(groups=[*vectors, *frames, *(tree_group(2**e) for e in (17, 20, 24))], plays=plays)
 
 
-def quick_plan() -> Plan:
-    """About a minute's worth of it: it shows that everything runs, and little about who is ahead."""
+def quick_plan(processes: int) -> Plan:
+    """Two minutes' worth of it: it shows that everything runs, and little about who is ahead."""
     groups = [buffer_group("obs 4", 2**17), buffer_group("84x84x4 shared", 2**10), tree_group(2**17)]
-    return replace(full_plan(), groups=groups, num_rounds=2, slice_s=0.02)
+    plays = [(replace(play, seconds=0.1), as_cases) for play, as_cases in full_plan(processes).plays[:2]]
+    return Plan(groups=groups, plays=plays, num_rounds=2, slice_s=0.02)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drivetrain.bench.process import Rival
-from drivetrain.bench.replay.plan import Group
+from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.timing import Timing
 from drivetrain.bench.replay.worker import Worker
 from drivetrain.core.errors import RunError

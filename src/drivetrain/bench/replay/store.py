@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from drivetrain.bench.replay.layouts import Step
+from drivetrain.bench.replay.layouts import Layout, Step
 
 
 class NotOffered(Exception):
@@ -64,3 +64,32 @@ class TreeStore(Protocol):
     def setter(self, batch_size: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
         """`update(prepare())` sets `batch_size` random leaves."""
         ...
+
+
+class Company(Protocol):
+    """A buffer that several threads, or processes of one machine, use at the same time."""
+
+    def view(self) -> Store:
+        """The buffer for one more thread of this process; may raise `NotOffered`."""
+        ...
+
+    def invitation(self) -> Any:
+        """What `join` needs in another process; may raise `NotOffered`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a contender's buffer is used by several.
+
+    Attributes:
+        make: An empty buffer for a layout and a capacity.
+        join: From an invitation, the buffer in another process.
+        start: How the library's users start those processes, in the words of `multiprocessing`.
+        threads: Whether several threads of one process may use it.
+    """
+
+    make: Callable[[Layout, int], Company]
+    join: Callable[[Any], Store]
+    start: str = "spawn"
+    threads: bool = True

@@ -1,7 +1,7 @@
 """What we aim at in each case of `drivetrain bench replay`."""
 
+from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.layouts import LAYOUTS
-from drivetrain.bench.replay.plan import Group
 from drivetrain.bench.report import BEST_PEER, Target
 
 OTHERWISE = 2.0  # ahead of the best peer, in every cell of small observations

@@ -5,6 +5,9 @@ tried it; for shared frames `stack_compress="obs"` with `next_of="obs"`, its doc
 wants the stack on the last axis and takes one environment per buffer. `check_for_update` stays off,
 as by default. It has no documented way to reuse the arrays of a sample.
 
+
+Several processes: `MPPrioritizedReplayBuffer`, handed to forked processes as in its documentation.
+
 Left out: its samples have one flag `done`; an update does not notice that a row was overwritten.
 Its tree is reachable only through a buffer: the tree alone is a buffer of one byte per row, so the
 look-up there includes importance weights and that byte.
@@ -17,12 +20,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cpprb import PrioritizedReplayBuffer
+from cpprb import MPPrioritizedReplayBuffer, PrioritizedReplayBuffer
 
 from drivetrain.bench.replay.layouts import Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
-from drivetrain.bench.replay.peers.entry import serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
+from drivetrain.bench.replay.peers.entry import Offer, serve
+from drivetrain.bench.replay.store import Inserter, NotOffered, Sharing, Updater, as_it_is
 
 
 def env_dict(layout: Layout) -> dict[str, Any]:
@@ -46,10 +49,8 @@ def stacked_last(shape: tuple[int, ...]) -> tuple[int, ...]:
 class CpprbStore:
     """One buffer for any number of environments; with shared frames, for one."""
 
-    def __init__(self, layout: Layout, capacity: int) -> None:
-        self.layout = layout
-        sharing = {"stack_compress": "obs", "next_of": "obs"} if layout.shared else {}
-        self.buffer = PrioritizedReplayBuffer(capacity, env_dict(layout), alpha=ALPHA, **sharing)
+    def __init__(self, layout: Layout, buffer: Any) -> None:
+        self.layout, self.buffer = layout, buffer
 
     def inserter(self, num_envs: int) -> Inserter:
         """Steps as keyword arguments; compression has to be told of the end of an episode."""
@@ -89,6 +90,27 @@ class CpprbStore:
         return Updater(as_it_is, lambda sample, new: update(sample["indexes"], new))
 
 
+def make_store(layout: Layout, capacity: int) -> CpprbStore:
+    """A buffer of this process's own."""
+    sharing = {"stack_compress": "obs", "next_of": "obs"} if layout.shared else {}
+    return CpprbStore(layout, PrioritizedReplayBuffer(capacity, env_dict(layout), alpha=ALPHA, **sharing))
+
+
+class CpprbCompany:
+    """MPPrioritizedReplayBuffer, for processes that are forked after it was made."""
+
+    def __init__(self, layout: Layout, capacity: int) -> None:
+        self.store = CpprbStore(layout, MPPrioritizedReplayBuffer(capacity, env_dict(layout), alpha=ALPHA))
+
+    def view(self) -> CpprbStore:
+        """For filling it; a second thread is not provided for."""
+        return self.store
+
+    def invitation(self) -> CpprbStore:
+        """The buffer: a forked process has it already."""
+        return self.store
+
+
 class CpprbTree:
     """The leanest buffer there is around its tree."""
 
@@ -113,4 +135,4 @@ class CpprbTree:
 
 
 if __name__ == "__main__":
-    serve(CpprbStore, CpprbTree)
+    serve(Offer(make_store, CpprbTree, Sharing(CpprbCompany, as_it_is, start="fork", threads=False)))

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from drivetrain.bench.replay.layouts import Layout, Step, make_steps
 from drivetrain.bench.replay.operations import ALPHA, BETA
-from drivetrain.bench.replay.peers.entry import FILL_ENVS, serve
+from drivetrain.bench.replay.peers.entry import FILL_ENVS, Offer, serve
 from drivetrain.bench.replay.store import Inserter, NotOffered, Updater
 
 
@@ -94,4 +94,4 @@ def as_arrays(step: Step, layout: Layout) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve(FlashbaxStore)
+    serve(Offer(FlashbaxStore))

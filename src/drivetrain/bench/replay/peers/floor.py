@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drivetrain.bench.replay.layouts import NUM_FRAMES, Layout, make_priorities
 from drivetrain.bench.replay.operations import ALPHA
-from drivetrain.bench.replay.peers.entry import serve
+from drivetrain.bench.replay.peers.entry import Offer, serve
 from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
 from drivetrain.bench.replay.timing import Operation
 from drivetrain.replay._native import copy_rows
@@ -66,7 +66,9 @@ class FloorStore:
 
     def row_numbers(self, batch_size: int) -> NDArray[np.uint32]:
         """Stratified, as ours are; with shared frames each with the one after."""
-        masses = (np.arange(batch_size) + self.rng.random(batch_size)) * (self.ends[-1] / batch_size)
+        masses: NDArray[np.float64] = (np.arange(batch_size) + self.rng.random(batch_size)) * (
+            self.ends[-1] / batch_size
+        )
         drawn = self.ends[:-1].searchsorted(masses, side="right").astype(np.uint32)
         return np.repeat(drawn, self.copies) + np.tile(self.offsets, batch_size)
 
@@ -77,4 +79,4 @@ def operation_of(store: FloorStore, _: Layout, name: str) -> Operation:
 
 
 if __name__ == "__main__":
-    serve(FloorStore, operation_of=operation_of)
+    serve(Offer(FloorStore, operation_of=operation_of))

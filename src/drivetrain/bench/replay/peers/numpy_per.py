@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from drivetrain.bench.replay.layouts import Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
-from drivetrain.bench.replay.peers.entry import serve
+from drivetrain.bench.replay.peers.entry import Offer, serve
 from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
 
 FANOUT = 8
@@ -150,4 +150,4 @@ class NumpyTreeAlone:
 
 
 if __name__ == "__main__":
-    serve(NumpyStore, NumpyTreeAlone)
+    serve(Offer(NumpyStore, NumpyTreeAlone))

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from drivetrain.bench.replay.layouts import NUM_FRAMES, Layout, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
-from drivetrain.bench.replay.peers.entry import serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
-from drivetrain.replay import Replay, Sample
+from drivetrain.bench.replay.peers.entry import Offer, serve
+from drivetrain.bench.replay.store import Inserter, NotOffered, Sharing, Updater, as_it_is
+from drivetrain.replay import Replay, ReplayHandle, Sample
 from drivetrain.replay._native import Tree
 
 
@@ -35,10 +35,10 @@ def make_replay(layout: Layout, capacity: int, *, shared: bool = False) -> Repla
 
 
 class OurStore:
-    """A replay of this process's own."""
+    """A replay, of this process's own or shared."""
 
-    def __init__(self, layout: Layout, capacity: int) -> None:
-        self.replay = make_replay(layout, capacity)
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
 
     def inserter(self, num_envs: int) -> Inserter:
         """The step as it is: a dict of NumPy arrays."""
@@ -61,6 +61,31 @@ class OurStore:
             update_priorities(sample.keys, priorities)
 
         return Updater(as_it_is, update)
+
+
+class OurCompany:
+    """A shared replay: one object for all threads, a handle for other processes."""
+
+    def __init__(self, layout: Layout, capacity: int) -> None:
+        self.replay = make_replay(layout, capacity, shared=True)
+
+    def view(self) -> OurStore:
+        """Writers are made per producer, the rest is shared."""
+        return OurStore(self.replay)
+
+    def invitation(self) -> ReplayHandle:
+        """The handle."""
+        return self.replay.handle()
+
+
+def join(handle: ReplayHandle) -> OurStore:
+    """The replay in another process."""
+    return OurStore(Replay.attach(handle))
+
+
+def make_store(layout: Layout, capacity: int) -> OurStore:
+    """A replay of this process's own."""
+    return OurStore(make_replay(layout, capacity))
 
 
 class OurTree:
@@ -92,4 +117,4 @@ class OurTree:
 
 
 if __name__ == "__main__":
-    serve(OurStore, OurTree)
+    serve(Offer(make_store, OurTree, Sharing(OurCompany, join)))

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 
 from drivetrain.bench.replay.layouts import Layout, Step
-from drivetrain.bench.replay.peers.entry import FILL_ENVS, serve
+from drivetrain.bench.replay.peers.entry import FILL_ENVS, Offer, serve
 from drivetrain.bench.replay.store import Inserter, NotOffered, Updater
 
 torch.set_num_threads(1)
@@ -76,4 +76,4 @@ def as_arguments(step: Step) -> tuple[Any, ...]:
 
 
 if __name__ == "__main__":
-    serve(Sb3Store)
+    serve(Offer(Sb3Store))

@@ -24,7 +24,7 @@ from tianshou.data import (
 
 from drivetrain.bench.replay.layouts import NUM_FRAMES, Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
-from drivetrain.bench.replay.peers.entry import FILL_ENVS, serve
+from drivetrain.bench.replay.peers.entry import FILL_ENVS, Offer, serve
 from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
 
 
@@ -93,4 +93,4 @@ class TianshouTree:
 
 
 if __name__ == "__main__":
-    serve(TianshouStore, TianshouTree)
+    serve(Offer(TianshouStore, TianshouTree))

@@ -31,8 +31,8 @@ from torchrl.data import LazyTensorStorage, PrioritizedReplayBuffer
 
 from drivetrain.bench.replay.layouts import Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
-from drivetrain.bench.replay.peers.entry import serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater
+from drivetrain.bench.replay.peers.entry import Offer, serve
+from drivetrain.bench.replay.store import Inserter, NotOffered, Sharing, Updater
 
 torch.set_num_threads(1)
 
@@ -62,6 +62,26 @@ class TorchrlStore:
         """By index."""
         update = self.buffer.update_priority
         return Updater(torch.from_numpy, lambda sample, new: update(sample[1]["index"], new))
+
+
+class TorchrlCompany:
+    """One buffer, whose calls lock each other out; its prioritized sampler cannot cross processes."""
+
+    def __init__(self, layout: Layout, capacity: int) -> None:
+        self.store = TorchrlStore(layout, capacity)
+
+    def view(self) -> TorchrlStore:
+        """The buffer itself."""
+        return self.store
+
+    def invitation(self) -> Any:
+        """None there is."""
+        raise NotOffered("its prioritized sampler cannot cross processes")
+
+
+def join(invitation: Any) -> TorchrlStore:
+    """There are no invitations."""
+    raise NotOffered("its prioritized sampler cannot cross processes")
 
 
 def as_tensors(step: Step) -> TensorDict:
@@ -101,4 +121,4 @@ class TorchrlTree:
 
 
 if __name__ == "__main__":
-    serve(TorchrlStore, TorchrlTree)
+    serve(Offer(TorchrlStore, TorchrlTree, Sharing(TorchrlCompany, join)))
