@@ -79,18 +79,19 @@ def make_turn(store: Store, layout: Layout, role: str) -> Turn:
 
 
 def play(turn: Turn, start: float, seconds: float) -> dict[str, float]:
-    """Take turns from `start` on for `seconds`: how many, in what time, for how much CPU time.
+    """Take turns from `start` on for `seconds`, one at least: how many, in what time, for how much CPU time.
 
     The CPU time is that of the calling thread.
     """
     turn()  # whatever a first call prepares
     while time.monotonic() < start:
         time.sleep(0.001)
-    cpu, began, turns = time.thread_time(), time.monotonic(), 0
-    while time.monotonic() < start + seconds:
+    cpu, began, now, turns = time.thread_time(), time.monotonic(), 0.0, 0
+    while now < start + seconds:
         turn()
         turns += 1
-    return {"turns": turns, "seconds": time.monotonic() - began, "cpu_s": time.thread_time() - cpu}
+        now = time.monotonic()
+    return {"turns": turns, "seconds": now - began, "cpu_s": time.thread_time() - cpu}
 
 
 def member_main(join: Callable[[Any], Store], invitation: Any, layout: Layout, connection: Connection) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivetrain.bench.process import Rival
-from drivetrain.bench.replay.groups import Group
+from drivetrain.bench.replay.groups import Group, power
 from drivetrain.bench.replay.rounds import Measured, attempt, open_all
 from drivetrain.bench.replay.worker import Worker
 
@@ -52,10 +52,11 @@ def several(role: str, count: int, how: str) -> Scene:
 
 def crowd_group(name: str, layout: str, capacity: int) -> Group:
     """A buffer that several will use."""
+    name = f"{name}, {layout}, {power(capacity)} rows"
     return Group(name=name, request={"do": "open crowd", "layout": layout, "capacity": capacity}, phases=())
 
 
-def throughput(most: int) -> Play:
+def throughput(most: int, capacity: int = 2**20) -> Play:
     """Learners and actors in growing numbers, up to `most`."""
     counts = [count for count in (1, 2, 4, 8, 16, 32, 64) if count < most] + [most]
     scenes = [
@@ -64,10 +65,10 @@ def throughput(most: int) -> Play:
         for how in ("threads", "processes")
         for count in counts
     ]
-    return Play(group=crowd_group("throughput, obs 4, 2^20 rows", "obs 4", 2**20), scenes=scenes)
+    return Play(group=crowd_group("throughput", "obs 4", capacity), scenes=scenes)
 
 
-def contention() -> Play:
+def contention(capacity: int = 2**20) -> Play:
     """One that inserts and updates beside one that samples."""
     elsewhere = {**SAMPLER, "buffer": 1}
     scenes = [
@@ -76,7 +77,7 @@ def contention() -> Play:
         Scene(name="together", how="processes", members=[FEEDER, SAMPLER]),
         Scene(name="apart", how="processes", members=[FEEDER, elsewhere]),
     ]
-    return Play(group=crowd_group("contention, obs 4, 2^20 rows", "obs 4", 2**20), scenes=scenes)
+    return Play(group=crowd_group("contention", "obs 4", capacity), scenes=scenes)
 
 
 def actors_and_learners(most: int) -> Play:
@@ -91,7 +92,7 @@ def actors_and_learners(most: int) -> Play:
         for actors, learners in mixes
         if actors + learners <= max(2, most)
     ]
-    return Play(group=crowd_group("actors and learners, obs 11, 10^6 rows", "obs 11", 10**6), scenes=scenes)
+    return Play(group=crowd_group("actors and learners", "obs 11", 10**6), scenes=scenes)
 
 
 Turns = list[dict[str, float]]  # per member: turns, seconds, cpu_s
