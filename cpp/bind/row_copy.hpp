@@ -20,7 +20,7 @@ inline void copy_rows(nb::handle rows, std::size_t stride, std::size_t nbytes, n
       throw nb::value_error("expected indices of whole rows; one is beyond the end");
   // A row's lines are asked for some rows before they are copied. Long rows are left to the
   // hardware, which follows them by itself.
-  constexpr std::size_t kAhead = 24, kLines = 4;
+  constexpr std::size_t kAhead = 16, kLines = 4;
   const std::size_t lines = std::min((nbytes + 63) / 64, kLines);
   const auto prefetch = [&](std::size_t i) {
     const unsigned char* row = source + index[i] * stride;

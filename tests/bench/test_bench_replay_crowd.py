@@ -137,7 +137,7 @@ def test_contention_compares_each_rate_with_its_rate_alone():
 def test_actors_and_learners_are_counted_apart():
     play = actors_and_learners(2)
     (scene,) = play.scenes
-    assert scene.name == "1 actors, 1 learners"
+    assert scene.name == "1 actor, 1 learner"
     inserts, updates = actor_cases(play, {scene.name: {"ours": [turns(300, 20)]}}, Measured())
     assert (inserts.value("ours"), updates.value("ours")) == (150.0, 10.0)
 
@@ -149,7 +149,7 @@ def test_the_scenes_grow_with_the_processes_there_are():
     assert len(names) == 2 * 2 * 5
     assert [len(scene.members) for scene in actors_and_learners(30).scenes] == [2, 3, 6, 12, 18, 24, 30]
     assert [scene.name for scene in throughput(3).scenes][:3] == [
-        "learn 256, 1 threads",
+        "learn 256, 1 thread",
         "learn 256, 2 threads",
         "learn 256, 3 threads",
     ]

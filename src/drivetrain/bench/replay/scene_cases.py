@@ -62,7 +62,7 @@ def contention_cases(play: Play, played: Played, measured: Measured) -> list[Cas
                 "ours, apart": rates(played["apart"], rate_of(index))["ours"],
             },
             targets=[Target(against="ours, alone", aim=UNDISTURBED)],
-            notes=[APART, *notes_of("together", measured)],
+            notes=[APART, *notes_of("together", "processes", measured)],
             details={scene: {who: list(each) for who, each in played[scene].items()} for scene in played},
         )
         for name, index, alone in roles
@@ -85,17 +85,17 @@ def scene_case(
         better="higher",
         group=group,
         samples=rates(played[scene.name], rate),
-        notes=notes_of(scene.name, measured),
+        notes=notes_of(scene.name, scene.how, measured),
         details={who: list(each) for who, each in played[scene.name].items()},
     )
 
 
-def notes_of(scene: str, measured: Measured) -> list[str]:
+def notes_of(scene: str, how: str, measured: Measured) -> list[str]:
     """Who does not take part, and why."""
     notes: list[str] = []
     for name, reasons in measured.missing.items():
         if "" in reasons:
             notes.append(f"{name}: {reasons['']}")
         elif scene in reasons:
-            notes.append(f"{name}, {scene.rpartition(' ')[2]}: {reasons[scene]}")
+            notes.append(f"{name}, {how}: {reasons[scene]}")
     return notes

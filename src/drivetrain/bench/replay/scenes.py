@@ -45,9 +45,15 @@ class Play:
     seconds: float = 0.5
 
 
+def counted(count: int, things: str) -> str:
+    """A number of things."""
+    singular = {"processes": "process"}.get(things, things.removesuffix("s"))
+    return f"{count} {singular if count == 1 else things}"
+
+
 def several(role: str, count: int, how: str) -> Scene:
     """So many members of one role."""
-    return Scene(name=f"{role}, {count} {how}", how=how, members=[{"role": role, "buffer": 0}] * count)
+    return Scene(name=f"{role}, {counted(count, how)}", how=how, members=[{"role": role, "buffer": 0}] * count)
 
 
 def crowd_group(name: str, layout: str, capacity: int) -> Group:
@@ -85,7 +91,7 @@ def actors_and_learners(most: int) -> Play:
     mixes = [(actors, max(1, actors // 2)) for actors in ACTORS]
     scenes = [
         Scene(
-            name=f"{actors} actors, {learners} learners",
+            name=f"{counted(actors, 'actors')}, {counted(learners, 'learners')}",
             how="processes",
             members=[{"role": "insert 1", "buffer": 0}] * actors + [{"role": "learn 100", "buffer": 0}] * learners,
         )
