@@ -3,7 +3,9 @@
 // Converts, releases the GIL, raises. Arrays that do not fit are turned down by a return value, and
 // Python (replay/checks.py) says why: the common path pays nothing for good messages.
 #include "bind/queries.hpp"
+#include "bind/row_copy.hpp"
 #include "bind/table.hpp"
+#include "bind/tree.hpp"
 #include "bind/writer.hpp"
 
 namespace nb = nanobind;
@@ -11,6 +13,7 @@ using namespace nb::literals;
 using namespace drivetrain;
 using drivetrain::bind::read_config;
 using drivetrain::bind::Table;
+using drivetrain::bind::Tree;
 using drivetrain::bind::Writer;
 
 namespace {
@@ -82,4 +85,12 @@ NB_MODULE(_native, m) {
       .def(nb::init<Table&, std::size_t, std::size_t, double>(), nb::keep_alive<1, 2>(), "table"_a,
            "num_envs"_a, "num_step"_a, "gamma"_a)
       .def("add", &Writer::add, "step"_a);
+  nb::class_<Tree>(m, "Tree")
+      .def(nb::init<std::uint64_t>(), "capacity"_a)
+      .def_prop_ro("total", &Tree::total)
+      .def_prop_ro("total_priority", &Tree::total_priority)
+      .def("update", &Tree::update, "indices"_a, "priorities"_a)
+      .def("find", &Tree::find, "targets"_a, "out"_a);
+  m.def("copy_rows", &drivetrain::bind::copy_rows, "rows"_a, "stride"_a, "nbytes"_a, "indices"_a,
+        "out"_a);
 }

@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 
-from drivetrain.bench.evaluation import FIRST_SEED, evaluate, q_values
+from drivetrain.bench.train.evaluation import FIRST_SEED, evaluate, q_values
 
 ENV = "CartPole-v1"
 

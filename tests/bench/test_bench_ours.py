@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from drivetrain.bench.job import DqnSettings, Job
-from drivetrain.bench.peers.entry import Target
-from drivetrain.bench.peers.ours_dqn import overrides
-from drivetrain.bench.peers.snapshots import Snapshots
-from drivetrain.bench.stopwatch import Stopwatch
+from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.peers.entry import Target
+from drivetrain.bench.train.peers.ours_dqn import overrides
+from drivetrain.bench.train.peers.snapshots import Snapshots
+from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.train.checkpoint import save_checkpoint
 from drivetrain.train.ledger import Rules
 from drivetrain.train.presets import preset

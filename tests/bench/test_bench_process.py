@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.bench.job import DqnSettings, Job, Outcome
-from drivetrain.bench.process import Rival, environment_of, run_rival
+from drivetrain.bench.process import Rival, environment_of
+from drivetrain.bench.train.job import DqnSettings, Job, Outcome
+from drivetrain.bench.train.run import run_rival
 from drivetrain.core.errors import RunError
 
 JOB = Job(kind="fixed", env="CartPole-v1", seed=3, total_steps=10, settings=DqnSettings(hidden=(8,)))
 ANSWER = """
 import os, sys
 from pathlib import Path
-from drivetrain.bench.job import Job, Outcome
+from drivetrain.bench.train.job import Job, Outcome
 
 job = Job.load(Path(sys.argv[1]))
 sum(range(3_000_000))
@@ -92,9 +93,9 @@ def is_running(status):
 
 def test_threads_are_pinned_or_left_alone_and_nobody_has_a_compilation_cache():
     inherited = {"OMP_NUM_THREADS": "7", "HOME": "home"}
-    one = environment_of(JOB, inherited)
+    one = environment_of(1, inherited)
     assert (one["OMP_NUM_THREADS"], one["PJRT_NPROC"], one["HOME"]) == ("1", "1", "home")
-    free = environment_of(Job(kind="fixed", env="e", seed=0, total_steps=1, threads=None), inherited)
+    free = environment_of(None, inherited)
     assert "OMP_NUM_THREADS" not in free
     assert one["JAX_ENABLE_COMPILATION_CACHE"] == free["JAX_ENABLE_COMPILATION_CACHE"] == "false"
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from drivetrain.bench.contenders import probe_threads
-from drivetrain.bench.job import DqnSettings, Job, Outcome
 from drivetrain.bench.process import Rival
-from drivetrain.bench.rounds import Contender, measure
+from drivetrain.bench.train.contenders import probe_threads
+from drivetrain.bench.train.job import DqnSettings, Job, Outcome
+from drivetrain.bench.train.rounds import Contender, measure
 from drivetrain.core.errors import RunError
 
 JOB = Job(kind="fixed", env="CartPole-v1", seed=0, total_steps=2_000, settings=DqnSettings())

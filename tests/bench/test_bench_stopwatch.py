@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from drivetrain.bench.stopwatch import Stopwatch, cpu_seconds
+from drivetrain.bench.train.stopwatch import Stopwatch, cpu_seconds
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nimport sys; sys.stdin.read()"
 

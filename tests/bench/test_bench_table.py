@@ -7,7 +7,9 @@ import sys
 import pytest
 from test_bench_report import make_case, make_report
 
-from drivetrain.bench.table import as_markdown, load_report, number
+from drivetrain.bench.report import Target
+from drivetrain.bench.saved import load_report
+from drivetrain.bench.table import as_markdown, number
 from drivetrain.core.errors import FileFormatError
 
 
@@ -16,9 +18,55 @@ def test_the_page_opens_with_the_weaknesses():
     assert page.index("few seeds") < page.index("## Results")
 
 
-def test_the_table_shows_medians_ratios_and_kept_goals():
-    page = as_markdown(make_report(cases=[make_case(goal={"SB3": 5.0, "SBX": 3.0})]).as_json())
-    assert "| training | CPU-s | 10 | 50 (**5×**) | 20 (**2×**) | SB3 5×: kept; SBX 3×: missed |" in page
+def test_the_table_shows_medians_ratios_and_met_targets():
+    page = as_markdown(
+        make_report(
+            cases=[make_case(targets=[Target(against="SB3", aim=5.0), Target(against="SBX", aim=3.0)])]
+        ).as_json()
+    )
+    assert "| training | CPU-s | 10 | 50 (**5×**) | 20 (**2×**) | SB3 5×: 5×, met; SBX 3×: 2×, missed |" in page
+
+
+def test_a_reference_has_a_column_and_a_target_may_be_to_stay_within_it():
+    targets = [Target(against="floor", aim=1.8, form="within"), Target(against="best peer", aim=2.5)]
+    case = make_case(references={"floor": [5.0]}, targets=targets)
+    page = as_markdown(make_report(cases=[case]).as_json())
+    assert "| case | unit | ours | SB3 | SBX | floor | target |" in page
+    assert "| 5 | floor ≤ 1.8×: 2×, missed; best peer 2.5×: 2×, missed |" in page
+    assert page.index("2 of 2 targets are missed.") < page.index("few seeds")
+
+
+def test_where_a_peer_is_ahead_the_page_says_so_first():
+    page = as_markdown(make_report(cases=[make_case(samples={"ours": [2.0], "SB3": [1.0]})]).as_json())
+    assert page.index("In 1 of 1 cases a peer is ahead of us.") < page.index("few seeds")
+
+
+def test_what_we_do_not_have_ourselves_has_no_ratio_and_no_verdict():
+    case = make_case(samples={"SB3": [1.0]}, targets=[Target(against="best peer", aim=2.0)])
+    page = as_markdown(make_report(cases=[case]).as_json())
+    assert "| training | CPU-s | none | 1 | best peer 2×: not measured |" in page
+
+
+def test_each_group_has_a_table_of_its_own_with_its_notes():
+    cases = [make_case(name="a", group="first", notes=["one", "two"]), make_case(name="b", group="second")]
+    page = as_markdown(make_report(cases=cases).as_json())
+    assert page.index("### first") < page.index("| a |") < page.index("- one") < page.index("### second")
+
+
+def test_timed_cases_show_the_smallest_value_and_the_cpu_time():
+    case = make_case(smallest={"ours": 8.5, "SB3": 39.0, "SBX": 14.0}, cpu={"ours": 11.0, "SB3": 55.0, "SBX": 21.0})
+    page = as_markdown(make_report(cases=[case]).as_json())
+    assert "| training | CPU-s | 8.5 \\| 11 | 39 \\| 55 | 14 \\| 21 |" in page
+
+
+def test_a_report_of_version_1_is_read_in_todays_form(tmp_path):
+    document = make_report().as_json()
+    (case,) = document["cases"]
+    for key in ("group", "references", "cpu", "targets"):
+        del case[key]
+    old = document | {"format_version": 1, "cases": [case | {"goal": {"SB3": 5.0, "SBX": 3.0}}]}
+    (tmp_path / "report.json").write_text(json.dumps(old))
+    assert "SB3 5×: 5×, met; SBX 3×: 2×, missed |" in as_markdown(load_report(tmp_path / "report.json"))
 
 
 def test_skipped_peers_are_named_with_their_remedy():
@@ -34,7 +82,7 @@ def test_a_peer_missing_from_one_case_is_marked():
 
 def test_a_report_without_peers_has_a_table_of_ours_alone():
     page = as_markdown(make_report(cases=[make_case(samples={"ours": [1.0]})]).as_json())
-    assert "| case | unit | ours | goal |" in page
+    assert "| case | unit | ours | target |" in page
 
 
 def test_commit_command_machine_and_versions_are_on_the_page():

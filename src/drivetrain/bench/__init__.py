@@ -1,8 +1,10 @@
 """The commands that make the tables of `docs/benchmarks`: ourselves against what users would pick.
 
-    train.py (options) -> process.py (one fresh process per run) -> peers/RIVAL.py -> Outcome
-            `-> cases.py (Outcomes -> Cases) -> report.py (JSON) -> table.py (Markdown)
+    train/    whole training runs: a fresh process per run, CPU-seconds until it is done
+    replay/   calls of microseconds: a process per contender, which stays and is asked in turn
 
-Each rival is one file of `peers`, and so are we. On shared machines only ratios from one run
-count, so every number of a case comes from one command, in interleaved order.
+    process.py (a rival's process) -> report.py (JSON) -> table.py (Markdown); machine.py (where)
+
+Each rival is one file of a bench's `peers`, and so are we. On shared machines only ratios from one
+run count, so every number of a case comes from one command, in interleaved order.
 """

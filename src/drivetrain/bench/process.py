@@ -1,8 +1,8 @@
-"""Runs one rival in a fresh process, and reads what the kernel says it cost.
+"""A rival: its module, what it needs, and the fresh process that it runs in.
 
-    Job -> job.json -> python -m drivetrain.bench.peers.RIVAL -> outcome.json -> Outcome
+    Rival -> launch: python -m drivetrain.bench.BENCH.peers.RIVAL ARGUMENTS -> log.txt, exit code
 
-Nothing of one run reaches the next: no imported framework, no compiled program, no warm cache.
+Nothing of one process reaches the next: no imported framework, no compiled program, no warm cache.
 """
 
 import importlib.util
@@ -10,25 +10,24 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from drivetrain.bench.job import Job, Outcome
 from drivetrain.bench.report import Skipped
-from drivetrain.core.errors import RunError
 
 # What pins a process to one computation thread, in every framework; read when it is imported.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
     "PJRT_NPROC": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }
 # Everybody compiles in every run: a cache kept from an earlier one would hide that cost.
 NO_COMPILATION_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+LOG_NAME = "log.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,53 +48,50 @@ class Rival:
         return Skipped(name=self.name, reason=reason, remedy=self.install)
 
 
-def environment_of(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of the rival's process: our import path, thread counts, no cache."""
-    variables = {name: value for name, value in inherited.items() if name not in ONE_THREAD}
-    threads = ONE_THREAD if job.threads == 1 else {}
-    modules = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    return variables | modules | NO_COMPILATION_CACHE | threads
+def environment_of(threads: int | None, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of a rival's process: our import path, thread counts, no cache.
 
-
-def run_rival(rival: Rival, job: Job, *, timeout_s: float = 1_800.0) -> Outcome:
-    """Run one job in a fresh process, in an empty folder that is removed afterwards.
-
-    Raises:
-        RunError: The process failed or took longer than `timeout_s`; ends with its last line.
+    Args:
+        threads: 1 pins every framework to one computation thread; None leaves its own choice.
+        inherited: The variables of this process.
     """
-    with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as folder:
-        job_path, outcome_path = Path(folder, "job.json"), Path(folder, "outcome.json")
-        log_path = Path(folder, "log.txt")
-        job.save(job_path)
-        command = [sys.executable, "-P", "-W", "ignore", "-m", rival.module]
-        with log_path.open("w") as log:
-            process = subprocess.Popen(
-                [*command, str(job_path), str(outcome_path)],
-                cwd=folder,
-                env=environment_of(job, os.environ),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            process_cpu_s = wait(process, rival, timeout_s)
-        if process.returncode != 0 or not outcome_path.exists():
-            lines = log_path.read_text(errors="replace").strip().splitlines()
-            last = lines[-1] if lines else "no output"
-            raise RunError(f"{rival.name} ended with code {process.returncode}: {last}")
-        return replace(Outcome.load(outcome_path), process_cpu_s=process_cpu_s)
+    variables = {name: value for name, value in inherited.items() if name not in ONE_THREAD}
+    pinned = ONE_THREAD if threads == 1 else {}
+    modules = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    return variables | modules | NO_COMPILATION_CACHE | pinned
 
 
-def wait(process: subprocess.Popen[bytes], rival: Rival, timeout_s: float) -> float:
-    """Wait for a rival's end; CPU-seconds of its whole life, with the children it waited for."""
-    before = os.times()
-    try:
-        process.wait(timeout_s)
-    except BaseException as error:
-        os.killpg(process.pid, signal.SIGKILL)  # its actors too
-        process.wait()
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise RunError(f"{rival.name} took longer than {timeout_s:.0f} s") from None
-        raise
-    after = os.times()
-    return (after.children_user - before.children_user) + (after.children_system - before.children_system)
+def launch(
+    rival: Rival,
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    threads: int | None = 1,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a rival's module in a process group of its own, with its output in `folder`/log.txt."""
+    command = [sys.executable, "-P", "-W", "ignore", "-m", rival.module, *arguments]
+    with (folder / LOG_NAME).open("w") as log:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment_of(threads, os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+
+
+def last_words(folder: Path) -> str:
+    """The last line that a rival wrote to its log."""
+    lines = (folder / LOG_NAME).read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no output"
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a rival with its children, and wait until it is gone."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

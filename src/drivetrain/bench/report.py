@@ -4,7 +4,7 @@
     |-- machine, versions, commit, command     where it ran, and how
     |-- weaknesses                              what the numbers do not show; read first
     |-- skipped                                 peers that did not run, and why
-    `-- cases -> Case: ours, peers, ratio, and the samples behind each value
+    `-- cases -> Case: ours, peers, ratio, targets, and the samples behind each value
 
 A number without its commit, machine and command is not worth keeping.
 """
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 FORMAT = "drivetrain-bench"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: promises were a mapping "goal" of peer to ratio
+BEST_PEER = "best peer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,22 @@ class Skipped:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Target:
+    """A ratio that we aim at in a case.
+
+    Attributes:
+        against: A peer, a reference of the case, or BEST_PEER: whoever of the peers is ahead.
+        aim: The ratio.
+        form: "ahead": we want to be at least `aim` times ahead of it. "within": it may be at most
+            `aim` times ahead of us; for what nobody can beat.
+    """
+
+    against: str
+    aim: float
+    form: Literal["ahead", "within"] = "ahead"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """One quantity, measured on our side and on the peers' in the same run.
 
@@ -39,8 +56,12 @@ class Case:
         name: What was measured, unique in its report.
         unit: Unit of every value of the case, such as "CPU-s".
         better: Which direction is ahead.
-        samples: Contender -> one value per seed; ours under the name "ours".
-        goal: Peer -> the ratio that we promise against it.
+        samples: Contender -> one value per seed or round; ours under the name "ours".
+        group: Heading of the table that the case belongs to.
+        references: As `samples`, of what is no peer: a floor, or ourselves in another situation.
+        targets: What we aim at.
+        smallest: Contender -> its smallest single value, where that is not the smallest sample.
+        cpu: Contender -> median CPU time behind one unit of work, in the unit of the case.
         notes: What a reader has to know to read the numbers right.
         details: Contender -> counts and side measurements, free of format.
     """
@@ -49,42 +70,70 @@ class Case:
     unit: str
     better: Literal["lower", "higher"]
     samples: Mapping[str, Sequence[float]]
-    goal: Mapping[str, float] = field(default_factory=dict[str, float])
+    group: str = ""
+    references: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
+    targets: Sequence[Target] = ()
+    smallest: Mapping[str, float] = field(default_factory=dict[str, float])
+    cpu: Mapping[str, float] = field(default_factory=dict[str, float])
     notes: Sequence[str] = ()
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def value(self, contender: str) -> float | None:
-        """Median over the seeds; None where the contender has no sample."""
-        samples = self.samples.get(contender, ())
+        """Median of a contender's or reference's samples; None where it has none."""
+        samples = self.samples.get(contender) or self.references.get(contender)
         return statistics.median(samples) if samples else None
 
     def peers(self) -> dict[str, float]:
         """Median of each peer that has samples."""
-        values = {name: self.value(name) for name in self.samples if name != "ours"}
-        return {name: value for name, value in values.items() if value is not None}
+        return medians({name: samples for name, samples in self.samples.items() if name != "ours"})
 
-    def ratio_against(self, peer: str) -> float | None:
-        """How far ahead we are of one peer: above 1 when we are ahead; None without both values."""
-        return ahead(self.value("ours"), self.peers().get(peer), self.better)
+    def ratios(self) -> dict[str, float]:
+        """How far ahead we are of each peer: above 1 when we are ahead."""
+        known = {name: ahead(self.value("ours"), value, self.better) for name, value in self.peers().items()}
+        return {name: ratio for name, ratio in known.items() if ratio is not None}
+
+    def ratio_against(self, name: str) -> float | None:
+        """How far ahead we are of a peer, a reference or BEST_PEER; None without both values."""
+        if name == BEST_PEER:
+            return min(self.ratios().values(), default=None)
+        return ahead(self.value("ours"), self.value(name), self.better)
+
+    def outcome(self, target: Target) -> dict[str, Any]:
+        """A target and what became of it: `met` is None where it could not be measured."""
+        ratio = self.ratio_against(target.against)
+        if target.form == "within":
+            got = 1 / ratio if ratio else None
+            met = None if got is None else got <= target.aim
+        else:
+            got = ratio
+            met = None if got is None else got >= target.aim
+        return {**asdict(target), "got": got, "met": met}
 
     def as_json(self) -> dict[str, Any]:
         """The case as the design's contract has it, followed by what is behind the values."""
-        ratios = {name: self.ratio_against(name) for name in self.peers()}
-        known = [ratio for ratio in ratios.values() if ratio is not None]
+        everybody = {**self.samples, **self.references}
         return {
             "name": self.name,
             "unit": self.unit,
             "ours": self.value("ours"),
             "peers": self.peers(),
-            "ratio": min(known) if known else None,
-            "ratios": ratios,
-            "goal": dict(self.goal),
+            "ratio": self.ratio_against(BEST_PEER),
+            "ratios": self.ratios(),
+            "group": self.group,
             "better": self.better,
-            "minima": {name: min(samples) for name, samples in self.samples.items() if samples},
-            "samples": {name: list(samples) for name, samples in self.samples.items()},
+            "references": medians(self.references),
+            "targets": [self.outcome(target) for target in self.targets],
+            "minima": {name: min(samples) for name, samples in everybody.items() if samples} | dict(self.smallest),
+            "cpu": dict(self.cpu),
+            "samples": {name: list(samples) for name, samples in everybody.items()},
             "notes": list(self.notes),
             "details": dict(self.details),
         }
+
+
+def medians(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Median of each that has samples."""
+    return {name: statistics.median(values) for name, values in samples.items() if values}
 
 
 def ahead(ours: float | None, peer: float | None, better: Literal["lower", "higher"]) -> float | None:

@@ -3,32 +3,39 @@
 `python -m drivetrain.bench.table REPORT.json PAGE.md` makes the page again from a kept report.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from drivetrain.bench.report import FORMAT, FORMAT_VERSION, write_text
-from drivetrain.core.errors import FileFormatError
+from drivetrain.bench.report import write_text
+from drivetrain.bench.saved import load_report
 
 Document = Mapping[str, Any]
 
 
 def as_markdown(document: Document) -> str:
     """The page of one report; equal reports give equal pages."""
-    peers = sorted({peer for case in document["cases"] for peer in case["peers"]})
+    cases = document["cases"]
     sections = [
         f"# {document['title']}",
         "Generated from the JSON report by `drivetrain bench`; do not edit.",
-        "## Weaknesses first\n\n" + bullets(document["weaknesses"]),
+        "## Weaknesses first\n\n" + bullets([*missed(cases), *document["weaknesses"]]),
         *skipped_section(document["skipped"]),
         "## Results\n\nMedians. In brackets how far ahead we are: above 1, we are ahead.",
-        table_of(document["cases"], peers),
-        "## Runs behind the medians\n\n" + table_of_runs(document["cases"]),
+        *tables_of(cases),
+        *evidence(cases),
         "## Where and how\n\n" + bullets(provenance(document)),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def missed(cases: Sequence[Document]) -> list[str]:
+    """How many targets this run missed, if it missed any."""
+    verdicts = [target["met"] for case in cases for target in case["targets"] if target["met"] is not None]
+    behind = sum(case["ratio"] is not None and case["ratio"] < 1 for case in cases)
+    lines = [f"{verdicts.count(False)} of {len(verdicts)} targets are missed."] if False in verdicts else []
+    return [*lines, f"In {behind} of {len(cases)} cases a peer is ahead of us."] if behind else lines
 
 
 def skipped_section(skipped: Sequence[Mapping[str, str]]) -> list[str]:
@@ -39,38 +46,98 @@ def skipped_section(skipped: Sequence[Mapping[str, str]]) -> list[str]:
     return ["## Skipped\n\n" + bullets(lines)]
 
 
-def table_of(cases: Sequence[Document], peers: Sequence[str]) -> str:
+def tables_of(cases: Sequence[Document]) -> list[str]:
+    """One table per group of cases, each with the contenders that take part in it."""
+    groups = dict.fromkeys(case["group"] for case in cases)
+    sections: list[str] = []
+    for group in groups:
+        members = [case for case in cases if case["group"] == group]
+        sections += [f"### {group}"] * bool(group) + [table_of(members)]
+        sections += [bullets(notes)] if group and (notes := notes_of(members)) else []
+    return sections
+
+
+def table_of(cases: Sequence[Document]) -> str:
     """One line per case."""
-    header = ["case", "unit", "ours", *peers, "goal"]
+    peers, references = names_in(cases, "peers"), names_in(cases, "references")
+    header = ["case", "unit", "ours", *peers, *references, "target"]
     rows = [
         [
-            case["name"].removesuffix(f" [{case['unit']}]"),
+            short_name(case),
             case["unit"],
             number(case["ours"]),
             *(versus(case, peer) for peer in peers),
-            goal(case),
+            *(number(case["references"][name]) if name in case["references"] else "" for name in references),
+            targets(case),
         ]
         for case in cases
     ]
     return markdown_table(header, rows)
 
 
+def names_in(cases: Sequence[Document], key: str) -> list[str]:
+    """Everybody named under `key` of some case, sorted."""
+    return sorted({name for case in cases for name in case[key]})
+
+
+def short_name(case: Document) -> str:
+    """The name of a case, without the unit that stands beside it."""
+    return case["name"].removesuffix(f" [{case['unit']}]")
+
+
 def versus(case: Document, peer: str) -> str:
-    """A peer's median, and our ratio against it."""
+    """A peer's median, and our ratio against it if we have a value too."""
     if peer not in case["peers"]:
         return "not run"
-    return f"{number(case['peers'][peer])} (**{number(case['ratios'][peer])}×**)"
+    value, ratio = case["peers"][peer], case["ratios"].get(peer)
+    return number(value) if ratio is None else f"{number(value)} (**{number(ratio)}×**)"
 
 
-def goal(case: Document) -> str:
-    """What we promise against each peer, and whether this run keeps it."""
-    verdicts: list[str] = []
-    for peer, promised in case["goal"].items():
-        ratio = case["ratios"].get(peer)
-        if ratio is not None:
-            kept = "kept" if ratio >= promised else "missed"
-            verdicts.append(f"{peer} {number(promised)}×: {kept}")
-    return "; ".join(verdicts)
+def targets(case: Document) -> str:
+    """What we aim at, and whether this run gave it."""
+    return "; ".join(map(verdict, case["targets"]))
+
+
+def verdict(target: Document) -> str:
+    """One target and what became of it."""
+    aim = f"{target['against']} {'≤ ' if target['form'] == 'within' else ''}{number(target['aim'])}×"
+    if target["met"] is None:
+        return f"{aim}: not measured"
+    return f"{aim}: {number(target['got'])}×, {'met' if target['met'] else 'missed'}"
+
+
+def notes_of(cases: Sequence[Document]) -> list[str]:
+    """Every note of some cases, once."""
+    return list(dict.fromkeys(note for case in cases for note in case["notes"]))
+
+
+def evidence(cases: Sequence[Document]) -> list[str]:
+    """What is behind the medians: every run where there are few, else minima and CPU time."""
+    timed, counted = [c for c in cases if c["cpu"]], [c for c in cases if not c["cpu"]]
+    sections: list[str] = []
+    if timed:
+        heading = "## Smallest values and CPU time\n\nThe smallest value; behind the bar the median CPU time."
+        sections += [heading, table_of_minima(timed)]
+    if counted:
+        sections += ["## Runs behind the medians", table_of_runs(counted)]
+    return sections
+
+
+def table_of_minima(cases: Sequence[Document]) -> str:
+    """Smallest value and CPU time of everybody, one line per case."""
+    names = ["ours", *names_in(cases, "peers"), *names_in(cases, "references")]
+    rows = [
+        [
+            short_name(case),
+            case["unit"],
+            *(
+                f"{number(case['minima'][name])} | {number(case['cpu'].get(name))}" if name in case["minima"] else ""
+                for name in names
+            ),
+        ]
+        for case in cases
+    ]
+    return markdown_table(["case", "unit", *names], rows)
 
 
 def table_of_runs(cases: Sequence[Document]) -> str:
@@ -81,12 +148,12 @@ def table_of_runs(cases: Sequence[Document]) -> str:
             name,
             number(case["minima"].get(name)),
             ", ".join(number(value) for value in samples),
-            "; ".join(case["notes"]) if name == "ours" else "",
+            "; ".join(case["notes"]) if name == "ours" and not case["group"] else "",
         ]
         for case in cases
         for name, samples in case["samples"].items()
     ]
-    return markdown_table(["case", "who", "smallest", "each seed", "notes"], rows)
+    return markdown_table(["case", "who", "smallest", "each run", "notes"], rows)
 
 
 def provenance(document: Document) -> list[str]:
@@ -126,24 +193,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table; bars inside cells are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines)
-
-
-def load_report(path: Path) -> Document:
-    """Read a report that `--json` wrote.
-
-    Raises:
-        FileFormatError: The file is no such report, or of a newer version.
-    """
-    try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FileFormatError(f"{path}: expected the JSON of a benchmark, got: {error}") from error
-    report = cast("Document", document if isinstance(document, dict) else {})
-    if report.get("format") != FORMAT:
-        raise FileFormatError(f"{path}: not a report of `drivetrain bench`")
-    if report["format_version"] > FORMAT_VERSION:
-        raise FileFormatError(f"{path}: written by a newer drivetrain; upgrade to read it")
-    return report
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`drivetrain bench WHAT`: measure one part against its peers, and write what came out.
 
-Each bench is one module of `drivetrain.bench` with a dataclass `Options` whose fields
+Each bench is one package of `drivetrain.bench` whose `command` has a dataclass `Options` whose fields
 are the flags, and `run(options, words) -> exit code`. It is imported only when it is chosen.
 """
 
@@ -13,6 +13,7 @@ from drivetrain.core.errors import InvalidInput
 
 # what -> one line of help
 BENCHES: dict[str, str] = {
+    "replay": "the replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and NumPy",
     "train": "DQN training, against Stable-Baselines3 and SBX",
 }
 
@@ -25,7 +26,7 @@ def run(argv: list[str]) -> int:
     what = argv[0]
     if what not in BENCHES:
         raise InvalidInput(f"there is no bench {what!r}: choose from {', '.join(BENCHES)}")
-    module: Any = importlib.import_module(f"drivetrain.bench.{what}")
+    module: Any = importlib.import_module(f"drivetrain.bench.{what}.command")
     options = tyro.cli(module.Options, prog=f"drivetrain bench {what}", args=argv[1:])
     return int(module.run(options, argv))
 

@@ -15,7 +15,14 @@ EXTRAS: dict[str, dict[str, str]] = {
         "tensorboardX": "tensorboardX",
     },
     "torch": {"torch": "torch"},
-    "bench": {"stable-baselines3": "stable_baselines3", "sbx-rl": "sbx"},
+    "bench": {
+        "stable-baselines3": "stable_baselines3",
+        "sbx-rl": "sbx",
+        "cpprb": "cpprb",
+        "flashbax": "flashbax",
+        "tianshou": "tianshou",
+        "torchrl": "torchrl",
+    },
     "test": {
         "pytest": "pytest",
         "pytest-timeout": "pytest_timeout",

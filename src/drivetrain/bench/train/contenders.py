@@ -4,26 +4,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from drivetrain.bench.job import Job, Outcome
 from drivetrain.bench.process import Rival
+from drivetrain.bench.train.job import Job, Outcome
 
 PEER_INSTALL = 'pip install torch==2.13.0 "drivetrain[bench]"'
 
 OURS = Rival(
     name="ours",
-    module="drivetrain.bench.peers.ours_dqn",
+    module="drivetrain.bench.train.peers.ours_dqn",
     requires=("jax", "optax", "gymnasium", "tensorboardX"),
     install='pip install "drivetrain[train]"',
 )
 SB3 = Rival(
     name="SB3",
-    module="drivetrain.bench.peers.sb3_dqn",
+    module="drivetrain.bench.train.peers.sb3_dqn",
     requires=("torch", "stable_baselines3"),
     install=PEER_INSTALL,
 )
 SBX = Rival(
     name="SBX",
-    module="drivetrain.bench.peers.sbx_dqn",
+    module="drivetrain.bench.train.peers.sbx_dqn",
     requires=("torch", "stable_baselines3", "jax", "sbx"),
     install=PEER_INSTALL,
 )

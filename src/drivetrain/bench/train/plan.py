@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from drivetrain.bench.cases import Row
-from drivetrain.bench.contenders import OURS
-from drivetrain.bench.job import DqnSettings, Job
 from drivetrain.bench.process import Rival
-from drivetrain.bench.rounds import Contender
+from drivetrain.bench.train.cases import Row
+from drivetrain.bench.train.contenders import OURS
+from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.rounds import Contender
 
 SETTINGS: Mapping[tuple[str, str], DqnSettings] = {("dqn", "CartPole-v1"): DqnSettings()}
 

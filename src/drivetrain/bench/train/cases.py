@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from drivetrain.bench.job import Outcome
-from drivetrain.bench.report import Case
-from drivetrain.bench.rounds import Results, details_of
+from drivetrain.bench.report import Case, Target
+from drivetrain.bench.train.job import Outcome
+from drivetrain.bench.train.rounds import Results, details_of
 
 UNITS = ("CPU-s", "wall s")
 GOAL = {"SB3": 5.0, "SBX": 2.0}  # same algorithm, CPU-seconds: how far ahead we promise to be
@@ -72,7 +72,7 @@ def make_case(row: Row, unit: str, results: Results) -> Case:
         unit=unit,
         better="lower",
         samples={name: [quantity(run, unit) for run in runs] for name, runs in present.items()},
-        goal=row.goal if unit == "CPU-s" else {},
+        targets=[Target(against=peer, aim=aim) for peer, aim in row.goal.items()] if unit == "CPU-s" else (),
         notes=[*row.notes, *notes_on_reaching(present)],
         details={name: details_of(runs) for name, runs in present.items()},
     )

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from drivetrain.bench.evaluation import Layers
-from drivetrain.bench.peers.entry import Target
+from drivetrain.bench.train.evaluation import Layers
+from drivetrain.bench.train.peers.entry import Target
 
 
 class EvaluateBetweenRollouts(BaseCallback):

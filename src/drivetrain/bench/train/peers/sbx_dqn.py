@@ -1,35 +1,37 @@
-"""Stable-Baselines3's DQN (PyTorch, eager)."""
+"""SBX's DQN: Stable-Baselines3's loop around a JAX learner that scans over a block of updates."""
 
 # The peer may be absent where types are checked.
 # pyright: basic, reportMissingImports=false
 
+from typing import Any
+
+import jax
 import numpy as np
 import torch
-from stable_baselines3 import DQN
+from sbx import DQN
 from stable_baselines3.common.env_util import make_vec_env
 
-from drivetrain.bench.evaluation import Layers
-from drivetrain.bench.job import Job
-from drivetrain.bench.peers.entry import Target, Training, main
-from drivetrain.bench.peers.rollouts import EvaluateBetweenRollouts
-from drivetrain.bench.stopwatch import Stopwatch
+from drivetrain.bench.train.evaluation import Layers
+from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.peers.entry import Target, Training, main
+from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
+from drivetrain.bench.train.stopwatch import Stopwatch
 
 
 def layers_of(model: DQN) -> Layers:
-    """The Q-network's kernels, turned to [in, out], and biases."""
-    state = model.policy.q_net.state_dict()
-    arrays = {name: value.detach().numpy() for name, value in state.items()}
-    stems = [name.removesuffix(".weight") for name in arrays if name.endswith(".weight")]
-    return [(np.array(arrays[f"{stem}.weight"].T), np.array(arrays[f"{stem}.bias"])) for stem in stems]
+    """The Q-network's kernels [in, out] and biases."""
+    dense: Any = model.policy.qf_state.params["params"]
+    return [(np.asarray(dense[name]["kernel"]), np.asarray(dense[name]["bias"])) for name in sorted(dense)]
 
 
 def run(job: Job, watch: Stopwatch) -> Training:
-    """Make the model and train it."""
+    """Make the model and train it; SBX's DQN has no gradient clipping to set."""
     settings = job.settings
-    assert settings, "SB3 runs with given settings only"
+    assert settings, "SBX runs with given settings only"
     assert job.num_envs, "the number of environments has to be given"
+    assert settings.hidden == settings.hidden[:1] * 2, "SBX has two layers of equal width"
     if job.threads is not None:
-        torch.set_num_threads(job.threads)
+        torch.set_num_threads(job.threads)  # SBX keeps SB3's replay, which goes through torch
     model = DQN(
         "MlpPolicy",
         make_vec_env(job.env, n_envs=job.num_envs, seed=job.seed),
@@ -43,13 +45,12 @@ def run(job: Job, watch: Stopwatch) -> Training:
         gradient_steps=settings.gradient_steps,
         exploration_fraction=settings.exploration_fraction,
         exploration_final_eps=settings.exploration_final_eps,
-        max_grad_norm=settings.max_grad_norm,
         policy_kwargs={"net_arch": list(settings.hidden)},
         seed=job.seed,
-        device="cpu",
     )
     target = Target(job, watch)
     model.learn(job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model)))
+    jax.block_until_ready(model.policy.qf_state.params)
     if job.kind == "target":
         target.check(model.num_timesteps, layers_of(model))
     watch.stop()

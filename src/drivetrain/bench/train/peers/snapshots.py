@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.bench.stopwatch import Stopwatch
+from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train.checkpoint import load_policy
 

@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.cases import make_cases, same_algorithm_rows, target_rows
-from drivetrain.bench.contenders import DISTRIBUTIONS, OURS, PEERS, probe_threads
 from drivetrain.bench.machine import (
     describe_command,
     describe_commit,
     describe_machine,
     describe_versions,
 )
-from drivetrain.bench.plan import SETTINGS, Plan, Threads
-from drivetrain.bench.process import Rival, run_rival
+from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Case, Report, Skipped, write_json, write_text
-from drivetrain.bench.rounds import measure
 from drivetrain.bench.table import as_markdown
+from drivetrain.bench.train.cases import make_cases, same_algorithm_rows, target_rows
+from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS, probe_threads
+from drivetrain.bench.train.plan import SETTINGS, Plan, Threads
+from drivetrain.bench.train.rounds import measure
+from drivetrain.bench.train.run import run_rival
 from drivetrain.core.errors import InvalidInput, MissingExtra
 
 WEAKNESSES = (

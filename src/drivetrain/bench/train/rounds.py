@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from drivetrain.bench.job import Job, Outcome
 from drivetrain.bench.process import Rival
+from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.core.errors import RunError
 
 

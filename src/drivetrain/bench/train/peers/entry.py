@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.evaluation import Layers, evaluate
-from drivetrain.bench.job import Job, Outcome
-from drivetrain.bench.stopwatch import Stopwatch, cpu_seconds
+from drivetrain.bench.train.evaluation import Layers, evaluate
+from drivetrain.bench.train.job import Job, Outcome
+from drivetrain.bench.train.stopwatch import Stopwatch, cpu_seconds
 
 
 @dataclass(frozen=True, kw_only=True)

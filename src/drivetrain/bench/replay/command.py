@@ -1,0 +1,155 @@
+"""`drivetrain bench replay`: one buffer after the other against what users would pick.
+
+    buffers    insert, sample and update of full buffers, by layout and capacity
+    trees      the sum tree alone
+    scenes     several threads or processes on one buffer: throughput, contention, actors and learners
+
+Everybody is a process of its own with one computation thread, and is asked in turn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from drivetrain.bench.machine import (
+    describe_command,
+    describe_commit,
+    describe_machine,
+    describe_versions,
+)
+from drivetrain.bench.process import Rival
+from drivetrain.bench.replay.cases import make_cases, unmeasured
+from drivetrain.bench.replay.contenders import DISTRIBUTIONS, FLOOR, OURS, PEERS, SHARING, TREES
+from drivetrain.bench.replay.plan import Plan, full_plan, quick_plan
+from drivetrain.bench.replay.rounds import measure_group
+from drivetrain.bench.replay.scenes import measure_play
+from drivetrain.bench.report import Case, Report, Skipped, write_json, write_text
+from drivetrain.bench.table import as_markdown
+from drivetrain.core.errors import InvalidInput
+
+WEAKNESSES = (
+    "A call at a time, in a process that does nothing else: in training, the network's work between "
+    "two calls takes the caches, from everybody.",
+    "Uniform SB3 does less work than the others: no priorities, no weights. It is there because "
+    "it is what SB3's users have.",
+    "Ours, cpprb, Tianshou and NumPy give NumPy arrays, TorchRL and SB3 tensors, Flashbax device "
+    "arrays. Nobody is asked for another form than its own.",
+    "Inputs are in each contender's own form before the clock starts. That favours those whose form "
+    "is dear to make: TensorDicts, Batches, device arrays.",
+    "Samples are not equal: ours carry both endings, the discount, and keys with generations; most "
+    "peers one flag `done` and bare indices. What each leaves out stands in its file of `peers`.",
+    "Several threads or processes on one buffer: Tianshou, Flashbax, SB3 and the NumPy replay are not "
+    "made for it, cpprb for processes only, TorchRL for threads only.",
+    "TorchRL's wheel was built for another PyTorch than the tested one; its file says what was done.",
+    "The NumPy replay is ours, written for this bench.",
+    "A shared or virtual machine: only the ratios of one run count.",
+)
+QUICK_WEAKNESS = "A quick run: little time per case, few cases. It shows that everything runs, not who is ahead."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure the replay against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy."""
+
+    json: Path | None = None
+    """Write the report to this file."""
+    markdown: Path | None = None
+    """Write the report as a page with tables to this file."""
+    quick: bool = False
+    """Two minutes rather than twenty; the numbers then mean little."""
+    only: str = ""
+    """Only groups of cases whose name contains this, such as "obs 17" or "tree"."""
+    rounds: int = 0
+    """How often everybody is timed at everything; 0: as planned."""
+    processes: int = 2
+    """Members of the largest crowds; give the number of cores, at least 2."""
+
+    def check(self) -> None:
+        """Refuse what cannot be run. Not at construction: tyro would turn the sentence into a box.
+
+        Raises:
+            InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
+        """
+        if self.rounds < 0:
+            raise InvalidInput(f"expected --rounds of at least 0, got {self.rounds}")
+        if self.processes < 2:
+            raise InvalidInput(f"expected --processes of at least 2, got {self.processes}")
+        for path in (self.json, self.markdown):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise InvalidInput(f"{path}: its folder does not exist; make it first")
+        if not self.plan().names():
+            names = ", ".join(replace(self, only="").plan().names())
+            raise InvalidInput(f"--only {self.only!r} is in the name of no group of cases: {names}")
+
+    def plan(self) -> Plan:
+        """What is run for these options."""
+        plan = quick_plan(self.processes) if self.quick else full_plan(self.processes)
+        return replace(plan.only(self.only), num_rounds=self.rounds or plan.num_rounds)
+
+
+def run(options: Options, words: Sequence[str]) -> int:
+    """Measure, print the page, and write what was asked for; the exit code.
+
+    Args:
+        options: What to measure.
+        words: The command line after `drivetrain bench`, for the report.
+
+    Raises:
+        InvalidInput: The options cannot be run; nothing was.
+        RunError: Our own process failed.
+    """
+    options.check()
+    document = make_report(options, words).as_json()
+    page = as_markdown(document)
+    if options.json is not None:
+        write_json(options.json, document)
+    if options.markdown is not None:
+        write_text(options.markdown, page)
+    print(page)
+    return 0
+
+
+def make_report(options: Options, words: Sequence[str]) -> Report:
+    """Run everybody who is here, and gather it."""
+    plan, machine = options.plan(), describe_machine()
+    absent = [skipped for peer in PEERS if (skipped := peer.missing()) is not None]
+    for peer in absent:
+        print(f"skipped: {peer.name}, {peer.reason}; to have it: {peer.remedy}")
+    rivals = [OURS, *(peer for peer in PEERS if peer.missing() is None), FLOOR]
+    results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
+    return Report(
+        title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",
+        machine=machine,
+        versions=describe_versions(DISTRIBUTIONS),
+        commit=describe_commit(),
+        command=describe_command(words),
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
+        cases=[case for cases, _ in results for case in cases],
+        skipped=[*absent, *(failure for _, failures in results for failure in failures)],
+    )
+
+
+def measure_groups(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list[Skipped]]:
+    """Every group of buffers and trees."""
+    cases: list[Case] = []
+    failures: list[Skipped] = []
+    for group in plan.groups:
+        print(f"{group.name}: {plan.num_rounds} rounds", flush=True)
+        taking_part = [rival for rival in rivals if not group.is_tree or rival in TREES]
+        measured = measure_group(group, taking_part, num_rounds=plan.num_rounds, slice_s=plan.slice_s)
+        cases += make_cases(group, measured)
+        failures += unmeasured(group, measured)
+    return cases, failures
+
+
+def measure_plays(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list[Skipped]]:
+    """Every play of several on one buffer."""
+    cases: list[Case] = []
+    failures: list[Skipped] = []
+    taking_part = [rival for rival in rivals if rival in SHARING]
+    for play, as_cases in plan.plays:
+        print(f"{play.group.name}: {plan.num_rounds} rounds", flush=True)
+        played, measured = measure_play(play, taking_part, num_rounds=plan.num_rounds)
+        cases += as_cases(play, played, measured)
+        failures += unmeasured(play.group, measured)
+    return cases, failures

@@ -1,0 +1,46 @@
+"""Runs one rival's training in a fresh process, and reads what the kernel says it cost.
+
+Job -> job.json -> python -m drivetrain.bench.train.peers.RIVAL -> outcome.json -> Outcome
+"""
+
+import os
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from drivetrain.bench.process import Rival, kill, last_words, launch
+from drivetrain.bench.train.job import Job, Outcome
+from drivetrain.core.errors import RunError
+
+
+def run_rival(rival: Rival, job: Job, *, timeout_s: float = 1_800.0) -> Outcome:
+    """Run one job in a fresh process, in an empty folder that is removed afterwards.
+
+    Raises:
+        RunError: The process failed or took longer than `timeout_s`; ends with its last line.
+    """
+    with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
+        folder = Path(name)
+        job_path, outcome_path = folder / "job.json", folder / "outcome.json"
+        job.save(job_path)
+        arguments = [str(job_path), str(outcome_path)]
+        process = launch(rival, arguments, folder=folder, threads=job.threads)
+        process_cpu_s = wait(process, rival, timeout_s)
+        if process.returncode != 0 or not outcome_path.exists():
+            raise RunError(f"{rival.name} ended with code {process.returncode}: {last_words(folder)}")
+        return replace(Outcome.load(outcome_path), process_cpu_s=process_cpu_s)
+
+
+def wait(process: subprocess.Popen[bytes], rival: Rival, timeout_s: float) -> float:
+    """Wait for a rival's end; CPU-seconds of its whole life, with the children it waited for."""
+    before = os.times()
+    try:
+        process.wait(timeout_s)
+    except BaseException as error:
+        kill(process)  # its actors too
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise RunError(f"{rival.name} took longer than {timeout_s:.0f} s") from None
+        raise
+    after = os.times()
+    return (after.children_user - before.children_user) + (after.children_system - before.children_system)
