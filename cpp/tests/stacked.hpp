@@ -39,7 +39,11 @@ inline constexpr RowSchema kStackedSchema{kStackedFields, 7, kStack};
 inline TableConfig stacked_config(std::uint64_t capacity, std::uint64_t num_frames,
                                   bool prioritized = true) {
   CHECK(links_nbytes(2 * kStack) == kLinks);
-  return {capacity, 80, prioritized, 0.6f, 7, num_frames, kFrameWords * 8, 2 * kStack};
+  TableConfig config{capacity, 80, prioritized, 0.6, 7};
+  config.num_frames = num_frames;
+  config.frame_stride = kFrameWords * 8;
+  config.num_refs = 2 * kStack;
+  return config;
 }
 
 inline void fill_stack(const Tag& tag, std::uint64_t newest, std::uint64_t* words) {

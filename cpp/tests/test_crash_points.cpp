@@ -200,50 +200,53 @@ void death_between_any_two_writes_is_healed(const char* what, const TableConfig&
 
 float priority_of_slot(std::uint64_t slot) { return 0.25f * static_cast<float>(1 + slot * slot); }
 
-// A full table whose rows have known priorities.
+// A full table whose rows have known priorities, and whose alpha has changed before: its log is used.
 void give_known_priorities(ReplayTable& table) {
-  CHECK(insert_tagged(table, kCapacity, 1));
+  const std::uint64_t capacity = table.config().capacity;
+  CHECK(insert_tagged(table, capacity, 1));
   std::uint64_t keys[kCapacity], num_stale = 0;
   float priorities[kCapacity], leaves[kCapacity];
-  for (std::uint32_t slot = 0; slot < kCapacity; ++slot) {
+  for (std::uint32_t slot = 0; slot < capacity; ++slot) {
     keys[slot] = Key::make(slot, 2);
     priorities[slot] = priority_of_slot(slot);
     leaves[slot] = leaf_of(priorities[slot], table.alpha());
   }
-  CHECK(table.update_priorities(keys, leaves, priorities, kCapacity, table.alpha(), &num_stale) == Status::kOk);
+  CHECK(table.update_priorities(keys, leaves, priorities, capacity, table.alpha(), &num_stale) == Status::kOk);
+  CHECK(table.set_alpha(0.75, true) == Status::kOk);
 }
 
 void raise_alpha(ReplayTable& table) { CHECK(table.set_alpha(0.9, true) == Status::kOk); }
 
 // Whoever inserts and updates afterwards completes a change that its process did not live to end.
 void expect_priorities_kept(ReplayTable& table) {
+  const std::uint64_t capacity = table.config().capacity;
   CHECK(locked_and_consistent(table));
   for (int i = 0; i < 4; ++i) {
-    const std::uint64_t key = Key::make(39, 2);
-    const float priority = priority_of_slot(39), leaf = leaf_of(priority, table.alpha());
+    const std::uint64_t key = Key::make(7, 2);
+    const float priority = priority_of_slot(7), leaf = leaf_of(priority, table.alpha());
     std::uint64_t num_stale = 0;
     CHECK(table.update_priorities(&key, &leaf, &priority, 1, table.alpha(), &num_stale) == Status::kOk);
   }
   ReplayTable::Lock lock(table);
   CHECK(table.is_settled());
-  CHECK(table.alpha() == 0.9 || table.alpha() == table.config().alpha);
-  for (std::uint64_t slot = 0; slot < kCapacity; ++slot) {
+  CHECK(table.alpha() == 0.9 || table.alpha() == 0.75);
+  for (std::uint64_t slot = 0; slot < capacity; ++slot) {
     const double leaf = leaf_of(priority_of_slot(slot), table.alpha());
     CHECK(std::abs(table.tree().leaf(slot) / leaf - 1) < 1e-5);
   }
   CHECK(table.is_consistent());
 }
 
-void death_while_alpha_changes_turns_no_leaf_twice() {
-  SharedTable dry(extremes_config(kCapacity));
+void death_while_alpha_changes_turns_no_leaf_twice(std::uint64_t capacity) {
+  SharedTable dry(extremes_config(capacity));
   give_known_priorities(*dry);
   points_passed = 0;
   raise_alpha(*dry);
   const long num_points = points_passed;
-  CHECK(num_points > 100);
+  CHECK(num_points > 2 * static_cast<long>(capacity));
   long repairs_killed = 0;
   for (long point = 0; point < num_points; ++point) {
-    SharedTable table(extremes_config(kCapacity));
+    SharedTable table(extremes_config(capacity));
     give_known_priorities(*table);
     CHECK(killed_at(*table, point, raise_alpha));
     if (point % 11 == 0)
@@ -323,7 +326,8 @@ int main() {
   death_between_any_two_writes_is_healed("with extremes", extremes_config(kCapacity), scenario);
   death_between_any_two_writes_is_healed("uniform", tagged_config(kCapacity, false),
                                          uniform_scenario);
-  death_while_alpha_changes_turns_no_leaf_twice();
+  death_while_alpha_changes_turns_no_leaf_twice(kCapacity);
+  death_while_alpha_changes_turns_no_leaf_twice(kRescaledPerHold - 1);  // all in one hold of the lock
   death_between_any_two_writes_to_frames_is_healed(true);
   death_between_any_two_writes_to_frames_is_healed(false);
   a_repair_hangs_rows_in_the_order_of_the_ring();

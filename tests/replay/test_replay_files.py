@@ -149,6 +149,19 @@ def test_settings_that_make_no_sense_are_refused_even_with_good_checksums(tmp_pa
     assert_refused(tmp_path / "odd", body + struct.pack("<I", zlib.crc32(body)))
 
 
+def test_a_file_from_before_a_setting_existed_is_loaded_with_its_default(tmp_path, good_file):
+    magic, version, nbytes, _ = HEAD.unpack_from(good_file)
+    header = good_file[HEAD.size : HEAD.size + nbytes]
+    was = b', "initial_priority": "running_max", "weights_by": "batch"'
+    assert was in header
+    header = header.replace(was, b"")
+    body = HEAD.pack(magic, version, len(header), zlib.crc32(header)) + header + good_file[HEAD.size + nbytes : -4]
+    (tmp_path / "old").write_bytes(body + struct.pack("<I", zlib.crc32(body)))
+    loaded = Replay.load(tmp_path / "old")
+    assert (loaded._settings.initial_priority, loaded._settings.weights_by) == ("running_max", "batch")
+    assert len(loaded) == 40
+
+
 def test_a_missing_file_is_an_ordinary_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Replay.load(tmp_path / "nothing")
