@@ -13,6 +13,7 @@ from drivetrain.train.config import ReplayConfig, RunConfig, TrainConfig, Update
 from drivetrain.train.presets import preset
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
+_SHOW = "--show-config"
 _PARTS: dict[str, type[Any]] = {"run": RunConfig, "replay": ReplayConfig, "updates": UpdateConfig}
 _REGISTRY: Any = tyro.constructors.ConstructorRegistry()
 
@@ -34,8 +35,11 @@ _REGISTRY.primitive_rule(_fraction)
 
 
 def run(argv: list[str]) -> int:
-    """Train, and print what came of it."""
-    config = parse(argv)
+    """Train, and print what came of it; or print the configuration alone."""
+    config = parse([word for word in argv if word != _SHOW])
+    if _SHOW in argv:
+        print(config.to_json(), end="")
+        return 0
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
         os.environ.update(one_thread_environment(os.environ))
         prepare_computation()
@@ -58,9 +62,11 @@ def run(argv: list[str]) -> int:
 
 def parse(argv: list[str]) -> TrainConfig:
     """The configuration a command line asks for; flags change the environment's preset."""
+    args = argv[2:]
     if "-h" in argv or "--help" in argv:
-        names = [word for word in argv if not word.startswith("-")]
-        base = preset(*names[:2]) if len(names) >= 2 else preset(names[0] if names else "dqn", "ENV")
+        names = [word for word in argv[:2] if not word.startswith("-")]
+        base = preset(names[0] if names else "dqn", names[1] if len(names) > 1 else "ENV")
+        args = ["--help"]
     elif len(argv) < 2 or argv[0].startswith("-") or argv[1].startswith("-"):
         raise InvalidInput(f"expected an algorithm and an environment first: {_USAGE}")
     else:
@@ -73,8 +79,8 @@ def parse(argv: list[str]) -> TrainConfig:
     flags = tyro.cli(
         flags_of,
         prog="drivetrain train ALGO ENV",
-        description="Train a policy with parallel actors and a learner.",
-        args=argv[2:] if argv[0] not in ("-h", "--help") else argv,
+        description=f"Train a policy with parallel actors and a learner. {_SHOW}: print the settings and do nothing.",
+        args=args,
         default=flags_of(**parts, agent=base.agent),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         registry=_REGISTRY,
