@@ -159,6 +159,16 @@ def test_the_floor_copies_the_rows_it_is_given(nbytes):
     np.testing.assert_array_equal(out.reshape(64, nbytes), rows[indices, :nbytes])
 
 
+@pytest.mark.parametrize("nbytes", [4_096, 5_003, 6_016])
+def test_the_floor_streams_long_rows_of_large_outputs_and_may_overlap_them(nbytes):
+    rows = rng().integers(0, 256, 400_000, np.uint8)
+    indices = rng().integers(0, 300, 300).astype(np.uint32)
+    out = np.zeros(300 * nbytes + 1, np.uint8)[1:]  # at an odd address
+    copy_rows(rows, 1_000, nbytes, indices, out)
+    expected = np.stack([rows[1_000 * index : 1_000 * index + nbytes] for index in indices.tolist()])
+    np.testing.assert_array_equal(out.reshape(300, nbytes), expected)
+
+
 def test_the_floor_refuses_rows_beyond_the_end_and_arrays_that_do_not_fit():
     rows, out = np.zeros(64, np.uint8), np.zeros(8, np.uint8)
     with pytest.raises(ValueError, match="beyond the end"):

@@ -55,7 +55,7 @@ def full_plan(processes: int) -> Plan:
 
 def quick_plan(processes: int) -> Plan:
     """Two minutes' worth of it: it shows that everything runs, and little about who is ahead."""
-    groups = [buffer_group("obs 4", 2**17), buffer_group("84x84x4 shared", 2**10), tree_group(2**17)]
+    groups = [buffer_group("obs 4", 2**17), buffer_group("84x84x4 shared", 2**11), tree_group(2**17)]
     plays: list[tuple[Play, AsCases]] = [
         (replace(throughput(processes, capacity=2**14), seconds=0.1), throughput_cases),
         (replace(contention(capacity=2**14), seconds=0.1), contention_cases),

@@ -35,7 +35,7 @@ from drivetrain.bench.replay.store import NotOffered, Sharing, Store, TreeStore
 from drivetrain.bench.replay.timing import Operation, block_size, time_slice
 
 FILL_ENVS = 64
-WARM_UP_CAPACITY = 256
+WARM_UP_CAPACITY = 1024
 SETTLE_BATCH = 1024
 SETTLE_ROUNDS = 3  # after updates of so many times the capacity, few rows have their first priority
 
@@ -133,7 +133,7 @@ def fill_store(store: Store, layout: Layout, capacity: int) -> int:
     insert, num_envs = filling(store, layout)
     ready = resident_nbytes()
     fill(insert, -(-capacity // num_envs))
-    batch = min(SETTLE_BATCH, capacity)
+    batch = min(SETTLE_BATCH, max(1, capacity // 4))  # who shares frames may hold fewer rows than its capacity
     settle(store, batch, SETTLE_ROUNDS * capacity // batch)
     return resident_nbytes() - ready  # the inputs were there before, and still are
 
