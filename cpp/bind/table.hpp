@@ -89,7 +89,7 @@ class Table {
                          nb::cast<std::size_t>(item[1]), nb::cast<std::size_t>(item[2])});
       specs_.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[5])});
     }
-    const std::size_t most_idle_nbytes = std::max<std::size_t>(16 << 20, table_nbytes(config_) / 8);
+    const std::size_t most_idle_nbytes = std::max<std::size_t>(256 << 20, table_nbytes(config_) / 8);
     samples_ = std::make_unique<SampleMaker>(sample_type, specs_, most_idle_nbytes);
   }
 

@@ -37,7 +37,7 @@ class Snapshots:
         self.found: list[Snapshot] = []
         self._run_dir = run_dir
         self._watch = watch
-        self._seen = (-1, -1)
+        self._seen: list[tuple[str, int, int]] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._collect, daemon=True)
 
@@ -59,9 +59,10 @@ class Snapshots:
         """Keep the checkpoint that is there now, unless it was kept before."""
         folder = self._run_dir / "checkpoint"
         try:
-            # The inode, too: two checkpoints may fall into one tick of the file system's clock.
-            changed = max((path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.iterdir())
-            if changed == self._seen:
+            # The inodes, too: two checkpoints may fall into one tick of the file system's clock.
+            files = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+            changed = [(name, stat.st_mtime_ns, stat.st_ino) for name, stat in files]
+            if not changed or changed == self._seen:
                 return
             cpu_s, wall_s = self._watch.read()
             policy = load_policy(self._run_dir, "last")
