@@ -377,7 +377,9 @@ class Replay:
         """
         batch_size = checks.require_int("batch_size", batch_size, least=1, most=checks.MAX_DRAWS)
         if num_batches is not None:
-            num_batches = checks.require_int("num_batches", num_batches, least=1, most=max(1, checks.MAX_DRAWS // batch_size))
+            num_batches = checks.require_int(
+                "num_batches", num_batches, least=1, most=max(1, checks.MAX_DRAWS // batch_size)
+            )
         *arrays, weights, keys = arrays_in_slab([w[1:] for w in self._wanted(batch_size, num_batches)], pinned=pinned)
         return Sample(self._schema.nest(arrays), weights, keys)
 

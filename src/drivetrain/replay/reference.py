@@ -101,7 +101,7 @@ class ReferenceReplay:
             self.next_slot = (self.next_slot + len(batch)) % self.capacity
             leaves = [self._initial_leaf(row.pop("priority", None)) for row in batch]
             for slot, row, leaf in zip(slots, batch, leaves, strict=True):
-                self._put(slot, row, row.pop("frames", []), leaf)
+                self._put(int(slot), row, row.pop("frames", []), leaf)
 
     def _put(self, slot: int, row: dict[str, Any], frames: Sequence[int], leaf: float) -> None:
         for name, value in row.items():

@@ -283,10 +283,6 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _is_obs(name: str) -> bool:
-    return name == "obs" or name.startswith("obs/")
-
-
 def _require_stacks(declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], frame_stack: int) -> None:
     observations = {name: shape for name, (shape, _) in declared.items() if _is_obs(name)}
     if not observations:
