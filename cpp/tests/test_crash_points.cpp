@@ -46,7 +46,7 @@ void update_all(ReplayTable& table) {
     keys[num_keys++] = Key::make(slot, generation);
   }
   CHECK(num_keys > 20);
-  CHECK(table.update_priorities(keys, leaves, leaves, num_keys, &num_stale) == Status::kOk);
+  CHECK(table.update_priorities(keys, leaves, leaves, num_keys, table.alpha(), &num_stale) == Status::kOk);
   CHECK(num_stale == 0);
 }
 
