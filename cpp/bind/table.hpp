@@ -55,10 +55,11 @@ inline TableConfig read_config(nb::dict values) {
 
 class Table {
  public:
-  // fields: (kind, offset, nbytes, name, dtype, shape) each
+  // fields: (kind, offset, nbytes, name, dtype, shape in samples, shape of a step) each
   Table(nb::handle payload, nb::dict config, nb::list fields, bool initialize)
       : config_(read_config(config)),
         stack_(nb::cast<std::size_t>(config["frame_stack"])),
+        steps_(nb::cast<std::size_t>(config["steps"])),
         mapping_(std::make_shared<Mapping>(payload, config_)) {
     if (initialize && !ReplayTable::initialize(mapping_->buffer.data(), config_))
       raise("SegmentError", "this system refuses robust process-shared mutexes");
@@ -68,6 +69,7 @@ class Table {
       fields_.push_back({static_cast<FieldKind>(nb::cast<std::uint32_t>(item[0])),
                          nb::cast<std::size_t>(item[1]), nb::cast<std::size_t>(item[2])});
       specs_.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[5])});
+      inputs_.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[6])});
     }
     auto dtype = nb::module_::import_("numpy").attr("dtype");
     weights_spec_ = {nb::none(), dtype("float32"), {}};
@@ -82,8 +84,8 @@ class Table {
     if (!mapping_) raise("Closed", "this replay is closed");
     return mapping_;
   }
-  RowSchema schema() const { return {fields_.data(), fields_.size(), stack_}; }
-  const std::vector<ArraySpec>& specs() const { return specs_; }
+  RowSchema schema() const { return {fields_.data(), fields_.size(), stack_, steps_}; }
+  const std::vector<ArraySpec>& inputs() const { return inputs_; }
 
   // Returns (arrays, weights, keys); `out` is None or such a tuple, checked in Python.
   nb::tuple sample(std::size_t batch, double beta, bool stratified, std::size_t num_batches,
@@ -286,9 +288,10 @@ class Table {
 
   TableConfig config_;
   std::size_t stack_;  // frames per observation; 0: rows hold their observations
+  std::size_t steps_;  // of a row
   std::shared_ptr<Mapping> mapping_;
   std::vector<Field> fields_;
-  std::vector<ArraySpec> specs_;
+  std::vector<ArraySpec> specs_, inputs_;
   ArraySpec weights_spec_, keys_spec_;
   std::vector<Draw> draws_;  // guarded by draws_in_use_
   std::atomic_flag draws_in_use_;

@@ -20,12 +20,14 @@ enum class FieldKind : std::uint32_t {
   kTruncated,   // bool, of the window's last step
   kFrames,      // obs of a framed table: a stack of frames
   kNextFrames,  // next_obs likewise
+  kInitial,     // of a sequence's first step alone
+  kMask,        // bool per step: whether the sequence has it
 };
 
 struct Field {
   FieldKind kind;
   std::size_t offset;  // within the fields of a row; of kFrames and kNextFrames, within a frame
-  std::size_t nbytes;  // of one row; of frames, of the whole stack
+  std::size_t nbytes;  // in a sample, of one row: of all its steps, of whole stacks
 
   bool is_framed() const noexcept {
     return kind == FieldKind::kFrames || kind == FieldKind::kNextFrames;
@@ -37,6 +39,12 @@ struct RowSchema {
   const Field* fields;
   std::size_t num_fields;
   std::size_t stack = 0;  // frames per observation; 0: rows hold their observations
+  std::size_t steps = 1;  // of a row
+
+  /// Bytes of one item of an array that comes in.
+  std::size_t step_nbytes(const Field& field) const noexcept {
+    return field.kind == FieldKind::kInitial ? field.nbytes : field.nbytes / steps;
+  }
 };
 
 /// One step of each environment; arrays[f] holds [num_envs] items of schema.fields[f] for kFirst
@@ -86,16 +94,21 @@ inline void copy_field(unsigned char* out, std::size_t nbytes, std::size_t offse
 
 #endif
 
-/// Copies the stacks of draws[0 .. num) to `out`: of obs (from_ref 0) or next_obs (from_ref stack).
-inline void copy_stacks(unsigned char* out, const Field& field, std::size_t stack,
-                        const ReplayTable& table, const Draw* draws, std::size_t num) noexcept {
-  const std::size_t part = field.nbytes / stack;
-  const std::size_t from_ref = field.kind == FieldKind::kNextFrames ? stack : 0;
+/// Copies the frames of draws[0 .. num) to `out`: of obs (the first half of a row's) or next_obs.
+inline void copy_frames(unsigned char* out, const Field& field, const ReplayTable& table,
+                        const Draw* draws, std::size_t num) noexcept {
+  const std::size_t half = table.config().num_refs / 2, part = field.nbytes / half;
+  const std::size_t from_ref = field.kind == FieldKind::kNextFrames ? half : 0;
   for (std::size_t i = 0; i < num; ++i) {
     const std::atomic<std::uint32_t>* refs = table.frames().refs(draws[i].slot) + from_ref;
-    for (std::size_t j = 0; j < stack; ++j, out += part)
-      copy_from_shared(
-          out, table.frames().bytes(refs[j].load(std::memory_order_relaxed)) + field.offset, part);
+    for (std::size_t j = 0; j < half; ++j, out += part) {
+      const std::uint32_t ref = refs[j].load(std::memory_order_relaxed);
+      if (ref == kNoFrame) {
+        std::memset(out, 0, part);
+      } else {
+        copy_from_shared(out, table.frames().bytes(ref) + field.offset, part);
+      }
+    }
   }
 }
 
@@ -103,7 +116,8 @@ inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept
   const TableConfig& config = table.config();
   const std::atomic<std::uint32_t>* refs = table.frames().refs(draw.slot);
   const std::size_t lines = std::min<std::size_t>((config.frame_stride + 63) / 64, 4);
-  for (std::size_t r = 0; r < config.num_refs; ++r) {
+  const std::size_t most = std::min<std::size_t>(config.num_refs, 16);  // of sequences, the first
+  for (std::size_t r = 0; r < most; ++r) {
     const unsigned char* frame = table.frames().bytes(refs[r].load(std::memory_order_relaxed));
     for (std::size_t line = 0; line < lines; ++line) __builtin_prefetch(frame + 64 * line);
   }
@@ -136,7 +150,7 @@ inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
       const Field& field = schema.fields[f];
       unsigned char* out = outputs[f] + (first + start) * field.nbytes;
       if (field.is_framed()) {
-        copy_stacks(out, field, schema.stack, table, draws + start, end - start);
+        copy_frames(out, field, table, draws + start, end - start);
       } else {
         copy_field(out, field.nbytes, field.offset, table, draws + start, end - start);
       }

@@ -6,5 +6,6 @@ only; imports no framework.
 
 from drivetrain.replay._native import simd_level
 from drivetrain.replay.buffer import Replay, ReplayHandle, Sample, Writer
+from drivetrain.replay.sequences import Sequences
 
-__all__ = ["Replay", "ReplayHandle", "Sample", "Writer", "simd_level"]
+__all__ = ["Replay", "ReplayHandle", "Sample", "Sequences", "Writer", "simd_level"]

@@ -25,6 +25,7 @@ from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData,
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files, frames
 from drivetrain.replay.schema import Schema, Spec
+from drivetrain.replay.sequences import Sequences, require_sequences
 
 _KIND = "replay"
 _MAX_DRAWS = 2**31  # per call to sample, all batches together
@@ -38,7 +39,8 @@ class Sample(NamedTuple):
 
     data: dict[str, Any]
     """The fields of the spec, `next_obs` if there is `obs`, `reward` (n-step return), `terminated` and
-    `truncated` of the window's last step, and `discount`: gamma^n, 0 after termination."""
+    `truncated` of the window's last step, and `discount`: gamma^n, 0 after termination. Of sequences
+    all of these per step, `[B, T, ...]`, and `mask`: where there is a step."""
     weights: npt.NDArray[np.float32]
     """Importance weights, divided by their maximum over each batch; all 1 in a uniform replay."""
     keys: npt.NDArray[np.uint64]
@@ -64,6 +66,7 @@ class _Settings:
     seed: int
     share_next_obs: bool
     frame_stack: int
+    sequence: Sequences | None
     schema: Schema
 
     @classmethod
@@ -83,31 +86,42 @@ class _Settings:
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
             share_next_obs=bool(values["share_next_obs"]),
             frame_stack=values["frame_stack"],
+            sequence=values["sequence"],
             schema=values["schema"],
         )
 
+    @property
+    def window(self) -> int:
+        """Steps that an environment's open window has at most."""
+        return self.schema.steps if self.sequence else self.num_step
+
     def native(self) -> dict[str, Any]:
-        stack = self.schema.frame_stack
+        stack, sequence = self.schema.frame_stack, self.sequence
+        num_steps = self.capacity * (sequence.num_new_steps if sequence else 1)
         return {
             "capacity": self.capacity,
             "row_stride": self.schema.row_stride,
             "prioritized": self.prioritized,
             "alpha": self.alpha,
             "seed": self.seed,
-            "num_frames": frames.num_frames(self.capacity, stack, self.num_step) if stack else 0,
+            "num_frames": frames.num_frames(num_steps, stack, self.window) if stack else 0,
             "frame_stride": self.schema.frame_stride,
             "num_refs": self.schema.num_refs,
             "frame_stack": stack,
+            "steps": self.schema.steps,
         }
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "schema": self.schema.to_json()}
+        sequence = self.sequence.to_json() if self.sequence else None
+        return {**self.__dict__, "sequence": sequence, "schema": self.schema.to_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "_Settings":
-        values = {"share_next_obs": False, "frame_stack": 1, **values}  # older files do not have them
+        values = {"share_next_obs": False, "frame_stack": 1, "sequence": None, **values}  # new in format 2
         stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
-        return cls.checked(**{**values, "schema": Schema.from_json(values["schema"], stack)})
+        sequence = Sequences.from_json(values["sequence"])
+        schema = Schema.from_json(values["schema"], stack, sequence)
+        return cls.checked(**{**values, "sequence": sequence, "schema": schema})
 
 
 class Replay:
@@ -131,6 +145,7 @@ class Replay:
             next. Found by comparing bytes: samples are the same as without, whatever is added.
         frame_stack: k > 1: observations are stacks of k frames (the leading axis of every obs
             field, newest last), and each frame is stored once; shares next_obs too.
+        sequence: Make each row a window of several steps, see `Sequences`; `num_step` must be 1.
 
     Raises:
         InvalidInput: An argument does not fit.
@@ -152,9 +167,12 @@ class Replay:
         seed: int = 0,
         share_next_obs: bool = False,
         frame_stack: int = 1,
+        sequence: Sequences | None = None,
     ) -> None:
         if not isinstance(spec, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
+        if sequence is not None:
+            require_sequences(sequence, num_step)
         self._open(
             _Settings.checked(
                 capacity=capacity,
@@ -165,7 +183,8 @@ class Replay:
                 seed=seed,
                 share_next_obs=share_next_obs,
                 frame_stack=frame_stack,
-                schema=Schema.from_spec(spec, frames.stack_of(share_next_obs, frame_stack)),
+                sequence=sequence,
+                schema=Schema.from_spec(spec, frames.stack_of(share_next_obs, frame_stack), sequence),
             ),
             shared=shared,
             segment=None,
@@ -217,8 +236,11 @@ class Replay:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
         """
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
-        frames.require_room(num_envs, self._schema.frame_stack, self._settings.num_step, self._table.num_frames)
-        return Writer(self._table, self._schema, num_envs, self._settings.num_step, self._settings.gamma)
+        settings, stack = self._settings, self._schema.frame_stack
+        frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
+        period = settings.sequence.num_new_steps if settings.sequence else 0
+        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period)
+        return Writer(self._schema, num_envs, native)
 
     def sample(
         self,
@@ -269,6 +291,8 @@ class Replay:
         remedy = "add more before sampling"
         if batch_size > self.capacity:
             remedy = f"this replay holds at most {self.capacity}: draw several batches with num_batches"
+        elif self._settings.sequence:
+            remedy += f" (a sequence appears when its {self._schema.steps} steps are there or its episode ends)"
         elif self._settings.num_step > 1:
             remedy += f" (with num_step={self._settings.num_step}, a row appears when its window is full)"
         return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
@@ -279,7 +303,7 @@ class Replay:
             raise InvalidInput(f"out: expected a Sample that an earlier call returned, got {type(out).__name__}")
         leading = (batch_size,) if num_batches is None else (num_batches, batch_size)
         flat = self._schema.flatten(out.data)
-        wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in self._schema.fields]
+        wanted = [(f.name, f.dtype, (*leading, *f.sampled_shape)) for f in self._schema.fields]
         arrays = [flat.get(name) for name, _, _ in wanted] + [out.weights, out.keys]
         wanted += [("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
         for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
@@ -397,12 +421,11 @@ class Writer:
     and are lost with the writer.
     """
 
-    def __init__(self, table: _native.Table, schema: Schema, num_envs: int, num_step: int, gamma: float) -> None:
+    def __init__(self, schema: Schema, num_envs: int, native: _native.Writer) -> None:
         self._schema = schema
         self._nested = schema.is_nested
         self._num_envs = num_envs
-        self._table = table
-        self._native = _native.Writer(table, num_envs, num_step, gamma)
+        self._native = native
 
     def add(self, /, **step: Any) -> None:
         """Add one step of every environment; every array has the leading axis `[num_envs]`.
