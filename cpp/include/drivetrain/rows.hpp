@@ -116,8 +116,7 @@ inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept
   const TableConfig& config = table.config();
   const std::atomic<std::uint32_t>* refs = table.frames().refs(draw.slot);
   const std::size_t lines = std::min<std::size_t>((config.frame_stride + 63) / 64, 4);
-  const std::size_t most = std::min<std::size_t>(config.num_refs, 16);  // of sequences, the first
-  for (std::size_t r = 0; r < most; ++r) {
+  for (std::size_t r = 0; r < config.num_refs; ++r) {
     const unsigned char* frame = table.frames().bytes(refs[r].load(std::memory_order_relaxed));
     for (std::size_t line = 0; line < lines; ++line) __builtin_prefetch(frame + 64 * line);
   }
@@ -125,13 +124,14 @@ inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept
 
 /// Copies the rows of draws[0 .. num) to positions first, first + 1, ... of each output array.
 /// Sixteen rows at a time, field by field, while the next sixteen are being fetched. In a framed
-/// table rows are fetched two blocks ahead, since they say which frames to fetch; where frames are
-/// large a block is one row, whose obs and next_obs then find their frames in the cache.
+/// table rows are fetched two blocks ahead, since they say which frames to fetch; where those of a row
+/// are large a block is one row, whose obs and next_obs then find their frames in the cache.
 inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
                         unsigned char* const* outputs, std::size_t first, std::size_t num,
                         const Draw* draws) noexcept {
   const bool framed = schema.stack > 0;
-  const std::size_t block = framed && table.config().frame_stride > 1024 ? 1 : 16;
+  const std::size_t of_row = table.config().frame_stride * table.config().num_refs;
+  const std::size_t block = framed && of_row > 4096 ? 1 : 16;
   const std::size_t lead = framed ? 2 * block : block;
   const std::size_t lines = (table.config().row_stride + 63) / 64;
   const std::size_t prefetched = lines < 8 ? lines : 8;  // longer rows: the hardware follows
