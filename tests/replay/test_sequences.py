@@ -148,6 +148,26 @@ def test_a_sequence_has_one_key_one_weight_and_one_priority():
     assert replay.sample(16, out=again) is again
 
 
+def test_rows_are_drawn_alike_when_few_slots_have_one():
+    spec = {"obs": ((), "int64")}
+    replay = Replay(600, spec, prioritized=False, sequence=Sequences(length=30, period=1), seed=3)
+    writer, no = replay.writer(), np.zeros(1, bool)
+    for t in range(60 * 30 * 20):  # episodes of one full window: 31 frames per row, and room for one per row
+        obs = np.array([t])
+        writer.add(obs=obs, reward=np.zeros(1), next_obs=obs + 1, terminated=np.array([t % 30 == 29]), truncated=no)
+    num_rows = len(replay)
+    assert num_rows < 0.05 * 600
+    counts = np.zeros(600)
+    for _ in range(200):
+        sample = replay.sample(num_rows, num_batches=10, mode="iid")
+        counts += np.bincount((sample.keys & np.uint64(2**32 - 1)).astype(int).ravel(), minlength=600)
+    drawn = counts[counts > 0]
+    expected = counts.sum() / num_rows
+    assert len(drawn) == num_rows
+    ratio = ((drawn - expected) ** 2 / expected).sum() / (num_rows - 1)
+    assert ratio < 2.5, ratio  # chi-square with some 20 degrees of freedom: p < 1e-4 beyond
+
+
 @pytest.mark.parametrize("stack", [1, 4])
 def test_overlap_does_not_multiply_the_memory_of_observations(stack):
     spec, frame = {"obs": ((stack, 84, 84), "uint8"), "action": ((), "int64")}, 7104

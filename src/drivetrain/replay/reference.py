@@ -25,6 +25,7 @@ from drivetrain.replay.sequences import Sequences
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
 _WORDS_PER_BLOCK = 4
+_MOST_TRIES = 4096
 _EPSILON = float(np.float32(1e-6))
 
 
@@ -169,7 +170,7 @@ class ReferenceReplay:
         """This slot of a uniform replay, or others drawn until one holds a row; in the end, the next."""
         num_used, tries = int(np.count_nonzero(self.generations)), 0
         while not self.is_whole()[slot]:
-            if tries < 64:
+            if tries < _MOST_TRIES:
                 stream = np.random.Philox(key=2**64 - 1 - self.seed, counter=(word - 1) % 2**256)
                 word = int(stream.random_raw())
                 slot = word * num_used >> 64
