@@ -154,7 +154,7 @@ inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratif
 /// Samples `count` sequences and checks every step of them, and the zeros behind their ends.
 inline Status sample_sequences(ReplayTable& table, std::size_t count, Draw* draws, Tag* first_tags) {
   constexpr std::size_t kWords = kStack * kFrameWords;
-  std::vector<std::uint64_t> obs(count * kSteps * kWords), next(obs);
+  std::vector<std::uint64_t> obs(count * kSteps * kWords, 77), next(obs);  // nothing may be left of it
   std::vector<Tag> tags(count * kSteps);
   std::vector<float> reward(count * kSteps), discount(reward);
   std::vector<std::uint8_t> terminated(count * kSteps), truncated(terminated), mask(terminated);
