@@ -65,7 +65,8 @@ class FrameChains {
   }
 
   FrameChains(ReplayTable& table, const RowSchema& schema, const Storage& storage) noexcept
-      : table_(table), frames_(table.frames()), schema_(schema), stack_(schema.stack), storage_(storage) {}
+      : table_(table), frames_(table.frames()), schema_(schema), stack_(schema.stack),
+        storage_(storage) {}
 
   /// Inserts the `num_rows` rows that a step of environments first .. first + num completes, and the
   /// frames of that step: reserved together and published together, so that no other producer
