@@ -14,6 +14,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native, checks
 from drivetrain.replay.schema import Schema
 
+_NO_FRAME = np.uint32(2**32 - 1)  # in a padded sequence; as slot and as key
 MAX_STACK = 256  # a lock hold takes at least the two stacks of one environment, and at most 1,024 frames
 
 
@@ -27,29 +28,31 @@ def stack_of(share_next_obs: Any, frame_stack: Any) -> int:
     return stack if share_next_obs or stack > 1 else 0
 
 
-def num_frames(capacity: int, stack: int, num_step: int) -> int:
-    """Frames held for `capacity` rows: one per row, one more per 16 rows for the first stacks of
-    episodes, and the stacks and open windows of a few environments.
+def num_frames(num_steps: int, stack: int, window: int) -> int:
+    """Frames held for rows that begin `num_steps` steps apart in all: one per step, one more per 16
+    steps for the first stacks of episodes, and the stacks and open windows of a few environments.
 
     Raises:
         InvalidInput: There would be more than rows can refer to.
     """
-    frames = capacity + capacity // 16 + max(64, 4 * (stack + num_step))
-    if frames >= 2**32:
-        raise InvalidInput(f"capacity: {capacity} rows share {frames} frames, and fewer than 2^32 are possible")
+    frames = num_steps + num_steps // 16 + max(64, 4 * (stack + window))
+    if frames >= 2**32 - 1:
+        raise InvalidInput(
+            f"capacity: its {num_steps} steps share {frames} frames, but only 2^32 - 2 are possible; use less"
+        )
     return frames
 
 
-def require_room(num_envs: int, stack: int, num_step: int, count: int) -> None:
-    """Whether the open windows of a writer leave a frame to others.
+def require_room(num_envs: int, stack: int, window: int, count: int) -> None:
+    """Whether the open windows of a writer, of so many steps, leave a frame to others.
 
     Raises:
         InvalidInput: Frames would be overwritten before their rows are whole; no row would ever come.
     """
-    held = num_envs * (num_step + stack)
-    if stack and num_step > 1 and held > count:
+    held = num_envs * (window + stack)
+    if stack and window > 1 and held > count:
         raise InvalidInput(
-            f"num_envs: the open windows of {num_envs} environments (num_step={num_step}, {stack} frames each) hold "
+            f"num_envs: the open windows of {num_envs} environments ({window} steps, {stack} frames each) hold "
             f"up to {held} frames, but this replay has {count}; use a larger capacity or fewer environments"
         )
 
@@ -84,7 +87,8 @@ class FramesOut:
         self._numbers[slots[order]] = self._num_written + np.arange(len(order), dtype=np.uint32)
         self._generations[slots[order]] = generations[order]
         self._num_written += len(order)
-        refs[:] = self._numbers[refs]
+        some = refs != _NO_FRAME
+        refs[some] = self._numbers[refs[some]]
         return whole, frames[order]
 
     def _copied(
@@ -96,6 +100,7 @@ class FramesOut:
         before, after = np.empty(len(rows), np.uint32), np.empty(len(rows), np.uint32)
         self._table.export_rows(first, rows, leaves, before)
         slots = np.unique(refs_of(rows, self._schema)[before > 0])
+        slots = slots[slots != _NO_FRAME]
         frames = np.empty((len(slots), self._schema.frame_stride), np.uint8)
         generations = np.empty(len(slots), np.uint32)
         self._table.export_frames(slots, frames, generations)
@@ -123,7 +128,10 @@ class FramesIn:
         Raises:
             IndexError: They refer to frames that the file has not held so far.
         """
-        return np.ascontiguousarray(self._keys[refs_of(rows, self._schema)])
+        refs = refs_of(rows, self._schema)
+        keys = np.full(refs.shape, _NO_FRAME, np.uint64)
+        keys[refs != _NO_FRAME] = self._keys[refs[refs != _NO_FRAME]]
+        return keys
 
 
 def refs_of(rows: npt.NDArray[np.uint8], schema: Schema) -> npt.NDArray[np.uint32]:

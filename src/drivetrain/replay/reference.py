@@ -22,9 +22,11 @@ from drivetrain.replay.buffer import InitialPriority, Sample
 from drivetrain.replay.frames import stack_of
 from drivetrain.replay.reference_frames import Numbers, ReferenceChains, ReferenceFrames
 from drivetrain.replay.schema import DISCOUNT, FIRST, FRAMES, REWARD, Schema, Spec
+from drivetrain.replay.sequences import Sequences
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
 _WORDS_PER_BLOCK = 4
+_MOST_TRIES = 4096
 _EPSILON = float(np.float32(1e-6))
 
 
@@ -62,14 +64,17 @@ class ReferenceReplay:
         weights_by: str = "batch",
         share_next_obs: bool = False,
         frame_stack: int = 1,
+        sequence: Sequences | None = None,
     ) -> None:
         self.initial_priority, self.weights_by = initial_priority, weights_by
         self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(alpha)
-        self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack))
-        self.frames = ReferenceFrames(capacity, self.schema, num_step) if self.schema.frame_stack else None
+        self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack), sequence)
+        num_steps = capacity * (sequence.num_new_steps if sequence else 1)
+        window = sequence.num_steps if sequence else num_step
+        self.frames = ReferenceFrames(num_steps, self.schema, window) if self.schema.frame_stack else None
         self.row_frames: list[Sequence[int]] = [()] * capacity
-        self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
+        self.rows = {f.name: np.zeros((capacity, *f.sampled_shape), f.dtype) for f in self.schema.fields}
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...; odd: ended early
         self.leaves = np.zeros(capacity, np.float32)
         self.next_slot, self.num_inserted, self.block, self.max_priority = 0, 0, 1, 1.0
@@ -228,7 +233,7 @@ class ReferenceReplay:
         """This slot of a uniform replay, or others drawn until one holds a row; in the end, the next."""
         num_used, tries = int(np.count_nonzero(self.generations)), 0
         while not self.is_whole()[slot]:
-            if tries < 64:
+            if tries < _MOST_TRIES:
                 stream = np.random.Philox(key=2**64 - 1 - self.seed, counter=(word - 1) % 2**256)
                 word = int(stream.random_raw())
                 slot = word * num_used >> 64
