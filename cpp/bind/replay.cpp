@@ -84,7 +84,10 @@ NB_MODULE(_native, m) {
   nb::class_<Writer>(m, "Writer")
       .def(nb::init<Table&, std::size_t, std::size_t, double, std::size_t>(), nb::keep_alive<1, 2>(),
            "table"_a, "num_envs"_a, "num_step"_a, "gamma"_a, "period"_a)
-      .def("add", &Writer::add, "step"_a);
+      .def("add", nb::overload_cast<nb::dict>(&Writer::add), "step"_a)
+      .def("keyword_add", [](nb::handle self, nb::handle slowly) {
+        return drivetrain::bind::keyword_add(self, slowly);
+      }, "slowly"_a);
   nb::class_<Tree>(m, "Tree")
       .def(nb::init<std::uint64_t>(), "capacity"_a)
       .def_prop_ro("total", &Tree::total)

@@ -27,13 +27,32 @@ class Writer {
     const RowSchema schema = table.schema();
     for (std::size_t f = 0; f < schema.num_fields; ++f) num_inputs_ += is_input(schema.fields[f]);
     if (mapping_->table.config().initial == InitialPriority::kGiven) {
-      priority_ = {nb::str("priority"), dtype("float32"), {}};
+      priority_ = {nb::steal(PyUnicode_InternFromString("priority")), dtype("float32"), {}};
       ++num_inputs_;
     }
   }
 
-  // Whether the step fitted and was added; otherwise nothing has changed.
+  // Whether the step, a dict, fitted and was added; otherwise nothing has changed.
   bool add(nb::dict step) {
+    return add_found(static_cast<std::size_t>(PyDict_GET_SIZE(step.ptr())), [&](nb::handle name) {
+      return PyDict_GetItemWithError(step.ptr(), name.ptr());
+    });
+  }
+
+  // The same for the keywords of a call, which spares making a dict of them. Names are compared by
+  // identity: those of calls and of fields are interned. Others are left to the caller's slow way.
+  bool add(PyObject* const* values, PyObject* names) {
+    const Py_ssize_t count = PyTuple_GET_SIZE(names);
+    return add_found(static_cast<std::size_t>(count), [&](nb::handle name) -> PyObject* {
+      for (Py_ssize_t i = 0; i < count; ++i)
+        if (PyTuple_GET_ITEM(names, i) == name.ptr()) return values[i];
+      return nullptr;
+    });
+  }
+
+ private:
+  template <class Find>
+  bool add_found(std::size_t num_found, Find&& find) {
     if (table_.closed()) raise("Closed", "this replay is closed");
     if (in_use_.test_and_set(std::memory_order_acquire))
       raise("InvalidInput",
@@ -43,7 +62,7 @@ class Writer {
       ~Release() { flag.clear(std::memory_order_release); }
     } release{in_use_};
     Step native{arrays_.data(), nullptr, nullptr, nullptr, nullptr};
-    if (!convert(step, native)) return false;
+    if (num_found != num_inputs_ || !convert(find, native)) return false;
     Status status;
     {
       nb::gil_scoped_release released;
@@ -53,19 +72,18 @@ class Writer {
     return true;
   }
 
- private:
   static bool is_input(const Field& field) {
     return field.kind != FieldKind::kDiscount && field.kind != FieldKind::kMask;
   }
 
-  bool convert(nb::dict step, Step& native) {
-    if (static_cast<std::size_t>(PyDict_GET_SIZE(step.ptr())) != num_inputs_) return false;
+  template <class Find>
+  bool convert(Find&& find, Step& native) {
     const RowSchema schema = table_.schema();
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const FieldKind kind = schema.fields[f].kind;
       if (!is_input(schema.fields[f])) continue;
       const ArraySpec& spec = table_.inputs()[f];
-      PyObject* array = PyDict_GetItemWithError(step.ptr(), spec.name.ptr());
+      PyObject* array = find(spec.name);
       if (array == nullptr) return false;
       if (!fits(array, spec, &num_envs_, 1)) {
         if (kind != FieldKind::kReward || !fits(array, reward_f64_, &num_envs_, 1)) return false;
@@ -80,11 +98,10 @@ class Writer {
         default: arrays_[f] = data;
       }
     }
-    return !priority_.name.is_valid() || convert_priority(step, native);
+    return !priority_.name.is_valid() || convert_priority(find(priority_.name), native);
   }
 
-  bool convert_priority(nb::dict step, Step& native) {
-    PyObject* array = PyDict_GetItemWithError(step.ptr(), priority_.name.ptr());
+  bool convert_priority(PyObject* array, Step& native) {
     if (array == nullptr || !fits(array, priority_, &num_envs_, 1)) return false;
     native.priority = reinterpret_cast<const float*>(data_of(array));
     return are_priorities(native.priority, static_cast<std::size_t>(num_envs_));
@@ -101,5 +118,28 @@ class Writer {
   std::size_t num_inputs_ = 0;
   std::atomic_flag in_use_;
 };
+
+// add(**step) of a writer as a function of its own. Keywords that do not fit go to `slowly`, which
+// says why or makes them fit; it must not refer to whoever keeps this function, or both live on.
+inline nb::object keyword_add(nb::handle writer, nb::handle slowly) {
+  static PyMethodDef method = {
+      "add",
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(
+          +[](PyObject* self, PyObject* const* arguments, Py_ssize_t num_positional,
+              PyObject* names) -> PyObject* {
+            auto* owner = nb::inst_ptr<Writer>(nb::handle(PyTuple_GET_ITEM(self, 0)));
+            try {
+              if (num_positional == 0 && names && owner->add(arguments, names)) Py_RETURN_NONE;
+            } catch (nb::python_error& error) {
+              error.restore();
+              return nullptr;
+            }
+            return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 1), arguments,
+                                       static_cast<std::size_t>(num_positional), names);
+          })),
+      METH_FASTCALL | METH_KEYWORDS, nullptr};
+  const nb::tuple self = nb::make_tuple(writer, slowly);
+  return nb::steal(PyCFunction_NewEx(&method, self.ptr(), nullptr));
+}
 
 }  // namespace drivetrain::bind

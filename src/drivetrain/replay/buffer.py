@@ -11,6 +11,7 @@ is its public face. `reference.py` is the same thing in readable NumPy.
 # Over 400 lines: all that is public of a replay in one place, more than half of it docstrings.
 
 import contextlib
+import functools
 import inspect
 import mmap
 import os
@@ -636,11 +637,9 @@ class Writer:
     """
 
     def __init__(self, schema: Schema, inputs: tuple[Field, ...], num_envs: int, native: _native.Writer) -> None:
-        self._schema = schema
-        self._inputs = inputs
-        self._nested = schema.is_nested
-        self._num_envs = num_envs
-        self._add = native.add
+        self._add = functools.partial(_add, native, schema, inputs, num_envs)
+        if not schema.is_nested:  # the method below in native code, which spares a dict of the keywords
+            self.add = native.keyword_add(self._add)
 
     def add(self, /, **step: Any) -> None:
         """Add one step of every environment; every array has the leading axis `[num_envs]`.
@@ -660,9 +659,14 @@ class Writer:
             InvalidInput: A field is missing, too much, or of the wrong dtype or shape; nothing was added.
             Closed: The replay was closed.
         """
-        if self._nested:
-            step = self._schema.flatten(step)
-        if not self._add(step):
-            fitting = checks.fitting_step(self._inputs, step, self._num_envs)
-            if not self._add(fitting):
-                raise AssertionError("a step that fits was turned down; nothing was added")
+        self._add(**step)
+
+
+def _add(native: _native.Writer, schema: Schema, inputs: tuple[Field, ...], num_envs: int, /, **step: Any) -> None:
+    """Add a step of any nesting, after making it fit if it does not; no method, to refer to no Writer."""
+    if schema.is_nested:
+        step = schema.flatten(step)
+    if not native.add(step):
+        fitting = checks.fitting_step(inputs, step, num_envs)
+        if not native.add(fitting):
+            raise AssertionError("a step that fits was turned down; nothing was added")

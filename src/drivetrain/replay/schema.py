@@ -17,6 +17,7 @@ With sequences each field of a row holds all its steps, but those kept for the f
 
 import math
 import operator
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -219,7 +220,11 @@ class Schema:
 
     def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...], tuple[int, ...]]]:
         """What the native table needs to know of each field."""
-        return [(f.kind, f.offset, f.nbytes, f.name, f.dtype, f.sampled_shape, f.shape) for f in self.fields]
+        names = [sys.intern(f.name) for f in self.fields]  # as those of keywords are
+        return [
+            (f.kind, f.offset, f.nbytes, name, f.dtype, f.sampled_shape, f.shape)
+            for name, f in zip(names, self.fields, strict=True)
+        ]
 
     def to_json(self) -> Any:
         """JSON-able form; `from_json` inverts it."""
