@@ -118,8 +118,8 @@ class Table {
     const std::size_t batch = plain_int(batch_size, config_.capacity);
     const std::size_t batches = num_batches.is_none() ? 1 : plain_int(num_batches, kMostDraws);
     const bool stratified = is_text(mode, "stratified");
-    if (batch == 0 || batches == 0 || batches > std::max<std::size_t>(1, kMostDraws / batch) || !PyFloat_CheckExact(beta.ptr()) ||
-        !(stratified || is_text(mode, "iid")))
+    if (batch == 0 || batches == 0 || batches > std::max<std::size_t>(1, kMostDraws / batch) ||
+        !PyFloat_CheckExact(beta.ptr()) || !(stratified || is_text(mode, "iid")))
       return nb::none();
     const double exponent = PyFloat_AS_DOUBLE(beta.ptr());
     if (!(exponent >= 0 && exponent <= 1)) return nb::none();
