@@ -5,10 +5,12 @@ only; imports no framework.
 """
 
 from drivetrain.replay._native import simd_level
-from drivetrain.replay.buffer import Replay, ReplayHandle, Sample, Writer, memory_report
+from drivetrain.replay.buffer import Replay, ReplayHandle, memory_report
 from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.queries import PriorityStats
+from drivetrain.replay.sample import Sample
 from drivetrain.replay.sequences import Sequences
+from drivetrain.replay.writer import Writer
 
 __all__ = [
     "MemoryReport",

@@ -11,14 +11,12 @@ is its public face. `reference.py` is the same thing in readable NumPy.
 # Over 400 lines: all that is public of a replay in one place, more than half of it docstrings.
 
 import contextlib
-import functools
 import inspect
 import mmap
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,61 +24,19 @@ import numpy.typing as npt
 from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files, frames, queries
-from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
-from drivetrain.replay.memory import MemoryReport, report
+from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
+from drivetrain.replay.sample import Sample
 from drivetrain.replay.schedules import Schedule
-from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
-from drivetrain.replay.sequences import Sequences, require_sequences
+from drivetrain.replay.schema import PRIORITY, Spec
+from drivetrain.replay.sequences import Sequences
+from drivetrain.replay.settings import ALPHA_MEANING, InitialPriority, Settings
 from drivetrain.replay.slab import arrays_in_slab
 from drivetrain.replay.spaces import spec_of
-
-InitialPriority = Literal["running_max", "buffer_max", "given"] | float
-"""Where the priority of a new row comes from; see Replay."""
+from drivetrain.replay.writer import Writer
 
 _KIND = "replay"
-_ALPHA_MEANING = "0: uniform, 1: proportional to priority"
-
-
-class Sample(NamedTuple):
-    """Transitions drawn from a replay; leading axes `[B]`, or `[U, B]` with `num_batches=U`.
-
-    The arrays are copies of the caller's own: neither inserts nor other samples change them. They
-    begin at multiples of 64 bytes of one block of memory, which is used for another sample only
-    after the caller has let go of all of them, and of every view of them.
-    """
-
-    data: dict[str, Any]
-    """The fields of the spec, `next_obs` if there is `obs`, `reward` (n-step return), `terminated` and
-    `truncated` of the window's last step, and `discount`: gamma^n, 0 after termination. Of sequences
-    all of these per step, `[B, T, ...]`, and `mask`: where there is a step."""
-    weights: npt.NDArray[np.float32]
-    """Importance weights, divided by the largest of each batch, or that there can be (`weights_by`);
-    all 1 in a uniform replay."""
-    keys: npt.NDArray[np.uint64]
-    """Opaque names of the rows, for `update_priorities`."""
-
-    def map(self, function: Callable[[Any], Any]) -> "Sample":
-        """A sample whose arrays are what `function` makes of these, in the same nesting.
-
-        `sample.map(torch.from_dlpack)` and `sample.map(jax.dlpack.from_dlpack)` give tensors that share
-        this sample's memory where the framework can; that memory lives as long as any of them.
-        """
-        return Sample(_mapped(self.data, function, ""), function(self.weights), function(self.keys))
-
-
-def _mapped(value: Any, function: Callable[[Any], Any], name: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _mapped(inner, function, f"{name}/{key}") for key, inner in cast(dict[str, Any], value).items()}
-    if isinstance(value, tuple):
-        inside = enumerate(cast(tuple[Any, ...], value))
-        return tuple(_mapped(inner, function, f"{name}/{index}") for index, inner in inside)
-    try:
-        return function(value)
-    except Exception as error:
-        error.add_note(f'in field "{name[1:]}"')
-        raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,98 +44,6 @@ class ReplayHandle:
     """Names a live shared replay; picklable, for any process of this user on this machine."""
 
     segment: SegmentHandle
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Settings:
-    """What a replay is made of; stored in its segment and its files."""
-
-    capacity: int
-    prioritized: bool
-    alpha: float
-    num_step: int
-    gamma: float
-    seed: int
-    share_next_obs: bool
-    frame_stack: int
-    sequence: Sequences | None
-    schema: Schema
-    initial_priority: str | float = "running_max"  # defaults: what files from before these have
-    weights_by: str = "batch"
-
-    @classmethod
-    def of(cls, *, spec: Any, **values: Any) -> "_Settings":
-        """Settings from the arguments of Replay."""
-        if not isinstance(spec, Mapping):
-            raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
-        if values["sequence"] is not None:
-            require_sequences(values["sequence"], values["num_step"])
-        stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
-        return cls.checked(**values, schema=Schema.from_spec(cast(Spec, spec), stack, values["sequence"]))
-
-    @classmethod
-    def checked(cls, **values: Any) -> "_Settings":
-        """Settings from a caller or a file.
-
-        Raises:
-            InvalidInput: A value does not fit.
-        """
-        fraction, integer = checks.require_fraction, checks.require_int
-        initial = values.get("initial_priority", cls.initial_priority)
-        return cls(
-            capacity=integer("capacity", values["capacity"], least=1, most=2**32 - 1),
-            prioritized=bool(values["prioritized"]),
-            alpha=fraction("alpha", values["alpha"], meaning=_ALPHA_MEANING),
-            num_step=integer("num_step", values["num_step"], least=1, most=100_000),
-            gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
-            seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
-            share_next_obs=bool(values["share_next_obs"]),
-            frame_stack=values["frame_stack"],
-            sequence=values["sequence"],
-            schema=values["schema"],
-            initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
-            weights_by=checks.require_one_of("weights_by", values.get("weights_by", cls.weights_by), WEIGHTS_BY),
-        )
-
-    @property
-    def window(self) -> int:
-        """Steps that an environment's open window has at most."""
-        return self.schema.steps if self.sequence else self.num_step
-
-    def native(self) -> dict[str, Any]:
-        initial, sequence = self.initial_priority, self.sequence
-        stack = self.schema.frame_stack
-        num_steps = self.capacity * (sequence.num_new_steps if sequence else 1)
-        return {
-            "capacity": self.capacity,
-            "row_stride": self.schema.row_stride,
-            "prioritized": self.prioritized,
-            "alpha": self.alpha,
-            "seed": self.seed,
-            "initial": INITIAL_PRIORITIES.index(initial) if isinstance(initial, str) else len(INITIAL_PRIORITIES),
-            "initial_priority": 0.0 if isinstance(initial, str) else initial,
-            "weights_by_buffer": self.weights_by == "buffer",
-            "num_frames": frames.num_frames(num_steps, stack, self.window) if stack else 0,
-            "frame_stride": self.schema.frame_stride,
-            "num_refs": self.schema.num_refs,
-            "frame_stack": stack,
-            "steps": self.schema.steps,
-        }
-
-    def memory(self) -> MemoryReport:
-        return report(self.capacity, self.schema, self.native())
-
-    def to_json(self) -> dict[str, Any]:
-        sequence = self.sequence.to_json() if self.sequence else None
-        return {**self.__dict__, "sequence": sequence, "schema": self.schema.to_json()}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "_Settings":
-        values = {"share_next_obs": False, "frame_stack": 1, "sequence": None, **values}  # new in format 2
-        stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
-        sequence = Sequences.from_json(values["sequence"])
-        schema = Schema.from_json(values["schema"], stack, sequence)
-        return cls.checked(**{**values, "sequence": sequence, "schema": schema})
 
 
 def _private_memory(nbytes: int) -> mmap.mmap:
@@ -199,7 +63,7 @@ def memory_report(capacity: int, spec: Spec, **settings: Any) -> MemoryReport:
     """
     bound = inspect.signature(Replay).bind(capacity, spec, **settings)
     bound.apply_defaults()
-    return _Settings.of(**bound.arguments).memory()
+    return Settings.of(**bound.arguments).memory()
 
 
 class Replay:
@@ -256,7 +120,7 @@ class Replay:
         sequence: Sequences | None = None,
     ) -> None:
         self._open(
-            _Settings.of(
+            Settings.of(
                 spec=spec,
                 capacity=capacity,
                 prioritized=prioritized,
@@ -274,7 +138,7 @@ class Replay:
             segment=None,
         )
 
-    def _open(self, settings: _Settings, *, shared: bool, segment: Segment | None) -> None:
+    def _open(self, settings: Settings, *, shared: bool, segment: Segment | None) -> None:
         nbytes = _native.table_nbytes(settings.native())
         initialize = segment is None
         if segment is None:
@@ -317,7 +181,7 @@ class Replay:
             raise InvalidInput(f"attach: expected what replay.handle() returned, got {type(handle).__name__}")
         segment = Segment.attach(handle.segment, _KIND)
         replay = cls.__new__(cls)
-        replay._open(_Settings.from_json(segment.meta), shared=True, segment=segment)
+        replay._open(Settings.from_json(segment.meta), shared=True, segment=segment)
         return replay
 
     def handle(self) -> ReplayHandle:
@@ -507,7 +371,7 @@ class Replay:
                 and the priorities are forgotten. Nothing was changed.
         """
         self._require_prioritized("set_alpha")
-        alpha = checks.require_fraction("alpha", alpha, meaning=_ALPHA_MEANING)
+        alpha = checks.require_fraction("alpha", alpha, meaning=ALPHA_MEANING)
         try:
             self._table.set_alpha(alpha, rescale)
         except InvalidInput:
@@ -600,7 +464,7 @@ class Replay:
         """
         with files.opened(Path(path)) as saved:
             try:
-                settings = _Settings.from_json(saved.settings)
+                settings = Settings.from_json(saved.settings)
             except (KeyError, TypeError, ValueError) as error:
                 raise FileFormatError(f"{path}: its settings make no sense ({error})") from error
             replay = cls.__new__(cls)
@@ -627,46 +491,3 @@ class Replay:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-class Writer:
-    """One producer's way into a replay; one thread at a time.
-
-    Owns the n-step windows of its environments: they end with the episode (terminated or truncated)
-    and are lost with the writer.
-    """
-
-    def __init__(self, schema: Schema, inputs: tuple[Field, ...], num_envs: int, native: _native.Writer) -> None:
-        self._add = functools.partial(_add, native, schema, inputs, num_envs)
-        if not schema.is_nested:  # the method below in native code, which spares a dict of the keywords
-            self.add = native.keyword_add(self._add)
-
-    def add(self, /, **step: Any) -> None:
-        """Add one step of every environment; every array has the leading axis `[num_envs]`.
-
-        Takes exactly the fields of the spec, `reward`, `terminated`, `truncated`, and `next_obs` iff
-        there is `obs`. `next_obs` is the true next observation, the final one where an episode ended,
-        not the first of the next. Rows become visible when their window is full or the episode ends,
-        with the replay's `initial_priority`. Where that is "given", there is one more array, `priority`:
-        of the row that begins at this step, whenever its window ends; finite and >= 0. Of sequences only
-        some steps begin a row, and the priorities of the others are not used.
-
-        Args:
-            step: Arrays of the declared dtypes; reward and priority may be any real dtype and are kept
-                as float32.
-
-        Raises:
-            InvalidInput: A field is missing, too much, or of the wrong dtype or shape; nothing was added.
-            Closed: The replay was closed.
-        """
-        self._add(**step)
-
-
-def _add(native: _native.Writer, schema: Schema, inputs: tuple[Field, ...], num_envs: int, /, **step: Any) -> None:
-    """Add a step of any nesting, after making it fit if it does not; no method, to refer to no Writer."""
-    if schema.is_nested:
-        step = schema.flatten(step)
-    if not native.add(step):
-        fitting = checks.fitting_step(inputs, step, num_envs)
-        if not native.add(fitting):
-            raise AssertionError("a step that fits was turned down; nothing was added")

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.replay.buffer import InitialPriority, Sample
 from drivetrain.replay.frames import stack_of
 from drivetrain.replay.reference_frames import Numbers, ReferenceChains, ReferenceFrames
+from drivetrain.replay.sample import Sample
 from drivetrain.replay.schema import DISCOUNT, FIRST, FRAMES, REWARD, Schema, Spec
 from drivetrain.replay.sequences import Sequences
+from drivetrain.replay.settings import InitialPriority
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
 _WORDS_PER_BLOCK = 4

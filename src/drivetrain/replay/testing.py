@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.replay.buffer import Replay, Sample
+from drivetrain.replay.buffer import Replay
+from drivetrain.replay.sample import Sample
 
 
 class TaggedRows:

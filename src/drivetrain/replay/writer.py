@@ -1,0 +1,54 @@
+"""A producer's way into a replay: one step of its environments at a time.
+
+add(**step) ──▶ native code ──▶ windows ──▶ rows
+└─ does not fit ─▶ checks: made to fit, or an error ─▶ native code
+"""
+
+import functools
+from typing import Any
+
+from drivetrain.replay import _native, checks
+from drivetrain.replay.schema import Field, Schema
+
+
+class Writer:
+    """One producer's way into a replay; one thread at a time.
+
+    Owns the n-step windows of its environments: they end with the episode (terminated or truncated)
+    and are lost with the writer.
+    """
+
+    def __init__(self, schema: Schema, inputs: tuple[Field, ...], num_envs: int, native: _native.Writer) -> None:
+        self._add = functools.partial(_add, native, schema, inputs, num_envs)
+        if not schema.is_nested:  # the method below in native code, which spares a dict of the keywords
+            self.add = native.keyword_add(self._add)
+
+    def add(self, /, **step: Any) -> None:
+        """Add one step of every environment; every array has the leading axis `[num_envs]`.
+
+        Takes exactly the fields of the spec, `reward`, `terminated`, `truncated`, and `next_obs` iff
+        there is `obs`. `next_obs` is the true next observation, the final one where an episode ended,
+        not the first of the next. Rows become visible when their window is full or the episode ends,
+        with the replay's `initial_priority`. Where that is "given", there is one more array, `priority`:
+        of the row that begins at this step, whenever its window ends; finite and >= 0. Of sequences only
+        some steps begin a row, and the priorities of the others are not used.
+
+        Args:
+            step: Arrays of the declared dtypes; reward and priority may be any real dtype and are kept
+                as float32.
+
+        Raises:
+            InvalidInput: A field is missing, too much, or of the wrong dtype or shape; nothing was added.
+            Closed: The replay was closed.
+        """
+        self._add(**step)
+
+
+def _add(native: _native.Writer, schema: Schema, inputs: tuple[Field, ...], num_envs: int, /, **step: Any) -> None:
+    """Add a step of any nesting, after making it fit if it does not; no method, to refer to no Writer."""
+    if schema.is_nested:
+        step = schema.flatten(step)
+    if not native.add(step):
+        fitting = checks.fitting_step(inputs, step, num_envs)
+        if not native.add(fitting):
+            raise AssertionError("a step that fits was turned down; nothing was added")
