@@ -3,9 +3,13 @@
 // POSIX robust, process-shared. When a holder is killed the kernel hands the lock to the next
 // locker together with the news (kOwnerDied); that locker repairs what the dead one may have left
 // half done and calls mark_consistent(). If it dies too before that, the news is passed on again.
+//
+// Holders keep it for microseconds, and a sleep and its wake-up take longer than that: a locker
+// tries for some microseconds before it sleeps (design/replay-concurrency.md has what that brings).
 #pragma once
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <type_traits>
@@ -31,7 +35,12 @@ class alignas(64) RobustMutex {
   }
 
   [[nodiscard]] LockResult lock() noexcept {
-    switch (pthread_mutex_lock(&mutex_)) {
+    int result = pthread_mutex_trylock(&mutex_);
+    for (unsigned tries = 0; result == EBUSY && tries < most_tries(); ++tries) {
+      for (unsigned pause = 0; pause < kPauses; ++pause) relax();
+      result = pthread_mutex_trylock(&mutex_);
+    }
+    switch (result == EBUSY ? pthread_mutex_lock(&mutex_) : result) {
       case 0: return LockResult::kAcquired;
       case EOWNERDEAD: return LockResult::kOwnerDied;
       default: return LockResult::kFailed;
@@ -42,6 +51,20 @@ class alignas(64) RobustMutex {
   void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
 
  private:
+  static constexpr unsigned kTries = 200, kPauses = 8;  // 10 to 30 us in all
+
+  static unsigned most_tries() noexcept {
+    static const unsigned tries = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? kTries : 0;
+    return tries;
+  }
+  static void relax() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
   pthread_mutex_t mutex_;
 };
 
