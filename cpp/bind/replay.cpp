@@ -75,11 +75,15 @@ NB_MODULE(_native, m) {
       .def("size", &Table::size)
       .def("is_consistent", &Table::is_consistent)
       .def("export_rows", &Table::export_rows, "first"_a, "rows"_a, "leaves"_a, "generations"_a)
+      .def("export_leaves", &Table::export_leaves, "first"_a, "leaves"_a, "generations"_a)
       .def("import_rows", &Table::import_rows, "rows"_a, "leaves"_a,
            "keys"_a.none())
       .def("export_generations", &Table::export_generations, "first"_a, "generations"_a)
+      .def("export_frame_generations", &Table::export_frame_generations, "slots"_a,
+           "generations"_a)
       .def("export_frames", &Table::export_frames, "slots"_a, "frames"_a, "generations"_a)
       .def("import_frames", &Table::import_frames, "frames"_a, "keys"_a)
+      .def("restore_unit", &Table::restore_unit, "exponent"_a)
       .def("restore", &Table::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a);
   nb::class_<Writer>(m, "Writer")
       .def(nb::init<Table&, std::size_t, std::size_t, double>(), nb::keep_alive<1, 2>(), "table"_a,

@@ -235,6 +235,21 @@ class Table {
     check(status);
   }
 
+  // The same without rows: leaves [count] and generations [count] (0: no row here).
+  void export_leaves(std::size_t first, nb::handle leaves, nb::handle generations) {
+    auto held = hold();
+    const auto count = static_cast<std::size_t>(
+        PyArray_SIZE(reinterpret_cast<PyArrayObject*>(generations.ptr())));
+    auto* leaf_out = reinterpret_cast<float*>(data_of(leaves));
+    auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = drivetrain::export_leaves(held->table, first, count, leaf_out, generation_out);
+    }
+    check(status);
+  }
+
   // Appends rows as export_rows gave them, with their leaves; with the keys of their frames
   // [count, num_refs] in a framed table.
   void import_rows(nb::handle rows, nb::handle leaves, nb::handle keys) {
@@ -264,6 +279,19 @@ class Table {
                    .generation.load(std::memory_order_relaxed);
   }
 
+  // The generations [count] of the frames of these slots (0: not whole).
+  void export_frame_generations(nb::handle slots, nb::handle generations) {
+    auto held = hold();
+    const auto count = PyArray_SIZE(reinterpret_cast<PyArrayObject*>(slots.ptr()));
+    const auto* slot = reinterpret_cast<const std::uint32_t*>(data_of(slots));
+    auto* out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+    for (npy_intp i = 0; i < count; ++i) {
+      const std::uint32_t generation =
+          held->table.frames().frame(slot[i]).generation.load(std::memory_order_relaxed);
+      out[i] = generation & 1 ? 0 : generation;
+    }
+  }
+
   // Copies frames [count, frame_stride] and their generations [count] (0: changed meanwhile).
   void export_frames(nb::handle slots, nb::handle frames, nb::handle generations) {
     auto held = hold();
@@ -289,6 +317,14 @@ class Table {
       status = append_frames(held->table, data, count, key);
     }
     check(status);
+  }
+
+  // Gives an empty tree the unit that leaves were saved with.
+  void restore_unit(std::int32_t exponent) {
+    auto held = hold();
+    with_lock(held->table, [&] {
+      if (config_.prioritized) held->table.tree().start_with_unit(exponent);
+    });
   }
 
   void restore(float max_priority, std::uint64_t random_block, std::uint64_t num_inserted) {
