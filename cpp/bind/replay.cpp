@@ -86,8 +86,8 @@ NB_MODULE(_native, m) {
       .def("restore_unit", &Table::restore_unit, "exponent"_a)
       .def("restore", &Table::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a);
   nb::class_<Writer>(m, "Writer")
-      .def(nb::init<Table&, std::size_t, std::size_t, double>(), nb::keep_alive<1, 2>(), "table"_a,
-           "num_envs"_a, "num_step"_a, "gamma"_a)
+      .def(nb::init<Table&, std::size_t, std::size_t, double, std::size_t>(), nb::keep_alive<1, 2>(),
+           "table"_a, "num_envs"_a, "num_step"_a, "gamma"_a, "period"_a)
       .def("add", &Writer::add, "step"_a);
   nb::class_<Tree>(m, "Tree")
       .def(nb::init<std::uint64_t>(), "capacity"_a)

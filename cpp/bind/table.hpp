@@ -74,23 +74,27 @@ inline TableConfig read_config(nb::dict values) {
 
 class Table {
  public:
-  // fields: (kind, offset, nbytes, name, dtype, shape) each; sample_type: the named tuple of samples
+  // fields: (kind, offset, nbytes, name, dtype, shape in samples, shape of a step) each; sample_type:
+  // the named tuple of samples
   Table(nb::handle payload, nb::dict config, nb::list fields, nb::object sample_type,
         bool initialize)
       : config_(read_config(config)),
         stack_(nb::cast<std::size_t>(config["frame_stack"])),
+        steps_(nb::cast<std::size_t>(config["steps"])),
         mapping_(std::make_shared<Mapping>(payload, config_)) {
     if (initialize && !ReplayTable::initialize(mapping_->buffer.data(), config_))
       raise("SegmentError", "this system refuses robust process-shared mutexes");
     if (mapping_->table.header().version != kTableVersion)
       raise("ForeignSegment", "the replay segment was made by another version of drivetrain");
+    std::vector<ArraySpec> sampled;
     for (nb::handle item : fields) {
       fields_.push_back({static_cast<FieldKind>(nb::cast<std::uint32_t>(item[0])),
                          nb::cast<std::size_t>(item[1]), nb::cast<std::size_t>(item[2])});
-      specs_.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[5])});
+      sampled.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[5])});
+      inputs_.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[6])});
     }
     const std::size_t most_idle_nbytes = std::max<std::size_t>(16 << 20, table_nbytes(config_) / 8);
-    samples_ = std::make_unique<SampleMaker>(sample_type, specs_, most_idle_nbytes);
+    samples_ = std::make_unique<SampleMaker>(sample_type, sampled, most_idle_nbytes);
   }
 
   void close() {
@@ -104,8 +108,8 @@ class Table {
     if (!mapping_) raise("Closed", "this replay is closed");
     return mapping_;
   }
-  RowSchema schema() const { return {fields_.data(), fields_.size(), stack_}; }
-  const std::vector<ArraySpec>& specs() const { return specs_; }
+  RowSchema schema() const { return {fields_.data(), fields_.size(), stack_, steps_}; }
+  const std::vector<ArraySpec>& inputs() const { return inputs_; }
 
   // A new sample, or `out`; None where an argument does not fit, or is not of the plainest type.
   nb::object sample(nb::handle batch_size, nb::handle beta, nb::handle mode,
@@ -388,9 +392,10 @@ class Table {
 
   TableConfig config_;
   std::size_t stack_;  // frames per observation; 0: rows hold their observations
+  std::size_t steps_;  // of a row
   std::shared_ptr<Mapping> mapping_;
   std::vector<Field> fields_;
-  std::vector<ArraySpec> specs_;
+  std::vector<ArraySpec> inputs_;  // what a step brings, by field
   std::unique_ptr<SampleMaker> samples_;
   std::unique_ptr<Scratch> scratch_;
 };

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "bind/writers.hpp"
 #include "check.hpp"
-#include "drivetrain/nstep.hpp"
 
 namespace drivetrain::test {
 
@@ -39,7 +39,34 @@ inline constexpr RowSchema kStackedSchema{kStackedFields, 7, kStack};
 inline TableConfig stacked_config(std::uint64_t capacity, std::uint64_t num_frames,
                                   bool prioritized = true) {
   CHECK(links_nbytes(2 * kStack) == kLinks);
-  return {capacity, 80, prioritized, 0.6f, 7, num_frames, kFrameWords * 8, 2 * kStack};
+  TableConfig config{capacity, 80, prioritized, 0.6, 7};
+  config.num_frames = num_frames;
+  config.frame_stride = kFrameWords * 8;
+  config.num_refs = 2 * kStack;
+  return config;
+}
+
+inline constexpr std::size_t kSteps = 5, kSequenceLinks = 8 + 2 * kStack * kSteps * 4;
+inline constexpr Field kSequenceFields[] = {
+    {FieldKind::kFrames, 0, kSteps * kStackBytes},
+    {FieldKind::kFirst, kSequenceLinks, kSteps * sizeof(Tag)},
+    {FieldKind::kNextFrames, 0, kSteps * kStackBytes},
+    {FieldKind::kReward, kSequenceLinks + kSteps * 24, kSteps * 4},
+    {FieldKind::kDiscount, kSequenceLinks + kSteps * 28, kSteps * 4},
+    {FieldKind::kTerminated, kSequenceLinks + kSteps * 32, kSteps},
+    {FieldKind::kTruncated, kSequenceLinks + kSteps * 33, kSteps},
+    {FieldKind::kMask, kSequenceLinks + kSteps * 34, kSteps},
+};
+inline constexpr RowSchema kSequenceSchema{kSequenceFields, 8, kStack, kSteps};
+
+inline TableConfig sequence_config(std::uint64_t capacity, std::uint64_t num_frames,
+                                   bool prioritized = true) {
+  CHECK(links_nbytes(2 * kStack * kSteps) == kSequenceLinks);
+  TableConfig config{capacity, (8 + kSequenceLinks + kSteps * 35 + 7) / 8 * 8, prioritized, 0.6, 7};
+  config.num_frames = num_frames;
+  config.frame_stride = kFrameWords * 8;
+  config.num_refs = 2 * kStack * kSteps;
+  return config;
 }
 
 inline void fill_stack(const Tag& tag, std::uint64_t newest, std::uint64_t* words) {
@@ -49,21 +76,14 @@ inline void fill_stack(const Tag& tag, std::uint64_t newest, std::uint64_t* word
 }
 
 /// One writer and its environments; every episode_length steps they begin anew.
-class StackedWriter {
+template <class Writer>
+class Stacked {
  public:
-  StackedWriter(ReplayTable& table, std::size_t num_envs, std::size_t num_step,
-                std::uint64_t stream, std::uint64_t episode_length)
+  template <class... Settings>
+  Stacked(const RowSchema& schema, ReplayTable& table, std::size_t num_envs, std::uint64_t stream,
+          std::uint64_t episode_length, Settings... settings)
       : num_envs_(num_envs), episode_length_(episode_length), stream_(stream),
-        windows_(num_envs), open_(num_envs * num_step), images_(num_envs * num_step * 80),
-        emissions_(num_envs * num_step), keys_(num_envs * num_step * kStack),
-        row_keys_(NStepWriter::rows_per_commit(table.config()) * 2 * kStack),
-        last_(num_envs * kStack), obs_(last_), next_(last_), kept_(last_),
-        made_(2 * num_envs * kStack), claims_(2 * num_envs * kStack),
-        writer_(table, kStackedSchema, num_envs, num_step, 0.9,
-                {windows_.data(), open_.data(), images_.data(), emissions_.data(), keys_.data(),
-                 row_keys_.data()},
-                {last_.data(), obs_.data(), next_.data(), kept_.data(), made_.data(),
-                 claims_.data()}) {}
+        writer_(table, schema, num_envs, settings...) {}
 
   Status step() {
     std::vector<std::uint64_t> obs(num_envs_ * kStack * kFrameWords), next(obs);
@@ -80,7 +100,7 @@ class StackedWriter {
     const auto bytes = [](const auto& values) {
       return reinterpret_cast<const unsigned char*>(values.data());
     };
-    const unsigned char* arrays[7] = {bytes(obs), bytes(tags), bytes(next)};
+    const unsigned char* arrays[8] = {bytes(obs), bytes(tags), bytes(next)};
     ++time_;
     return writer_.add({arrays, reward.data(), nullptr, ended.data(), no.data()});
   }
@@ -88,14 +108,23 @@ class StackedWriter {
  private:
   std::size_t num_envs_;
   std::uint64_t episode_length_, stream_, time_ = 0;
-  std::vector<NStepWriter::Window> windows_;
-  std::vector<NStepWriter::OpenStep> open_;
-  std::vector<unsigned char> images_;
-  std::vector<NStepWriter::Emission> emissions_;
-  std::vector<std::uint64_t> keys_, row_keys_, last_, obs_, next_, kept_;
-  std::vector<FrameChains::NewFrame> made_;
-  std::vector<Claim> claims_;
-  NStepWriter writer_;
+  Writer writer_;
+};
+
+/// Of transitions.
+class StackedWriter : public Stacked<bind::Transitions> {
+ public:
+  StackedWriter(ReplayTable& table, std::size_t num_envs, std::size_t num_step,
+                std::uint64_t stream, std::uint64_t episode_length)
+      : Stacked(kStackedSchema, table, num_envs, stream, episode_length, num_step, 0.9) {}
+};
+
+/// Of sequences of kSteps that begin every two steps.
+class SequenceStackedWriter : public Stacked<bind::Windows> {
+ public:
+  SequenceStackedWriter(ReplayTable& table, std::size_t num_envs, std::uint64_t stream,
+                        std::uint64_t episode_length)
+      : Stacked(kSequenceSchema, table, num_envs, stream, episode_length, std::size_t{2}, 0.9) {}
 };
 
 /// Samples `count` rows and checks every word of their stacks; num_step as the writer's.
@@ -125,6 +154,43 @@ inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratif
     CHECK(last > tags[i].at && last <= tags[i].at + num_step);
     fill_stack(tags[i], last, expected);
     CHECK(std::equal(expected, std::end(expected), after));
+  }
+  return Status::kOk;
+}
+
+/// Samples `count` sequences and checks every step of them, and the zeros behind their ends.
+inline Status sample_sequences(ReplayTable& table, std::size_t count, Draw* draws, Tag* first_tags) {
+  constexpr std::size_t kWords = kStack * kFrameWords;
+  std::vector<std::uint64_t> obs(count * kSteps * kWords, 77), next(obs);  // nothing may be left of it
+  std::vector<Tag> tags(count * kSteps);
+  std::vector<float> reward(count * kSteps), discount(reward);
+  std::vector<std::uint8_t> terminated(count * kSteps), truncated(terminated), mask(terminated);
+  const auto bytes = [](auto& data) { return reinterpret_cast<unsigned char*>(data.data()); };
+  unsigned char* outputs[8] = {bytes(obs),        bytes(tags),     bytes(next), bytes(reward),
+                               bytes(discount),   bytes(terminated), bytes(truncated), bytes(mask)};
+  Sampler sampler(table, best_simd_level());
+  const Status status = sampler.sample(
+      count, 1, 0, draws, [&](std::size_t first, std::size_t num, const Draw* drawn) {
+        gather_rows(kSequenceSchema, table, outputs, first, num, drawn);
+      });
+  if (status != Status::kOk) return status;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Tag begin = first_tags[i] = tags[i * kSteps];
+    CHECK((begin.at - begin.from) % 2 == 0);
+    for (std::size_t j = 0; j < kSteps; ++j) {
+      const std::size_t at = i * kSteps + j;
+      std::uint64_t shown[kWords] = {}, after[kWords] = {};
+      CHECK(mask[at] == (j == 0 || (mask[at - 1] && !terminated[at - 1])));
+      if (mask[at]) {
+        CHECK(tags[at].stream == begin.stream && tags[at].at == begin.at + j);
+        fill_stack(tags[at], tags[at].at, shown);
+        fill_stack(tags[at], tags[at].at + 1, after);
+      } else {
+        CHECK(tags[at].stream == 0 && tags[at].at == 0 && discount[at] == 0);
+      }
+      CHECK(std::equal(shown, shown + kWords, &obs[at * kWords]));
+      CHECK(std::equal(after, after + kWords, &next[at * kWords]));
+    }
   }
   return Status::kOk;
 }

@@ -31,7 +31,8 @@ void at_crash_point(const char* name) {
   if (points_left > 0) --points_left;
 }
 
-constexpr std::uint64_t kCapacity = 40, kStackedRows = 12, kStackedFrames = 24;
+constexpr std::uint64_t kCapacity = 40, kStackedRows = 12, kStackedFrames = 24,
+                        kSequenceRows = 10;
 
 // New leaves for all whole rows, in an order in which no two neighbours follow each other: enough
 // changes for the tree to add them to its upper levels by a table.
@@ -46,7 +47,7 @@ void update_all(ReplayTable& table) {
     keys[num_keys++] = Key::make(slot, generation);
   }
   CHECK(num_keys > 20);
-  CHECK(table.update_priorities(keys, leaves, leaves, num_keys, &num_stale) == Status::kOk);
+  CHECK(table.update_priorities(keys, leaves, leaves, num_keys, table.alpha(), &num_stale) == Status::kOk);
   CHECK(num_stale == 0);
 }
 
@@ -155,23 +156,44 @@ void expect_sound_stacks(ReplayTable& table) {
   for (const Tag& tag : tags) CHECK(tag.stream == 1000);
 }
 
-void death_between_any_two_writes_to_frames_is_healed(bool prioritized) {
-  const TableConfig config = stacked_config(kStackedRows, kStackedFrames, prioritized);
+void sequence_scenario(ReplayTable& table) {
+  SequenceStackedWriter long_ones(table, 2, 1, 11), short_ones(table, 1, 100, 3);
+  for (int t = 0; t < 13; ++t) CHECK(long_ones.step() == Status::kOk);
+  for (int t = 0; t < 7; ++t) CHECK(short_ones.step() == Status::kOk);
+}
+
+void expect_sound_sequences(ReplayTable& table) {
+  CHECK(locked_and_consistent(table));
+  std::vector<Draw> draws(50);
+  std::vector<Tag> tags(50);
+  if (table.header().num_committed > 0)
+    CHECK(sample_sequences(table, 50, draws.data(), tags.data()) == Status::kOk);
+  SequenceStackedWriter writer(table, 1, 1000, 1000);
+  for (std::uint64_t t = 0; t < 40; ++t) CHECK(writer.step() == Status::kOk);
+  CHECK(locked_and_consistent(table));
+  CHECK(table.header().num_committed == kSequenceRows);
+  CHECK(sample_sequences(table, 50, draws.data(), tags.data()) == Status::kOk);
+  for (const Tag& tag : tags) CHECK(tag.stream == 1000);
+}
+
+void death_between_any_two_writes_to_frames_is_healed(const char* what, const TableConfig& config,
+                                                      void (*scenario)(ReplayTable&),
+                                                      void (*expect)(ReplayTable&)) {
   SharedTable counted(config);
   points_passed = 0;
-  stacked_scenario(*counted);
+  scenario(*counted);
   const long num_points = points_passed;
   long repairs_killed = 0;
   for (long point = 0; point < num_points; ++point) {
     SharedTable table(config);
-    CHECK(killed_at(*table, point, stacked_scenario));
+    CHECK(killed_at(*table, point, scenario));
     if (point % 23 == 0)
       for (long at = 0; killed_at(*table, at, only_lock); ++at) ++repairs_killed;
-    expect_sound_stacks(*table);
+    expect(*table);
   }
   CHECK(num_points > 300 && repairs_killed > 0);
-  std::printf("frames, %s: killed at each of %ld points, and at %ld points of repairs\n",
-              prioritized ? "prioritized" : "uniform", num_points, repairs_killed);
+  std::printf("%s, %s: killed at each of %ld points, and at %ld points of repairs\n", what,
+              config.prioritized ? "prioritized" : "uniform", num_points, repairs_killed);
 }
 
 long count_points(const TableConfig& config, void (*run)(ReplayTable&)) {
@@ -324,8 +346,12 @@ int main() {
   death_between_any_two_writes_is_healed("uniform", tagged_config(kCapacity, false),
                                          uniform_scenario);
   death_while_alpha_changes_turns_no_leaf_twice();
-  death_between_any_two_writes_to_frames_is_healed(true);
-  death_between_any_two_writes_to_frames_is_healed(false);
+  for (bool prioritized : {true, false})
+    death_between_any_two_writes_to_frames_is_healed(
+        "stacks", stacked_config(kStackedRows, kStackedFrames, prioritized), stacked_scenario,
+        expect_sound_stacks);
+  death_between_any_two_writes_to_frames_is_healed(
+      "sequences", sequence_config(kSequenceRows, 40), sequence_scenario, expect_sound_sequences);
   a_repair_hangs_rows_in_the_order_of_the_ring();
   a_process_killed_while_it_copies_leaves_its_rows_for_others();
   std::puts("ok");

@@ -161,6 +161,36 @@ void with_hardly_any_frames_calls_go_in_parts_and_lose_nothing() {
     }
 }
 
+void windows_of_an_episode_share_their_frames_and_the_last_is_padded() {
+  SharedTable table(sequence_config(100, 200));
+  SequenceStackedWriter writer(*table, 1, 1, 12);
+  for (int t = 0; t < 12; ++t) {
+    CHECK(writer.step() == Status::kOk);
+    CHECK(table->header().num_committed == (t < 4 ? 0u : t < 11 ? (t - 2u) / 2 : 5u));
+  }
+  CHECK(table->header().next_frame == 13);  // one per step and the first, for 22 steps in five rows
+  std::vector<Draw> draws(200);
+  std::vector<Tag> tags(200);
+  CHECK(sample_sequences(*table, 200, draws.data(), tags.data()) == Status::kOk);
+  std::set<std::uint64_t> begins;
+  for (const Tag& tag : tags) begins.insert(tag.at);
+  CHECK((begins == std::set<std::uint64_t>{0, 2, 4, 6, 8}));  // the last has four of five steps
+  CHECK(locked_and_consistent(*table));
+}
+
+void sequences_end_with_their_frames() {
+  SharedTable table(sequence_config(60, 80));
+  SequenceStackedWriter writer(*table, 3, 1, 9);
+  std::vector<Draw> draws(60);
+  std::vector<Tag> tags(60);
+  for (int t = 0; t < 200; ++t) {
+    CHECK(writer.step() == Status::kOk);
+    if (t >= 5) CHECK(sample_sequences(*table, 60, draws.data(), tags.data()) == Status::kOk);
+    CHECK(locked_and_consistent(*table));
+  }
+  CHECK(table->header().num_dropped == 0 && table->header().num_committed < 40);
+}
+
 }  // namespace
 
 int main() {
@@ -174,5 +204,7 @@ int main() {
   too_few_free_frames_is_busy_and_takes_nothing();
   a_row_whose_writer_slept_for_a_round_is_dropped();
   with_hardly_any_frames_calls_go_in_parts_and_lose_nothing();
+  windows_of_an_episode_share_their_frames_and_the_last_is_padded();
+  sequences_end_with_their_frames();
   std::puts("ok");
 }

@@ -96,6 +96,28 @@ void threads_never_see_a_torn_stack(bool prioritized, std::uint64_t capacity, st
               static_cast<unsigned long long>(table->header().num_dropped));
 }
 
+void threads_never_see_a_torn_sequence() {
+  SharedTable table(sequence_config(50, 150));
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 1; t <= 3; ++t)
+    threads.emplace_back([&, t, view = *table]() mutable {
+      Random random(t);
+      for (int i = 0; i < 10; ++i) {
+        SequenceStackedWriter writer(view, 1 + random.below(6), (t << 16) + 100u * i,
+                                     1 + random.below(30));
+        for (int step = 0; step < 200; ++step) CHECK(writer.step() == Status::kOk);
+      }
+    });
+  for (std::uint64_t t = 4; t <= 5; ++t)
+    threads.emplace_back([&, view = *table]() mutable {
+      std::vector<Draw> draws(8);
+      std::vector<Tag> tags(8);
+      for (int i = 0; i < 2000; ++i) (void)sample_sequences(view, 8, draws.data(), tags.data());
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK(locked_and_consistent(*table));
+}
+
 void readers_of_a_broadcast_get_whole_payloads_in_order() {
   constexpr std::size_t kWords = 200;
   std::vector<unsigned char> memory(Broadcast::nbytes_for(kWords * 8) + 64);
@@ -136,6 +158,7 @@ int main() {
     threads_never_see_a_torn_stack(prioritized, 200, 60);
     threads_never_see_a_torn_stack(prioritized, 40, 120);
   }
+  threads_never_see_a_torn_sequence();
   readers_of_a_broadcast_get_whole_payloads_in_order();
   std::puts("ok");
 }

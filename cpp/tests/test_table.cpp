@@ -59,12 +59,13 @@ void new_rows_get_the_leaf_of_the_largest_priority_so_far() {
   CHECK(insert_tagged(*table, 1, 1));
   for (const float priority : {0.5f, 3.0f, 2.0f, 70.0f}) {
     const std::uint64_t key = Key::make(0, 2);
-    const float leaf = table->leaf_of(priority), largest = std::max(table->header().max_priority, priority);
+    const double alpha = table->alpha();
+    const float leaf = leaf_of(priority, alpha), largest = std::max(table->header().max_priority, priority);
     std::uint64_t num_stale = 0;
-    CHECK(table->update_priorities(&key, &leaf, &priority, 1, &num_stale) == Status::kOk);
+    CHECK(table->update_priorities(&key, &leaf, &priority, 1, alpha, &num_stale) == Status::kOk);
     const std::uint64_t slot = table->header().next_slot;
     CHECK(insert_tagged(*table, 3, 10));
-    CHECK(table->tree().leaf(slot + 2) == table->tree().rounded(table->leaf_of(largest)));
+    CHECK(table->tree().leaf(slot + 2) == table->tree().rounded(leaf_of(largest, alpha)));
   }
 }
 

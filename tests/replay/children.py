@@ -95,7 +95,7 @@ def attach_and_write(handle, num_rows, first_tag):
 
 def write_for_ever(replay, num_envs, num_bytes, seed):
     tagged, writer, t = tagged_for(replay, num_bytes), replay.writer(num_envs), 0
-    first_tag = seed << (40 if isinstance(tagged, TaggedRows) else 8)
+    first_tag = seed << (40 if isinstance(tagged, TaggedRows) else 8)  # streams beyond those of write_rows
     while True:
         writer.add(**tagged.step(tags_at(tagged, first_tag, num_envs, t)))
         t += 1

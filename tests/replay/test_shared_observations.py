@@ -213,7 +213,7 @@ def test_rows_that_refer_to_frames_the_file_does_not_hold_are_refused(tmp_path, 
         ({"obs": ((300,), "uint8")}, {"frame_stack": 300}, "frame_stack: expected an integer in 1..256, got 300"),
         ({"obs": ((2,), "uint8")}, {"frame_stack": "2"}, "frame_stack"),
         ({"obs": ((2,), "uint8")}, {"frame_stack": True}, "frame_stack"),
-        ({"obs": ((2,), "uint8")}, {"share_next_obs": True, "capacity": 2**32 - 1}, r"fewer than 2\^32 are possible"),
+        ({"obs": ((2,), "uint8")}, {"share_next_obs": True, "capacity": 2**32 - 1}, r"only 2\^32 - 2 are possible"),
     ],
 )
 def test_settings_of_sharing_that_do_not_fit_are_refused(spec, options, message):

@@ -94,6 +94,9 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         self.num_envs = num_envs
         self.writers = self.native.writer(num_envs), ReferenceWriter(self.oracle, num_envs)
 
+    def check_more(self, native, oracle):
+        """Of fields that only some replays have."""
+
     def random_step(self, rng, ends):
         return random_step(rng, self.num_envs, ends)
 
@@ -135,6 +138,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         native = self.native.sample(batch_size, out=out, **options)
         assert native is out or not fits
         assert_same_sample(native, expected)
+        self.check_more(native, expected)
         self.spare = native
         self.keys.append(expected.keys)
 

@@ -12,14 +12,27 @@
 // One producer, one FrameChains; calls on it must not overlap. Oracle: replay/reference_frames.py.
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 
 #include "drivetrain/rows.hpp"
 
 namespace drivetrain {
+
+/// Whether a producer that found all slots in flight has waited for 10 s: others commit within
+/// microseconds, unless they were stopped. Gives them the processor meanwhile.
+inline bool has_waited_too_long(timespec& since) noexcept {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (since.tv_sec == 0) since = now;
+  sched_yield();
+  return now.tv_sec - since.tv_sec > 10;
+}
 
 class FrameChains {
  public:
@@ -41,14 +54,65 @@ class FrameChains {
   /// Environments per lock hold: all of them stored anew fit into half of the ring, so that no frame
   /// of one call is taken again within it.
   static std::size_t max_envs(const TableConfig& config, std::size_t stack) noexcept {
+    if (stack == 0) return kMaxBatch;
     const auto half = static_cast<std::size_t>(config.num_frames / 2);
     return std::max<std::size_t>(1, std::min(kMaxBatch, half) / (2 * stack));
   }
 
-  FrameChains(ReplayTable& table, const RowSchema& schema, const Storage& storage) noexcept
-      : frames_(table.frames()), schema_(schema), stack_(schema.stack), storage_(storage) {}
+  /// Rows of a framed table per lock hold: their keys stay within 64 KiB.
+  static std::size_t rows_per_commit(const TableConfig& config) noexcept {
+    return std::clamp<std::size_t>(8192 / std::max<std::size_t>(1, config.num_refs), 1, kMaxBatch);
+  }
 
-  /// Finds out, for environments first .. first + num, what to take: batch().
+  FrameChains(ReplayTable& table, const RowSchema& schema, const Storage& storage) noexcept
+      : table_(table), frames_(table.frames()), schema_(schema), stack_(schema.stack),
+        storage_(storage) {}
+
+  /// Inserts the `num_rows` rows that a step of environments first .. first + num completes, and the
+  /// frames of that step, if it has any: reserved together and published together, so that no other
+  /// producer comes between a frame and its row. Once the frames are written, keep(env, obs keys,
+  /// next_obs keys) is called for each environment, and then write_rows(i, claims, count, priorities)
+  /// for some rows at a time, the i-th and on: it fills in the rows, the keys of their frames in
+  /// `row_keys`, [rows_per_commit * num_refs], and their priorities where these are not nullptr.
+  template <class Keep, class WriteRows>
+  Status insert(const Step& step, std::size_t first, std::size_t num, std::size_t num_rows,
+                std::uint64_t* row_keys, Keep&& keep, WriteRows&& write_rows) noexcept {
+    Claim claims[kMaxBatch];
+    float given[kMaxBatch];
+    float* priorities = step.priority ? given : nullptr;
+    timespec busy_since{};
+    const std::size_t num_refs = table_.config().num_refs, most = rows_per_commit(table_.config());
+    bool frames_wait = stack_ > 0;
+    for (std::size_t done = 0; frames_wait || done < num_rows;) {
+      if (frames_wait) plan(step, first, num);
+      const FrameBatch* frames = frames_wait ? &batch_ : nullptr;
+      std::size_t num_claims = 0;
+      const Status reserved =
+          table_.reserve(std::min(most, num_rows - done), claims, &num_claims, frames);
+      if (reserved == Status::kGone) continue;
+      if (reserved == Status::kBusy && !has_waited_too_long(busy_since)) continue;
+      if (reserved != Status::kOk) return reserved;
+      if (frames) write(step, first, num);
+      for (std::size_t i = 0; frames && i < num; ++i) keep(first + i, obs(i), next(i));
+      if (num_claims > 0) write_rows(done, claims, num_claims, priorities);
+      const Status committed =
+          num_refs
+              ? table_.commit_framed(claims, num_claims, nullptr, priorities, row_keys, frames)
+              : table_.commit(claims, num_claims, nullptr, priorities);
+      if (committed != Status::kOk) return committed;
+      frames_wait = false;
+      done += num_claims;
+    }
+    return Status::kOk;
+  }
+
+  std::size_t max_envs() const noexcept { return max_envs(table_.config(), stack_); }
+  /// Keys of the frames of environment first + i's obs and next_obs in the call in progress.
+  const std::uint64_t* obs(std::size_t i) const noexcept { return storage_.obs + i * stack_; }
+  const std::uint64_t* next(std::size_t i) const noexcept { return storage_.next + i * stack_; }
+
+ private:
+  // Finds out, for environments first .. first + num, which frames to take and which to keep.
   void plan(const Step& step, std::size_t first, std::size_t num) noexcept {
     batch_ = {storage_.claims, 0, storage_.kept, 0};
     for (std::size_t i = 0; i < num; ++i) {
@@ -70,9 +134,8 @@ class FrameChains {
       }
     }
   }
-  const FrameBatch& batch() const noexcept { return batch_; }
 
-  /// Once the batch is reserved: turns the plan into keys, remembers the chains, writes the frames.
+  // Once the batch is reserved: turns the plan into keys, remembers the chains, writes the frames.
   void write(const Step& step, std::size_t first, std::size_t num) noexcept {
     for (std::size_t i = 0; i < num * stack_; ++i) {
       resolve(storage_.obs[i]);
@@ -86,20 +149,17 @@ class FrameChains {
         const Field& field = schema_.fields[f];
         if (field.kind == (made.of_next ? FieldKind::kNextFrames : FieldKind::kFrames))
           copy_to_shared(bytes + field.offset, part(step, f, made.env, made.position),
-                         field.nbytes / stack_);
+                         part_nbytes(field));
       }
     }
   }
 
-  /// Keys of the frames of environment first + i's obs and next_obs, after write().
-  const std::uint64_t* obs(std::size_t i) const noexcept { return storage_.obs + i * stack_; }
-  const std::uint64_t* next(std::size_t i) const noexcept { return storage_.next + i * stack_; }
-
- private:
+  std::size_t part_nbytes(const Field& field) const noexcept {
+    return schema_.step_nbytes(field) / stack_;
+  }
   const unsigned char* part(const Step& step, std::size_t f, std::size_t env,
                             std::size_t position) const noexcept {
-    const std::size_t nbytes = schema_.fields[f].nbytes;
-    return step.arrays[f] + env * nbytes + position * (nbytes / stack_);
+    return step.arrays[f] + (env * stack_ + position) * part_nbytes(schema_.fields[f]);
   }
 
   // Whether these frames are still there and hold the bytes of obs. Somebody may be taking them
@@ -111,7 +171,7 @@ class FrameChains {
       if (field.kind != FieldKind::kFrames) continue;
       for (std::size_t j = 0; j < stack_; ++j)
         if (!equals_shared(frames_.bytes(Key::slot(chain[j])) + field.offset, part(step, f, env, j),
-                           field.nbytes / stack_))
+                           part_nbytes(field)))
           return false;
     }
     return true;
@@ -122,8 +182,8 @@ class FrameChains {
     for (std::size_t f = 0, next = 0; f < schema_.num_fields; ++f) {
       if (schema_.fields[f].kind != FieldKind::kFrames) continue;
       while (schema_.fields[next].kind != FieldKind::kNextFrames) ++next;
-      const std::size_t nbytes = schema_.fields[f].nbytes;
-      if (std::memcmp(part(step, next, env, 0), part(step, f, env, 1), nbytes - nbytes / stack_))
+      if (std::memcmp(part(step, next, env, 0), part(step, f, env, 1),
+                      (stack_ - 1) * part_nbytes(schema_.fields[f])))
         return false;
       ++next;
     }
@@ -139,7 +199,7 @@ class FrameChains {
     for (std::size_t f = 0; f < schema_.num_fields; ++f) {
       const Field& field = schema_.fields[f];
       if (field.kind == (of_next ? FieldKind::kNextFrames : FieldKind::kFrames) &&
-          std::memcmp(part(step, f, env, j - 1), part(step, f, env, j), field.nbytes / stack_))
+          std::memcmp(part(step, f, env, j - 1), part(step, f, env, j), part_nbytes(field)))
         return false;
     }
     return true;
@@ -157,6 +217,7 @@ class FrameChains {
     key = Key::make(claim.slot, claim.generation + 1);
   }
 
+  ReplayTable& table_;
   const FrameRing& frames_;
   RowSchema schema_;
   std::size_t stack_;

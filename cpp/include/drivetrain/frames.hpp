@@ -36,6 +36,10 @@ struct Claim {
   std::uint32_t generation;  // odd
 };
 
+/// Stands for the frames that a padded sequence does not have.
+inline constexpr std::uint32_t kNoFrame = 0xffffffffu;
+inline constexpr std::uint64_t kNoFrameKey = kNoFrame;
+
 class FrameRing {
  public:
   FrameRing() = default;
@@ -61,12 +65,20 @@ class FrameRing {
   /// Whether a frame is still the one that was given this key. Without the lock: call it again
   /// after an acquire fence to trust what was read in between.
   bool is_current(std::uint64_t key) const noexcept {
-    return frame(Key::slot(key)).generation.load(std::memory_order_relaxed) == Key::generation(key);
+    return key == kNoFrameKey ||
+           frame(Key::slot(key)).generation.load(std::memory_order_relaxed) ==
+               Key::generation(key);
   }
   bool are_current(const std::uint64_t* keys, std::size_t count) const noexcept {
     for (std::size_t i = 0; i < count; ++i)
       if (!is_current(keys[i])) return false;
     return true;
+  }
+
+  /// Makes a row, this process's own, refer to these frames.
+  void set_refs(std::uint64_t row_slot, const std::uint64_t* keys) const noexcept {
+    for (std::uint64_t r = 0; r < config_.num_refs; ++r)
+      refs(row_slot)[r].store(Key::slot(keys[r]), std::memory_order_relaxed);
   }
 
   /// Takes `wanted` frames to write and calls kill(row slot) for each row that ends with them; false
@@ -142,6 +154,7 @@ class FrameRing {
       ++committed;
       for (std::uint64_t r = 0; r < config_.num_refs; ++r) {
         const std::uint32_t ref = refs(slot)[r].load(std::memory_order_relaxed);
+        if (ref == kNoFrame) continue;
         if (ref >= config_.num_frames || !is_committed(frame(ref).generation)) return false;
       }
     }
@@ -171,6 +184,7 @@ class FrameRing {
     std::uint64_t first = 0, least = config_.num_frames;
     for (std::uint64_t r = 0; r < config_.num_refs; ++r) {
       const std::uint64_t ref = refs(row_slot)[r].load(std::memory_order_relaxed);
+      if (ref == kNoFrame) continue;
       const std::uint64_t next = header_->next_frame;
       const std::uint64_t distance = ref >= next ? ref - next : ref + config_.num_frames - next;
       if (distance < least) first = ref, least = distance;

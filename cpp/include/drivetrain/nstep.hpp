@@ -10,12 +10,9 @@
 // One producer, one NStepWriter; calls on it must not overlap.
 #pragma once
 
-#include <sched.h>
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 
 #include "drivetrain/chains.hpp"
 #include "drivetrain/rows.hpp"
@@ -53,12 +50,6 @@ class NStepWriter {
     std::uint64_t* row_keys;   // [rows_per_commit(config) * num_refs]; framed only
   };
 
-  /// Rows of a framed table per lock hold: their keys stay within 64 KiB.
-  static std::size_t rows_per_commit(const TableConfig& config) noexcept {
-    const std::size_t fitting = 8192 / std::max<std::size_t>(1, config.num_refs);
-    return std::min(kMaxBatch, std::max<std::size_t>(1, fitting));
-  }
-
   NStepWriter(ReplayTable& table, const RowSchema& schema, std::size_t num_envs,
               std::size_t num_step, double gamma, const Storage& storage,
               const FrameChains::Storage& chains = {}) noexcept
@@ -71,11 +62,14 @@ class NStepWriter {
     if (schema_.stack > 0) return add_framed(step);
     std::size_t num_rows = 0;
     if (num_step_ == 1) {
-      for (; num_rows < num_envs_; ++num_rows) emit_step(num_rows, step);
+      for (; num_rows < num_envs_; ++num_rows) {
+        emit_step(num_rows, step);
+        asm volatile("");  // no vectors: gcc 12 would shuffle the parts of emissions for twice as long
+      }
     } else {
       for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
     }
-    return insert(step, num_rows);
+    return insert(step, 0, num_envs_, num_rows);
   }
 
  private:
@@ -145,76 +139,36 @@ class NStepWriter {
     }
   }
 
-  Status insert(const Step& step, std::size_t num_rows) noexcept {
-    Claim claims[kMaxBatch];
-    float priorities[kMaxBatch];
-    timespec busy_since{};
-    for (std::size_t done = 0; done < num_rows;) {
-      std::size_t num_claims = 0;
-      const std::size_t wanted = num_rows - done < kMaxBatch ? num_rows - done : kMaxBatch;
-      const Status reserved = table_.reserve(wanted, claims, &num_claims);
-      if (reserved == Status::kBusy && !gave_up(busy_since)) continue;
-      if (reserved != Status::kOk) return reserved;
-      if (step.priority)
-        for (std::size_t i = 0; i < num_claims; ++i)
-          priorities[i] = storage_.emissions[done + i].priority;
-      write_rows(claims, storage_.emissions + done, num_claims, step);
-      const Status committed =
-          table_.commit(claims, num_claims, nullptr, step.priority ? priorities : nullptr);
-      if (committed != Status::kOk) return committed;
-      done += num_claims;
-    }
-    return Status::kOk;
-  }
-
-  // As many environments at a time as their frames allow: frames and rows are reserved together
-  // and published together, so that no other producer comes between a frame and its row.
+  // As many environments at a time as their frames allow.
   Status add_framed(const Step& step) noexcept {
-    const std::size_t most = FrameChains::max_envs(table_.config(), schema_.stack);
+    const std::size_t most = chains_.max_envs();
     for (std::size_t first = 0; first < num_envs_; first += most) {
       const std::size_t num = std::min(most, num_envs_ - first);
       std::size_t num_rows = 0;
       for (std::size_t i = 0; i < num; ++i) num_rows += advance(first + i, step, num_rows);
-      const Status status = insert_framed(step, first, num, num_rows);
+      const Status status = insert(step, first, num, num_rows);
       if (status != Status::kOk) return status;
     }
     return Status::kOk;
   }
 
-  Status insert_framed(const Step& step, std::size_t first_env, std::size_t num_envs,
-                       std::size_t num_rows) noexcept {
-    Claim claims[kMaxBatch];
-    float priorities[kMaxBatch];
-    timespec busy_since{};
-    const std::size_t most = rows_per_commit(table_.config());
-    bool frames_wait = true;
-    for (std::size_t done = 0; frames_wait || done < num_rows;) {
-      if (frames_wait) chains_.plan(step, first_env, num_envs);
-      const FrameBatch* frames = frames_wait ? &chains_.batch() : nullptr;
-      std::size_t num_claims = 0;
-      const Status reserved =
-          table_.reserve(std::min(most, num_rows - done), claims, &num_claims, frames);
-      if (reserved == Status::kGone || (reserved == Status::kBusy && !gave_up(busy_since))) continue;
-      if (reserved != Status::kOk) return reserved;
-      if (frames) {
-        chains_.write(step, first_env, num_envs);
-        for (std::size_t i = 0; i < num_envs; ++i) keep_keys(first_env + i, chains_.obs(i));
-      }
-      write_rows(claims, storage_.emissions + done, num_claims, step);
-      for (std::size_t i = 0; i < num_claims; ++i) {
-        const Emission& emission = storage_.emissions[done + i];
-        priorities[i] = emission.priority;
-        write_refs(claims[i].slot, emission, chains_.next(emission.env - first_env),
-                   storage_.row_keys + i * table_.config().num_refs);
-      }
-      const Status committed =
-          table_.commit_framed(claims, num_claims, nullptr, step.priority ? priorities : nullptr,
-                               storage_.row_keys, frames);
-      if (committed != Status::kOk) return committed;
-      frames_wait = false;
-      done += num_claims;
-    }
-    return Status::kOk;
+  Status insert(const Step& step, std::size_t first_env, std::size_t num_envs,
+                std::size_t num_rows) noexcept {
+    return chains_.insert(
+        step, first_env, num_envs, num_rows, storage_.row_keys,
+        [&](std::size_t env, const std::uint64_t* obs, const std::uint64_t*) {
+          keep_keys(env, obs);
+        },
+        [&](std::size_t row, const Claim* claims, std::size_t num, float* priorities) {
+          const Emission* emissions = storage_.emissions + row;
+          write_rows(claims, emissions, num, step);
+          if (priorities)
+            for (std::size_t i = 0; i < num; ++i) priorities[i] = emissions[i].priority;
+          if (schema_.stack == 0) return;
+          for (std::size_t i = 0; i < num; ++i)
+            write_refs(claims[i].slot, emissions[i], chains_.next(emissions[i].env - first_env),
+                       storage_.row_keys + i * table_.config().num_refs);
+        });
   }
 
   // The step that advance() added is the one before the window's end, whatever was emitted since.
@@ -227,18 +181,7 @@ class NStepWriter {
                   std::uint64_t* keys) noexcept {
     std::copy_n(storage_.keys + emission.open * schema_.stack, schema_.stack, keys);
     std::copy_n(next, schema_.stack, keys + schema_.stack);
-    std::atomic<std::uint32_t>* refs = table_.frames().refs(slot);
-    for (std::size_t r = 0; r < 2 * schema_.stack; ++r)
-      refs[r].store(Key::slot(keys[r]), std::memory_order_relaxed);
-  }
-
-  // Every slot is in flight: others will commit within microseconds, unless stopped.
-  static bool gave_up(timespec& since) noexcept {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (since.tv_sec == 0) since = now;
-    sched_yield();
-    return now.tv_sec - since.tv_sec > 10;
+    table_.frames().set_refs(slot, keys);
   }
 
   // Some rows at a time, field by field, so that items of one size are moved in a row.
@@ -275,8 +218,7 @@ class NStepWriter {
         return put([&](std::size_t i) { return &emissions[i].terminated; });
       case FieldKind::kTruncated:
         return put([&](std::size_t i) { return &emissions[i].truncated; });
-      case FieldKind::kFrames:
-      case FieldKind::kNextFrames: return;
+      default: return;  // frames, which are elsewhere; what only sequences have
     }
   }
 

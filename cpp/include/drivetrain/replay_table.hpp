@@ -13,6 +13,8 @@
 //   * a process killed anywhere costs its in-flight rows only test_crash_points, exhaustively
 //
 // In a framed table rows come with frames (frames.hpp), reserved and published in the same lock holds.
+//
+// Over 400 lines: all that happens under the one lock is in this file, to be read in one go.
 #pragma once
 
 #include <algorithm>

@@ -21,12 +21,14 @@ enum class FieldKind : std::uint32_t {
   kTruncated,   // bool, of the window's last step
   kFrames,      // obs of a framed table: a stack of frames
   kNextFrames,  // next_obs likewise
+  kInitial,     // of a sequence's first step alone
+  kMask,        // bool per step: whether the sequence has it
 };
 
 struct Field {
   FieldKind kind;
   std::size_t offset;  // within the fields of a row; of kFrames and kNextFrames, within a frame
-  std::size_t nbytes;  // of one row; of frames, of the whole stack
+  std::size_t nbytes;  // in a sample, of one row: of all its steps, of whole stacks
 
   bool is_framed() const noexcept {
     return kind == FieldKind::kFrames || kind == FieldKind::kNextFrames;
@@ -38,6 +40,12 @@ struct RowSchema {
   const Field* fields;
   std::size_t num_fields;
   std::size_t stack = 0;  // frames per observation; 0: rows hold their observations
+  std::size_t steps = 1;  // of a row
+
+  /// Bytes of one item of an array that comes in.
+  std::size_t step_nbytes(const Field& field) const noexcept {
+    return field.kind == FieldKind::kInitial ? field.nbytes : field.nbytes / steps;
+  }
 };
 
 /// One step of each environment; arrays[f] holds [num_envs] items of schema.fields[f] for kFirst
@@ -86,16 +94,21 @@ inline void put_items(unsigned char* const* rows, std::size_t offset, std::size_
   });
 }
 
-/// Copies the stacks of draws[0 .. num) to `out`: of obs (from_ref 0) or next_obs (from_ref stack).
-inline void copy_stacks(unsigned char* out, const Field& field, std::size_t stack,
-                        const ReplayTable& table, const Draw* draws, std::size_t num) noexcept {
-  const std::size_t part = field.nbytes / stack;
-  const std::size_t from_ref = field.kind == FieldKind::kNextFrames ? stack : 0;
+/// Copies the frames of draws[0 .. num) to `out`: of obs (the first half of a row's) or next_obs.
+inline void copy_frames(unsigned char* out, const Field& field, const ReplayTable& table,
+                        const Draw* draws, std::size_t num) noexcept {
+  const std::size_t half = table.config().num_refs / 2, part = field.nbytes / half;
+  const std::size_t from_ref = field.kind == FieldKind::kNextFrames ? half : 0;
   for (std::size_t i = 0; i < num; ++i) {
     const std::atomic<std::uint32_t>* refs = table.frames().refs(draws[i].slot) + from_ref;
-    for (std::size_t j = 0; j < stack; ++j, out += part)
-      copy_from_shared(
-          out, table.frames().bytes(refs[j].load(std::memory_order_relaxed)) + field.offset, part);
+    for (std::size_t j = 0; j < half; ++j, out += part) {
+      const std::uint32_t ref = refs[j].load(std::memory_order_relaxed);
+      if (ref == kNoFrame) {
+        std::memset(out, 0, part);
+      } else {
+        copy_from_shared(out, table.frames().bytes(ref) + field.offset, part);
+      }
+    }
   }
 }
 
@@ -110,12 +123,13 @@ inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept
 }
 
 /// gather_rows() for a framed table. Rows are fetched two blocks ahead, since they say which frames to
-/// fetch; where frames are large a block is one row, whose obs and next_obs then find their frames
-/// in the cache.
+/// fetch; where the frames of a row are large a block is one row, whose obs and next_obs then find
+/// them in the cache.
 inline void gather_framed_rows(const RowSchema& schema, const ReplayTable& table,
                                unsigned char* const* outputs, std::size_t first, std::size_t num,
                                const Draw* draws) noexcept {
-  const std::size_t block = table.config().frame_stride > 1024 ? 1 : 16;
+  const std::size_t of_row = table.config().frame_stride * table.config().num_refs;
+  const std::size_t block = of_row > 4096 ? 1 : 16;
   const std::size_t lines = std::min<std::size_t>((table.config().row_stride + 63) / 64, 8);
   const auto fetch_row = [&](std::size_t i) {
     const auto* row = reinterpret_cast<const unsigned char*>(&table.row(draws[i].slot));
@@ -133,7 +147,7 @@ inline void gather_framed_rows(const RowSchema& schema, const ReplayTable& table
       const Field& field = schema.fields[f];
       unsigned char* out = outputs[f] + (first + start) * field.nbytes;
       if (field.is_framed())
-        copy_stacks(out, field, schema.stack, table, draws + start, end - start);
+        copy_frames(out, field, table, draws + start, end - start);
       else
         get_items(out, field.nbytes, rows, field.offset, end - start);
     }

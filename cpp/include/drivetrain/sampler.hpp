@@ -170,14 +170,15 @@ class Sampler {
   }
 
   // Uniform tables have no leaves to hide in-flight and orphaned rows: reject those and draw from
-  // all slots again. After many rejections walk on to the next whole row; num_committed > 0 says
-  // that there is one.
+  // all slots again. After kMostTries walk on to the next whole row; num_committed > 0 says that
+  // there is one. So many tries because walking prefers the row behind the empty slots, and with
+  // shared observations a few percent of the slots may be all that is left.
   std::uint32_t committed_slot(std::uint32_t slot, std::uint64_t word) const noexcept {
     const std::uint64_t used = table_.header().num_used;
     for (unsigned tries = 0;; ++tries) {
       const std::uint32_t generation = table_.row(slot).generation.load(std::memory_order_relaxed);
       if (is_committed(generation)) return slot;
-      if (tries < 64) {
+      if (tries < kMostTries) {
         word = philox_block(word, ~table_.config().seed)[0];
         slot = static_cast<std::uint32_t>(scale_to(word, used));
       } else {
@@ -187,6 +188,7 @@ class Sampler {
   }
 
   static constexpr std::size_t kBlock = 256;  // rows fetched ahead that the cache holds
+  static constexpr unsigned kMostTries = 4096;
 
   ReplayTable& table_;
   SimdLevel simd_;

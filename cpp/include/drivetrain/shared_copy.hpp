@@ -38,6 +38,11 @@ inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noe
     target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }
 
+inline void clear_shared(void* to, std::size_t nbytes) noexcept {
+  auto* target = static_cast<unsigned char*>(to);
+  for (std::size_t i = 0; i < nbytes; ++i) __atomic_store_n(target + i, 0, __ATOMIC_RELAXED);
+}
+
 /// Whether shared bytes are these; believe it only once a generation was found unchanged.
 inline bool equals_shared(const void* shared, const void* own, std::size_t nbytes) noexcept {
   const auto* left = static_cast<const unsigned char*>(shared);
@@ -75,6 +80,7 @@ inline void copy_to_shared(void* to, const void* from, std::size_t nbytes) noexc
 inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noexcept {
   copy_bytes(to, from, nbytes);
 }
+inline void clear_shared(void* to, std::size_t nbytes) noexcept { std::memset(to, 0, nbytes); }
 inline bool equals_shared(const void* shared, const void* own, std::size_t nbytes) noexcept {
   return std::memcmp(shared, own, nbytes) == 0;
 }

@@ -145,9 +145,7 @@ inline Status append_rows(ReplayTable& table, const unsigned char* rows, const f
     for (std::size_t i = 0; i < num; ++i) {
       copy_to_shared(table.fields(claims[i].slot) + links, rows + (done + i) * nbytes + links,
                      nbytes - links);
-      for (std::size_t r = 0; r < num_refs; ++r)
-        table.frames().refs(claims[i].slot)[r].store(Key::slot(keys[(done + i) * num_refs + r]),
-                                                     std::memory_order_relaxed);
+      if (num_refs) table.frames().set_refs(claims[i].slot, keys + (done + i) * num_refs);
     }
     status = num_refs ? table.commit_framed(claims, num, leaves + done, nullptr, keys + done * num_refs, nullptr)
                       : table.commit(claims, num, leaves + done);

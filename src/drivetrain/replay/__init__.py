@@ -8,5 +8,16 @@ from drivetrain.replay._native import simd_level
 from drivetrain.replay.buffer import Replay, ReplayHandle, Sample, Writer, memory_report
 from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.queries import PriorityStats
+from drivetrain.replay.sequences import Sequences
 
-__all__ = ["MemoryReport", "PriorityStats", "Replay", "ReplayHandle", "Sample", "Writer", "memory_report", "simd_level"]
+__all__ = [
+    "MemoryReport",
+    "PriorityStats",
+    "Replay",
+    "ReplayHandle",
+    "Sample",
+    "Sequences",
+    "Writer",
+    "memory_report",
+    "simd_level",
+]

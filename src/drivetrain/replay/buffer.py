@@ -31,6 +31,7 @@ from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.schedules import Schedule
 from drivetrain.replay.schema import PRIORITY, Field, Schema, Spec
+from drivetrain.replay.sequences import Sequences, require_sequences
 from drivetrain.replay.slab import arrays_in_slab
 from drivetrain.replay.spaces import spec_of
 
@@ -51,7 +52,8 @@ class Sample(NamedTuple):
 
     data: dict[str, Any]
     """The fields of the spec, `next_obs` if there is `obs`, `reward` (n-step return), `terminated` and
-    `truncated` of the window's last step, and `discount`: gamma^n, 0 after termination."""
+    `truncated` of the window's last step, and `discount`: gamma^n, 0 after termination. Of sequences
+    all of these per step, `[B, T, ...]`, and `mask`: where there is a step."""
     weights: npt.NDArray[np.float32]
     """Importance weights, divided by the largest of each batch, or that there can be (`weights_by`);
     all 1 in a uniform replay."""
@@ -99,6 +101,7 @@ class _Settings:
     seed: int
     share_next_obs: bool
     frame_stack: int
+    sequence: Sequences | None
     schema: Schema
     initial_priority: str | float = "running_max"  # defaults: what files from before these have
     weights_by: str = "batch"
@@ -108,8 +111,10 @@ class _Settings:
         """Settings from the arguments of Replay."""
         if not isinstance(spec, Mapping):
             raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
+        if values["sequence"] is not None:
+            require_sequences(values["sequence"], values["num_step"])
         stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
-        return cls.checked(**values, schema=Schema.from_spec(cast(Spec, spec), stack))
+        return cls.checked(**values, schema=Schema.from_spec(cast(Spec, spec), stack, values["sequence"]))
 
     @classmethod
     def checked(cls, **values: Any) -> "_Settings":
@@ -129,14 +134,21 @@ class _Settings:
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
             share_next_obs=bool(values["share_next_obs"]),
             frame_stack=values["frame_stack"],
+            sequence=values["sequence"],
             schema=values["schema"],
             initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
             weights_by=checks.require_one_of("weights_by", values.get("weights_by", cls.weights_by), WEIGHTS_BY),
         )
 
+    @property
+    def window(self) -> int:
+        """Steps that an environment's open window has at most."""
+        return self.schema.steps if self.sequence else self.num_step
+
     def native(self) -> dict[str, Any]:
-        initial = self.initial_priority
+        initial, sequence = self.initial_priority, self.sequence
         stack = self.schema.frame_stack
+        num_steps = self.capacity * (sequence.num_new_steps if sequence else 1)
         return {
             "capacity": self.capacity,
             "row_stride": self.schema.row_stride,
@@ -146,10 +158,11 @@ class _Settings:
             "initial": INITIAL_PRIORITIES.index(initial) if isinstance(initial, str) else len(INITIAL_PRIORITIES),
             "initial_priority": 0.0 if isinstance(initial, str) else initial,
             "weights_by_buffer": self.weights_by == "buffer",
-            "num_frames": frames.num_frames(self.capacity, stack, self.num_step) if stack else 0,
+            "num_frames": frames.num_frames(num_steps, stack, self.window) if stack else 0,
             "frame_stride": self.schema.frame_stride,
             "num_refs": self.schema.num_refs,
             "frame_stack": stack,
+            "steps": self.schema.steps,
         }
 
     def with_capacity(self, capacity: Any) -> "_Settings":
@@ -159,13 +172,16 @@ class _Settings:
         return report(self.capacity, self.schema, self.native())
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "schema": self.schema.to_json()}
+        sequence = self.sequence.to_json() if self.sequence else None
+        return {**self.__dict__, "sequence": sequence, "schema": self.schema.to_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "_Settings":
-        values = {"share_next_obs": False, "frame_stack": 1, **values}  # older files do not have them
+        values = {"share_next_obs": False, "frame_stack": 1, "sequence": None, **values}  # new in format 2
         stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
-        return cls.checked(**{**values, "schema": Schema.from_json(values["schema"], stack)})
+        sequence = Sequences.from_json(values["sequence"])
+        schema = Schema.from_json(values["schema"], stack, sequence)
+        return cls.checked(**{**values, "sequence": sequence, "schema": schema})
 
 
 def _private_memory(nbytes: int) -> mmap.mmap:
@@ -215,6 +231,7 @@ class Replay:
             next. Found by comparing bytes: samples are the same as without, whatever is added.
         frame_stack: k > 1: observations are stacks of k frames (the leading axis of every obs
             field, newest last), and each frame is stored once; shares next_obs too.
+        sequence: Make each row a window of several steps, see `Sequences`; `num_step` must be 1.
 
     Raises:
         InvalidInput: An argument does not fit.
@@ -238,6 +255,7 @@ class Replay:
         weights_by: Literal["batch", "buffer"] = "batch",
         share_next_obs: bool = False,
         frame_stack: int = 1,
+        sequence: Sequences | None = None,
     ) -> None:
         self._open(
             _Settings.of(
@@ -252,6 +270,7 @@ class Replay:
                 weights_by=weights_by,
                 share_next_obs=share_next_obs,
                 frame_stack=frame_stack,
+                sequence=sequence,
             ),
             shared=shared,
             segment=None,
@@ -321,9 +340,12 @@ class Replay:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
         """
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
-        frames.require_room(num_envs, self._schema.frame_stack, self._settings.num_step, self._table.num_frames)
-        inputs = self._schema.inputs + ((PRIORITY,) if self._settings.initial_priority == "given" else ())
-        return Writer(self._table, self._schema, inputs, num_envs, self._settings.num_step, self._settings.gamma)
+        settings, stack = self._settings, self._schema.frame_stack
+        frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
+        inputs = self._schema.inputs + ((PRIORITY,) if settings.initial_priority == "given" else ())
+        period = settings.sequence.num_new_steps if settings.sequence else 0
+        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period)
+        return Writer(self._schema, inputs, num_envs, native)
 
     def sample(
         self,
@@ -426,6 +448,8 @@ class Replay:
         remedy = "add more before sampling"
         if batch_size > self.capacity:
             remedy = f"this replay holds at most {self.capacity}: draw several batches with num_batches"
+        elif self._settings.sequence:
+            remedy += f" (a sequence appears when its {self._schema.steps} steps are there or its episode ends)"
         elif self._settings.num_step > 1:
             remedy += f" (with num_step={self._settings.num_step}, a row appears when its window is full)"
         return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
@@ -439,7 +463,7 @@ class Replay:
     def _wanted(self, batch_size: int, num_batches: int | None) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
         """Name, dtype and shape of every array of a sample, weights and keys last."""
         leading = (batch_size,) if num_batches is None else (num_batches, batch_size)
-        wanted = [(f.name, f.dtype, (*leading, *f.shape)) for f in self._schema.fields]
+        wanted = [(f.name, f.dtype, (*leading, *f.sampled_shape)) for f in self._schema.fields]
         return [*wanted, ("weights", np.dtype(np.float32), leading), ("keys", np.dtype(np.uint64), leading)]
 
     def update_priorities(self, keys: npt.NDArray[np.uint64], priorities: npt.NDArray[np.floating[Any]]) -> int:
@@ -644,21 +668,12 @@ class Writer:
     and are lost with the writer.
     """
 
-    def __init__(
-        self,
-        table: _native.Table,
-        schema: Schema,
-        inputs: tuple[Field, ...],
-        num_envs: int,
-        num_step: int,
-        gamma: float,
-    ) -> None:
+    def __init__(self, schema: Schema, inputs: tuple[Field, ...], num_envs: int, native: _native.Writer) -> None:
         self._schema = schema
         self._inputs = inputs
         self._nested = schema.is_nested
         self._num_envs = num_envs
-        self._table = table
-        self._add = _native.Writer(table, num_envs, num_step, gamma).add
+        self._add = native.add
 
     def add(self, /, **step: Any) -> None:
         """Add one step of every environment; every array has the leading axis `[num_envs]`.
@@ -667,7 +682,8 @@ class Writer:
         there is `obs`. `next_obs` is the true next observation, the final one where an episode ended,
         not the first of the next. Rows become visible when their window is full or the episode ends,
         with the replay's `initial_priority`. Where that is "given", there is one more array, `priority`:
-        of the row that begins at this step, whenever its window ends; finite and >= 0.
+        of the row that begins at this step, whenever its window ends; finite and >= 0. Of sequences only
+        some steps begin a row, and the priorities of the others are not used.
 
         Args:
             step: Arrays of the declared dtypes; reward and priority may be any real dtype and are kept

@@ -1,6 +1,8 @@
-"""Frames: how many a replay holds. How they go to a file and come back is in files/frames.py.
+"""Frames: how many a replay holds.
 
-add ──▶ frames, each once ◀── slots in rows ──▶ sample          (cpp/include/drivetrain/frames.hpp)
+    add ──▶ frames, each once ◀── slots in rows ──▶ sample          (cpp/include/drivetrain/frames.hpp)
+
+How they go to a file and come back is in files/frames.py.
 """
 
 from typing import Any
@@ -21,28 +23,30 @@ def stack_of(share_next_obs: Any, frame_stack: Any) -> int:
     return stack if share_next_obs or stack > 1 else 0
 
 
-def num_frames(capacity: int, stack: int, num_step: int) -> int:
-    """Frames held for `capacity` rows: one per row, one more per 16 rows for the first stacks of
-    episodes, and the stacks and open windows of a few environments.
+def num_frames(num_steps: int, stack: int, window: int) -> int:
+    """Frames held for rows that begin `num_steps` steps apart in all: one per step, one more per 16
+    steps for the first stacks of episodes, and the stacks and open windows of a few environments.
 
     Raises:
         InvalidInput: There would be more than rows can refer to.
     """
-    frames = capacity + capacity // 16 + max(64, 4 * (stack + num_step))
-    if frames >= 2**32:
-        raise InvalidInput(f"capacity: {capacity} rows share {frames} frames, and fewer than 2^32 are possible")
+    frames = num_steps + num_steps // 16 + max(64, 4 * (stack + window))
+    if frames >= 2**32 - 1:
+        raise InvalidInput(
+            f"capacity: its {num_steps} steps share {frames} frames, but only 2^32 - 2 are possible; use less"
+        )
     return frames
 
 
-def require_room(num_envs: int, stack: int, num_step: int, count: int) -> None:
-    """Whether the open windows of a writer leave a frame to others.
+def require_room(num_envs: int, stack: int, window: int, count: int) -> None:
+    """Whether the open windows of a writer, of so many steps, leave a frame to others.
 
     Raises:
         InvalidInput: Frames would be overwritten before their rows are whole; no row would ever come.
     """
-    held = num_envs * (num_step + stack)
-    if stack and num_step > 1 and held > count:
+    held = num_envs * (window + stack)
+    if stack and window > 1 and held > count:
         raise InvalidInput(
-            f"num_envs: the open windows of {num_envs} environments (num_step={num_step}, {stack} frames each) hold "
+            f"num_envs: the open windows of {num_envs} environments ({window} steps, {stack} frames each) hold "
             f"up to {held} frames, but this replay has {count}; use a larger capacity or fewer environments"
         )

@@ -3,6 +3,7 @@
 file ──▶ index ──▶ rows, some at a time ──▶ FileReport ──▶ `drivetrain replay inspect`
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import files
 from drivetrain.replay.buffer import _Settings  # pyright: ignore[reportPrivateUsage]
 from drivetrain.replay.files.index import Index
-from drivetrain.replay.schema import REWARD, TERMINATED, TRUNCATED, Field, Schema
+from drivetrain.replay.schema import MASK, REWARD, TERMINATED, TRUNCATED, Field, Schema
 
 _NUM_BINS = 12
 _STEP_NBYTES = 2**24  # of rows read at once, about
@@ -149,8 +150,8 @@ def _priorities(leaves: npt.NDArray[np.float32], alpha: float) -> tuple[Spread |
     if not len(leaves):
         return None, None
     least, most = (float(_priority_of(leaf, alpha)) for leaf in (leaves.min(), leaves.max()))
-    first, last = np.log10([least + _LEAST_PRIORITY, most + _LEAST_PRIORITY])
-    logs = np.linspace(first, max(last, first + 1e-3), _NUM_BINS + 1)
+    first, last = math.log10(least + _LEAST_PRIORITY), math.log10(most + _LEAST_PRIORITY)
+    logs: npt.NDArray[np.float64] = np.linspace(first, max(last, first + 1e-3), _NUM_BINS + 1)
     counts, total = np.zeros(_NUM_BINS, np.int64), 0.0
     for begin in range(0, len(leaves), 2**16):
         values = _priority_of(leaves[begin : begin + 2**16], alpha)
@@ -179,6 +180,8 @@ class _Tally:
 
     def add(self, rows: npt.NDArray[np.uint8]) -> None:
         rewards = self._values(rows, REWARD).astype(np.float64)
+        if MASK in self._fields:  # sequences: what is behind the end of an episode is no reward
+            rewards = rewards[self._values(rows, MASK)]
         self._count += rewards.size
         self._sum += float(rewards.sum())
         self._least = min(self._least, float(rewards.min()))

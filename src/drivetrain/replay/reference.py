@@ -22,9 +22,11 @@ from drivetrain.replay.buffer import InitialPriority, Sample
 from drivetrain.replay.frames import stack_of
 from drivetrain.replay.reference_frames import Numbers, ReferenceChains, ReferenceFrames
 from drivetrain.replay.schema import DISCOUNT, FIRST, FRAMES, REWARD, Schema, Spec
+from drivetrain.replay.sequences import Sequences
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
 _WORDS_PER_BLOCK = 4
+_MOST_TRIES = 4096
 _EPSILON = float(np.float32(1e-6))
 
 
@@ -62,11 +64,13 @@ class ReferenceReplay:
         weights_by: str = "batch",
         share_next_obs: bool = False,
         frame_stack: int = 1,
+        sequence: Sequences | None = None,
     ) -> None:
         self.initial_priority, self.weights_by = initial_priority, weights_by
         self.prioritized, self.seed = prioritized, seed
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(alpha)
-        self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack))
+        self.sequence = sequence
+        self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack), sequence)
         self.next_slot, self.num_inserted, self.block, self.max_priority = 0, 0, 1, 1.0
         self.num_dropped = 0
         self._size(capacity)
@@ -74,10 +78,12 @@ class ReferenceReplay:
 
     def _size(self, capacity: int) -> None:
         """Make room for so many rows; there are none yet."""
-        self.capacity = capacity
-        self.frames = ReferenceFrames(capacity, self.schema, self.num_step) if self.schema.frame_stack else None
+        self.capacity, sequence = capacity, self.sequence
+        num_steps = capacity * (sequence.num_new_steps if sequence else 1)
+        window = sequence.num_steps if sequence else self.num_step
+        self.frames = ReferenceFrames(num_steps, self.schema, window) if self.schema.frame_stack else None
         self.row_frames: list[Sequence[int]] = [()] * capacity
-        self.rows = {f.name: np.zeros((capacity, *f.shape), f.dtype) for f in self.schema.fields}
+        self.rows = {f.name: np.zeros((capacity, *f.sampled_shape), f.dtype) for f in self.schema.fields}
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...; odd: ended early
         self.leaves = np.zeros(capacity, np.float32)
         padded = -(-capacity // 16) * 16
@@ -106,7 +112,7 @@ class ReferenceReplay:
             self.next_slot = (self.next_slot + len(batch)) % self.capacity
             leaves = [self._initial_leaf(row.pop("priority", None)) for row in batch]
             for slot, row, leaf in zip(slots, batch, leaves, strict=True):
-                self._put(slot, row, row.pop("frames", []), leaf)
+                self._put(int(slot), row, row.pop("frames", []), leaf)
 
     def _put(self, slot: int, row: dict[str, Any], frames: Sequence[int], leaf: float) -> None:
         for name, value in row.items():
@@ -204,14 +210,14 @@ class ReferenceReplay:
         order = np.roll(np.arange(self.capacity), -self.next_slot)
         order = order[self.is_whole()[order]][-other.capacity :]
         count = len(order)
+        refs = [self.row_frames[int(slot)] for slot in order]
         for name, rows in self.rows.items():
             other.rows[name][:count] = rows[order]
         other.generations[:count] = 2
         other.leaves[:count] = self.leaves[order]
         other.next_slot, other.num_dropped = count % other.capacity, 0
-        frames = sorted(set[int]().union(*(self.row_frames[slot] for slot in order)))
-        numbers = {n: at for at, n in enumerate(frames)}
-        other.row_frames[:count] = [[numbers[n] for n in self.row_frames[slot]] for slot in order]
+        numbers = {n: at for at, n in enumerate(sorted(set[int]().union(*refs)))}
+        other.row_frames[:count] = [[numbers[n] for n in numbers_of_row] for numbers_of_row in refs]
         if other.frames:
             other.frames.num_taken = len(numbers)
             for slot in [slot for slot in range(count) if min(other.row_frames[slot]) < other.frames.oldest()]:
@@ -231,7 +237,7 @@ class ReferenceReplay:
         """This slot of a uniform replay, or others drawn until one holds a row; in the end, the next."""
         num_used, tries = int(np.count_nonzero(self.generations)), 0
         while not self.is_whole()[slot]:
-            if tries < 64:
+            if tries < _MOST_TRIES:
                 stream = np.random.Philox(key=2**64 - 1 - self.seed, counter=(word - 1) % 2**256)
                 word = int(stream.random_raw())
                 slot = word * num_used >> 64

@@ -21,12 +21,12 @@ Numbers = list[int]
 class ReferenceFrames:
     """The ring of frames: how many were taken, and so which are left."""
 
-    def __init__(self, capacity: int, schema: Schema, num_step: int) -> None:
+    def __init__(self, num_steps: int, schema: Schema, window: int) -> None:
         self.stack = schema.frame_stack
         self.fields = [field.name for field in schema.fields if field.kind == FRAMES]
-        self.num_frames = num_frames(capacity, self.stack, num_step)
+        self.num_frames = num_frames(num_steps, self.stack, window)
         self.envs_per_hold = max(1, min(_MOST_FRAMES, self.num_frames // 2) // (2 * self.stack))
-        self.rows_per_hold = min(_MOST_FRAMES, max(1, 8192 // (2 * self.stack)))
+        self.rows_per_hold = min(_MOST_FRAMES, max(1, 8192 // schema.num_refs))
         self.num_taken = 0
 
     def oldest(self, num_more: int = 0) -> int:

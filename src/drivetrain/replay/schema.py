@@ -11,6 +11,8 @@ With shared observations (`frame_stack` >= 1) the observations lie in frames, pa
 begins with links to its frames:
 
     row  links | action | reward | discount | terminated | truncated      frame  obs/position
+
+With sequences each field of a row holds all its steps, but those kept for the first step alone.
 """
 
 import math
@@ -18,7 +20,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +28,13 @@ import numpy.typing as npt
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native
 
+if TYPE_CHECKING:  # sequences.py builds on checks.py, which builds on this file
+    from drivetrain.replay.sequences import Sequences
+
 Spec = Mapping[str, Any]
 """A nested dict whose leaves are `(shape, dtype)`; a list of specs stands for a tuple."""
 
-FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED, FRAMES, NEXT_FRAMES = range(8)
+FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED, FRAMES, NEXT_FRAMES, INITIAL, MASK = range(10)
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
 
 _FROM_PRODUCER = -1  # of no row
@@ -41,7 +46,7 @@ _OURS = {
     "truncated": (TRUNCATED, np.dtype(np.bool_)),
 }
 _MAX_ROW_NBYTES = 2**31
-_MAX_AXES = 30  # NumPy 1.26 has 32, and samples put two before these
+_MAX_AXES = 30  # NumPy 1.26 has 32, and samples put two before these; sequences put three
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,23 @@ class Field:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int
+    steps: int | None = None
+    """Steps of a sequence that it holds; None: one, without an axis for it."""
+
+    @property
+    def sampled_shape(self) -> tuple[int, ...]:
+        """Shape of what one row shows in a sample."""
+        return self.shape if self.steps is None else (self.steps, *self.shape)
+
+    @property
+    def step_nbytes(self) -> int:
+        """Bytes of one step's item."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one item."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        """Bytes of what one row shows in a sample."""
+        return self.step_nbytes * (self.steps or 1)
 
     @property
     def is_framed(self) -> bool:
@@ -80,11 +97,13 @@ class Schema:
     fields: tuple[Field, ...]
     frame_stack: int = 0
     """Frames in an observation; 0: rows hold their observations."""
+    steps: int = 1
+    """Steps in a row."""
     tuples: tuple[str, ...] = ()
     """Groups that users see as tuples, by flat name; what is in them is called 0, 1, ..."""
 
     @classmethod
-    def from_spec(cls, spec: Spec, frame_stack: int = 0) -> "Schema":
+    def from_spec(cls, spec: Spec, frame_stack: int = 0, sequence: "Sequences | None" = None) -> "Schema":
         """Lay out the rows for a user's spec.
 
         Raises:
@@ -95,37 +114,48 @@ class Schema:
         declared = dict(_leaves(spec, "", tuples))
         if not declared:
             raise InvalidInput('spec: expected at least one field, such as {"obs": ((4,), "float32")}, got none')
-        return cls._laid_out(declared, frame_stack, tuples)
+        if sequence:
+            _require_sequences(declared, sequence)
+        return cls._laid_out(declared, frame_stack, sequence, tuples)
 
     @classmethod
     def _laid_out(
-        cls, declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], frame_stack: int, tuples: Sequence[str]
+        cls, declared: "_Declared", frame_stack: int, sequence: "Sequences | None", tuples: Sequence[str]
     ) -> "Schema":
+        if sequence and any(map(_is_obs, declared)):
+            frame_stack = max(1, frame_stack)  # windows overlap: their observations are shared in any case
         if frame_stack:
             _require_stacks(declared, frame_stack)
-        entries = [
-            (name, FRAMES if frame_stack and _is_obs(name) else FIRST, shape, dtype)
-            for name, (shape, dtype) in declared.items()
-        ]
+
+        def kind_of(name: str) -> int:
+            if sequence and sequence.keeps_initial(name):
+                return INITIAL
+            return FRAMES if frame_stack and _is_obs(name) else FIRST
+
+        entries = [(name, kind_of(name), shape, dtype) for name, (shape, dtype) in declared.items()]
         entries += [
             ("next_" + name, NEXT_FRAMES if frame_stack else NEXT, shape, dtype)
             for name, (shape, dtype) in declared.items()
             if _is_obs(name)
         ]
         entries += [(name, kind, (), dtype) for name, (kind, dtype) in _OURS.items()]
-        ends = {"row": _native.links_nbytes(2 * frame_stack), "obs": 0, "next_obs": 0}
-        offsets = dict[str, int]()
+        if sequence:
+            entries.append(("mask", MASK, (), np.dtype(np.bool_)))
+        steps = sequence.num_steps if sequence else 1
+        ends = {"row": _native.links_nbytes(2 * frame_stack * steps), "obs": 0, "next_obs": 0}
+        fields = dict[str, Field]()
         for name, kind, shape, dtype in sorted(entries, key=lambda entry: -entry[3].alignment):
             framed = kind in (FRAMES, NEXT_FRAMES)
             place = name.split("/")[0] if framed else "row"
-            offsets[name] = ends[place]
-            ends[place] += math.prod(shape) * dtype.itemsize // (frame_stack if framed else 1)
+            field = Field(name, kind, shape, dtype, ends[place], steps if sequence and kind != INITIAL else None)
+            fields[name] = field
+            ends[place] += field.step_nbytes // frame_stack if framed else field.nbytes
         if max(ends.values()) > _MAX_ROW_NBYTES:
             raise InvalidInput(
                 f"spec: one row would take {max(ends.values())} bytes; at most {_MAX_ROW_NBYTES} are possible"
             )
-        fields = tuple(Field(name, kind, shape, dtype, offsets[name]) for name, kind, shape, dtype in entries)
-        return cls(fields, frame_stack, (*tuples, *("next_" + name for name in tuples if _is_obs(name))))
+        next_tuples = ["next_" + name for name in tuples if _is_obs(name)]
+        return cls(tuple(fields[name] for name, _, _, _ in entries), frame_stack, steps, (*tuples, *next_tuples))
 
     @cached_property
     def row_stride(self) -> int:
@@ -136,18 +166,18 @@ class Schema:
     @cached_property
     def frame_stride(self) -> int:
         """Bytes from one frame to the next, by the same rule; 0 without frames."""
-        stacks = sum(field.nbytes for field in self.fields if field.kind == FRAMES)
+        stacks = sum(field.step_nbytes for field in self.fields if field.kind == FRAMES)
         return _stride(stacks // self.frame_stack) if self.frame_stack else 0
 
     @property
     def num_refs(self) -> int:
-        """Frames that a row refers to: those of `obs` and of `next_obs`."""
-        return 2 * self.frame_stack
+        """Frames that a row refers to: those of `obs` and of `next_obs`, of all its steps."""
+        return 2 * self.frame_stack * self.steps
 
     @cached_property
     def inputs(self) -> tuple[Field, ...]:
         """The fields a producer hands to `add`, in this order."""
-        return tuple(field for field in self.fields if field.kind != DISCOUNT)
+        return tuple(field for field in self.fields if field.kind not in (DISCOUNT, MASK))
 
     @cached_property
     def is_nested(self) -> bool:
@@ -187,9 +217,9 @@ class Schema:
             converted[key] = value
         return converted
 
-    def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...]]]:
+    def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...], tuple[int, ...]]]:
         """What the native table needs to know of each field."""
-        return [(f.kind, f.offset, f.nbytes, f.name, f.dtype, f.shape) for f in self.fields]
+        return [(f.kind, f.offset, f.nbytes, f.name, f.dtype, f.sampled_shape, f.shape) for f in self.fields]
 
     def to_json(self) -> Any:
         """JSON-able form; `from_json` inverts it."""
@@ -197,7 +227,7 @@ class Schema:
         return {"fields": fields, "tuples": list(self.tuples)} if self.tuples else fields
 
     @classmethod
-    def from_json(cls, value: Any, frame_stack: int = 0) -> "Schema":
+    def from_json(cls, value: Any, frame_stack: int = 0, sequence: "Sequences | None" = None) -> "Schema":
         """The schema that `to_json` wrote.
 
         Raises:
@@ -205,21 +235,19 @@ class Schema:
         """
         with_tuples = cast(dict[str, Any], value if isinstance(value, dict) else {"fields": value, "tuples": []})
         fields: list[list[Any]] = with_tuples["fields"]
-        tuples: list[Any] = with_tuples["tuples"]
-        stored = cls(
-            tuple(
-                Field(name, kind, tuple(shape), _dtype_from_json(dtype), offset)
-                for name, kind, shape, dtype, offset in fields
-            ),
-            frame_stack,
-            tuple(map(str, tuples)),
-        )
-        declared = {f.name: _leaf(f.name, (f.shape, f.dtype)) for f in stored.fields if f.kind in (FIRST, FRAMES)}
-        declared_tuples = [name for name in stored.tuples if not name.startswith("next_")]
-        numbered = all(_is_numbered(name, declared) for name in declared_tuples)
-        if not numbered or stored != cls._laid_out(declared, frame_stack, declared_tuples):
+        declared = {
+            name: _leaf(name, (tuple(shape), _dtype_from_json(dtype)))
+            for name, kind, shape, dtype, _ in fields
+            if kind in (FIRST, FRAMES, INITIAL)
+        }
+        tuples = [name for name in map(str, with_tuples["tuples"]) if not name.startswith("next_")]
+        schema = cls._laid_out(declared, frame_stack, sequence, tuples)
+        if not all(_is_numbered(name, declared) for name in tuples) or schema.to_json() != value:
             raise InvalidInput("schema: this version of drivetrain lays out these fields in another way")
-        return stored
+        return schema
+
+
+_Declared = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 
 def _is_obs(name: str) -> bool:
@@ -283,11 +311,21 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _is_obs(name: str) -> bool:
-    return name == "obs" or name.startswith("obs/")
+def _require_sequences(declared: _Declared, sequence: "Sequences") -> None:
+    for group in sequence.initial:
+        if _is_obs(group) or not any(name == group or name.startswith(group + "/") for name in declared):
+            raise InvalidInput(
+                f"Sequences.initial: expected fields of the spec other than obs, got {group!r}; "
+                f"declared are {', '.join(declared)}"
+            )
+    for name, (shape, _) in declared.items():
+        if name.split("/")[0] == "mask":
+            raise InvalidInput("spec field 'mask': this name is reserved with sequences; choose another")
+        if len(shape) >= _MAX_AXES:
+            raise InvalidInput(f"spec field {name!r}: expected fewer than {_MAX_AXES} axes, got {len(shape)}")
 
 
-def _require_stacks(declared: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], frame_stack: int) -> None:
+def _require_stacks(declared: _Declared, frame_stack: int) -> None:
     observations = {name: shape for name, (shape, _) in declared.items() if _is_obs(name)}
     if not observations:
         raise InvalidInput(

@@ -85,12 +85,19 @@ class TaggedStacks:
         return self._fields(np.asarray(tags, np.uint64))
 
     def check(self, sample: Sample) -> None:
-        """Compare every byte of a sample with what its tag implies.
+        """Compare every byte of a sample, of transitions or of sequences, with what its tags imply.
 
         Raises:
             AssertionError: A row is torn, shows a frame of another, or was never written.
         """
-        _check(sample, self._fields(sample.data["tag"].ravel()))
+        tags, mask = sample.data["tag"], sample.data.get("mask")
+        if mask is None:
+            return _check(sample, self._fields(tags.ravel()))
+        follows = (tags[..., 1:] == tags[..., :-1] + np.uint64(1)) | ~mask[..., 1:]
+        if not (mask[..., 0].all() and follows.all()):
+            raise AssertionError("a sequence is torn or unwritten: its steps do not follow one another")
+        expected = {name: self._padded(array, mask) for name, array in self._fields(tags.ravel()).items()}
+        return _check(sample, expected)
 
     def _fields(self, tags: npt.NDArray[np.uint64]) -> dict[str, npt.NDArray[Any]]:
         since_reset = (tags % np.uint64(2**32)) % np.uint64(self.episode)
@@ -102,6 +109,11 @@ class TaggedStacks:
             "terminated": since_reset == self.episode - 1,
             "truncated": np.zeros(len(tags), np.bool_),
         }
+
+    def _padded(self, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        padded = array.copy()
+        padded[~mask.ravel()] = 0
+        return padded
 
     def _stacks(self, tags: npt.NDArray[np.uint64], since_reset: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
         # Frames of the episode only: a reset fills the stack with its first frame.

@@ -72,8 +72,8 @@ class State:
             ValueError: It is not one of a replay of this capacity.
         """
         state = cls(**values)
-        unit = state.unit_exponent
-        whole = (state.random_block, state.num_inserted, state.next_slot)
+        unit: Any = values["unit_exponent"]
+        whole: list[Any] = [values[name] for name in ("random_block", "num_inserted", "next_slot")]
         if not (
             all(isinstance(value, int) and 0 <= value < 2**64 for value in whole)
             and state.next_slot < capacity

@@ -69,13 +69,10 @@ class FramesOut:
 
         A row that is overwritten again and again meanwhile is left out, as one being written is.
         """
-        for _ in range(4):
-            slots, frames, current = self._copied(first, rows, leaves, generations)
-            again = np.empty(len(rows), np.uint32)
-            self._table.export_generations(first, again)
-            lost = (generations > 0) & (again != generations)  # else these were its frames, unchanged
-            if not lost.any():
-                break
+        slots, frames, current, lost = self._copied(first, rows, leaves, generations)
+        for _ in range(3):
+            if lost.any():
+                slots, frames, current, lost = self._copied(first, rows, leaves, generations)
         generations[lost] = 0
         refs = refs_of(rows, self._schema)
         new = np.isin(slots, refs[generations > 0])
@@ -86,13 +83,19 @@ class FramesOut:
 
     def _copied(
         self, first: int, rows: Rows, leaves: npt.NDArray[np.float32], generations: npt.NDArray[np.uint32]
-    ) -> tuple[npt.NDArray[np.uint32], Frames, npt.NDArray[np.uint32]]:
-        """Copies rows, and those of their frames that the file lacks: slots, bytes, generations."""
+    ) -> tuple[npt.NDArray[np.uint32], Frames, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+        """Copies rows, and those of their frames that the file lacks: slots, bytes and generations of
+        these, and which rows were lost to a change meanwhile.
+        """
         self._table.export_rows(first, rows, leaves, generations)
         slots = np.unique(refs_of(rows, self._schema)[generations > 0])
         slots = slots[slots != NO_FRAME]
         slots = self._by_age(slots[self._now(slots) != self._generations[slots]])
-        return slots, *self._export(slots)
+        frames, current = self._export(slots)
+        after = np.empty(len(rows), np.uint32)
+        self._table.export_generations(first, after)
+        lost = (generations > 0) & (after != generations)  # the others saw their own frames, unchanged
+        return slots, frames, current, lost
 
     def _now(self, slots: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         generations = np.empty(len(slots), np.uint32)

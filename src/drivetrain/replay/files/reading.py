@@ -112,7 +112,7 @@ class Saved:
         items = np.empty((len(places), nbytes), np.uint8)
         begins = np.flatnonzero(np.diff(places, prepend=-1 - nbytes) != nbytes)
         for begin, end in zip(begins, [*begins[1:], len(places)], strict=True):
-            view, place = memoryview(items[begin:end]).cast("B"), int(places[begin])
+            view, place = memoryview(cast(Any, items[begin:end])).cast("B"), int(places[begin])
             while view:
                 num = os.preadv(self._file.fileno(), [view], place)
                 if num == 0:
