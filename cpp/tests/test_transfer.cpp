@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "drivetrain/transfer.hpp"
 
 using namespace drivetrain;
 using namespace drivetrain::test;
