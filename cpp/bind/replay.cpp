@@ -5,6 +5,7 @@
 #include "bind/queries.hpp"
 #include "bind/row_copy.hpp"
 #include "bind/table.hpp"
+#include "bind/transfer.hpp"
 #include "bind/tree.hpp"
 #include "bind/writer.hpp"
 
@@ -74,13 +75,17 @@ NB_MODULE(_native, m) {
       .def("idle_nbytes", &Table::idle_nbytes)
       .def("size", &Table::size)
       .def("is_consistent", &Table::is_consistent)
-      .def("export_rows", &Table::export_rows, "first"_a, "rows"_a, "leaves"_a, "generations"_a)
-      .def("import_rows", &Table::import_rows, "rows"_a, "leaves"_a,
+      .def("export_rows", &bind::export_rows, "first"_a, "rows"_a, "leaves"_a, "generations"_a)
+      .def("export_leaves", &bind::export_leaves, "first"_a, "leaves"_a, "generations"_a)
+      .def("import_rows", &bind::import_rows, "rows"_a, "leaves"_a,
            "keys"_a.none())
-      .def("export_generations", &Table::export_generations, "first"_a, "generations"_a)
-      .def("export_frames", &Table::export_frames, "slots"_a, "frames"_a, "generations"_a)
-      .def("import_frames", &Table::import_frames, "frames"_a, "keys"_a)
-      .def("restore", &Table::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a);
+      .def("export_generations", &bind::export_generations, "first"_a, "generations"_a)
+      .def("export_frame_generations", &bind::export_frame_generations, "slots"_a,
+           "generations"_a)
+      .def("export_frames", &bind::export_frames, "slots"_a, "frames"_a, "generations"_a)
+      .def("import_frames", &bind::import_frames, "frames"_a, "keys"_a)
+      .def("restore_unit", &bind::restore_unit, "exponent"_a)
+      .def("restore", &bind::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a);
   nb::class_<Writer>(m, "Writer")
       .def(nb::init<Table&, std::size_t, std::size_t, double, std::size_t>(), nb::keep_alive<1, 2>(),
            "table"_a, "num_envs"_a, "num_step"_a, "gamma"_a, "period"_a)

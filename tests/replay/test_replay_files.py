@@ -1,5 +1,6 @@
 """Saved replays come back whole or not at all, whatever happened to the file or to whoever wrote it."""
 
+import fcntl
 import os
 import resource
 import signal
@@ -14,12 +15,13 @@ from children import ROOT, run_script, started_script, write_rows
 from filled import filled_replay
 from hypothesis import HealthCheck, given, settings
 
-from drivetrain.core.errors import Closed, FileFormatError
+from drivetrain.core._native import process_start_time
+from drivetrain.core.errors import Closed, FileFormatError, InvalidInput, SegmentError
 from drivetrain.replay import Replay
+from drivetrain.replay.files.format import COMMIT, HEAD, NUM_COMMITS, Commit
 from drivetrain.replay.testing import TaggedRows, check_consistent
 
 TAGGED = TaggedRows(16)
-HEAD = struct.Struct("<8sIII")
 
 
 def tagged_replay(capacity=40, num_rows=56, **options):
@@ -36,6 +38,15 @@ def good_file(tmp_path_factory):
     replay.update_priorities(sample.keys, np.linspace(0, 100, 40))
     replay.save(path)
     return path.read_bytes()
+
+
+def commit_of(data):
+    """Where the parts of a file of one part end, as it says itself."""
+    return bytes(COMMIT.size) + Commit(1, len(data)).pack()
+
+
+def parts_of(data):
+    return data[HEAD.size + HEAD.unpack_from(data)[2] + NUM_COMMITS * COMMIT.size :]
 
 
 def assert_refused(path, data, match=None):
@@ -87,10 +98,6 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path, good_file):
         assert_refused(tmp_path / "cut", good_file[:nbytes])
 
 
-def test_a_file_with_more_behind_it_is_refused(tmp_path, good_file):
-    assert_refused(tmp_path / "longer", good_file + b"\0", "goes on")
-
-
 @given(st.data())
 @settings(
     max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -117,7 +124,7 @@ def test_every_single_byte_of_the_header_matters(tmp_path, good_file):
         (b"", "not a replay file"),
         (b"PK\x03\x04" + bytes(100), "not a replay file"),
         (b"\x80\x04" + bytes(1000), "not a replay file"),
-        (HEAD.pack(b"DRVTRPLY", 3, 0, 0), "newer drivetrain .format 3, this one reads 2.; upgrade"),
+        (HEAD.pack(b"DRVTRPLY", 4, 0, 0), "newer drivetrain .format 4, this one reads 3.; upgrade"),
         (HEAD.pack(b"DRVTRPLY", 1, 2**32 - 1, 0), "truncated or damaged"),
         (HEAD.pack(b"DRVTRPLY", 1, 2, 0xA3A6BF43) + b"{}", "damaged"),
     ],
@@ -145,8 +152,11 @@ def test_settings_that_make_no_sense_are_refused_even_with_good_checksums(tmp_pa
     header = good_file[HEAD.size : HEAD.size + nbytes]
     assert was in header
     header = header.replace(was, now)
-    body = HEAD.pack(magic, version, len(header), zlib.crc32(header)) + header + good_file[HEAD.size + nbytes : -4]
-    assert_refused(tmp_path / "odd", body + struct.pack("<I", zlib.crc32(body)))
+    head = HEAD.pack(magic, version, len(header), zlib.crc32(header)) + header
+    commit = bytes(COMMIT.size) + Commit(1, len(good_file) + len(header) - nbytes).pack()
+    (tmp_path / "same").write_bytes(good_file[: HEAD.size + nbytes] + commit_of(good_file) + parts_of(good_file))
+    Replay.load(tmp_path / "same")  # only the change is at fault
+    assert_refused(tmp_path / "odd", head + commit + parts_of(good_file), "settings make no sense")
 
 
 def test_a_file_from_before_a_setting_existed_is_loaded_with_its_default(tmp_path, good_file):
@@ -227,6 +237,68 @@ def test_killed_while_saving_the_file_is_the_old_one_or_the_new_one(tmp_path):
     assert seen <= {100, 2**17}
 
 
+def test_what_dead_processes_left_aside_is_removed_by_the_next_save_of_that_file(tmp_path):
+    path, script = tmp_path / "replay", "import os, sys; print(os.getpid())"
+    dead = int(run_script(script))
+    mine, start = os.getpid(), process_start_time(os.getpid())
+    stale = [f".replay.{dead}.{start}.7.tmp", f".replay.{mine}.{start - 1}.7.tmp"]  # gone; another's number again
+    kept = [f".replay.{mine}.{start}.7.tmp", f".other.{dead}.{start}.7.tmp", f".replay.x.{dead}.{start}.7.tmp"]
+    locked = f".replay.{dead}.{start}.8.tmp"  # as of a live process that cannot be seen from here
+    for name in [*stale, *kept, locked]:
+        (tmp_path / name).write_bytes(b"x")
+    with open(tmp_path / locked, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        tagged_replay(num_rows=8).save(path)
+        assert sorted(os.listdir(tmp_path)) == sorted(["replay", *kept, locked])
+    tagged_replay(num_rows=8).save(path)
+    assert sorted(os.listdir(tmp_path)) == sorted(["replay", *kept])
+
+
+@pytest.mark.parametrize("priority", [0.0, 1e4, 3e12, 3.4e38])
+def test_priorities_come_back_to_the_last_bit(tmp_path, priority):
+    replay = tagged_replay(prioritized=True, alpha=1.0)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        replay.update_priorities(replay.sample(40).keys, (rng.random(40) * priority).astype(np.float32))
+    replay.save(tmp_path / "replay")
+    for capacity in (None, 40, 1000, 2**16):
+        loaded = Replay.load(tmp_path / "replay", capacity=capacity)
+        assert loaded.priorities(loaded.all_keys()).tolist() == replay.priorities(replay.all_keys()).tolist()
+        check_consistent(loaded)
+
+
+@pytest.mark.parametrize("prioritized", [True, False])
+@pytest.mark.parametrize("capacity", [1, 7, 39, 40, 41, 500])
+def test_another_capacity_keeps_the_newest_rows_that_fit(tmp_path, capacity, prioritized):
+    replay, path = tagged_replay(prioritized=prioritized), tmp_path / "replay"  # tags 16 to 55
+    if prioritized:
+        replay.update_priorities(replay.sample(20).keys, np.linspace(0, 9, 20))
+    replay.save(path)
+    loaded = Replay.load(path, capacity=capacity, shared=True)
+    count = min(40, capacity)
+    assert (loaded.capacity, len(loaded), loaded.num_inserted) == (capacity, count, 56)
+    check_consistent(loaded)
+    sample = loaded.sample(count, mode="iid", num_batches=50)
+    TAGGED.check(sample)
+    assert set(sample.data["tag"].ravel().tolist()) <= set(range(56 - count, 56))
+    if prioritized:
+        expected = replay.priorities(replay.all_keys())[-count:]
+        assert loaded.priorities(loaded.all_keys()).tolist() == expected.tolist()
+        assert loaded._table.stats()["max_priority"] == replay._table.stats()["max_priority"]
+    write_rows(loaded, 8, first_tag=1000, num_bytes=16)  # over the oldest
+    assert len(loaded) == min(capacity, count + 8)
+    assert loaded.save(path, incremental=True) == path.stat().st_size or capacity == 40
+
+
+def test_a_capacity_that_memory_does_not_allow_is_refused_before_anything_is_read(tmp_path, good_file):
+    path = tmp_path / "replay"
+    path.write_bytes(good_file[:-1] + b"\0")  # damaged, which is not reached
+    with pytest.raises(SegmentError, match=r"capacity 4294967295 needs .* GiB"):
+        Replay.load(path, capacity=2**32 - 1)
+    with pytest.raises(InvalidInput, match="capacity: expected an integer in 1"):
+        Replay.load(path, capacity=0)
+
+
 def test_a_live_replay_is_saved_with_whole_rows(tmp_path):
     tagged = TaggedRows(200)
     replay = Replay(5000, tagged.spec, shared=True)
@@ -264,9 +336,9 @@ def test_a_live_replay_is_saved_with_whole_rows(tmp_path):
 
 def test_files_hold_no_pickle(good_file):
     assert b"pickle" not in good_file
-    source = (ROOT / "src/drivetrain/replay/files.py").read_text()
-    assert "import pickle" not in source
-    assert "allow_pickle=True" not in source
+    sources = [path.read_text() for path in (ROOT / "src/drivetrain/replay/files").glob("*.py")]
+    assert len(sources) > 3
+    assert not any("import pickle" in source or "allow_pickle=True" in source for source in sources)
 
 
 def test_a_file_is_loaded_in_a_process_that_knows_nothing_of_it(tmp_path, good_file):

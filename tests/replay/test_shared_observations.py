@@ -1,11 +1,6 @@
 """Shared observations: what comes out is what went in, whatever went in; and each frame is stored once."""
 
-import json
-import struct
-import tempfile
 import threading
-import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +9,8 @@ from stacks import Stacks, pixel_replay, pixel_steps, stack_fields, stack_spec
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import Replay
-from drivetrain.replay.frames import FramesOut, num_frames
+from drivetrain.replay.files.frames import FramesOut
+from drivetrain.replay.frames import num_frames
 from drivetrain.replay.reference import ReferenceReplay, ReferenceWriter
 from drivetrain.replay.testing import TaggedStacks, check_consistent
 
@@ -189,41 +185,13 @@ def test_a_live_sharing_replay_is_saved_with_whole_rows(tmp_path):
         tagged.check(loaded.sample(1024, num_batches=3, mode="iid"))
 
 
-def test_files_from_before_shared_observations_are_read():
-    replay = Replay(10, {"x": ((), "int64")})
-    no = np.zeros(4, bool)
-    replay.writer(4).add(x=np.arange(4), reward=np.zeros(4), terminated=no, truncated=no)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "replay"
-        replay.save(path)
-        path.write_bytes(as_format_1(path.read_bytes()))
-        assert sorted(Replay.load(path).sample(4).data["x"]) == [0, 1, 2, 3]
-
-
-def as_format_1(data):
-    """The same file without the settings that format 2 added."""
-    head = struct.Struct("<8sIII")
-    magic, _, nbytes, _ = head.unpack_from(data)
-    header = json.loads(data[head.size : head.size + nbytes])
-    for name in ("share_next_obs", "frame_stack"):
-        del header["settings"][name]
-    text = json.dumps(header).encode()
-    body = head.pack(magic, 1, len(text), zlib.crc32(text)) + text + data[head.size + nbytes : -4]
-    return body + struct.pack("<I", zlib.crc32(body))
-
-
 def test_rows_that_refer_to_frames_the_file_does_not_hold_are_refused(tmp_path, monkeypatch):
     replay = pixel_replay(100, 2)
     writer = replay.writer(1)
     for step in pixel_steps(np.random.default_rng(0), 50, 1, 2):
         writer.add(**step)
-    block = FramesOut.block
-
-    def too_few(self, *arguments):
-        whole, frames = block(self, *arguments)
-        return whole, frames[:-1]
-
-    monkeypatch.setattr(FramesOut, "block", too_few)
+    blocks = FramesOut.blocks
+    monkeypatch.setattr(FramesOut, "blocks", lambda self: (frames[:-1] for frames in blocks(self)))
     replay.save(tmp_path / "replay")
     with pytest.raises(FileFormatError, match="frames that are not there"):
         Replay.load(tmp_path / "replay")

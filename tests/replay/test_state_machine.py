@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from drivetrain.core.errors import Closed, NotEnoughData
-from drivetrain.replay import Replay
+from drivetrain.replay import Replay, files
 from drivetrain.replay.reference import ReferenceReplay, ReferenceWriter
 
 SPEC = {"obs": {"pixels": ((3,), "uint8"), "speed": ((), "float32")}, "action": ((), "int64")}
@@ -20,6 +20,14 @@ FRACTIONS = st.sampled_from([0.0, 0.4, 0.6, 1.0])
 PRIORITIES = st.one_of(
     st.floats(0, 10, width=32), st.sampled_from([0.0, 1e-30, 1e-6, 1.0, 8191.0, 1e5, 1e12, 3.4028234663852886e38])
 )
+
+
+def parts_of(path):
+    """How often a file was added to, and written in the first place."""
+    if not path.exists():
+        return 0
+    with files.opened(path) as saved:
+        return saved.commits[0].number
 
 
 def random_step(rng, num_envs, ends):
@@ -77,6 +85,8 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         self.oracle = ReferenceReplay(capacity, spec, **settings)
         self.shared, self.prioritized = shared, settings["prioritized"]
         self.attached, self.spare, self.keys = [], None, []
+        self.folder, self.saved = tempfile.TemporaryDirectory(), None
+        self.path = Path(self.folder.name) / "replay"
         self.new_writer(num_envs)
         self.add(0, [0, 1, 0, 0, 6] * 3, [1.0, 0.5])
 
@@ -166,14 +176,19 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         priorities = np.linspace(0, value, 1500, dtype=np.float32)
         assert self.native.update_priorities(keys, priorities) == self.oracle.update_priorities(keys, priorities)
 
-    @precondition(lambda self: self.keys)
-    @rule()
-    def save_and_load(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "replay"
-            self.native.save(path)
-            self.native = Replay.load(path, shared=self.shared)
-        self.oracle = self.oracle.reloaded()
+    @rule(incremental=st.sampled_from([True, True, False]))
+    def save(self, incremental):
+        num_parts = parts_of(self.path)
+        nbytes = self.native.save(self.path, incremental=incremental)
+        self.saved = self.oracle.reloaded()
+        assert (nbytes < self.path.stat().st_size) == (parts_of(self.path) > max(1, num_parts))
+        assert incremental or parts_of(self.path) == 1
+
+    @precondition(lambda self: self.saved)
+    @rule(capacity=st.sampled_from([None, None, *CAPACITIES]))
+    def load(self, capacity):
+        self.native = Replay.load(self.path, capacity=capacity, shared=self.shared)
+        self.oracle = self.saved.reloaded(capacity)
         self.attached.clear()
         self.keys.clear()
         self.new_writer(self.num_envs)
@@ -204,6 +219,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "native"):
             return
+        self.folder.cleanup()
         self.native.close()
         self.native.close()  # again: nothing happens
         for call in (

@@ -35,12 +35,9 @@ class alignas(64) RobustMutex {
   }
 
   [[nodiscard]] LockResult lock() noexcept {
-    int result = pthread_mutex_trylock(&mutex_);
-    for (unsigned tries = 0; result == EBUSY && tries < most_tries(); ++tries) {
+    for (unsigned tries = 0; tries < most_tries() && is_taken(); ++tries)
       for (unsigned pause = 0; pause < kPauses; ++pause) relax();
-      result = pthread_mutex_trylock(&mutex_);
-    }
-    switch (result == EBUSY ? pthread_mutex_lock(&mutex_) : result) {
+    switch (pthread_mutex_lock(&mutex_)) {
       case 0: return LockResult::kAcquired;
       case EOWNERDEAD: return LockResult::kOwnerDied;
       default: return LockResult::kFailed;
@@ -56,6 +53,16 @@ class alignas(64) RobustMutex {
   static unsigned most_tries() noexcept {
     static const unsigned tries = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? kTries : 0;
     return tries;
+  }
+  // A look at glibc's lock word: the holder's thread, 0 if none. Not pthread_mutex_trylock(), which
+  // keeps a lock that has become unusable and so turns its error into a wait for ever.
+  bool is_taken() const noexcept {
+#if defined(__GLIBC__)
+    constexpr int kThread = 0x3fffffff;  // FUTEX_TID_MASK
+    return __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED) & kThread;
+#else
+    return false;
+#endif
   }
   static void relax() noexcept {
 #if defined(__x86_64__)

@@ -86,6 +86,10 @@ class SumTree {
     set_unit(unit_exponent_for(headroom));
   }
 
+  /// Gives an empty tree the unit of another, so that leaves from there stay as they are. Leaves that
+  /// do not fit here make room for themselves, as ever.
+  void start_with_unit(std::int32_t exponent) noexcept { set_unit(exponent); }
+
   std::uint64_t total() const noexcept { return state_->root; }
   float leaf(std::uint64_t index) const noexcept { return leaves_[index]; }
   /// A leaf in units, below 2^52: adding 2^52 puts an integer into a double's low bits.

@@ -114,6 +114,23 @@ inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t cou
   return Status::kOk;
 }
 
+/// The leaves and generations of slots [first, first + count), without the rows: what has changed?
+inline Status export_leaves(ReplayTable& table, std::size_t first, std::size_t count, float* leaves,
+                            std::uint32_t* generations) noexcept {
+  const bool prioritized = table.config().prioritized;
+  for (std::size_t start = 0; start < count; start += kMaxBatch) {
+    ReplayTable::Lock lock(table);
+    if (!lock) return Status::kBroken;
+    for (std::size_t i = start; i < std::min(start + kMaxBatch, count); ++i) {
+      const std::uint32_t generation =
+          table.row(first + i).generation.load(std::memory_order_relaxed);
+      generations[i] = generation & 1 ? 0 : generation;
+      leaves[i] = prioritized ? table.tree().leaf(first + i) : 1.0f;
+    }
+  }
+  return Status::kOk;
+}
+
 /// Inserts rows as export_rows gave them, with their leaves. In a framed table `keys` are those of
 /// each row's frames, as append_frames gave them, and the rows' references are set to them.
 inline Status append_rows(ReplayTable& table, const unsigned char* rows, const float* leaves,

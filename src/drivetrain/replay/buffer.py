@@ -150,6 +150,7 @@ class Replay:
         self._schema = settings.schema
         self._segment = segment
         self._private = None if segment else _private_memory(nbytes)
+        self._known: files.Known | None = None
         payload = segment.payload if segment else self._private
         self._table = _native.Table(payload, settings.native(), self._schema.native_fields(), Sample, initialize)
 
@@ -443,34 +444,63 @@ class Replay:
         """Transitions ever committed."""
         return self._table.stats()["num_inserted"]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all committed rows, priorities and the random counter to one file, atomically.
+    def save(self, path: str | os.PathLike[str], *, incremental: bool = False) -> int:
+        """Write all committed rows, priorities and the random counter to one file.
 
         Others may go on inserting and updating meanwhile: each row saved is whole, with the priority
         it had then. Open n-step windows belong to writers and are not saved.
 
+        The file is written aside and renamed, so that it is the old one or the new one whenever this
+        process is killed. With `incremental`, what has changed is added to it, and it loads as of the
+        save before until this one is complete.
+
+        Args:
+            path: Of the file.
+            incremental: Write only what has changed since this object last saved to this file, or was
+                loaded from it. All is written if the file is not as it was left then, or if more than
+                half of it would be of no use any more.
+
+        Returns:
+            How many bytes were written.
+
         Raises:
-            OSError: The file cannot be written; nothing is left behind.
+            OSError: The file cannot be written; it is what it was, and nothing else is left behind.
         """
         settings = {**self._settings.to_json(), "alpha": self.alpha}
-        files.save(Path(path), self._table, settings, self._schema)
+        known = self._known if incremental else None
+        self._known, nbytes = files.save(Path(path), self._table, settings, self._schema, known)
+        return nbytes
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, shared: bool = False) -> "Replay":
+    def load(cls, path: str | os.PathLike[str], *, capacity: int | None = None, shared: bool = False) -> "Replay":
         """A new replay with what `save` wrote.
+
+        Args:
+            path: Of the file.
+            capacity: Rows held, instead of as many as the saved one; when there are more rows in the
+                file, the newest are kept.
+            shared: Put it where other processes can attach.
+
+        Warns:
+            UserWarning: The last part of an incremental save was not finished, or is cut short; it is
+                left out, and the replay is that of the save before.
 
         Raises:
             FileFormatError: The file is truncated, damaged, foreign, or from a newer version.
+            SegmentError: There is not enough memory; nothing but the file's head was read.
+            InvalidInput: `capacity` is out of range.
         """
         with files.opened(Path(path)) as saved:
             try:
                 settings = Settings.from_json(saved.settings)
             except (KeyError, TypeError, ValueError) as error:
                 raise FileFormatError(f"{path}: its settings make no sense ({error})") from error
+            as_loaded = settings if capacity is None else settings.with_capacity(capacity)
             replay = cls.__new__(cls)
-            replay._open(settings, shared=shared, segment=None)
+            replay._open(as_loaded, shared=shared, segment=None)
             try:
-                saved.restore(replay._table, replay._schema)
+                index = saved.index(settings.schema, settings.capacity)
+                replay._known = saved.restore(replay._table, replay._schema, index, replay.capacity)
             except BaseException:
                 replay.close()
                 raise

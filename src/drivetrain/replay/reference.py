@@ -68,23 +68,29 @@ class ReferenceReplay:
         sequence: Sequences | None = None,
     ) -> None:
         self.initial_priority, self.weights_by = initial_priority, weights_by
-        self.capacity, self.prioritized, self.seed = capacity, prioritized, seed
+        self.prioritized, self.seed = prioritized, seed
         self.num_step, self.gamma, self.alpha = num_step, gamma, float(alpha)
+        self.sequence = sequence
         self.schema = Schema.from_spec(spec, stack_of(share_next_obs, frame_stack), sequence)
+        self.next_slot, self.num_inserted, self.block, self.max_priority = 0, 0, 1, 1.0
+        self.num_dropped = 0
+        self._size(capacity)
+        self.unit_exponent = self._unit_exponent_for(4096.0)
+
+    def _size(self, capacity: int) -> None:
+        """Make room for so many rows; there are none yet."""
+        self.capacity, sequence = capacity, self.sequence
         num_steps = capacity * (sequence.num_new_steps if sequence else 1)
-        window = sequence.num_steps if sequence else num_step
+        window = sequence.num_steps if sequence else self.num_step
         self.frames = ReferenceFrames(num_steps, self.schema, window) if self.schema.frame_stack else None
         self.row_frames: list[Sequence[int]] = [()] * capacity
         self.rows = {f.name: np.zeros((capacity, *f.sampled_shape), f.dtype) for f in self.schema.fields}
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...; odd: ended early
         self.leaves = np.zeros(capacity, np.float32)
-        self.next_slot, self.num_inserted, self.block, self.max_priority = 0, 0, 1, 1.0
-        self.num_dropped = 0
         padded = -(-capacity // 16) * 16
         order = np.arange(padded).reshape(-1, 4, 4).transpose(0, 2, 1).ravel()
         self.order = order[order < capacity]  # in which leaves are added up: 0, 4, 8, 12, 1, ... of each sixteen
         self.leaf_bits = min(48, 62 - math.ceil(math.log2(padded)))  # a leaf is at most 2^leaf_bits units
-        self.unit_exponent = self._unit_exponent_for(4096.0)
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.is_whole()))
@@ -195,31 +201,29 @@ class ReferenceReplay:
         slots = slots[self.is_whole()[slots]]
         return self.generations[slots] << np.uint64(32) | slots.astype(np.uint64)
 
-    def reloaded(self) -> "ReferenceReplay":
-        """What `save` and `load` make of it: the rows moved together, oldest first."""
+    def reloaded(self, capacity: int | None = None) -> "ReferenceReplay":
+        """What `save` and `load` make of it: the newest rows moved together, oldest first.
+
+        So do the frames of these rows; where a smaller replay cannot hold them, the oldest rows are dropped.
+        """
         other = copy.copy(self)
+        other._size(capacity or self.capacity)
         order = np.roll(np.arange(self.capacity), -self.next_slot)
-        order = order[self.is_whole()[order]]
+        order = order[self.is_whole()[order]][-other.capacity :]
         count = len(order)
-        other.rows = {
-            name: np.concatenate([rows[order], np.zeros_like(rows[count:])]) for name, rows in self.rows.items()
-        }
-        other.generations = np.where(np.arange(self.capacity) < count, 2, 0).astype(np.uint64)
-        other.leaves, other.unit_exponent = np.zeros_like(self.leaves), self._unit_exponent_for(4096.0)
-        # A file's blocks end at the last slot of the ring: a block decides on the unit as a whole.
-        at_wrap = np.count_nonzero(order >= self.next_slot)
-        numbers: dict[int, int] = {}  # of frames: now, and in the file
-        for first, stop in ((0, at_wrap), (at_wrap, count)):
-            for start in range(first, stop, _MAX_BATCH):
-                moved = slice(start, min(start + _MAX_BATCH, stop))
-                other._set_leaves(moved, self.leaves[order[moved]])
-                numbers.update(_numbered_on(numbers, [self.row_frames[slot] for slot in order[moved]]))
-        other.next_slot, other.num_dropped = len(order) % self.capacity, 0
-        moved_frames = [[numbers[n] for n in frames] for frames in map(self.row_frames.__getitem__, order)]
-        other.row_frames = [*moved_frames, *[()] * (self.capacity - count)]
-        other.frames = copy.copy(self.frames)
+        refs = [self.row_frames[int(slot)] for slot in order]
+        for name, rows in self.rows.items():
+            other.rows[name][:count] = rows[order]
+        other.generations[:count] = 2
+        other.leaves[:count] = self.leaves[order]
+        other.next_slot, other.num_dropped = count % other.capacity, 0
+        numbers = {n: at for at, n in enumerate(sorted(set[int]().union(*refs)))}
+        other.row_frames[:count] = [[numbers[n] for n in numbers_of_row] for numbers_of_row in refs]
         if other.frames:
             other.frames.num_taken = len(numbers)
+            for slot in [slot for slot in range(count) if min(other.row_frames[slot]) < other.frames.oldest()]:
+                other.generations[slot], other.leaves[slot] = 1, 0.0
+                other.num_dropped += 1
         return other
 
     def leaf_of(self, priority: Any) -> Any:
@@ -269,12 +273,6 @@ class ReferenceReplay:
             words += stream.random_raw(num_blocks * _WORDS_PER_BLOCK)[:num].tolist()
             self.block += num_blocks
         return words
-
-
-def _numbered_on(numbers: dict[int, int], rows: list[Sequence[int]]) -> dict[int, int]:
-    """File numbers of the frames that these rows are the first to refer to."""
-    new = sorted(set[int]().union(*rows) - numbers.keys())
-    return {n: len(numbers) + at for at, n in enumerate(new)}
 
 
 class ReferenceWriter:

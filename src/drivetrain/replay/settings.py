@@ -94,6 +94,14 @@ class Settings:
             "steps": self.schema.steps,
         }
 
+    def with_capacity(self, capacity: Any) -> "Settings":
+        """The same for another number of rows.
+
+        Raises:
+            InvalidInput: It is out of range.
+        """
+        return self.checked(**{**self.__dict__, "capacity": capacity})
+
     def memory(self) -> MemoryReport:
         """Where the memory of such a replay goes."""
         return report(self.capacity, self.schema, self.native())

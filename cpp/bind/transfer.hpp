@@ -1,0 +1,132 @@
+// Rows and frames of a table on their way to a file and back, as Python (replay/files) moves them. What
+// fits is seen to there.
+#pragma once
+
+#include "bind/table.hpp"
+#include "drivetrain/transfer.hpp"
+
+namespace drivetrain::bind {
+
+// Copies the committed rows of slots [first, first + count): leaves [count] and generations
+// [count] (0: no row here) and raw rows [count, row bytes]. Safe against concurrent writers.
+inline void export_rows(Table& table, std::size_t first, nb::handle rows, nb::handle leaves,
+                        nb::handle generations) {
+  auto held = table.hold();
+  const auto count = static_cast<std::size_t>(
+      PyArray_SIZE(reinterpret_cast<PyArrayObject*>(generations.ptr())));
+  unsigned char* row_out = data_of(rows);
+  auto* leaf_out = reinterpret_cast<float*>(data_of(leaves));
+  auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    status = drivetrain::export_rows(held->table, first, count, row_out, leaf_out, generation_out);
+  }
+  check(status);
+}
+
+// The same without rows: leaves [count] and generations [count] (0: no row here).
+inline void export_leaves(Table& table, std::size_t first, nb::handle leaves,
+                          nb::handle generations) {
+  auto held = table.hold();
+  const auto count = static_cast<std::size_t>(
+      PyArray_SIZE(reinterpret_cast<PyArrayObject*>(generations.ptr())));
+  auto* leaf_out = reinterpret_cast<float*>(data_of(leaves));
+  auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    status = drivetrain::export_leaves(held->table, first, count, leaf_out, generation_out);
+  }
+  check(status);
+}
+
+// Appends rows as export_rows gave them, with their leaves; with the keys of their frames
+// [count, num_refs] in a framed table.
+inline void import_rows(Table& table, nb::handle rows, nb::handle leaves, nb::handle keys) {
+  auto held = table.hold();
+  const auto count = static_cast<std::size_t>(
+      PyArray_SIZE(reinterpret_cast<PyArrayObject*>(leaves.ptr())));
+  const unsigned char* row = data_of(rows);
+  const auto* leaf = reinterpret_cast<const float*>(data_of(leaves));
+  const auto* key = keys.is_none() ? nullptr : reinterpret_cast<const std::uint64_t*>(data_of(keys));
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    status = append_rows(held->table, row, leaf, count, key);
+  }
+  check(status);
+}
+
+// The generations [count] that the rows from `first` have now; what was exported before this call
+// is whole where they are the same.
+inline void export_generations(Table& table, std::size_t first, nb::handle generations) {
+  auto held = table.hold();
+  const auto count = PyArray_SIZE(reinterpret_cast<PyArrayObject*>(generations.ptr()));
+  auto* out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+  std::atomic_thread_fence(std::memory_order_acquire);  // earlier copies are over
+  for (npy_intp i = 0; i < count; ++i)
+    out[i] = held->table.row(first + static_cast<std::size_t>(i))
+                 .generation.load(std::memory_order_relaxed);
+}
+
+// The generations [count] of the frames of these slots (0: not whole).
+inline void export_frame_generations(Table& table, nb::handle slots, nb::handle generations) {
+  auto held = table.hold();
+  const auto count = PyArray_SIZE(reinterpret_cast<PyArrayObject*>(slots.ptr()));
+  const auto* slot = reinterpret_cast<const std::uint32_t*>(data_of(slots));
+  auto* out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+  for (npy_intp i = 0; i < count; ++i) {
+    const std::uint32_t generation =
+        held->table.frames().frame(slot[i]).generation.load(std::memory_order_relaxed);
+    out[i] = generation & 1 ? 0 : generation;
+  }
+}
+
+// Copies frames [count, frame_stride] and their generations [count] (0: changed meanwhile).
+inline void export_frames(Table& table, nb::handle slots, nb::handle frames,
+                          nb::handle generations) {
+  auto held = table.hold();
+  const auto count = static_cast<std::size_t>(
+      PyArray_SIZE(reinterpret_cast<PyArrayObject*>(slots.ptr())));
+  const auto* slot = reinterpret_cast<const std::uint32_t*>(data_of(slots));
+  unsigned char* out = data_of(frames);
+  auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
+  nb::gil_scoped_release released;
+  drivetrain::export_frames(held->table, slot, count, out, generation_out);
+}
+
+// Stores frames as export_frames gave them; fills in their keys [count].
+inline void import_frames(Table& table, nb::handle frames, nb::handle keys) {
+  auto held = table.hold();
+  const auto count = static_cast<std::size_t>(
+      PyArray_SIZE(reinterpret_cast<PyArrayObject*>(keys.ptr())));
+  const unsigned char* data = data_of(frames);
+  auto* key = reinterpret_cast<std::uint64_t*>(data_of(keys));
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    status = append_frames(held->table, data, count, key);
+  }
+  check(status);
+}
+
+// Gives an empty tree the unit that leaves were saved with.
+inline void restore_unit(Table& table, std::int32_t exponent) {
+  auto held = table.hold();
+  with_lock(held->table, [&] {
+    if (held->table.config().prioritized) held->table.tree().start_with_unit(exponent);
+  });
+}
+
+inline void restore(Table& table, float max_priority, std::uint64_t random_block,
+                    std::uint64_t num_inserted) {
+  auto held = table.hold();
+  with_lock(held->table, [&] {
+    held->table.header().max_priority = max_priority;
+    held->table.header().num_inserted = num_inserted;
+    held->table.header().random_block.store(random_block, std::memory_order_relaxed);
+  });
+}
+
+}  // namespace drivetrain::bind

@@ -1,0 +1,62 @@
+"""Files written aside and renamed: there is always a complete one, whoever is killed.
+
+    .NAME.PID.START.THREAD.tmp ──▶ NAME
+
+START is the time at which process PID started, so that a number used again names nobody else. Whoever
+writes one also holds a lock on it, which ends with the process, seen from any container.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from drivetrain.core import _native
+
+
+@contextmanager
+def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
+    """A new file that takes the place of `path` when the block ends, or goes away when it raises.
+
+    First removes what dead processes have left of theirs for the same path.
+    """
+    remove_stale(path)
+    pid = os.getpid()
+    aside = path.with_name(f".{path.name}.{pid}.{_native.process_start_time(pid)}.{threading.get_native_id()}.tmp")
+    try:
+        with open(aside, "wb", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield file
+            os.fsync(file.fileno())
+            os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def remove_stale(path: Path) -> None:
+    """Remove the files aside of `path` whose processes are dead; what cannot be removed stays."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d+)\.(\d+)\.\d+\.tmp")
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            match = pattern.fullmatch(entry.name)
+            if match and not _is_alive(int(match[1]), int(match[2])):
+                with contextlib.suppress(OSError):
+                    _remove_unlocked(entry.path)
+
+
+def _is_alive(pid: int, start_time: int) -> bool:
+    try:
+        return _native.process_is_alive(pid, start_time)
+    except (OverflowError, TypeError):  # digits that are no process
+        return True
+
+
+def _remove_unlocked(path: str) -> None:
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: a live process of another container has it
+        os.unlink(path)

@@ -1,0 +1,221 @@
+"""Loading: everything in a file is found and checked first, then put into an empty table.
+
+file ──▶ head ──▶ index of all parts ──▶ frames, rows, oldest first ──▶ table
+"""
+
+import json
+import os
+import warnings
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.core.errors import FileFormatError
+from drivetrain.core.segments import require_memory
+from drivetrain.replay import _native
+from drivetrain.replay.files.format import COMMIT, HEAD, MAGIC, MOST_ROWS, NUM_COMMITS, VERSION, Commit, unpack_commits
+from drivetrain.replay.files.frames import FramesIn
+from drivetrain.replay.files.index import Index, read_old_part, read_part
+from drivetrain.replay.files.walk import Walk
+from drivetrain.replay.files.writing import Known, identity_of
+from drivetrain.replay.schema import Schema
+
+_INDEX_NBYTES = 12  # per row
+_MOST_NBYTES = 2**26  # read at once, about
+
+
+@dataclass(kw_only=True)
+class Saved:
+    """An open replay file whose head has been checked."""
+
+    path: Path
+    version: int
+    nbytes: int
+    settings: dict[str, Any]
+    commits: list[Commit]
+    """Newest first; none in files of version 1 and 2."""
+    num_left_out: int
+    """Bytes behind the last part that counts."""
+    is_cut: bool
+    """Whether a part that once counted is not whole any more."""
+    _file: IO[bytes]
+    _start: int
+    _old_state: dict[str, Any]
+    _identity: tuple[int, ...]
+
+    def index(self, schema: Schema, capacity: int) -> Index:
+        """Walk over the whole file and check it.
+
+        Raises:
+            FileFormatError: It is damaged.
+            SegmentError: There is not enough memory for 12 bytes per row.
+        """
+        require_memory(capacity * _INDEX_NBYTES, what=f"reading a file of {capacity} rows")
+        index = Index.empty(schema, capacity)
+        if not self.commits:
+            walk = Walk(self.path, self._file, 0, self.nbytes)
+            walk.skip(self._start)  # its checksum is of all that is before it
+            read_old_part(walk, index, self._old_state)
+            return index
+        walk = Walk(self.path, self._file, self._start, self.commits[0].end)
+        for _ in range(self.commits[0].number):
+            read_part(walk, index)
+        if any(index.parts[commit.number - 1].end != commit.end for commit in self.commits):
+            raise walk.damaged("its parts end elsewhere than it says")
+        return index
+
+    def restore(self, table: _native.Table, schema: Schema, index: Index, capacity: int) -> Known | None:
+        """Fill an empty table of `capacity` rows with the newest of them.
+
+        Returns:
+            What is known of the file; None if the table has other rows, or cannot be added to it.
+        """
+        state, order = index.state, index.order()
+        assert state is not None
+        kept = order[max(0, len(order) - capacity) :]
+        if state.unit_exponent is not None:
+            table.restore_unit(state.unit_exponent)
+        frames = self._restore_frames(table, schema, index, kept) if schema.frame_stack else None
+        for some in _pieces(kept, index.row_nbytes):
+            rows = self.read_items(index.places[some], index.row_nbytes)
+            table.import_rows(rows, index.leaves[some], frames.keys_of(rows) if frames else None)
+        table.restore(state.max_priority, state.random_block, state.num_inserted)
+        table.set_alpha(state.alpha, False)
+        stats = table.stats()
+        together = (stats["size"], stats["next_slot"]) == (len(order), len(order) % index.capacity)
+        if not self.commits or self.is_cut or capacity != index.capacity or not together:
+            return None
+        return self._known(table, schema, frames, capacity)
+
+    def used_frames(self, schema: Schema, index: Index, slots: npt.NDArray[np.int64]) -> FramesIn:
+        """The frames of the rows in these slots, marked.
+
+        Raises:
+            FileFormatError: Rows refer to frames that are not there.
+        """
+        frames = FramesIn(len(index.frame_places()), schema)
+        for some in _pieces(slots, index.row_nbytes):
+            try:
+                frames.mark(self.read_items(index.places[some], index.row_nbytes))
+            except IndexError as error:
+                raise FileFormatError(f"{self.path}: damaged (rows refer to frames that are not there)") from error
+        return frames
+
+    def read_items(self, places: npt.NDArray[np.int64], nbytes: int) -> npt.NDArray[np.uint8]:
+        """The items of `nbytes` at these places, read in runs of neighbours."""
+        items = np.empty((len(places), nbytes), np.uint8)
+        begins = np.flatnonzero(np.diff(places, prepend=-1 - nbytes) != nbytes)
+        for begin, end in zip(begins, [*begins[1:], len(places)], strict=True):
+            view, place = memoryview(cast(Any, items[begin:end])).cast("B"), int(places[begin])
+            while view:
+                num = os.preadv(self._file.fileno(), [view], place)
+                if num == 0:
+                    raise FileFormatError(f"{self.path}: truncated while it was read")
+                view, place = view[num:], place + num
+        return items
+
+    def _restore_frames(
+        self, table: _native.Table, schema: Schema, index: Index, kept: npt.NDArray[np.int64]
+    ) -> FramesIn:
+        frames, places = self.used_frames(schema, index, kept), index.frame_places()
+        for numbers in _pieces(frames.marked(), schema.frame_stride):
+            frames.store(table, numbers, self.read_items(places[numbers], schema.frame_stride))
+        return frames
+
+    def _known(self, table: _native.Table, schema: Schema, frames: FramesIn | None, capacity: int) -> Known:
+        generations, leaves = np.empty(capacity, np.uint32), np.empty(capacity, np.float32)
+        table.export_leaves(0, leaves, generations)
+        leaves[generations == 0] = 0
+        return Known(
+            generations=generations,
+            leaves=leaves,
+            frames=frames.known(table) if frames else None,
+            identity=self._identity,
+            start=self._start,
+            commit=self.commits[0],
+            moved=True,
+        )
+
+
+@contextmanager
+def opened(path: Path) -> Generator[Saved, None, None]:
+    """Open a replay file and check its head.
+
+    Warns:
+        UserWarning: Its last part was not finished, or is cut short, and is left out.
+
+    Raises:
+        FileFormatError: It is foreign, from a newer version, damaged, or has no whole part.
+    """
+    with open(path, "rb") as file:
+        identity = identity_of(file.fileno())
+        nbytes, head = identity[2], file.read(HEAD.size)
+        if len(head) < HEAD.size or not head.startswith(MAGIC):
+            raise FileFormatError(f"{path}: not a replay file of drivetrain (written by Replay.save)")
+        _, version, header_nbytes, header_crc = HEAD.unpack(head)
+        if version > VERSION:
+            raise FileFormatError(
+                f"{path}: written by a newer drivetrain (format {version}, this one reads {VERSION}); "
+                "upgrade drivetrain"
+            )
+        header = _header(path, file.read(min(header_nbytes, nbytes)), header_nbytes, header_crc)
+        commits, stale = _commits(path, file, nbytes) if version == VERSION else ([], [])
+        num_left_out = nbytes - commits[0].end if commits else 0
+        if num_left_out or stale:
+            why = "is cut short" if stale else "was not finished"
+            message = f"{path}: its last part {why}; {num_left_out} bytes are left out, and the save before it is read"
+            warnings.warn(message, stacklevel=4)
+        yield Saved(
+            path=path,
+            version=version,
+            nbytes=nbytes,
+            settings=header["settings"],
+            commits=commits,
+            num_left_out=num_left_out,
+            is_cut=bool(stale),
+            _file=file,
+            _start=file.tell(),
+            _old_state={**header.get("state", {}), "alpha": header["settings"].get("alpha")},
+            _identity=identity,
+        )
+
+
+def _header(path: Path, text: bytes, nbytes: int, crc: int) -> dict[str, dict[str, Any]]:
+    if len(text) != nbytes or zlib.crc32(text) != crc:
+        raise FileFormatError(f"{path}: truncated or damaged header; use an older copy")
+    try:
+        header: Any = json.loads(text)
+        return {
+            name: dict(cast(dict[str, Any], header[name]))
+            for name in ("settings", "state")
+            if name in header or name == "settings"
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(f"{path}: damaged header; use an older copy") from error
+
+
+def _commits(path: Path, file: IO[bytes], nbytes: int) -> tuple[list[Commit], list[Commit]]:
+    """The commits that hold, newest first, and those whose part the file does not have whole."""
+    data = file.read(NUM_COMMITS * COMMIT.size)
+    if len(data) != NUM_COMMITS * COMMIT.size:
+        raise FileFormatError(f"{path}: truncated; use an older copy")
+    try:
+        commits = unpack_commits(data)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: {error}; use an older copy") from None
+    whole = [commit for commit in commits if commit.end <= nbytes]
+    if not whole:
+        raise FileFormatError(f"{path}: truncated; use an older copy")
+    return whole, [commit for commit in commits if commit.end > nbytes]
+
+
+def _pieces(items: npt.NDArray[np.int64], item_nbytes: int) -> Iterator[npt.NDArray[np.int64]]:
+    step = max(1, min(MOST_ROWS, _MOST_NBYTES // item_nbytes))
+    for first in range(0, len(items), step):
+        yield items[first : first + step]
