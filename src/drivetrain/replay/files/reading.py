@@ -154,8 +154,7 @@ def opened(path: Path) -> Generator[Saved, None, None]:
         FileFormatError: It is foreign, from a newer version, damaged, or has no whole part.
     """
     with open(path, "rb") as file:
-        identity = identity_of(file.fileno())
-        nbytes, head = identity[2], file.read(HEAD.size)
+        head = file.read(HEAD.size)
         if len(head) < HEAD.size or not head.startswith(MAGIC):
             raise FileFormatError(f"{path}: not a replay file of drivetrain (written by Replay.save)")
         _, version, header_nbytes, header_crc = HEAD.unpack(head)
@@ -164,8 +163,12 @@ def opened(path: Path) -> Generator[Saved, None, None]:
                 f"{path}: written by a newer drivetrain (format {version}, this one reads {VERSION}); "
                 "upgrade drivetrain"
             )
-        header = _header(path, file.read(min(header_nbytes, nbytes)), header_nbytes, header_crc)
-        commits, stale = _commits(path, file, nbytes) if version == VERSION else ([], [])
+        text = file.read(min(header_nbytes, os.fstat(file.fileno()).st_size))
+        header = _header(path, text, header_nbytes, header_crc)
+        packed = file.read(NUM_COMMITS * COMMIT.size) if version == VERSION else b""
+        identity = identity_of(file.fileno())  # after the commits: what they speak of is there
+        nbytes = identity[2]
+        commits, stale = _commits(path, packed, nbytes) if version == VERSION else ([], [])
         num_left_out = nbytes - commits[0].end if commits else 0
         if num_left_out or stale:
             why = "is cut short" if stale else "was not finished"
@@ -200,9 +203,8 @@ def _header(path: Path, text: bytes, nbytes: int, crc: int) -> dict[str, dict[st
         raise FileFormatError(f"{path}: damaged header; use an older copy") from error
 
 
-def _commits(path: Path, file: IO[bytes], nbytes: int) -> tuple[list[Commit], list[Commit]]:
+def _commits(path: Path, data: bytes, nbytes: int) -> tuple[list[Commit], list[Commit]]:
     """The commits that hold, newest first, and those whose part the file does not have whole."""
-    data = file.read(NUM_COMMITS * COMMIT.size)
     if len(data) != NUM_COMMITS * COMMIT.size:
         raise FileFormatError(f"{path}: truncated; use an older copy")
     try:

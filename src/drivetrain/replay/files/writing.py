@@ -16,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import _native
 from drivetrain.replay.files.aside import written_aside
 from drivetrain.replay.files.format import (
@@ -30,6 +31,7 @@ from drivetrain.replay.files.format import (
     VERSION,
     Commit,
     State,
+    unpack_commits,
 )
 from drivetrain.replay.files.frames import MOST_NUMBERS, FramesOut
 from drivetrain.replay.schema import Schema
@@ -147,7 +149,13 @@ def _is_ours(file: IO[bytes], known: Known) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the file being closed
     except OSError:
         return False  # another thread or process is adding to it
-    return identity_of(file.fileno()) == known.identity
+    if identity_of(file.fileno()) != known.identity:
+        return False
+    places_nbytes = NUM_COMMITS * COMMIT.size
+    try:  # somebody may have added to it while we were reading it
+        return unpack_commits(os.pread(file.fileno(), places_nbytes, known.start - places_nbytes))[0] == known.commit
+    except FileFormatError:
+        return False
 
 
 def _is_mostly_dead(table: _native.Table, schema: Schema, known: Known) -> bool:
