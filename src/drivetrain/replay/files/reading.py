@@ -1,6 +1,8 @@
 """Loading: everything in a file is found and checked first, then put into an empty table.
 
-file ──▶ head ──▶ index of all parts ──▶ frames, rows, oldest first ──▶ table
+    file ──▶ head ──▶ index of all parts ──▶ frames, rows, oldest first ──▶ table
+
+A file is read twice, and nothing of it is believed before the first time is over.
 """
 
 import json
@@ -10,8 +12,9 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +25,9 @@ from drivetrain.replay import _native
 from drivetrain.replay.files.format import COMMIT, HEAD, MAGIC, MOST_ROWS, NUM_COMMITS, VERSION, Commit, unpack_commits
 from drivetrain.replay.files.frames import FramesIn
 from drivetrain.replay.files.index import Index, read_old_part, read_part
+from drivetrain.replay.files.part import Known
 from drivetrain.replay.files.walk import Walk
-from drivetrain.replay.files.writing import Known, identity_of
+from drivetrain.replay.files.writing import identity_of
 from drivetrain.replay.schema import Schema
 
 _INDEX_NBYTES = 12  # per row
@@ -44,7 +48,7 @@ class Saved:
     """Bytes behind the last part that counts."""
     is_cut: bool
     """Whether a part that once counted is not whole any more."""
-    _file: IO[bytes]
+    _file: BufferedReader
     _start: int
     _old_state: dict[str, Any]
     _identity: tuple[int, ...]
