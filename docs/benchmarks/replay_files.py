@@ -17,7 +17,7 @@ from drivetrain.bench.machine import describe_commit, describe_machine, describe
 from drivetrain.bench.report import Case, Report, write_json
 from drivetrain.replay import Replay
 
-CAPACITY, NUM_ROUNDS, NUM_ENVS = 2**20, 5, 4096
+CAPACITY, NUM_ROUNDS, NUM_ENVS = 2**20, 5, 256
 
 
 def add(replay: Replay, num_rows: int) -> None:

@@ -1,6 +1,8 @@
 """What a replay file holds, told without making a replay of it.
 
-file ──▶ index ──▶ rows, some at a time ──▶ FileReport ──▶ `drivetrain replay inspect`
+    file ──▶ index ──▶ rows, some at a time ──▶ FileReport ──▶ `drivetrain replay inspect`
+
+Memory goes to the index and to some rows at a time.
 """
 
 import math
@@ -14,6 +16,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import files
+from drivetrain.replay.files.format import ENTRY_NBYTES
 from drivetrain.replay.files.index import Index
 from drivetrain.replay.schema import MASK, REWARD, TERMINATED, TRUNCATED, Field, Schema
 from drivetrain.replay.settings import Settings
@@ -139,7 +142,7 @@ def _dead_share(saved: files.Saved, schema: Schema, index: Index, order: npt.NDA
     if schema.frame_stack:
         alive += len(saved.used_frames(schema, index, order).marked()) * schema.frame_stride
     written = sum(
-        part.num_rows * index.entry_nbytes + part.num_leaves * 8 + part.num_frames * index.frame_nbytes
+        part.num_rows * index.entry_nbytes + part.num_leaves * ENTRY_NBYTES + part.num_frames * index.frame_nbytes
         for part in index.parts
     )
     return 1 - alive / written if written else 0.0

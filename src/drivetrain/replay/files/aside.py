@@ -30,7 +30,8 @@ def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
     aside = path.with_name(f".{path.name}.{pid}.{_native.process_start_time(pid)}.{threading.get_native_id()}.tmp")
     try:
         with open(aside, "wb", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             os.fsync(file.fileno())
             os.replace(aside, path)

@@ -41,6 +41,8 @@ BLOCK = struct.Struct("<III")
 CRC = struct.Struct("<I")
 MOST_ROWS = _native.EXPORT_ROWS
 """Rows in a block at most, and leaves."""
+ENTRY_NBYTES = 8
+"""Of the slot and the leaf of a row."""
 NUM_COMMITS = 2
 MOST_STATE_NBYTES = 2**16
 

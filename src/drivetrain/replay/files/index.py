@@ -1,6 +1,8 @@
 """The index of a file: what each slot holds in the end, and where in the file it lies.
 
-part ──▶ part ──▶ part        what a slot holds is what was written for it last
+    part ──▶ part ──▶ part        what a slot holds is what was written for it last
+
+Everything is checked on the way; rows and frames stay in the file.
 """
 
 import json
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.replay import _native
-from drivetrain.replay.files.format import BLOCK, COUNT, CRC, MOST_ROWS, MOST_STATE_NBYTES, State
+from drivetrain.replay.files.format import BLOCK, COUNT, CRC, ENTRY_NBYTES, MOST_ROWS, MOST_STATE_NBYTES, State
 from drivetrain.replay.files.walk import Walk
 from drivetrain.replay.schema import Schema
 
@@ -54,7 +56,7 @@ class Index:
     @property
     def entry_nbytes(self) -> int:
         """Bytes of a row with its slot and leaf."""
-        return self.row_nbytes + 8
+        return self.row_nbytes + ENTRY_NBYTES
 
     @property
     def capacity(self) -> int:
@@ -95,6 +97,8 @@ class Index:
 
     def change_leaves(self, walk: Walk, slots: npt.NDArray[Any], leaves: npt.NDArray[np.float32]) -> None:
         """Take in leaves of rows that are there; 0 ends them."""
+        if not len(slots):
+            return
         if not (np.isfinite(leaves).all() and (leaves >= 0).all() and self.places[slots].all()):
             raise walk.damaged("a priority is no number of a row")
         self.leaves[slots] = leaves

@@ -1,6 +1,8 @@
 """Loading: everything in a file is found and checked first, then put into an empty table.
 
-file ──▶ head ──▶ index of all parts ──▶ frames, rows, oldest first ──▶ table
+    file ──▶ head ──▶ index of all parts ──▶ frames, rows, oldest first ──▶ table
+
+A file is read twice, and nothing of it is believed before the first time is over.
 """
 
 import json
@@ -10,8 +12,9 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +25,9 @@ from drivetrain.replay import _native
 from drivetrain.replay.files.format import COMMIT, HEAD, MAGIC, MOST_ROWS, NUM_COMMITS, VERSION, Commit, unpack_commits
 from drivetrain.replay.files.frames import FramesIn
 from drivetrain.replay.files.index import Index, read_old_part, read_part
+from drivetrain.replay.files.part import Known
 from drivetrain.replay.files.walk import Walk
-from drivetrain.replay.files.writing import Known, identity_of
+from drivetrain.replay.files.writing import identity_of
 from drivetrain.replay.schema import Schema
 
 _INDEX_NBYTES = 12  # per row
@@ -44,7 +48,7 @@ class Saved:
     """Bytes behind the last part that counts."""
     is_cut: bool
     """Whether a part that once counted is not whole any more."""
-    _file: IO[bytes]
+    _file: BufferedReader
     _start: int
     _old_state: dict[str, Any]
     _identity: tuple[int, ...]
@@ -154,8 +158,7 @@ def opened(path: Path) -> Generator[Saved, None, None]:
         FileFormatError: It is foreign, from a newer version, damaged, or has no whole part.
     """
     with open(path, "rb") as file:
-        identity = identity_of(file.fileno())
-        nbytes, head = identity[2], file.read(HEAD.size)
+        head = file.read(HEAD.size)
         if len(head) < HEAD.size or not head.startswith(MAGIC):
             raise FileFormatError(f"{path}: not a replay file of drivetrain (written by Replay.save)")
         _, version, header_nbytes, header_crc = HEAD.unpack(head)
@@ -164,8 +167,12 @@ def opened(path: Path) -> Generator[Saved, None, None]:
                 f"{path}: written by a newer drivetrain (format {version}, this one reads {VERSION}); "
                 "upgrade drivetrain"
             )
-        header = _header(path, file.read(min(header_nbytes, nbytes)), header_nbytes, header_crc)
-        commits, stale = _commits(path, file, nbytes) if version == VERSION else ([], [])
+        text = file.read(min(header_nbytes, os.fstat(file.fileno()).st_size))
+        header = _header(path, text, header_nbytes, header_crc)
+        packed = file.read(NUM_COMMITS * COMMIT.size) if version == VERSION else b""
+        identity = identity_of(file.fileno())  # after the commits: what they speak of is there
+        nbytes = identity[2]
+        commits, stale = _commits(path, packed, nbytes) if version == VERSION else ([], [])
         num_left_out = nbytes - commits[0].end if commits else 0
         if num_left_out or stale:
             why = "is cut short" if stale else "was not finished"
@@ -200,9 +207,8 @@ def _header(path: Path, text: bytes, nbytes: int, crc: int) -> dict[str, dict[st
         raise FileFormatError(f"{path}: damaged header; use an older copy") from error
 
 
-def _commits(path: Path, file: IO[bytes], nbytes: int) -> tuple[list[Commit], list[Commit]]:
+def _commits(path: Path, data: bytes, nbytes: int) -> tuple[list[Commit], list[Commit]]:
     """The commits that hold, newest first, and those whose part the file does not have whole."""
-    data = file.read(NUM_COMMITS * COMMIT.size)
     if len(data) != NUM_COMMITS * COMMIT.size:
         raise FileFormatError(f"{path}: truncated; use an older copy")
     try:

@@ -1,24 +1,26 @@
 """A walk over a file, in order, that sums up what it passes and believes no length."""
 
 import zlib
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import FileFormatError
 
-_PIECE_NBYTES = 2**20
+_PIECE_NBYTES = 2**18  # stays in the cache between reading and summing up
 
 
 class Walk:
     """Reads a file from `position` to `end`."""
 
-    def __init__(self, path: Path, file: IO[bytes], position: int, end: int) -> None:
+    def __init__(self, path: Path, file: BufferedReader, position: int, end: int) -> None:
         self._path, self._file, self._end = path, file, end
         self.position = position
         self.crc = 0
+        self._piece = memoryview(bytearray(_PIECE_NBYTES))
         file.seek(position)
 
     def take(self, nbytes: int) -> bytes:
@@ -44,7 +46,11 @@ class Walk:
         if nbytes > self._end - begin:
             raise self.truncated()
         while (left := begin + nbytes - self.position) > 0:
-            self.take(min(left, _PIECE_NBYTES))
+            piece = self._piece[: min(left, len(self._piece))]
+            if self._file.readinto(piece) != len(piece):
+                raise self.truncated()
+            self.crc = zlib.crc32(piece, self.crc)
+            self.position += len(piece)
         return begin
 
     @property

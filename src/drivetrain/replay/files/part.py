@@ -1,0 +1,156 @@
+"""One part of a file: what has changed in a table since the last one.
+
+    generations, leaves ──▶ compared with what is known of the file ──▶ blocks
+
+Rows whose generation differs are written, and leaves alone where only these do.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.replay import _native
+from drivetrain.replay.files.format import BLOCK, COUNT, CRC, MOST_ROWS, Commit, State
+from drivetrain.replay.files.frames import FramesOut
+from drivetrain.replay.schema import Schema
+
+_MOST_NBYTES = 2**26  # of a block, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the file holds that a replay was last saved to or loaded from.
+
+    Eight bytes per row, and eight per frame: which row and leaf of each slot the file has.
+    """
+
+    generations: npt.NDArray[np.uint32]
+    leaves: npt.NDArray[np.float32]
+    frames: FramesOut | None
+    identity: tuple[int, ...]
+    """Of the file, as it was left: any other is not the one we know."""
+    start: int
+    """Where its parts begin."""
+    commit: Commit
+    moved: bool = False
+    """Whether the replay was loaded from it since, so that rows lie elsewhere now."""
+
+    @classmethod
+    def nothing(cls, table: _native.Table, schema: Schema, capacity: int) -> "Known":
+        """Of a file that is not there yet."""
+        return cls(
+            generations=np.zeros(capacity, np.uint32),
+            leaves=np.zeros(capacity, np.float32),
+            frames=FramesOut(table, schema) if schema.frame_stack else None,
+            identity=(),
+            start=0,
+            commit=Commit(0, 0),
+        )
+
+    def copy(self) -> "Known":
+        """The same, to note changes in while they are written."""
+        frames = self.frames.copy() if self.frames else None
+        return replace(self, generations=self.generations.copy(), leaves=self.leaves.copy(), frames=frames)
+
+
+def write_part(out: "Summed", table: _native.Table, schema: Schema, known: Known) -> None:
+    """Write what `known` does not have, and note it there."""
+    out.crc = 0
+    stats = table.stats()
+    names = ("max_priority", "random_block", "num_inserted", "next_slot", "unit_exponent")
+    state = State(**{name: stats[name] for name in names}, alpha=table.alpha(), moved=known.moved)
+    text = json.dumps(state.to_json()).encode()
+    out.write(COUNT.pack(len(text)), text)
+    for frames in known.frames.blocks() if known.frames else ():
+        out.write(BLOCK.pack(0, 0, len(frames)), frames)
+    for first, stop in ((stats["next_slot"], len(known.leaves)), (0, stats["next_slot"])):
+        for start, count in _steps(first, stop, schema):
+            changes = _changes(table, schema, known, start, count)
+            if len(changes.slots) or len(changes.frames):
+                out.write(*changes.packed())
+    out.write(BLOCK.pack(0, 0, 0))
+    out.write(CRC.pack(out.crc))
+
+
+def _steps(first: int, stop: int, schema: Schema) -> Iterator[tuple[int, int]]:
+    """Slots [first, stop) in pieces of a bounded number of bytes."""
+    row_nbytes = schema.row_stride + schema.num_refs * schema.frame_stride
+    step = max(1, min(MOST_ROWS, _MOST_NBYTES // row_nbytes))
+    for start in range(first, stop, step):
+        yield start, min(step, stop - start)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What goes into a block: rows with their slots and leaves, leaves alone, frames before them."""
+
+    slots: npt.NDArray[np.uint32]
+    leaves: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.uint8]
+    frames: npt.NDArray[np.uint8]
+
+    def packed(self) -> tuple[Any, ...]:
+        counts = BLOCK.pack(len(self.rows), len(self.slots) - len(self.rows), len(self.frames))
+        return counts, self.slots, self.leaves, self.frames, self.rows
+
+
+def _changes(table: _native.Table, schema: Schema, known: Known, start: int, count: int) -> _Changes:
+    """What has changed in these slots, noted in `known`."""
+    of_file = slice(start, start + count)
+    before = known.generations[of_file]
+    generations, leaves = np.empty(count, np.uint32), np.empty(count, np.float32)
+    table.export_leaves(start, leaves, generations)
+    new = np.flatnonzero((generations != before) & (generations > 0))
+    span = slice(int(new[0]), int(new[-1]) + 1) if len(new) else slice(0, 0)
+    rows, frames = _copied(table, schema, known, start + span.start, leaves[span], generations[span])
+    is_new = (generations != before) & (generations > 0)
+    leaves[generations == 0] = 0
+    other = np.flatnonzero(~is_new & (leaves != known.leaves[of_file]))
+    chosen = np.concatenate([np.flatnonzero(is_new), other])
+    known.generations[of_file], known.leaves[of_file] = generations, leaves
+    if not is_new[span].all():
+        rows = rows[is_new[span]]
+    return _Changes((start + chosen).astype(np.uint32), leaves[chosen], rows, frames)
+
+
+def _copied(
+    table: _native.Table,
+    schema: Schema,
+    known: Known,
+    first: int,
+    leaves: npt.NDArray[np.float32],
+    generations: npt.NDArray[np.uint32],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """The rows of slots `first` onwards, with the leaves and generations they have now, and new frames."""
+    rows = np.empty((len(leaves), schema.row_stride - _native.ROW_HEADER_NBYTES), np.uint8)
+    if known.frames and len(rows):
+        return rows, known.frames.rows(first, rows, leaves, generations)
+    if len(rows):
+        table.export_rows(first, rows, leaves, generations)
+    return rows, rows[:0]
+
+
+class Summed:
+    """A file that sums up (CRC-32) and counts what is written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.crc = 0
+        self.nbytes = 0
+
+    def write(self, *pieces: Any) -> None:
+        """Append what has a buffer."""
+        for piece in pieces:
+            view = memoryview(piece)
+            if view.nbytes == 0:
+                continue
+            view = view.cast("B")
+            self.crc = zlib.crc32(view, self.crc)
+            self.nbytes += len(view)
+            while view:
+                view = view[self._file.write(view) :]
