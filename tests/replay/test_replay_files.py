@@ -4,7 +4,6 @@ import fcntl
 import os
 import resource
 import signal
-import struct
 import threading
 import zlib
 
@@ -165,8 +164,9 @@ def test_a_file_from_before_a_setting_existed_is_loaded_with_its_default(tmp_pat
     was = b', "initial_priority": "running_max", "weights_by": "batch"'
     assert was in header
     header = header.replace(was, b"")
-    body = HEAD.pack(magic, version, len(header), zlib.crc32(header)) + header + good_file[HEAD.size + nbytes : -4]
-    (tmp_path / "old").write_bytes(body + struct.pack("<I", zlib.crc32(body)))
+    head = HEAD.pack(magic, version, len(header), zlib.crc32(header)) + header
+    commit = bytes(COMMIT.size) + Commit(1, len(good_file) + len(header) - nbytes).pack()
+    (tmp_path / "old").write_bytes(head + commit + parts_of(good_file))
     loaded = Replay.load(tmp_path / "old")
     assert (loaded._settings.initial_priority, loaded._settings.weights_by) == ("running_max", "batch")
     assert len(loaded) == 40
