@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData, SegmentError
+from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, checks, files, frames, queries
 from drivetrain.replay.memory import MemoryReport
@@ -264,10 +264,7 @@ class Replay:
             InvalidInput: An argument does not fit; `pinned`, and PyTorch finds no CUDA device.
         """
         batch_size = checks.require_int("batch_size", batch_size, least=1, most=checks.MAX_DRAWS)
-        if num_batches is not None:
-            num_batches = checks.require_int(
-                "num_batches", num_batches, least=1, most=max(1, checks.MAX_DRAWS // batch_size)
-            )
+        num_batches = checks.require_num_batches(num_batches, batch_size)
         *arrays, weights, keys = arrays_in_slab([w[1:] for w in self._wanted(batch_size, num_batches)], pinned=pinned)
         return Sample(self._schema.nest(arrays), weights, keys)
 
@@ -491,10 +488,7 @@ class Replay:
             InvalidInput: `capacity` is out of range.
         """
         with files.opened(Path(path)) as saved:
-            try:
-                settings = Settings.from_json(saved.settings)
-            except (KeyError, TypeError, ValueError) as error:
-                raise FileFormatError(f"{path}: its settings make no sense ({error})") from error
+            settings = Settings.of_file(Path(path), saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)
             replay = cls.__new__(cls)
             replay._open(as_loaded, shared=shared, segment=None)

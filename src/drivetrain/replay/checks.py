@@ -67,9 +67,14 @@ def fitting_draws(batch_size: Any, beta: Any, mode: Any, num_batches: Any) -> tu
     beta = require_fraction("beta", beta, meaning="0: no correction, 1: full correction")
     if mode != "stratified" and mode != "iid":
         raise InvalidInput(f'mode: expected "stratified" or "iid", got {mode!r}')
-    if num_batches is not None:
-        num_batches = require_int("num_batches", num_batches, least=1, most=max(1, MAX_DRAWS // batch_size))
-    return batch_size, beta, str(mode), num_batches
+    return batch_size, beta, str(mode), require_num_batches(num_batches, batch_size)
+
+
+def require_num_batches(num_batches: Any, batch_size: int) -> int | None:
+    """`num_batches` as an int that leaves the draws of a call countable, or None."""
+    if num_batches is None:
+        return None
+    return require_int("num_batches", num_batches, least=1, most=max(1, MAX_DRAWS // batch_size))
 
 
 def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple[int, ...]]], out: Any) -> list[Any]:

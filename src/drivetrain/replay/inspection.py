@@ -6,7 +6,6 @@ Memory goes to the index and to some rows at a time.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import files
 from drivetrain.replay.files.format import ENTRY_NBYTES
 from drivetrain.replay.files.index import Index
+from drivetrain.replay.queries import EPSILON, priority_of
 from drivetrain.replay.schema import MASK, REWARD, TERMINATED, TRUNCATED, Field, Schema
 from drivetrain.replay.settings import Settings
 
 _NUM_BINS = 12
-_STEP_NBYTES = 2**24  # of rows read at once, about
-_LEAST_PRIORITY = 1e-6  # what is added to every priority
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,16 +82,13 @@ def inspect(path: Path) -> FileReport:
         SegmentError: There is not enough memory.
     """
     with files.opened(path) as saved:
-        try:
-            settings = Settings.from_json(saved.settings)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileFormatError(f"{path}: its settings make no sense ({error})") from error
+        settings = Settings.of_file(path, saved.settings)
         schema = settings.schema
         index = saved.index(schema, settings.capacity)
         order, state = index.order(), index.state
         assert state is not None
         tally = _Tally(schema)
-        for rows in _rows(saved, index, order):
+        for _, rows in saved.rows(index, order):
             tally.add(rows)
         leaves = index.leaves[order] if settings.prioritized and state.alpha else np.empty(0, np.float32)
         spread, histogram = _priorities(leaves, state.alpha)
@@ -131,12 +125,6 @@ def _described(field: Field) -> dict[str, Any]:
     return {"name": field.name, "dtype": str(field.dtype), "shape": list(field.shape), "nbytes": field.nbytes}
 
 
-def _rows(saved: files.Saved, index: Index, order: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.uint8]]:
-    step = max(1, _STEP_NBYTES // index.row_nbytes)
-    for first in range(0, len(order), step):
-        yield saved.read_items(index.places[order[first : first + step]], index.row_nbytes)
-
-
 def _dead_share(saved: files.Saved, schema: Schema, index: Index, order: npt.NDArray[np.int64]) -> float:
     alive = len(order) * index.entry_nbytes
     if schema.frame_stack:
@@ -152,24 +140,18 @@ def _priorities(leaves: npt.NDArray[np.float32], alpha: float) -> tuple[Spread |
     """The priorities that leaves stand for, in short."""
     if not len(leaves):
         return None, None
-    least, most = (float(_priority_of(leaf, alpha)) for leaf in (leaves.min(), leaves.max()))
-    first, last = math.log10(least + _LEAST_PRIORITY), math.log10(most + _LEAST_PRIORITY)
+    least, most = (float(priority_of(leaf, alpha)) for leaf in (leaves.min(), leaves.max()))
+    first, last = math.log10(least + EPSILON), math.log10(most + EPSILON)
     logs: npt.NDArray[np.float64] = np.linspace(first, max(last, first + 1e-3), _NUM_BINS + 1)
     counts, total = np.zeros(_NUM_BINS, np.int64), 0.0
     for begin in range(0, len(leaves), 2**16):
-        values = _priority_of(leaves[begin : begin + 2**16], alpha)
+        values = priority_of(leaves[begin : begin + 2**16], alpha)
         total += float(values.sum())
-        bins = np.searchsorted(logs, np.log10(values + _LEAST_PRIORITY), side="right") - 1
+        bins = np.searchsorted(logs, np.log10(values + EPSILON), side="right") - 1
         counts += np.bincount(np.clip(bins, 0, _NUM_BINS - 1), minlength=_NUM_BINS)
-    edges = np.maximum(10.0**logs - _LEAST_PRIORITY, 0.0)
+    edges = np.maximum(10.0**logs - EPSILON, 0.0)
     spread = Spread(count=len(leaves), minimum=least, mean=total / len(leaves), maximum=most)
     return spread, Histogram(edges=edges.tolist(), counts=counts.tolist())
-
-
-def _priority_of(leaves: Any, alpha: float) -> npt.NDArray[np.float64]:
-    """Those that leaves were made from, up to rounding; alpha is not 0."""
-    with np.errstate(over="ignore"):
-        return np.maximum(np.float64(leaves) ** (1 / alpha) - _LEAST_PRIORITY, 0.0)
 
 
 class _Tally:

@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from drivetrain.replay import _native, checks
 
-_EPSILON = 1e-6  # kPriorityEpsilon in cpp/include/drivetrain/exponent.hpp
+EPSILON = 1e-6
+"""What is added to every priority: kPriorityEpsilon in cpp/include/drivetrain/exponent.hpp."""
+
+
+def priority_of(leaves: Any, alpha: float) -> npt.NDArray[np.float64]:
+    """The priorities that leaves were made from, up to rounding; NaN of NaN. `alpha` is not 0."""
+    with np.errstate(over="ignore"):
+        return np.maximum(np.float64(leaves) ** (1 / alpha) - EPSILON, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +58,7 @@ class PriorityStats:
         return self._priority(self.maximum)
 
     def _priority(self, leaf: float) -> float:
-        return max(leaf ** (1 / self.alpha) - _EPSILON, 0.0) if self.alpha and leaf == leaf else math.nan
+        return float(priority_of(leaf, self.alpha)) if self.alpha else math.nan
 
 
 def priority_stats(table: _native.Table) -> PriorityStats:

@@ -11,7 +11,7 @@ search. Random words are NumPy's Philox, whose counter is the `block` the native
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -275,6 +275,35 @@ class ReferenceReplay:
         return words
 
 
+Finished = Callable[[int, dict[str, Any], Numbers, Numbers], list[dict[str, Any]]]
+
+
+def add_step(
+    replay: ReferenceReplay, chains: ReferenceChains | None, num_envs: int, step: dict[str, Any], finished: Finished
+) -> None:
+    """Add one step of every environment, as many at a time as frames allow.
+
+    Args:
+        replay: Is inserted into.
+        chains: Find the frames of the observations; None where rows hold these themselves.
+        num_envs: Environments of the writer.
+        step: As users give it.
+        finished: Of an environment, its step, the frames of obs and of next_obs: the rows that it completes.
+    """
+    flat = replay.schema.flatten(step)
+    steps = [{name: np.copy(values[env]) for name, values in flat.items()} for env in range(num_envs)]
+    per_hold = replay.frames.envs_per_hold if replay.frames else num_envs
+    for first in range(0, num_envs, per_hold):
+        together = steps[first : first + per_hold]
+        none: list[tuple[Numbers, Numbers]] = [([], [])] * len(together)
+        stacks = chains.take(together, first) if chains else none
+        replay.end_rows()
+        rows: list[dict[str, Any]] = []
+        for env, (now, (of_obs, of_next)) in enumerate(zip(together, stacks, strict=True), first):
+            rows += finished(env, now, of_obs, of_next)
+        replay.insert(rows)
+
+
 class ReferenceWriter:
     """The n-step windows of `num_envs` environments: lists of [first step, its frames, return, discount]."""
 
@@ -285,24 +314,11 @@ class ReferenceWriter:
 
     def add(self, **step: Any) -> None:
         """Add one step of every environment."""
-        replay, flat, num_envs = self._replay, self._replay.schema.flatten(step), len(self._windows)
-        steps = [{name: np.copy(values[env]) for name, values in flat.items()} for env in range(num_envs)]
-        per_hold = replay.frames.envs_per_hold if replay.frames else num_envs
-        for first in range(0, num_envs, per_hold):
-            together = steps[first : first + per_hold]
-            none: list[tuple[Numbers, Numbers]] = [([], [])] * len(together)
-            stacks = self._chains.take(together, first) if self._chains else none
-            replay.end_rows()
-            rows: list[dict[str, Any]] = []
-            for window, now, (of_obs, of_next) in zip(self._windows[first:], together, stacks, strict=False):
-                rows += self._finished(window, now, of_obs, of_next)
-            replay.insert(rows)
+        add_step(self._replay, self._chains, len(self._windows), step, self._finished)
 
-    def _finished(
-        self, window: list[list[Any]], now: dict[str, Any], of_obs: Numbers, of_next: Numbers
-    ) -> list[dict[str, Any]]:
+    def _finished(self, env: int, now: dict[str, Any], of_obs: Numbers, of_next: Numbers) -> list[dict[str, Any]]:
         """Take a step of one environment; the rows that it completes."""
-        replay, rows = self._replay, list[dict[str, Any]]()
+        replay, window, rows = self._replay, self._windows[env], list[dict[str, Any]]()
         window.append([now, of_obs, 0.0, 1.0])
         for entry in window:
             entry[2] += entry[3] * float(now["reward"])

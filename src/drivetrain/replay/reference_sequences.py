@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.replay.reference import ReferenceReplay
+from drivetrain.replay.reference import ReferenceReplay, add_step
 from drivetrain.replay.reference_frames import Numbers, ReferenceChains
 from drivetrain.replay.schema import DISCOUNT, INITIAL, MASK
 from drivetrain.replay.sequences import Sequences
@@ -21,24 +21,13 @@ class ReferenceSequenceWriter:
 
     def add(self, **step: Any) -> None:
         """Add one step of every environment."""
-        replay, flat, num_envs = self._replay, self._replay.schema.flatten(step), len(self._episodes)
-        steps = [{name: np.copy(values[env]) for name, values in flat.items()} for env in range(num_envs)]
-        per_hold = replay.frames.envs_per_hold if replay.frames else num_envs
-        for first in range(0, num_envs, per_hold):
-            together = steps[first : first + per_hold]
-            none: list[tuple[Numbers, Numbers]] = [([], [])] * len(together)
-            stacks = self._chains.take(together, first) if self._chains else none
-            replay.end_rows()
-            rows: list[dict[str, Any]] = []
-            for env, (now, (of_obs, of_next)) in enumerate(zip(together, stacks, strict=True), first):
-                rows += self._finished(env, now, [*of_obs, *of_next])
-            replay.insert(rows)
+        add_step(self._replay, self._chains, len(self._episodes), step, self._finished)
 
-    def _finished(self, env: int, now: dict[str, Any], frames: Numbers) -> list[dict[str, Any]]:
+    def _finished(self, env: int, now: dict[str, Any], of_obs: Numbers, of_next: Numbers) -> list[dict[str, Any]]:
         """Take a step of one environment; the row that it completes, if any."""
         rows = list[dict[str, Any]]()
         episode, begin = self._episodes[env], self._begins[env]
-        episode.append((now, frames))
+        episode.append((now, [*of_obs, *of_next]))
         ended = bool(now["terminated"] or now["truncated"])
         if ended or len(episode) - begin == self._sequence.num_steps:
             rows.append(self._row(episode[begin:]))

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, cast
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import checks, frames
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
 from drivetrain.replay.memory import MemoryReport, report
@@ -123,3 +124,15 @@ class Settings:
         sequence = Sequences.from_json(values["sequence"])
         schema = Schema.from_json(values["schema"], stack, sequence)
         return cls.checked(**{**values, "sequence": sequence, "schema": schema})
+
+    @classmethod
+    def of_file(cls, path: Path, values: dict[str, Any]) -> "Settings":
+        """The settings in a file's header.
+
+        Raises:
+            FileFormatError: They are those of no replay.
+        """
+        try:
+            return cls.from_json(values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{path}: its settings make no sense ({error})") from error

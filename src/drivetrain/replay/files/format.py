@@ -41,12 +41,18 @@ BLOCK = struct.Struct("<III")
 CRC = struct.Struct("<I")
 MOST_ROWS = _native.EXPORT_ROWS
 """Rows in a block at most, and leaves."""
+_MOST_NBYTES = 2**24  # in memory at once, about
 ENTRY_NBYTES = 8
 """Of the slot and the leaf of a row."""
 NUM_COMMITS = 2
 MOST_STATE_NBYTES = 2**16
 
 _COARSEST_UNIT, _FINEST_UNIT = 128, -64  # of any tree of any capacity, and some to spare
+
+
+def num_at_once(item_nbytes: int) -> int:
+    """How many items of a size are read or written together."""
+    return max(1, min(MOST_ROWS, _MOST_NBYTES // item_nbytes))
 
 
 @dataclass(frozen=True, kw_only=True)

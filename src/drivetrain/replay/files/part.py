@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.replay import _native
-from drivetrain.replay.files.format import BLOCK, COUNT, CRC, MOST_ROWS, Commit, State
+from drivetrain.replay.files.format import BLOCK, COUNT, CRC, Commit, State, num_at_once
 from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.schema import Schema
-
-_MOST_NBYTES = 2**26  # of a block, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +78,7 @@ def write_part(out: "Summed", table: _native.Table, schema: Schema, known: Known
 def _steps(first: int, stop: int, schema: Schema) -> Iterator[tuple[int, int]]:
     """Slots [first, stop) in pieces of a bounded number of bytes."""
     row_nbytes = schema.row_stride + schema.num_refs * schema.frame_stride
-    step = max(1, min(MOST_ROWS, _MOST_NBYTES // row_nbytes))
+    step = num_at_once(row_nbytes)
     for start in range(first, stop, step):
         yield start, min(step, stop - start)
 

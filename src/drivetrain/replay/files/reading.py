@@ -22,7 +22,16 @@ import numpy.typing as npt
 from drivetrain.core.errors import FileFormatError
 from drivetrain.core.segments import require_memory
 from drivetrain.replay import _native
-from drivetrain.replay.files.format import COMMIT, HEAD, MAGIC, MOST_ROWS, NUM_COMMITS, VERSION, Commit, unpack_commits
+from drivetrain.replay.files.format import (
+    COMMIT,
+    HEAD,
+    MAGIC,
+    NUM_COMMITS,
+    VERSION,
+    Commit,
+    num_at_once,
+    unpack_commits,
+)
 from drivetrain.replay.files.frames import FramesIn
 from drivetrain.replay.files.index import Index, read_old_part, read_part
 from drivetrain.replay.files.part import Known
@@ -31,7 +40,6 @@ from drivetrain.replay.files.writing import identity_of
 from drivetrain.replay.schema import Schema
 
 _INDEX_NBYTES = 12  # per row
-_MOST_NBYTES = 2**26  # read at once, about
 
 
 @dataclass(kw_only=True)
@@ -86,8 +94,7 @@ class Saved:
         if state.unit_exponent is not None:
             table.restore_unit(state.unit_exponent)
         frames = self._restore_frames(table, schema, index, kept) if schema.frame_stack else None
-        for some in _pieces(kept, index.row_nbytes):
-            rows = self.read_items(index.places[some], index.row_nbytes)
+        for some, rows in self.rows(index, kept):
             table.import_rows(rows, index.leaves[some], frames.keys_of(rows) if frames else None)
         table.restore(state.max_priority, state.random_block, state.num_inserted)
         table.set_alpha(state.alpha, False)
@@ -104,14 +111,21 @@ class Saved:
             FileFormatError: Rows refer to frames that are not there.
         """
         frames = FramesIn(len(index.frame_places()), schema)
-        for some in _pieces(slots, index.row_nbytes):
+        for _, rows in self.rows(index, slots):
             try:
-                frames.mark(self.read_items(index.places[some], index.row_nbytes))
+                frames.mark(rows)
             except IndexError as error:
                 raise FileFormatError(f"{self.path}: damaged (rows refer to frames that are not there)") from error
         return frames
 
-    def read_items(self, places: npt.NDArray[np.int64], nbytes: int) -> npt.NDArray[np.uint8]:
+    def rows(
+        self, index: Index, slots: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
+        """The rows of these slots, some at a time: (their slots, their bytes)."""
+        for some in _pieces(slots, index.row_nbytes):
+            yield some, self._read_items(index.places[some], index.row_nbytes)
+
+    def _read_items(self, places: npt.NDArray[np.int64], nbytes: int) -> npt.NDArray[np.uint8]:
         """The items of `nbytes` at these places, read in runs of neighbours."""
         items = np.empty((len(places), nbytes), np.uint8)
         begins = np.flatnonzero(np.diff(places, prepend=-1 - nbytes) != nbytes)
@@ -129,7 +143,7 @@ class Saved:
     ) -> FramesIn:
         frames, places = self.used_frames(schema, index, kept), index.frame_places()
         for numbers in _pieces(frames.marked(), schema.frame_stride):
-            frames.store(table, numbers, self.read_items(places[numbers], schema.frame_stride))
+            frames.store(table, numbers, self._read_items(places[numbers], schema.frame_stride))
         return frames
 
     def _known(self, table: _native.Table, schema: Schema, frames: FramesIn | None, capacity: int) -> Known:
@@ -222,6 +236,6 @@ def _commits(path: Path, data: bytes, nbytes: int) -> tuple[list[Commit], list[C
 
 
 def _pieces(items: npt.NDArray[np.int64], item_nbytes: int) -> Iterator[npt.NDArray[np.int64]]:
-    step = max(1, min(MOST_ROWS, _MOST_NBYTES // item_nbytes))
+    step = num_at_once(item_nbytes)
     for first in range(0, len(items), step):
         yield items[first : first + step]

@@ -4,7 +4,6 @@ Every sample brings fresh arrays (no `out=`), with `next_obs`, both endings, dis
 keys; a key carries its row's generation, and an update of a row that was overwritten is skipped.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,22 +13,14 @@ from numpy.typing import NDArray
 from drivetrain.bench.replay.layouts import NUM_FRAMES, Layout, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
 from drivetrain.bench.replay.peers.entry import Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Sharing, Updater, as_it_is
+from drivetrain.bench.replay.store import Inserter, Sharing, Updater, as_it_is
 from drivetrain.replay import Replay, ReplayHandle, Sample
 from drivetrain.replay._native import Tree
 
 
 def make_replay(layout: Layout, capacity: int, *, shared: bool = False) -> Replay:
-    """A prioritized replay for the layout.
-
-    Raises:
-        NotOffered: The layout shares frames, and this version of Replay does not.
-    """
-    settings: dict[str, Any] = {}
-    if layout.shared:
-        if "frame_stack" not in inspect.signature(Replay).parameters:
-            raise NotOffered("this version stores no frames apart")
-        settings["frame_stack"] = NUM_FRAMES
+    """A prioritized replay for the layout."""
+    settings: dict[str, Any] = {"frame_stack": NUM_FRAMES} if layout.shared else {}
     spec = {"obs": (layout.obs_shape, layout.obs_dtype), "action": (layout.action_shape, layout.action_dtype)}
     return Replay(capacity, spec, prioritized=True, alpha=ALPHA, shared=shared, **settings)
 
