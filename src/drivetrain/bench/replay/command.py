@@ -18,13 +18,13 @@ from drivetrain.bench.machine import (
     describe_versions,
 )
 from drivetrain.bench.process import Rival
+from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.replay.cases import make_cases, unmeasured
 from drivetrain.bench.replay.contenders import DISTRIBUTIONS, FLOOR, OURS, PEERS, SHARING, TREES
 from drivetrain.bench.replay.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.replay.rounds import measure_group
 from drivetrain.bench.replay.scenes import measure_play
-from drivetrain.bench.report import Case, Report, Skipped, write_json, write_text
-from drivetrain.bench.table import as_markdown
+from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.core.errors import InvalidInput
 
 WEAKNESSES = (
@@ -74,9 +74,7 @@ class Options:
             raise InvalidInput(f"expected --rounds of at least 0, got {self.rounds}")
         if self.processes < 2:
             raise InvalidInput(f"expected --processes of at least 2, got {self.processes}")
-        for path in (self.json, self.markdown):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise InvalidInput(f"{path}: its folder does not exist; make it first")
+        require_folders(self.json, self.markdown)
         if not self.plan().names():
             names = ", ".join(replace(self, only="").plan().names())
             raise InvalidInput(f"--only {self.only!r} is in the name of no group of cases: {names}")
@@ -99,23 +97,15 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: Our own process failed.
     """
     options.check()
-    document = make_report(options, words).as_json()
-    page = as_markdown(document)
-    if options.json is not None:
-        write_json(options.json, document)
-    if options.markdown is not None:
-        write_text(options.markdown, page)
-    print(page)
+    publish(make_report(options, words), json=options.json, markdown=options.markdown)
     return 0
 
 
 def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
-    absent = [skipped for peer in PEERS if (skipped := peer.missing()) is not None]
-    for peer in absent:
-        print(f"skipped: {peer.name}, {peer.reason}; to have it: {peer.remedy}")
-    rivals = [OURS, *(peer for peer in PEERS if peer.missing() is None), FLOOR]
+    peers, absent = present(PEERS)
+    rivals = [OURS, *peers, FLOOR]
     results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
     return Report(
         title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",

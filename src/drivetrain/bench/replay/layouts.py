@@ -1,7 +1,7 @@
 """What is stored: the shapes of a step, and steps of it as an environment would give them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,26 +32,19 @@ class Layout:
     shared: bool = False
 
 
+PAIRS = Layout(
+    name="84x84x4 pairs",
+    obs_shape=(NUM_FRAMES, 84, 84),
+    obs_dtype="uint8",
+    action_shape=(),
+    action_dtype="int64",
+    frames=True,
+)
 ALL = (
     Layout(name="obs 4", obs_shape=(4,), obs_dtype="float32", action_shape=(), action_dtype="int64"),
     Layout(name="obs 17", obs_shape=(17,), obs_dtype="float32", action_shape=(6,), action_dtype="float32"),
-    Layout(
-        name="84x84x4 pairs",
-        obs_shape=(NUM_FRAMES, 84, 84),
-        obs_dtype="uint8",
-        action_shape=(),
-        action_dtype="int64",
-        frames=True,
-    ),
-    Layout(
-        name="84x84x4 shared",
-        obs_shape=(NUM_FRAMES, 84, 84),
-        obs_dtype="uint8",
-        action_shape=(),
-        action_dtype="int64",
-        frames=True,
-        shared=True,
-    ),
+    PAIRS,
+    replace(PAIRS, name="84x84x4 shared", shared=True),
     Layout(  # Hopper's, at which the paper's synchronisation benchmark runs
         name="obs 11",
         obs_shape=(11,),

@@ -19,8 +19,8 @@ from drivetrain.bench.machine import (
     describe_versions,
 )
 from drivetrain.bench.process import Rival
-from drivetrain.bench.report import Case, Report, Skipped, write_json, write_text
-from drivetrain.bench.table import as_markdown
+from drivetrain.bench.publish import present, publish, require_folders
+from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.train.cases import make_cases, same_algorithm_rows, target_rows
 from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS, probe_threads
 from drivetrain.bench.train.plan import SETTINGS, Plan, Threads
@@ -80,9 +80,7 @@ class Options:
             raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
         if self.rounds < 1 or self.target_seeds < 0:
             raise InvalidInput("expected --rounds of at least 1 and --target-seeds of at least 0")
-        for path in (self.json, self.markdown):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise InvalidInput(f"{path}: its folder does not exist; make it first")
+        require_folders(self.json, self.markdown)
 
     def plan(self) -> Plan:
         """What is run for these options."""
@@ -110,23 +108,14 @@ def run(options: Options, words: Sequence[str]) -> int:
     options.check()
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
-    document = make_report(options, words).as_json()
-    page = as_markdown(document)
-    if options.json is not None:
-        write_json(options.json, document)
-    if options.markdown is not None:
-        write_text(options.markdown, page)
-    print(page)
+    publish(make_report(options, words), json=options.json, markdown=options.markdown)
     return 0
 
 
 def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
-    absent = [skipped for peer in PEERS if (skipped := peer.missing()) is not None]
-    peers = [peer for peer in PEERS if peer.missing() is None]
-    for peer in absent:
-        print(f"skipped: {peer.name}, {peer.reason}; to have it: {peer.remedy}")
+    peers, absent = present(PEERS)
     threads, probe = choose_threads(plan, peers)
     fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, quick=options.quick)
     target, target_failures = measure_to_target(plan, peers, threads)

@@ -1,0 +1,42 @@
+"""How every `drivetrain bench` begins and ends: who takes part, and where its report goes.
+
+peers -> present (absent ones are announced) ... Report -> publish -> JSON, page, screen
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from drivetrain.bench.process import Rival
+from drivetrain.bench.report import Report, Skipped, write_json, write_text
+from drivetrain.bench.table import as_markdown
+from drivetrain.core.errors import InvalidInput
+
+
+def present(peers: Sequence[Rival]) -> tuple[list[Rival], list[Skipped]]:
+    """The peers that can run here, and those that cannot: these are announced, with the remedy."""
+    absent = [skipped for peer in peers if (skipped := peer.missing()) is not None]
+    for peer in absent:
+        print(f"skipped: {peer.name}, {peer.reason}; to have it: {peer.remedy}")
+    return [peer for peer in peers if peer.missing() is None], absent
+
+
+def require_folders(*paths: Path | None) -> None:
+    """Refuse a report that could not be written, before anything is measured; None: not asked for.
+
+    Raises:
+        InvalidInput: A folder does not exist.
+    """
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InvalidInput(f"{path}: its folder does not exist; make it first")
+
+
+def publish(report: Report, *, json: Path | None, markdown: Path | None) -> None:
+    """Write the report and its page to the files asked for, and print the page."""
+    document = report.as_json()
+    page = as_markdown(document)
+    if json is not None:
+        write_json(json, document)
+    if markdown is not None:
+        write_text(markdown, page)
+    print(page)
