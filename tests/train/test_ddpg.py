@@ -21,11 +21,12 @@ from written_out import (
 
 from drivetrain.train.algos import ddpg
 from drivetrain.train.config import DDPGConfig, TrainConfig
+from drivetrain.train.critics import Networks
 from drivetrain.train.networks import MLP
 from drivetrain.train.updates import compile_updates
 
 CONFIG = DDPGConfig(hidden=(8,), target_tau=0.25)
-NETWORKS = ddpg.Networks(
+NETWORKS = Networks(
     MLP(num_inputs=INPUTS, hidden=(8,), heads=(("action", ACTIONS),)),
     MLP(num_inputs=INPUTS + ACTIONS, hidden=(8,), heads=(("q", 1),)),
 )

@@ -8,7 +8,9 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.environments import DiscreteActions, Environment, describe, trainable
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import Environment, describe, trainable
+from drivetrain.train.interface import Categories, DiscreteActions
 
 
 class Shifted(gymnasium.Env):
@@ -72,18 +74,27 @@ def _registered():
         del gymnasium.registry[env_id]
 
 
+def of(algo, name):
+    return TrainConfig.default(algo, f"drivetrain-test/{name}-v0")
+
+
+def make(algo, name):
+    return Environment(of(algo, name), describe(of(algo, name)))
+
+
 def test_actions_are_numbered_from_zero_whatever_the_environment_calls_them():
-    interface = describe("drivetrain-test/Shifted-v0", "dqn")
+    interface = describe(of("dqn", "Shifted"))
     assert interface.actions == DiscreteActions(count=3, start=-1)
-    env = Environment("drivetrain-test/Shifted-v0", interface)
+    env = Environment(of("dqn", "Shifted"), interface)
     env.reset(0)
     assert [env.step(action)[1] for action in (0, 1, 2)] == [-1.0, 0.0, 1.0]
 
 
-def test_discrete_observations_become_one_hot():
-    env = Environment("drivetrain-test/Shifted-v0", describe("drivetrain-test/Shifted-v0", "dqn"))
-    assert env.reset(0).tolist() == [1.0, 0.0, 0.0]
-    assert env.step(2)[0].tolist() == [0.0, 0.0, 1.0]
+def test_discrete_observations_are_stored_as_numbers_from_zero():
+    assert describe(of("dqn", "Shifted")).observations == Categories(counts=(3,), starts=(5,))
+    env = make("dqn", "Shifted")
+    assert env.reset(0).tolist() == [0]
+    assert env.step(2)[0].tolist() == [2]
 
 
 @pytest.mark.parametrize(
@@ -100,18 +111,18 @@ def test_discrete_observations_become_one_hot():
 )
 def test_what_dqn_cannot_use_is_refused_in_one_sentence(env_id, sentence):
     with pytest.raises(InvalidInput, match=sentence) as caught:
-        describe(env_id, "dqn")
+        describe(TrainConfig.default("dqn", env_id))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("algo", ["ddpg", "td3", "sac"])
 def test_discrete_actions_are_refused_by_the_algorithms_for_continuous_ones(algo):
     with pytest.raises(InvalidInput, match=rf"{algo.upper()} needs continuous actions.*discrete.*use dqn"):
-        describe("CartPole-v1", algo)
+        describe(TrainConfig.default(algo, "CartPole-v1"))
 
 
 def test_real_actions_run_from_minus_one_to_one_whatever_the_bounds_and_shape_of_the_environment():
-    env = Environment("drivetrain-test/Oblong-v0", describe("drivetrain-test/Oblong-v0", "sac"))
+    env = make("sac", "Oblong")
     env.reset(0)
     assert env.step(np.array([-1.0, -1.0], np.float32))[1] == -2.0
     assert env.step(np.array([1.0, 1.0], np.float32))[1] == 12.0

@@ -59,7 +59,7 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
 def test_a_learner_restored_from_a_checkpoint_has_the_same_state(algo, env):
     settings = {"hidden": (8,), "num_actors": 1, "warmup_steps": 300}
     config = TrainConfig.default(algo, env).override(seed=1, **settings)
-    interface = describe(env, algo)
+    interface = describe(config)
     first, second = Learner(config, interface), Learner(config.override(seed=2), interface)
     saved = {name: array + 1 if name != "params" else array for name, array in first.arrays().items()}
     second.restore(saved)

@@ -7,7 +7,8 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax.numpy as jnp
 
-from drivetrain.train.networks import MLP, forward, initial_twins, initial_vector, pack, unpack
+from drivetrain.train.interface import Categories
+from drivetrain.train.networks import MLP, build, initial_twins, initial_vector, pack, unpack
 from drivetrain.train.policies import q_values
 
 NETWORKS = [
@@ -25,8 +26,8 @@ def draw(network):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_numpy_and_jax_give_the_same_outputs(network):
     vector, obs = draw(network)
-    with_numpy = forward(network, unpack(network, vector), obs, np)
-    with_jax = forward(network, unpack(network, jnp.array(vector)), jnp.array(obs), jnp)
+    with_numpy = network.apply(unpack(network, vector), obs, np)
+    with_jax = network.apply(unpack(network, jnp.array(vector)), jnp.array(obs), jnp)
     assert with_numpy.keys() == with_jax.keys() == dict(network.heads).keys()
     assert all(np.allclose(with_numpy[head], with_jax[head], atol=1e-5) for head in with_numpy)
 
@@ -43,7 +44,7 @@ def test_a_two_layer_network_worked_out_by_hand():
     network = MLP(num_inputs=2, hidden=(2,), heads=(("action", 2),))
     vector = np.array([1, -1, 0, 1, 0.5, 0, 1, 2, 3, 4, 10, 20], np.float32)
     # hidden = relu([1, 2] @ [[1, -1], [0, 1]] + [0.5, 0]) = [1.5, 1]; out = hidden @ [[1, 2], [3, 4]] + [10, 20]
-    out = forward(network, unpack(network, vector), np.array([1.0, 2.0], np.float32), np)
+    out = network.apply(unpack(network, vector), np.array([1.0, 2.0], np.float32), np)
     assert out["action"].tolist() == [14.5, 27.0]
 
 
@@ -62,13 +63,13 @@ def test_twins_are_two_independent_networks_evaluated_together():
     network = NETWORKS[0]
     twins = initial_twins(network, np.random.default_rng(3))
     obs = draw(network)[1]
-    together = forward(network, twins, obs, np)["action"]
+    together = network.apply(twins, obs, np)["action"]
     assert together.shape == (2, 32, 3)
     for index in range(2):
         alone = {
             name: piece[index].reshape(-1) if name.endswith("bias") else piece[index] for name, piece in twins.items()
         }
-        assert np.allclose(together[index], forward(network, alone, obs, np)["action"], atol=1e-5)
+        assert np.allclose(together[index], network.apply(alone, obs, np)["action"], atol=1e-5)
     assert not np.allclose(together[0], together[1])
 
 
@@ -83,3 +84,39 @@ def test_initial_parameters_stay_within_one_over_the_root_of_the_inputs():
 def test_packing_the_pieces_gives_the_vector_back(network):
     vector = np.arange(network.num_parameters, dtype=np.float32)
     assert np.array_equal(pack(network, unpack(network, vector)), vector)
+
+
+def test_orthogonal_layers_keep_the_length_of_vectors_times_their_gain():
+    network = MLP(num_inputs=6, hidden=(16, 8), heads=(("logits", 3), ("value", 1)), head_gains=(0.01, 1.0))
+    pieces = network.initial(np.random.default_rng(1))
+    gains = {"hidden0": np.sqrt(2), "hidden1": np.sqrt(2), "logits": 0.01, "value": 1.0}
+    for name, gain in gains.items():
+        weight = pieces[f"{name}.weight"].astype(np.float64)
+        short = weight if weight.shape[0] < weight.shape[1] else weight.T
+        assert np.allclose(short @ short.T, gain**2 * np.eye(len(short)), atol=1e-6), name
+        assert not pieces[f"{name}.bias"].any()
+
+
+def test_tanh_layers_are_the_hyperbolic_tangent_of_the_linear_ones():
+    network = MLP(num_inputs=1, hidden=(1,), heads=(("action", 1),), activation="tanh")
+    vector = np.array([2, 0.5, 3, 1], np.float32)  # tanh(2 x + 0.5) * 3 + 1
+    out = network.apply(unpack(network, vector), np.array([[0.25]], np.float32), np)
+    assert out["action"][0, 0] == pytest.approx(3 * np.tanh(1.0) + 1)
+
+
+def test_a_critic_reads_the_observation_and_then_the_action():
+    network = MLP(num_inputs=5, hidden=(4,), heads=(("q", 1),))
+    pieces = network.initial(np.random.default_rng(0))
+    obs, action = np.ones((3, 2), np.float32), np.zeros((3, 3), np.float32)
+    together = network.apply(pieces, np.concatenate([obs, action], -1), np)["q"]
+    assert np.array_equal(network.apply(pieces, obs, np, action)["q"], together)
+
+
+def test_categories_reach_the_network_one_hot():
+    observations = Categories(counts=(2, 3), starts=(0, 5))
+    network = build(observations, MLP(num_inputs=0, hidden=(), heads=(("action", 2),)))
+    pieces = network.initial(np.random.default_rng(0))
+    for xp in (np, jnp):
+        out = network.apply(pieces, xp.array([[1, 2]], np.int32), xp)["action"][0]
+        assert np.allclose(out, pieces["action.weight"][1] + pieces["action.weight"][4] + pieces["action.bias"])
+    assert network.num_parameters == 2 * (5 + 1)

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import BoxActions, DiscreteActions, Interface
+from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.networks import initial_vector, unpack
 from drivetrain.train.policies import gaussian, make_policy, policy_network, q_values
 
-DISCRETE = Interface(num_inputs=4, one_hot_start=None, actions=DiscreteActions(count=3, start=0))
+DISCRETE = Interface(observations=Vector(shape=(4,)), actions=DiscreteActions(count=3, start=0))
 CONTINUOUS = Interface(
-    num_inputs=4,
-    one_hot_start=None,
+    observations=Vector(shape=(4,)),
     actions=BoxActions(low=(-1.0, -1.0), high=(1.0, 1.0), shape=(2,), dtype="float32"),
 )
 LATER = 100_000

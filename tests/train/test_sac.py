@@ -25,12 +25,13 @@ from written_out import (
 
 from drivetrain.train.algos import sac
 from drivetrain.train.config import SACConfig, TrainConfig
+from drivetrain.train.critics import Networks
 from drivetrain.train.losses import squashed_sample
 from drivetrain.train.networks import MLP
 from drivetrain.train.updates import compile_updates
 
 CONFIG = SACConfig(hidden=(8,), initial_temperature=0.3)
-NETWORKS = sac.Networks(
+NETWORKS = Networks(
     MLP(num_inputs=INPUTS, hidden=(8,), heads=(("mean", ACTIONS), ("log_std", ACTIONS))),
     MLP(num_inputs=INPUTS + ACTIONS, hidden=(8,), heads=(("q", 1),)),
 )

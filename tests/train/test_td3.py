@@ -24,11 +24,12 @@ from written_out import (
 
 from drivetrain.train.algos import td3
 from drivetrain.train.config import TD3Config, TrainConfig
+from drivetrain.train.critics import Networks
 from drivetrain.train.networks import MLP
 from drivetrain.train.updates import compile_updates
 
 CONFIG = TD3Config(hidden=(8,))
-NETWORKS = td3.Networks(
+NETWORKS = Networks(
     MLP(num_inputs=INPUTS, hidden=(8,), heads=(("action", ACTIONS),)),
     MLP(num_inputs=INPUTS + ACTIONS, hidden=(8,), heads=(("q", 1),)),
 )

@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from drivetrain.train.environments import BoxActions, Interface
+from drivetrain.train.interface import BoxActions, Interface, Vector
 from drivetrain.train.updates import Batch
 
 BATCH, INPUTS, ACTIONS = 5, 3, 2
 INTERFACE = Interface(
-    num_inputs=INPUTS,
-    one_hot_start=None,
+    observations=Vector(shape=(INPUTS,)),
     actions=BoxActions(low=(-1.0, -1.0), high=(1.0, 1.0), shape=(2,), dtype="float32"),
 )
 

@@ -65,8 +65,8 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int) -> list[float]:
 
     config = TrainConfig.load(run_dir / "config.json")
     saved = load_policy(run_dir, which)
-    interface = describe(config.env, config.algo)
-    evaluator = Evaluator(config.env, interface, config.run.eval_max_steps)
+    interface = describe(config)
+    evaluator = Evaluator(config, interface)
     seeds = episode_seeds(config.run.seed, "final", num_episodes)
     try:
         return evaluator.returns(policy_of(config, interface, saved), seeds)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from drivetrain.core.seeding import episode_seeds, stream
 from drivetrain.replay import Replay, Writer
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment, Interface
+from drivetrain.train.environments import Environment
+from drivetrain.train.interface import Interface, copy_rows, first_rows, set_row
 from drivetrain.train.ledger import Ledger, Rules
-from drivetrain.train.policies import Policy, make_policy, policy_network
+from drivetrain.train.policies import Policy, make_policy
 from drivetrain.train.reports import Reports
-from drivetrain.train.topology import Assignment
-from drivetrain.train.weights import Weights
+from drivetrain.train.topology import Assignment, attach_weights
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
 _REPORT_EPISODES = 40
@@ -57,11 +57,11 @@ class Actor:
         self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
         self._rng = stream(config.run.seed, "exploration", *index)
-        self._envs = [Environment(config.env, interface) for _ in range(self._num_envs)]
+        self._envs = [Environment(config, interface) for _ in range(self._num_envs)]
         seeds = episode_seeds(config.run.seed, "training", self._num_envs, *index)
-        first = [env.reset(seed) for env, seed in zip(self._envs, seeds, strict=True)]
-        self._obs = np.stack(first).astype(np.float32)
-        self._next_obs = np.zeros_like(self._obs)
+        self._obs, self._next_obs = (interface.zero_observations(self._num_envs) for _ in range(2))
+        for lane, seed in enumerate(seeds):
+            set_row(self._obs, lane, self._envs[lane].reset(seed))
         self._reward = np.zeros(self._num_envs, np.float32)
         self._terminated = np.zeros(self._num_envs, np.bool_)
         self._truncated = np.zeros(self._num_envs, np.bool_)
@@ -77,18 +77,18 @@ class Actor:
         Returns:
             The episodes that ended.
         """
-        obs = self._obs[:num_envs]
+        obs = first_rows(self._obs, num_envs)
         actions = self._policy.explore(obs, start, self._rng)
         for index in range(num_envs):
             observation, reward, terminated, truncated = self._envs[index].step(actions[index])
-            self._next_obs[index] = observation
+            set_row(self._next_obs, index, observation)
             self._reward[index] = reward
             self._terminated[index] = terminated
             self._truncated[index] = truncated
             self._return[index] += reward
             self._length[index] += 1
         self._write(num_envs, actions)
-        self._obs[:num_envs] = self._next_obs[:num_envs]
+        copy_rows(self._obs, self._next_obs, num_envs)
         ended = self._terminated[:num_envs] | self._truncated[:num_envs]
         return [self._start_episode(int(index)) for index in np.flatnonzero(ended)]
 
@@ -101,10 +101,10 @@ class Actor:
         partial = num_envs < self._num_envs
         writer = self._make_writer(num_envs) if partial else self._writer
         writer.add(
-            obs=self._obs[:num_envs],
+            obs=first_rows(self._obs, num_envs),
             action=actions,
             reward=self._reward[:num_envs],
-            next_obs=self._next_obs[:num_envs],
+            next_obs=first_rows(self._next_obs, num_envs),
             terminated=self._terminated[:num_envs],
             truncated=self._truncated[:num_envs],
         )
@@ -113,7 +113,7 @@ class Actor:
 
     def _start_episode(self, index: int) -> Episode:
         episode = Episode(self._return[index], self._length[index])
-        self._obs[index] = self._envs[index].reset()
+        set_row(self._obs, index, self._envs[index].reset())
         self._return[index] = 0.0
         self._length[index] = 0
         return episode
@@ -123,7 +123,7 @@ def run(assignment: Assignment) -> None:
     """The actor process: act while the ledger grants steps."""
     config = assignment.config
     ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
-    weights = Weights.attach(assignment.weights, policy_network(config, assignment.interface).num_parameters)
+    weights = attach_weights(assignment)
     replay = Replay.attach(assignment.replay)
     policy = make_policy(config, assignment.interface, weights.vector)
     index = (assignment.index, assignment.restart)

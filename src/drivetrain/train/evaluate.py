@@ -12,11 +12,11 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.checkpoint import SavedPolicy, load_policy, save_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment, Interface
+from drivetrain.train.environments import Environment
+from drivetrain.train.interface import Interface, set_row
 from drivetrain.train.ledger import Ledger, Rules
 from drivetrain.train.policies import Policy, make_policy, policy_network
-from drivetrain.train.topology import Assignment
-from drivetrain.train.weights import Weights
+from drivetrain.train.topology import Assignment, attach_weights
 
 _NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
 _POLL_S = 0.02
@@ -27,16 +27,15 @@ class Evaluator:
     """Plays whole episodes greedily, on environments of its own.
 
     Args:
-        env_id: The environment.
-        interface: What it looks like.
-        max_steps: After so many steps an episode is cut off.
+        config: The run's.
+        interface: What the environment looks like.
         num_lanes: At most so many episodes are played at a time.
     """
 
-    def __init__(self, env_id: str, interface: Interface, max_steps: int, num_lanes: int = _NUM_LANES) -> None:
-        self._envs = [Environment(env_id, interface) for _ in range(num_lanes)]
-        self._max_steps = max_steps
-        self._num_inputs = interface.num_inputs
+    def __init__(self, config: TrainConfig, interface: Interface, num_lanes: int = _NUM_LANES) -> None:
+        self._envs = [Environment(config, interface) for _ in range(num_lanes)]
+        self._max_steps = config.run.eval_max_steps
+        self._interface = interface
 
     def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
         """The undiscounted return of one episode per seed, in the order of the seeds."""
@@ -44,24 +43,25 @@ class Evaluator:
         lengths = [0] * len(seeds)
         waiting = list(range(len(seeds)))[::-1]
         lanes = self._envs[: len(seeds)]
-        obs = np.zeros((len(lanes), self._num_inputs), np.float32)
+        obs = self._interface.zero_observations(len(lanes))
         playing: list[int | None] = [None] * len(lanes)
         for lane, env in enumerate(lanes):
             playing[lane] = waiting.pop()
-            obs[lane] = env.reset(seeds[playing[lane] or 0])
+            set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
         while any(episode is not None for episode in playing):
             actions = policy.act(obs)
             for lane, env in enumerate(lanes):
                 episode = playing[lane]
                 if episode is None:
                     continue
-                obs[lane], reward, terminated, truncated = env.step(actions[lane])
+                observation, reward, terminated, truncated = env.step(actions[lane])
+                set_row(obs, lane, observation)
                 totals[episode] += reward
                 lengths[episode] += 1
                 if terminated or truncated or lengths[episode] == self._max_steps:
                     playing[lane] = waiting.pop() if waiting else None
                     if (following := playing[lane]) is not None:
-                        obs[lane] = env.reset(seeds[following])
+                        set_row(obs, lane, env.reset(seeds[following]))
         return totals
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Selection:
     def __init__(self, config: TrainConfig, interface: Interface, run_dir: Path) -> None:
         self._config = config
         self._interface = interface
-        self._evaluator = Evaluator(config.env, interface, config.run.eval_max_steps)
+        self._evaluator = Evaluator(config, interface)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_policy(run_dir, "best") if (run_dir / "best").exists() else None
@@ -141,7 +141,7 @@ def run(assignment: Assignment) -> None:
     """The evaluator process: look at the latest weights now and then, at the end at the best."""
     config = assignment.config
     ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
-    weights = Weights.attach(assignment.weights, policy_network(config, assignment.interface).num_parameters)
+    weights = attach_weights(assignment)
     selection = Selection(config, assignment.interface, assignment.run_dir)
     next_steps = config.run.eval_interval_steps
     evaluated = -1

@@ -22,13 +22,12 @@ from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
 from drivetrain.train.checkpoint import save_checkpoint
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import DiscreteActions, Interface
+from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger, Rules
 from drivetrain.train.networks import pack
 from drivetrain.train.policies import policy_network
-from drivetrain.train.topology import Assignment
+from drivetrain.train.topology import Assignment, attach_weights
 from drivetrain.train.updates import Algorithm, Batch, compile_updates
-from drivetrain.train.weights import Weights
 
 _REPORT_INTERVAL_S = 0.1
 
@@ -62,12 +61,8 @@ class Learner:
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
         num_rows = (self._config.updates.updates_per_call, self._config.updates.batch_size)
-        obs = np.zeros((*num_rows, self._interface.num_inputs), np.float32)
+        obs, action = self._interface.zero_observations(*num_rows), self._interface.zero_actions(*num_rows)
         row = np.zeros(num_rows, np.float32)
-        discrete = isinstance(self._interface.actions, DiscreteActions)
-        action = (
-            np.zeros(num_rows, np.int32) if discrete else np.zeros((*num_rows, self._interface.num_actions), np.float32)
-        )
         state = jax.tree.map(lambda x: x.copy(), self._state)
         self._updates(state, Batch(obs, action, row, obs, row, row), np.int32(0))
 
@@ -104,10 +99,9 @@ class Learner:
 
     def _batches(self, sample: Sample) -> Batch:
         data = sample.data
-        discrete = isinstance(self._interface.actions, DiscreteActions)
         batches = Batch(
             obs=data["obs"],
-            action=np.asarray(data["action"], np.int32) if discrete else data["action"],
+            action=np.asarray(data["action"], self._interface.learned_action_dtype),
             reward=data["reward"],
             next_obs=data["next_obs"],
             discount=data["discount"],
@@ -116,7 +110,7 @@ class Learner:
         missing = self._config.updates.updates_per_call - len(sample.weights)
         if missing == 0:
             return batches
-        return Batch(*(np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]) for x in batches))
+        return jax.tree.map(lambda x: np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]), batches)
 
 
 def _name(path: Any) -> str:
@@ -165,7 +159,7 @@ def run(assignment: Assignment) -> None:
     config = assignment.config
     use_compilation_cache()
     ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
-    weights = Weights.attach(assignment.weights, policy_network(config, assignment.interface).num_parameters)
+    weights = attach_weights(assignment)
     replay = Replay.attach(assignment.replay)
     learner = Learner(config, assignment.interface)
     learner.compile()

@@ -14,8 +14,8 @@ from pathlib import Path
 from drivetrain.train.actor import Actor, Episode
 from drivetrain.train.checkpoint import save_checkpoint
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Interface
 from drivetrain.train.evaluate import Selection
+from drivetrain.train.interface import Interface
 from drivetrain.train.learner import Learner, learn, use_compilation_cache
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile

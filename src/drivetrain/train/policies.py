@@ -1,6 +1,6 @@
 """What an agent does in an environment, by NumPy: actors and the evaluator import no framework.
 
-    policy_network(config, interface) -> MLP        the network whose parameters are published
+    policy_network(config, interface) -> Network    the network whose parameters are published
     make_policy(config, interface, vector) -> Policy
         act      the best action, for evaluation
         explore  the action for gathering experience
@@ -15,26 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.train.config import DDPGConfig, DQNConfig, SACConfig, TD3Config, TrainConfig
-from drivetrain.train.environments import Interface
-from drivetrain.train.networks import MLP, Pieces, forward, unpack
+from drivetrain.train.interface import Arrays, Interface, num_rows
+from drivetrain.train.networks import MLP, Network, Pieces, build, unpack
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds on the log standard deviation of a squashed Gaussian (Haarnoja et al. 2018)."""
 
 
 class Policy(Protocol):
-    """Acts on batches of observations, float32[num_envs, num_inputs]."""
+    """Acts on batches of observations, as they are stored (interface.Arrays)."""
 
-    def act(self, obs: NDArray[np.float32]) -> NDArray[Any]:
+    def act(self, obs: Arrays) -> NDArray[Any]:
         """The action taken for best return: deterministic."""
         ...
 
-    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[Any]:
+    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[Any]:
         """The action taken while learning, at the run's environment step `step`."""
         ...
 
 
-def policy_network(config: TrainConfig, interface: Interface) -> MLP:
+def policy_network(config: TrainConfig, interface: Interface) -> Network:
     """The network that acts."""
     agent, width = config.agent, interface.num_actions
     if isinstance(agent, DQNConfig):
@@ -43,7 +43,7 @@ def policy_network(config: TrainConfig, interface: Interface) -> MLP:
         heads = (("mean", width), ("log_std", width))
     else:
         heads = (("action", width),)
-    return MLP(num_inputs=interface.num_inputs, hidden=agent.hidden, heads=heads)
+    return build(interface.observations, MLP(num_inputs=0, hidden=agent.hidden, heads=heads))
 
 
 def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.float32]) -> Policy:
@@ -63,46 +63,46 @@ def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.fl
     return Deterministic(network, vector, agent, warmup_steps)
 
 
-def q_values(network: MLP, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
+def q_values(network: Network, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
     """Q(s, a) for every action: [..., num_actions].
 
     With a value head, Q = V + A - mean(A) (dueling; Wang et al. 2016, eq. 9).
     """
-    outputs = forward(network, pieces, observations, xp)
+    outputs = network.apply(pieces, observations, xp)
     q = outputs["action"]
     if "value" in outputs:
         q = outputs["value"] + q - q.mean(-1, keepdims=True)
     return q
 
 
-def deterministic_action(network: MLP, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
+def deterministic_action(network: Network, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
     """mu(s) = tanh(head), in -1..1: [..., num_actions]."""
-    return xp.tanh(forward(network, pieces, observations, xp)["action"])
+    return xp.tanh(network.apply(pieces, observations, xp)["action"])
 
 
-def gaussian(network: MLP, pieces: Pieces, observations: Any, xp: ModuleType) -> tuple[Any, Any]:
+def gaussian(network: Network, pieces: Pieces, observations: Any, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and log standard deviation before squashing by tanh: [..., num_actions] each."""
-    outputs = forward(network, pieces, observations, xp)
+    outputs = network.apply(pieces, observations, xp)
     return outputs["mean"], xp.clip(outputs["log_std"], LOG_STD_MIN, LOG_STD_MAX)
 
 
 class EpsilonGreedy:
     """DQN's policy: the action of largest Q, and a random one for a share epsilon of the steps."""
 
-    def __init__(self, network: MLP, vector: NDArray[np.float32], config: DQNConfig) -> None:
+    def __init__(self, network: Network, vector: NDArray[np.float32], config: DQNConfig) -> None:
         self._network = network
         self._pieces = unpack(network, vector)
         self._config = config
         self._num_actions = dict(network.heads)["action"]
 
-    def act(self, obs: NDArray[np.float32]) -> NDArray[np.int64]:
+    def act(self, obs: Arrays) -> NDArray[np.int64]:
         """The action of largest Q; the first among equals."""
         return q_values(self._network, self._pieces, obs, np).argmax(-1)
 
-    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Epsilon-greedy, with epsilon falling over the run."""
-        explore = rng.random(len(obs)) < self._config.epsilon_at(step)
-        random = rng.integers(0, self._num_actions, len(obs))
+        explore = rng.random(num_rows(obs)) < self._config.epsilon_at(step)
+        random = rng.integers(0, self._num_actions, num_rows(obs))
         return np.where(explore, random, self.act(obs))
 
 
@@ -110,7 +110,7 @@ class Deterministic:
     """The policy of DDPG and TD3: mu(s), with Gaussian noise while learning."""
 
     def __init__(
-        self, network: MLP, vector: NDArray[np.float32], config: DDPGConfig | TD3Config, warmup_steps: int
+        self, network: Network, vector: NDArray[np.float32], config: DDPGConfig | TD3Config, warmup_steps: int
     ) -> None:
         self._network = network
         self._pieces = unpack(network, vector)
@@ -118,13 +118,13 @@ class Deterministic:
         self._warmup_steps = warmup_steps
         self._num_actions = dict(network.heads)["action"]
 
-    def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def act(self, obs: Arrays) -> NDArray[np.float32]:
         """mu(s)."""
         return deterministic_action(self._network, self._pieces, obs, np)
 
-    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Uniform during warm-up; then mu(s) plus noise, cut to -1..1."""
-        shape = (len(obs), self._num_actions)
+        shape = (num_rows(obs), self._num_actions)
         if step < self._warmup_steps:
             return _uniform(rng, shape)
         noise: NDArray[np.float32] = rng.standard_normal(shape, np.float32)
@@ -135,20 +135,20 @@ class Deterministic:
 class SquashedGaussian:
     """SAC's policy: tanh of a Gaussian sample while learning, tanh of its mean otherwise."""
 
-    def __init__(self, network: MLP, vector: NDArray[np.float32], warmup_steps: int) -> None:
+    def __init__(self, network: Network, vector: NDArray[np.float32], warmup_steps: int) -> None:
         self._network = network
         self._pieces = unpack(network, vector)
         self._warmup_steps = warmup_steps
         self._num_actions = dict(network.heads)["mean"]
 
-    def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def act(self, obs: Arrays) -> NDArray[np.float32]:
         """Tanh of the mean."""
         mean, _ = gaussian(self._network, self._pieces, obs, np)
         return np.tanh(mean)
 
-    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Uniform during warm-up; then a sample of the policy."""
-        shape = (len(obs), self._num_actions)
+        shape = (num_rows(obs), self._num_actions)
         if step < self._warmup_steps:
             return _uniform(rng, shape)
         mean, log_std = gaussian(self._network, self._pieces, obs, np)

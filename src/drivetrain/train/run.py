@@ -72,7 +72,7 @@ def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambd
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
     """
-    interface = describe(config.env, config.algo)
+    interface = describe(config)
     run_dir = make_run_dir(config)
     config = config.override(num_actors=config.num_actors, run_dir=str(run_dir))
     (run_dir / "config.json").write_text(config.to_json())

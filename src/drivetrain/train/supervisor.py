@@ -22,7 +22,7 @@ from typing import Any
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Interface
+from drivetrain.train.interface import Interface
 from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile

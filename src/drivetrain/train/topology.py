@@ -18,7 +18,7 @@ from drivetrain.core.seeding import stream
 from drivetrain.core.segments import SegmentHandle
 from drivetrain.replay import Replay
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import DiscreteActions, Interface
+from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger, Rules
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies import policy_network
@@ -59,11 +59,9 @@ class Assignment:
 def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> Replay:
     """The replay of a run."""
     seed = stream(config.run.seed, "replay").integers(0, 2**31)
-    discrete = isinstance(interface.actions, DiscreteActions)
-    action = ((), "int64") if discrete else ((interface.num_actions,), "float32")
     return Replay(
         config.replay.capacity,
-        spec={"obs": ((interface.num_inputs,), "float32"), "action": action},
+        spec={"obs": interface.observations.stored, "action": interface.stored_action},
         prioritized=config.replay.prioritized,
         alpha=config.replay.alpha,
         num_step=config.replay.num_step,
@@ -71,6 +69,11 @@ def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> R
         shared=shared,
         seed=int(seed),
     )
+
+
+def attach_weights(assignment: Assignment) -> Weights:
+    """A child's view of the weights channel."""
+    return Weights.attach(assignment.weights, policy_network(assignment.config, assignment.interface).num_parameters)
 
 
 class Memory:

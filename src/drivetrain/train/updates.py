@@ -25,13 +25,13 @@ class Batch(NamedTuple):
     """Transitions as the replay gives them; leading axes [B], or [U, B] for several updates."""
 
     obs: Any
-    """float32[..., num_inputs]."""
+    """As stored, [..., *shape]: an array, or a dict of arrays by entry."""
     action: Any
     """int32[...], or float32[..., num_actions] in -1..1."""
     reward: Any
     """float32[...], n-step return."""
     next_obs: Any
-    """float32[..., num_inputs], n steps on, or the last of the episode."""
+    """Likewise, n steps on, or the last of the episode."""
     discount: Any
     """float32[...], gamma^n, or 0 after termination."""
     weights: Any
@@ -43,7 +43,7 @@ class Algorithm(NamedTuple):
 
     init: Callable[[np.random.Generator], Any]
     """The state before the first update: a NamedTuple of arrays with an int32 `num_updates`. The
-    generator gives the acting network's parameters first, as `initial_vector` draws them."""
+    generator gives the acting network's parameters first, as `Network.initial` draws them."""
     update: Callable[[Any, Batch], tuple[Any, jax.Array, Metrics]]
     """One update on one batch [B]: the new state, |TD errors| [B], metrics. Pure."""
     policy: Callable[[Any], Pieces]

@@ -29,21 +29,13 @@ import numpy as np
 import optax
 
 from drivetrain.train.config import DDPGConfig, TrainConfig
-from drivetrain.train.environments import Interface
+from drivetrain.train.critics import Networks, networks_of, q_of
+from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
-from drivetrain.train.networks import MLP, Pieces, forward, initial_vector, unpack
+from drivetrain.train.networks import Pieces
 from drivetrain.train.optimizers import adam, global_norm
-from drivetrain.train.policies import deterministic_action, policy_network
+from drivetrain.train.policies import deterministic_action
 from drivetrain.train.updates import Algorithm, Batch, Metrics
-
-
-class Networks(NamedTuple):
-    """The shapes of the networks."""
-
-    actor: MLP
-    """Observation to action."""
-    critic: MLP
-    """Observation and action to Q."""
 
 
 class Params(NamedTuple):
@@ -71,9 +63,7 @@ class State(NamedTuple):
 def make(config: TrainConfig, interface: Interface) -> Algorithm:
     """DDPG for a run."""
     assert isinstance(config.agent, DDPGConfig)
-    agent, num_actions = config.agent, interface.num_actions
-    critic = MLP(num_inputs=interface.num_inputs + num_actions, hidden=agent.hidden, heads=(("q", 1),))
-    networks = Networks(policy_network(config, interface), critic)
+    agent, networks = config.agent, networks_of(config, interface)
     return Algorithm(
         init=lambda rng: init(networks, agent, rng),
         update=lambda state, batch: update(state, batch, networks, agent),
@@ -83,15 +73,10 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
 
 def init(networks: Networks, config: DDPGConfig, rng: np.random.Generator) -> State:
     """The state before the first update, with targets like what they follow."""
-    params = Params(*(unpack(network, initial_vector(network, rng)) for network in networks))
+    params = Params(*(network.initial(rng) for network in networks))
     online, target = (jax.tree.map(jnp.array, params) for _ in range(2))
     optimizer = adam(config.learning_rate, config.adam_epsilon)
     return State(online, target, (optimizer.init(online.actor), optimizer.init(online.critic)), jnp.int32(0))
-
-
-def q_of(network: MLP, pieces: Pieces, obs: Any, action: Any) -> jax.Array:
-    """Q(s, a): [B]."""
-    return forward(network, pieces, jnp.concatenate([obs, action], -1), jnp)["q"][..., 0]
 
 
 def critic_loss(

@@ -27,9 +27,9 @@ import jax.numpy as jnp
 import optax
 
 from drivetrain.train.config import DQNConfig, TrainConfig
-from drivetrain.train.environments import Interface
+from drivetrain.train.interface import Interface
 from drivetrain.train.losses import huber, moved, q_target, select, weighted_mean
-from drivetrain.train.networks import MLP, Pieces, initial_vector, unpack
+from drivetrain.train.networks import Network, Pieces
 from drivetrain.train.optimizers import adam, global_norm
 from drivetrain.train.policies import policy_network, q_values
 from drivetrain.train.updates import Algorithm, Batch, Metrics
@@ -53,7 +53,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     assert isinstance(config.agent, DQNConfig)
     network, agent = policy_network(config, interface), config.agent
     return Algorithm(
-        init=lambda rng: init(unpack(network, initial_vector(network, rng)), agent),
+        init=lambda rng: init(network.initial(rng), agent),
         update=lambda state, batch: update(state, batch, network, agent),
         policy=lambda state: state.params,
     )
@@ -71,7 +71,7 @@ def init(pieces: Pieces, config: DQNConfig) -> State:
 
 
 def loss(
-    online: Pieces, target: Pieces, batch: Batch, network: MLP, config: DQNConfig
+    online: Pieces, target: Pieces, batch: Batch, network: Network, config: DQNConfig
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """The loss of one batch: (loss, (TD errors [B], chosen Q [B]))."""
     next_q = q_values(network, target, batch.next_obs, jnp)
@@ -81,7 +81,7 @@ def loss(
     return weighted_mean(huber(q - y, config.huber_delta), batch.weights), (q - y, q)
 
 
-def update(state: State, batch: Batch, network: MLP, config: DQNConfig) -> tuple[State, jax.Array, Metrics]:
+def update(state: State, batch: Batch, network: Network, config: DQNConfig) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
     graded = jax.value_and_grad(loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.params, state.target, batch, network, config)

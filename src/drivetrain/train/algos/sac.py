@@ -31,11 +31,12 @@ import numpy as np
 import optax
 
 from drivetrain.train.config import SACConfig, TrainConfig
-from drivetrain.train.environments import Interface
+from drivetrain.train.critics import Networks, networks_of, noise, noise_key, q_of
+from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
-from drivetrain.train.networks import MLP, Pieces, forward, initial_twins, initial_vector, unpack
+from drivetrain.train.networks import Pieces, initial_twins
 from drivetrain.train.optimizers import adam, global_norm
-from drivetrain.train.policies import gaussian, policy_network
+from drivetrain.train.policies import gaussian
 from drivetrain.train.updates import Algorithm, Batch, Metrics
 
 
@@ -58,15 +59,6 @@ class State(NamedTuple):
     """int32, updates so far."""
 
 
-class Networks(NamedTuple):
-    """The shapes of the networks."""
-
-    actor: MLP
-    """Observation to mean and log standard deviation."""
-    critic: MLP
-    """Observation and action to Q."""
-
-
 class Draws(NamedTuple):
     """What chance contributes to an update: standard normal [B, A] each."""
 
@@ -79,14 +71,11 @@ class Draws(NamedTuple):
 def make(config: TrainConfig, interface: Interface) -> Algorithm:
     """SAC for a run."""
     assert isinstance(config.agent, SACConfig)
-    agent, num_actions = config.agent, interface.num_actions
-    critic = MLP(num_inputs=interface.num_inputs + num_actions, hidden=agent.hidden, heads=(("q", 1),))
-    networks = Networks(policy_network(config, interface), critic)
+    agent, networks = config.agent, networks_of(config, interface)
 
     def draw_and_update(state: State, batch: Batch) -> tuple[State, jax.Array, Metrics]:
-        key = jax.random.fold_in(state.key, state.num_updates)
-        noise = jax.random.normal(key, (2, *batch.action.shape), jnp.float32)
-        return update(state, batch, Draws(noise[0], noise[1]), networks, agent)
+        drawn = noise(state.key, state.num_updates, (2, *batch.action.shape))
+        return update(state, batch, Draws(drawn[0], drawn[1]), networks, agent)
 
     return Algorithm(
         init=lambda rng: init(networks, agent, rng), update=draw_and_update, policy=lambda state: state.actor
@@ -95,19 +84,13 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
 
 def init(networks: Networks, config: SACConfig, rng: np.random.Generator) -> State:
     """The state before the first update, with critics and targets alike."""
-    actor = jax.tree.map(jnp.array, unpack(networks.actor, initial_vector(networks.actor, rng)))
+    actor = jax.tree.map(jnp.array, networks.actor.initial(rng))
     twins = initial_twins(networks.critic, rng)
     critics, targets = (jax.tree.map(jnp.array, twins) for _ in range(2))
     log_alpha = jnp.log(jnp.float32(config.initial_temperature))
     optimizer = adam(config.learning_rate, config.adam_epsilon)
     moments = (optimizer.init(actor), optimizer.init(critics), optimizer.init(log_alpha))
-    key = jax.random.key_data(jax.random.key(int(rng.integers(2**31))))
-    return State(actor, critics, targets, log_alpha, moments, key, jnp.int32(0))
-
-
-def q_of(network: MLP, pieces: Pieces, obs: Any, action: Any) -> jax.Array:
-    """Q(s, a) of both critics: [2, B]."""
-    return forward(network, pieces, jnp.concatenate([obs, action], -1), jnp)["q"][..., 0]
+    return State(actor, critics, targets, log_alpha, moments, noise_key(rng), jnp.int32(0))
 
 
 def critic_loss(

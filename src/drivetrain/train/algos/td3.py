@@ -28,11 +28,12 @@ import numpy as np
 import optax
 
 from drivetrain.train.config import TD3Config, TrainConfig
-from drivetrain.train.environments import Interface
+from drivetrain.train.critics import Networks, networks_of, noise, noise_key, q_of
+from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
-from drivetrain.train.networks import MLP, Pieces, forward, initial_twins, initial_vector, unpack
+from drivetrain.train.networks import Pieces, first_twin, initial_twins
 from drivetrain.train.optimizers import adam, global_norm
-from drivetrain.train.policies import deterministic_action, policy_network
+from drivetrain.train.policies import deterministic_action
 from drivetrain.train.updates import Algorithm, Batch, Metrics
 
 
@@ -53,26 +54,14 @@ class State(NamedTuple):
     """int32, updates so far."""
 
 
-class Networks(NamedTuple):
-    """The shapes of the networks."""
-
-    actor: MLP
-    """Observation to action."""
-    critic: MLP
-    """Observation and action to Q."""
-
-
 def make(config: TrainConfig, interface: Interface) -> Algorithm:
     """TD3 for a run."""
     assert isinstance(config.agent, TD3Config)
-    agent, num_actions = config.agent, interface.num_actions
-    critic = MLP(num_inputs=interface.num_inputs + num_actions, hidden=agent.hidden, heads=(("q", 1),))
-    networks = Networks(policy_network(config, interface), critic)
+    agent, networks = config.agent, networks_of(config, interface)
 
     def draw_and_update(state: State, batch: Batch) -> tuple[State, jax.Array, Metrics]:
-        key = jax.random.fold_in(state.key, state.num_updates)
-        noise = jax.random.normal(key, batch.action.shape, jnp.float32)
-        return update(state, batch, noise, networks, agent)
+        drawn = noise(state.key, state.num_updates, batch.action.shape)
+        return update(state, batch, drawn, networks, agent)
 
     return Algorithm(
         init=lambda rng: init(networks, agent, rng), update=draw_and_update, policy=lambda state: state.actor
@@ -81,19 +70,13 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
 
 def init(networks: Networks, config: TD3Config, rng: np.random.Generator) -> State:
     """The state before the first update, with targets like what they follow."""
-    vector = initial_vector(networks.actor, rng)
+    pieces = networks.actor.initial(rng)
     twins = initial_twins(networks.critic, rng)
-    actor, actor_target = (jax.tree.map(jnp.array, unpack(networks.actor, vector)) for _ in range(2))
+    actor, actor_target = (jax.tree.map(jnp.array, pieces) for _ in range(2))
     critics, critics_target = (jax.tree.map(jnp.array, twins) for _ in range(2))
     optimizer = adam(config.learning_rate, config.adam_epsilon)
     moments = (optimizer.init(actor), optimizer.init(critics))
-    key = jax.random.key_data(jax.random.key(int(rng.integers(2**31))))
-    return State(actor, critics, (actor_target, critics_target), moments, key, jnp.int32(0))
-
-
-def q_of(network: MLP, pieces: Pieces, obs: Any, action: Any) -> jax.Array:
-    """Q(s, a) of both critics: [2, B]."""
-    return forward(network, pieces, jnp.concatenate([obs, action], -1), jnp)["q"][..., 0]
+    return State(actor, critics, (actor_target, critics_target), moments, noise_key(rng), jnp.int32(0))
 
 
 def critic_loss(
@@ -112,8 +95,7 @@ def critic_loss(
 def actor_loss(actor: Pieces, critics: Pieces, obs: Any, networks: Networks) -> jax.Array:
     """The actor's loss on one batch: minus the first critic's mean opinion of its actions."""
     action = deterministic_action(networks.actor, actor, obs, jnp)
-    first = {name: piece[:1] for name, piece in critics.items()}
-    return -q_of(networks.critic, first, obs, action).mean()
+    return -q_of(networks.critic, first_twin(critics), obs, action).mean()
 
 
 def update(

@@ -1,0 +1,182 @@
+"""What the networks and the replay must know of an environment; knows no Gymnasium.
+
+    Interface
+    |-- observations   Vector | Categories, or Entries of these by name (dict and tuple spaces)
+    `-- actions        DiscreteActions | BoxActions
+
+An observation travels as the replay stores it: an array, or a flat dict of arrays for `Entries`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = NDArray[Any] | dict[str, NDArray[Any]]
+"""Observations of several environments: [num_envs, *shape], or a dict of such arrays by entry."""
+StoredSpec = tuple[tuple[int, ...], str]
+"""Shape and dtype of one item, as the replay's spec has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vector:
+    """Numbers that the network takes as they are, scaled."""
+
+    shape: tuple[int, ...]
+    """As stored."""
+    dtype: str = "float32"
+    """As stored."""
+    scale: float = 1.0
+    """What the network multiplies them by."""
+
+    @property
+    def stored(self) -> StoredSpec:
+        """Of one observation in the replay."""
+        return self.shape, self.dtype
+
+    @property
+    def num_features(self) -> int:
+        """Numbers that the network sees."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Categories:
+    """Choices numbered from 0, which the network sees one-hot, one after the other."""
+
+    counts: tuple[int, ...]
+    """How many values each has."""
+    starts: tuple[int, ...]
+    """What the environment calls value 0 of each."""
+
+    @property
+    def stored(self) -> StoredSpec:
+        """Of one observation in the replay: the numbers from 0."""
+        return (len(self.counts),), "int32"
+
+    @property
+    def num_features(self) -> int:
+        """Numbers that the network sees."""
+        return sum(self.counts)
+
+
+Entry = Vector | Categories
+"""An observation, or one entry of a dict or tuple."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entries:
+    """The entries of a dict or tuple space, nested ones under names joined by a dot ("camera.left", "0")."""
+
+    entries: tuple[tuple[str, Entry], ...]
+    """(name, entry), in the order of the space."""
+
+    @property
+    def stored(self) -> dict[str, StoredSpec]:
+        """Of one observation in the replay."""
+        return {name: entry.stored for name, entry in self.entries}
+
+
+Observations = Entry | Entries
+"""What an environment shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteActions:
+    """Actions numbered from 0."""
+
+    count: int
+    """How many."""
+    start: int
+    """What the environment calls action 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxActions:
+    """Vectors of real numbers, each in -1..1 for the agent and in low..high for the environment."""
+
+    low: tuple[float, ...]
+    """Least value of each entry, flattened."""
+    high: tuple[float, ...]
+    """Largest value of each entry, flattened."""
+    shape: tuple[int, ...]
+    """The environment's."""
+    dtype: str
+    """The environment's."""
+
+
+Actions = DiscreteActions | BoxActions
+"""What an agent chooses from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    """What the networks and the replay must know of an environment."""
+
+    observations: Observations
+    """What it shows."""
+    actions: Actions
+    """What the agent chooses from."""
+
+    @property
+    def num_actions(self) -> int:
+        """Discrete actions, or the dimensions of continuous ones."""
+        return self.actions.count if isinstance(self.actions, DiscreteActions) else len(self.actions.low)
+
+    @property
+    def stored_action(self) -> StoredSpec:
+        """Of one action in the replay: int64 from 0, or float32 in -1..1."""
+        if isinstance(self.actions, DiscreteActions):
+            return (), "int64"
+        return (self.num_actions,), "float32"
+
+    @property
+    def learned_action_dtype(self) -> str:
+        """Of actions in the learner, whose integers have 32 bits."""
+        return "int32" if isinstance(self.actions, DiscreteActions) else "float32"
+
+    def zero_observations(self, *lead: int) -> Arrays:
+        """Arrays [*lead, *shape] that hold observations."""
+        stored = self.observations.stored
+        if isinstance(stored, dict):
+            return {name: np.zeros((*lead, *shape), dtype) for name, (shape, dtype) in stored.items()}
+        shape, dtype = stored
+        return np.zeros((*lead, *shape), dtype)
+
+    def zero_actions(self, *lead: int) -> NDArray[Any]:
+        """An array [*lead, *shape] that holds actions for the learner."""
+        return np.zeros((*lead, *self.stored_action[0]), self.learned_action_dtype)
+
+
+def set_row(arrays: Arrays, index: int, observation: Arrays) -> None:
+    """Write one environment's observation into its row."""
+    if isinstance(arrays, dict):
+        assert isinstance(observation, dict)
+        for name, array in arrays.items():
+            array[index] = observation[name]
+    else:
+        arrays[index] = observation
+
+
+def first_rows(arrays: Arrays, count: int) -> Any:
+    """Views of the first `count` rows."""
+    if isinstance(arrays, dict):
+        return {name: array[:count] for name, array in arrays.items()}
+    return arrays[:count]
+
+
+def copy_rows(target: Arrays, source: Arrays, count: int) -> None:
+    """Copy the first `count` rows."""
+    if isinstance(target, dict):
+        assert isinstance(source, dict)
+        for name, array in target.items():
+            array[:count] = source[name][:count]
+    else:
+        target[:count] = source[:count]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def num_rows(arrays: Arrays) -> int:
+    """Environments in a batch of observations."""
+    return len(next(iter(arrays.values())) if isinstance(arrays, dict) else arrays)

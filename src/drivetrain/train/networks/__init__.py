@@ -1,0 +1,32 @@
+"""Networks: written once for JAX and NumPy, their parameters in named pieces.
+
+    vector float32[P] --unpack--> {"hidden0.weight": [in, out], ...} --apply--> {head: [batch, width]}
+
+Learning works on the pieces. The flat vector of the acting network is what the learner publishes
+to actors and what a saved policy holds.
+
+    network.py    Network, the protocol; packing and unpacking
+    mlp.py        MLP: hidden layers and heads on a vector
+    torsos.py     Torso: from an observation to a vector; TorsoNetwork: a torso under an MLP
+    twins.py      two networks of one shape, evaluated together
+"""
+
+from drivetrain.train.networks.mlp import MLP, Activation
+from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
+from drivetrain.train.networks.torsos import OneHot, TorsoNetwork, build
+from drivetrain.train.networks.twins import first_twin, initial_twins
+
+__all__ = [
+    "MLP",
+    "Activation",
+    "Network",
+    "OneHot",
+    "Pieces",
+    "TorsoNetwork",
+    "build",
+    "first_twin",
+    "initial_twins",
+    "initial_vector",
+    "pack",
+    "unpack",
+]

@@ -1,0 +1,91 @@
+"""Multilayer perceptrons: hidden layers, then one or more heads."""
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.train.networks.network import Layout, Pieces, length_of
+
+Activation = Literal["relu", "tanh"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP:
+    """The shape of a multilayer perceptron on vectors; a `Network`."""
+
+    num_inputs: int
+    """Length of an input; of observation and action together where both go in."""
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    heads: tuple[tuple[str, int], ...]
+    """(name, width) of each output layer; all read the last hidden layer."""
+    activation: Activation = "relu"
+    """Between layers."""
+    head_gains: tuple[float, ...] | None = None
+    """Initialise orthogonally, with gain sqrt 2 in hidden layers, these in the heads, and no bias (as PPO is
+    usually run; Saxe et al. 2014, arXiv:1312.6120). None: uniform in +-1/sqrt(inputs), biases too (PyTorch's)."""
+
+    @property
+    def layers(self) -> list[tuple[str, int, int]]:
+        """(name, inputs, outputs) of every dense layer, in the order of the vector."""
+        widths = [self.num_inputs, *self.hidden]
+        torso = [(f"hidden{i}", widths[i], widths[i + 1]) for i in range(len(self.hidden))]
+        return torso + [(name, widths[-1], width) for name, width in self.heads]
+
+    @property
+    def layout(self) -> Layout:
+        """The pieces: weight [inputs, outputs] and bias [outputs] of each layer."""
+        return tuple(
+            piece
+            for name, num_in, num_out in self.layers
+            for piece in ((f"{name}.weight", (num_in, num_out)), (f"{name}.bias", (num_out,)))
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        """Length of the vector."""
+        return length_of(self.layout)
+
+    @property
+    def needs_jax(self) -> bool:
+        """No: NumPy serves."""
+        return False
+
+    def initial(self, rng: np.random.Generator) -> Pieces:
+        """Fresh parameters, float32."""
+        pieces: Pieces = {}
+        hidden_gains = [math.sqrt(2)] * len(self.hidden)
+        gains = [None] * len(self.layers) if self.head_gains is None else [*hidden_gains, *self.head_gains]
+        for (name, num_in, num_out), gain in zip(self.layers, gains, strict=True):
+            weight, bias = uniform(rng, num_in, num_out) if gain is None else orthogonal(rng, num_in, num_out, gain)
+            pieces |= {f"{name}.weight": weight, f"{name}.bias": bias}
+        return pieces
+
+    def apply(self, pieces: Pieces, obs: Any, xp: ModuleType, action: Any = None) -> Pieces:
+        """The outputs of every head for float32[..., num_inputs], see `Network.apply`."""
+        features = obs if action is None else xp.concatenate([obs, action], -1)
+        for index in range(len(self.hidden)):
+            inputs = features @ pieces[f"hidden{index}.weight"] + pieces[f"hidden{index}.bias"]
+            features = xp.maximum(inputs, 0) if self.activation == "relu" else xp.tanh(inputs)
+        return {name: features @ pieces[f"{name}.weight"] + pieces[f"{name}.bias"] for name, _ in self.heads}
+
+
+def uniform(rng: np.random.Generator, num_in: int, num_out: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weight [num_in, num_out] and bias, uniform in +-1/sqrt(num_in)."""
+    drawn = (rng.uniform(-1.0, 1.0, (num_in + 1) * num_out) / math.sqrt(num_in)).astype(np.float32)
+    return drawn[: num_in * num_out].reshape(num_in, num_out), drawn[num_in * num_out :]
+
+
+def orthogonal(
+    rng: np.random.Generator, num_in: int, num_out: int, gain: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weight [num_in, num_out] whose shorter side is orthogonal vectors of length `gain`; bias 0."""
+    tall = rng.standard_normal((max(num_in, num_out), min(num_in, num_out)))
+    q, r = np.linalg.qr(tall)
+    q *= np.sign(np.diag(r))  # makes the draw uniform over all rotations
+    weight = q if num_in >= num_out else q.T
+    return np.ascontiguousarray(gain * weight, np.float32), np.zeros(num_out, np.float32)
