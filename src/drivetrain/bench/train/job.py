@@ -47,6 +47,10 @@ class DqnSettings:
         learned = self.num_steps(total_steps) - self.num_warmup_steps()
         return max(0, learned) // self.train_freq * self.gradient_steps
 
+    def num_updates_between_copies(self) -> int:
+        """Updates in `target_update_interval` environment steps; fewer than a block count as none."""
+        return self.target_update_interval * self.gradient_steps // self.train_freq
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:

@@ -60,7 +60,7 @@ def overrides(job: Job) -> dict[str, Any]:
 def vanilla(total_steps: int, settings: DqnSettings) -> dict[str, Any]:
     """Vanilla DQN at the shared settings, down to the number of steps and updates.
 
-    The peers move their target between blocks of updates, so ours moves once per block. The
+    The peers move their target between blocks of updates, so ours moves at most once per block. The
     tolerance lets our actors go on for one block while the learner works on the one before.
     """
     return {
@@ -69,7 +69,7 @@ def vanilla(total_steps: int, settings: DqnSettings) -> dict[str, Any]:
         "update_ratio": Fraction(settings.gradient_steps, settings.train_freq),
         "updates_per_call": settings.gradient_steps,
         "tolerance": 2 * settings.gradient_steps,
-        "target_interval": settings.gradient_steps,
+        "target_interval": max(settings.gradient_steps, settings.num_updates_between_copies()),
         "target_tau": 1.0,
         "capacity": settings.buffer_size,
         "prioritized": False,

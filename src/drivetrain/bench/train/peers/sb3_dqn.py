@@ -23,14 +23,14 @@ def layers_of(model: DQN) -> Layers:
     return [(np.array(arrays[f"{stem}.weight"].T), np.array(arrays[f"{stem}.bias"])) for stem in stems]
 
 
-def run(job: Job, watch: Stopwatch) -> Training:
-    """Make the model and train it."""
+def make_model(job: Job) -> DQN:
+    """The untrained model."""
     settings = job.settings
     assert settings, "SB3 runs with given settings only"
     assert job.num_envs, "the number of environments has to be given"
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    model = DQN(
+    return DQN(
         "MlpPolicy",
         make_vec_env(job.env, n_envs=job.num_envs, seed=job.seed),
         learning_rate=settings.learning_rate,
@@ -48,6 +48,11 @@ def run(job: Job, watch: Stopwatch) -> Training:
         seed=job.seed,
         device="cpu",
     )
+
+
+def run(job: Job, watch: Stopwatch) -> Training:
+    """Make the model and train it."""
+    model = make_model(job)
     target = Target(job, watch)
     model.learn(job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model)))
     if job.kind == "target":

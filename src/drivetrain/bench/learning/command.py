@@ -1,0 +1,139 @@
+"""`drivetrain bench learning`: run what is missing, keep it, and make the page of everything kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drivetrain.bench.learning.cases import LearningCase, matching
+from drivetrain.bench.learning.page import as_markdown
+from drivetrain.bench.learning.records import add, counting, load, make_record
+from drivetrain.bench.learning.run import run_side
+from drivetrain.bench.learning.sides import Side, chosen
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.publish import present, require_folders
+from drivetrain.bench.report import write_text
+from drivetrain.core.errors import InvalidInput, RunError
+
+DISTRIBUTIONS = (
+    *("jax", "jaxlib", "optax", "gymnasium", "numpy", "scipy"),
+    *("torch", "stable-baselines3", "box2d", "mujoco"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Compare the returns that we and Stable-Baselines3 learn at equal settings, steps and updates.
+
+    Finished runs are kept, and not run again: stop the command at any time, and start it again.
+    """
+
+    json: Path = Path("learning.json")
+    """The file of kept runs; made if it is absent."""
+    markdown: Path | None = None
+    """Write the page of all kept runs to this file."""
+    cases: tuple[str, ...] = ()
+    """Only cases with one of these words in their name, such as dqn or Pendulum."""
+    sides: tuple[str, ...] = ()
+    """Only these of: ours, ours-processes, sb3."""
+    seeds: str | None = None
+    """Which seeds, such as 1..5 or 7; by default as many as a case needs for a verdict."""
+    quick: bool = False
+    """A few hundred updates of each case, one seed: minutes rather than many hours, and not kept."""
+
+    def check(self) -> None:
+        """Refuse what cannot be run. Not at construction: tyro would turn the sentence into a box.
+
+        Raises:
+            InvalidInput: A case or side does not exist, a flag cannot be read, a folder is missing.
+            FileFormatError: The file of kept runs is none.
+        """
+        matching(self.cases)
+        chosen(self.sides)
+        if self.seeds is not None:
+            seeds_of(self.seeds)
+        require_folders(self.json, self.markdown)
+        load(self.json)
+
+    def seeds_for(self, case: LearningCase) -> Sequence[int]:
+        """The seeds that are run of a case."""
+        return seeds_of(self.seeds) if self.seeds is not None else range(1, case.num_seeds + 1)
+
+
+def seeds_of(text: str) -> Sequence[int]:
+    """The seeds that a text such as "1..5" or "7" names.
+
+    Raises:
+        InvalidInput: It names none.
+    """
+    first, _, last = text.partition("..")
+    try:
+        seeds = range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds or seeds[0] < 0:
+        raise InvalidInput(f"--seeds: expected a seed such as 3, or a range such as 1..5, got {text!r}")
+    return seeds
+
+
+def run(options: Options, words: Sequence[str]) -> int:
+    """Run what is missing, write and print the page; the exit code, 1 where a run failed.
+
+    Args:
+        options: What to compare.
+        words: The command line after `drivetrain bench`, for the records.
+
+    Raises:
+        InvalidInput: The options cannot be run; nothing was.
+    """
+    options.check()
+    origin = {
+        "commit": describe_commit(),
+        "command": describe_command(words),
+        "versions": describe_versions(DISTRIBUTIONS),
+        "machine": describe_machine(),
+    }
+    sides = chosen(options.sides)
+    here, _ = present(list(dict.fromkeys(side.rival for side in sides)))
+    able = [side for side in sides if side.rival in here]
+    failed = carry_out(options, able, origin)
+    if options.quick:
+        return int(failed > 0)
+    page = as_markdown(load(options.json))
+    if options.markdown is not None:
+        write_text(options.markdown, page)
+    print(page)
+    return int(failed > 0)
+
+
+def carry_out(options: Options, sides: Sequence[Side], origin: Mapping[str, Any]) -> int:
+    """Do the runs that are missing, each kept as soon as it is done; how many failed."""
+    failed = 0
+    for case, seed, side in planned(options, sides):
+        if not options.quick and is_kept(options.json, case, side, seed):
+            continue
+        label = f"{case.name:<22} seed {seed:<3} {side.name:<15}"
+        try:
+            learned = run_side(side, case, seed)
+        except RunError as error:
+            failed += 1
+            print(f"{label} failed: {error}", flush=True)
+            continue
+        if not options.quick:
+            add(options.json, make_record(case, side.name, seed, learned, origin))
+        mean = sum(learned.returns) / len(learned.returns)
+        print(f"{label} return {mean:8.1f}   {learned.cpu_s:6.0f} CPU-s", flush=True)
+    return failed
+
+
+def planned(options: Options, sides: Sequence[Side]) -> Iterator[tuple[LearningCase, int, Side]]:
+    """Every run asked for: case by case, the sides of a seed one after the other."""
+    for case in matching(options.cases):
+        for seed in [1] if options.quick else options.seeds_for(case):
+            for side in sides:
+                yield case.quickened() if options.quick else case, seed, side
+
+
+def is_kept(path: Path, case: LearningCase, side: Side, seed: int) -> bool:
+    """Whether the file has this run; read anew, as another command may have added it."""
+    return any(run["seed"] == seed for run in counting(load(path), case, side.name))

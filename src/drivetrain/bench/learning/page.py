@@ -1,0 +1,196 @@
+"""The kept runs as a page of Markdown: weaknesses and verdicts first, every run last.
+
+`python -m drivetrain.bench.learning.page learning.json learning.md` makes the page again.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from drivetrain.bench.learning.cases import CASES, MARGIN_SHARE, LearningCase
+from drivetrain.bench.learning.intervals import Estimate, iqm
+from drivetrain.bench.learning.records import Run, counting, load
+from drivetrain.bench.learning.sides import TITLES
+from drivetrain.bench.learning.summary import FORMS, Comparison, compared, compared_together, scores, summed_up
+from drivetrain.bench.report import write_text
+from drivetrain.bench.table import bullets, markdown_table, plain
+
+WEAKNESSES = (
+    "Few seeds: bootstrap intervals over five runs are narrower than they should be, over three more so.",
+    "The last policy is judged, not the best one on the way: algorithms whose policies swing from one update "
+    "to the next (DQN) are caught at a random moment, on both sides.",
+    "Small problems. CartPole's return ends at 500 and Pendulum's near -150, so a difference between good "
+    "learners cannot show there.",
+    'Each side gets the settings that others tuned for Stable-Baselines3. "ours" takes turns step by step with one '
+    'environment as it does; "ours, processes" has our default processes, environments (8 per actor) and pace.',
+    "Ours explores by its schedule while it waits for its first DQN update, Stable-Baselines3 at random; which "
+    "random numbers are drawn differs throughout, so equal seeds mean nothing in common.",
+)
+TENTHS = np.arange(1, 11) / 10
+
+
+def as_markdown(runs: Sequence[Run]) -> str:
+    """The page of some kept runs; equal runs give equal pages."""
+    found = [compared(runs, case) for case in CASES]
+    comparisons = [comparison for each in found for comparison in each]
+    sections = [
+        "# What is learned, against Stable-Baselines3",
+        "Generated from the kept runs by `drivetrain bench learning`; do not edit.",
+        "## Weaknesses first\n\n" + bullets([*verdicts(comparisons), *absent(runs), *WEAKNESSES]),
+        "## Returns\n\n" + METHOD,
+        table_of_returns(runs),
+        table_of_differences(comparisons),
+        *together(runs),
+        "## On the way\n\n" + ON_THE_WAY,
+        table_of_curves(runs),
+        "## Every run\n\nMean return of 100 episodes, by seed.",
+        table_of_runs(runs),
+        "## Settings\n\n" + bullets([settings_of(case) for case in CASES]),
+        "## Where and how\n\n" + bullets(provenance(counted(runs))),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+METHOD = (
+    "A run's score is the mean return of its last policy, deterministic, over 100 episodes on seeds that nobody trained "
+    "with. Interquartile means of the runs' scores with 95% stratified bootstrap intervals (percentiles; Agarwal et al. "
+    "2021, arXiv:2108.13264). Both sides took the same number of environment steps and updates.\n\n"
+    f"The margin is {MARGIN_SHARE:.0%} of the range from random actions to a good policy, set before the runs. "
+    "**Parity** is said only where the interval of the difference excludes a loss beyond the margin, **behind** where "
+    "it does not and lies below 0 as a whole, **not shown** otherwise."
+)
+ON_THE_WAY = (
+    "Interquartile mean over seeds of the mean return of 10 episodes, at each tenth of the steps, by linear "
+    "interpolation between the evaluations; our evaluator process may skip one when it is behind."
+)
+
+
+def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
+    """How many verdicts there are of each kind."""
+    kinds = [comparison.verdict for comparison in comparisons]
+    if not kinds:
+        return ["There is nothing to compare yet."]
+    counts = ", ".join(f"{kind}: {kinds.count(kind)}" for kind in ("parity", "not shown", "behind"))
+    named = [f"{c.case.name} ({TITLES[c.form]}): {c.verdict}" for c in comparisons if c.verdict != "parity"]
+    return [f"Of {len(kinds)} comparisons, {counts}.", *named]
+
+
+def absent(runs: Sequence[Run]) -> list[str]:
+    """Cases without runs of both sides."""
+    names = [case.name for case in CASES if not compared(runs, case)]
+    return [f"Not compared yet: {', '.join(names)}."] if names else []
+
+
+def sides_with_runs(runs: Sequence[Run]) -> Iterator[tuple[LearningCase, str, list[Run]]]:
+    """Every case and side that has runs that count."""
+    for case in CASES:
+        for side in TITLES:
+            if kept := counting(runs, case, side):
+                yield case, side, kept
+
+
+def table_of_returns(runs: Sequence[Run]) -> str:
+    """One line per case and side."""
+    rows = [
+        [
+            case.name,
+            TITLES[side],
+            *(f"{number:,}" for number in case.work),
+            str(len(kept)),
+            interval(summed_up(kept), 1),
+        ]
+        for case, side, kept in sides_with_runs(runs)
+    ]
+    return markdown_table(["case", "who", "steps", "updates", "runs", "interquartile mean [95%]"], rows)
+
+
+def table_of_differences(comparisons: Sequence[Comparison]) -> str:
+    """One line per case and form of ours."""
+    rows = [
+        [c.case.name, TITLES[c.form], interval(c.difference, 1), f"{c.case.margin:.1f}", f"**{c.verdict}**"]
+        for c in comparisons
+    ]
+    return markdown_table(["case", "who", "ours less SB3 [95%]", "margin", "verdict"], rows)
+
+
+def together(runs: Sequence[Run]) -> list[str]:
+    """Every case at once, on a scale from random actions (0) to a good policy (1)."""
+    found = {form: compared_together(runs, form) for form in FORMS}
+    lines = [
+        f"{TITLES[form]}: {interval(result[0], 3)}, over {', '.join(case.name for case in result[1])}"
+        for form, result in found.items()
+        if result is not None
+    ]
+    if not lines:
+        return []
+    intro = "Ours less SB3 over all cases that have enough runs, with returns scaled to 0 (random) and 1 (good)."
+    return ["### All cases together\n\n" + intro + "\n\n" + bullets(lines)]
+
+
+def table_of_curves(runs: Sequence[Run]) -> str:
+    """Returns at each tenth of the steps, one line per case and side."""
+    rows = [
+        [case.name, TITLES[side], *(f"{value:.0f}" for value in curve_of(kept, case))]
+        for case, side, kept in sides_with_runs(runs)
+    ]
+    return markdown_table(["case", "who", *(f"{tenth:.0%}" for tenth in TENTHS)], rows)
+
+
+def curve_of(runs: Sequence[Run], case: LearningCase) -> list[float]:
+    """Interquartile mean over runs at each tenth of a case's steps."""
+    values = [np.interp(TENTHS * case.total_steps, *np.transpose(run["curve"])) for run in runs]
+    return [float(value) for value in iqm(np.array(values), axis=0)]
+
+
+def table_of_runs(runs: Sequence[Run]) -> str:
+    """Every run's mean return, one line per case and side."""
+    rows = [[case.name, TITLES[side], by_seed(kept)] for case, side, kept in sides_with_runs(runs)]
+    return markdown_table(["case", "who", "seed: mean return"], rows)
+
+
+def by_seed(runs: Sequence[Run]) -> str:
+    """Every run's score behind its seed."""
+    return ", ".join(f"{run['seed']}: {score:.1f}" for run, score in zip(runs, scores(runs), strict=True))
+
+
+def interval(found: Estimate, digits: int) -> str:
+    """A value with its interval, if it has one."""
+    value = f"{found.value:.{digits}f}"
+    return value if found.low is None else f"{value} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+
+
+def settings_of(case: LearningCase) -> str:
+    """A case's settings with their source, on one line."""
+    settings = ", ".join(
+        f"{name} {value}" for name, value in case.conditions()["settings"].items() if value is not None
+    )
+    return f"**{case.name}**, {case.total_steps:,} steps: {settings}. Source: {case.source}."
+
+
+def counted(runs: Sequence[Run]) -> list[Run]:
+    """The runs on the page."""
+    return [run for _, _, kept in sides_with_runs(runs) for run in kept]
+
+
+def provenance(runs: Sequence[Run]) -> list[str]:
+    """Commands, commits, machines and versions behind the runs, each with the number of its runs."""
+    lines: list[str] = []
+    for heading, texts in (
+        ("Command", [f"`{run['command']}`" for run in runs]),
+        ("Commit", [f"`{run['commit']}`" for run in runs]),
+        ("Machine", [machine_of(run) for run in runs]),
+        ("Versions", [", ".join(f"{name} {version}" for name, version in run["versions"].items()) for run in runs]),
+    ):
+        lines += [f"{heading}: {text} ({texts.count(text)} runs)" for text in dict.fromkeys(texts)]
+    return lines
+
+
+def machine_of(run: Run) -> str:
+    """The machine of a run, without its load, which changes nothing here."""
+    return "; ".join(f"{name} {plain(value)}" for name, value in run["machine"].items() if "load" not in name)
+
+
+if __name__ == "__main__":
+    write_text(Path(sys.argv[2]), as_markdown(load(Path(sys.argv[1]))))
