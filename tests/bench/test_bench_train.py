@@ -113,7 +113,7 @@ def test_without_our_own_extra_the_message_names_it(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nothing"], "there is no bench 'nothing': choose from replay, train"),
+        (["nothing"], "there is no bench 'nothing': choose from learning, replay, train"),
         (["train", "--algo", "sac"], "sac on CartPole-v1 has no settings"),
         (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
         (["train", "--rounds", "0"], "--rounds of at least 1"),

@@ -16,6 +16,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     },
     "torch": {"torch": "torch"},
     "bench": {
+        "scipy": "scipy",
         "stable-baselines3": "stable_baselines3",
         "sbx-rl": "sbx",
         "cpprb": "cpprb",

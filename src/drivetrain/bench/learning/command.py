@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.learning.cases import LearningCase, matching
+from drivetrain.bench.learning.case import LearningCase
+from drivetrain.bench.learning.cases import matching
 from drivetrain.bench.learning.page import as_markdown
 from drivetrain.bench.learning.records import add, counting, load, make_record
 from drivetrain.bench.learning.run import run_side

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from drivetrain.bench.learning.cases import CASES, MARGIN_SHARE, LearningCase
+from drivetrain.bench.learning.case import MARGIN_SHARE, LearningCase
+from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.intervals import Estimate, iqm
 from drivetrain.bench.learning.records import Run, counting, load
 from drivetrain.bench.learning.sides import TITLES
@@ -54,9 +56,9 @@ def as_markdown(runs: Sequence[Run]) -> str:
 
 
 METHOD = (
-    "A run's score is the mean return of its last policy, deterministic, over 100 episodes on seeds that nobody trained "
-    "with. Interquartile means of the runs' scores with 95% stratified bootstrap intervals (percentiles; Agarwal et al. "
-    "2021, arXiv:2108.13264). Both sides took the same number of environment steps and updates.\n\n"
+    "A run's score is the mean return of its last policy, deterministic, over 100 episodes on seeds that nobody "
+    "trained with. Interquartile means of the runs' scores with 95% stratified bootstrap intervals (percentiles; "
+    "Agarwal et al. 2021, arXiv:2108.13264). Both sides took the same number of environment steps and updates.\n\n"
     f"The margin is {MARGIN_SHARE:.0%} of the range from random actions to a good policy, set before the runs. "
     "**Parity** is said only where the interval of the difference excludes a loss beyond the margin, **behind** where "
     "it does not and lies below 0 as a whole, **not shown** otherwise."
@@ -140,8 +142,11 @@ def table_of_curves(runs: Sequence[Run]) -> str:
 
 def curve_of(runs: Sequence[Run], case: LearningCase) -> list[float]:
     """Interquartile mean over runs at each tenth of a case's steps."""
-    values = [np.interp(TENTHS * case.total_steps, *np.transpose(run["curve"])) for run in runs]
-    return [float(value) for value in iqm(np.array(values), axis=0)]
+    points: list[NDArray[np.float64]] = []
+    for run in runs:
+        curve = np.asarray(run["curve"], np.float64)
+        points.append(np.interp(TENTHS * case.total_steps, curve[:, 0], curve[:, 1]))
+    return [float(value) for value in iqm(np.stack(points), axis=0)]
 
 
 def table_of_runs(runs: Sequence[Run]) -> str:

@@ -20,7 +20,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from drivetrain.bench.learning.cases import CASES, LearningCase
+from drivetrain.bench.learning.case import LearningCase
+from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.run import Learned
 from drivetrain.bench.learning.sides import SIDES
 from drivetrain.bench.report import write_text

@@ -6,11 +6,12 @@ Task -> task.json -> python -m drivetrain.bench.learning.peers.SIDE -> learned.j
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.learning.cases import LearningCase, case_named
+from drivetrain.bench.learning.case import LearningCase
+from drivetrain.bench.learning.cases import case_named
 from drivetrain.bench.learning.sides import Side
 from drivetrain.bench.process import last_words, launch
 from drivetrain.bench.report import write_text
@@ -82,7 +83,7 @@ def run_side(side: Side, case: LearningCase, seed: int) -> Learned:
         if process.returncode != 0 or not answer_path.exists():
             raise RunError(f"{side.name} ended with code {process.returncode}: {last_words(folder)}")
         answer: dict[str, Any] = json.loads(answer_path.read_text())
-    learned = Learned(**{**answer, "cpu_s": cpu_s})
+    learned = replace(Learned(**answer), cpu_s=cpu_s)
     if (got := (learned.num_steps, learned.num_updates)) != case.work:
         raise RunError(f"{side.name}: expected {case.work} environment steps and updates, got {got}")
     return learned

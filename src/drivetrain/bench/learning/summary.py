@@ -1,11 +1,11 @@
 """What the kept runs of a case say: scores, differences, verdicts."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from drivetrain.bench.learning.cases import CASES, LearningCase
+from drivetrain.bench.learning.case import LearningCase
+from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.intervals import Estimate, Verdict, difference, estimate, pooled_difference, verdict
 from drivetrain.bench.learning.records import Run, counting
 from drivetrain.bench.learning.sides import PEER, SIDES
@@ -26,7 +26,7 @@ class Comparison:
 
 def scores(runs: Sequence[Run]) -> list[float]:
     """The score of each run: the mean return of its evaluation."""
-    return [float(np.mean(run["returns"])) for run in runs]
+    return [statistics.fmean(run["returns"]) for run in runs]
 
 
 def summed_up(runs: Sequence[Run]) -> Estimate:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.learning.cases import ContinuousSettings
+from drivetrain.bench.learning.case import ContinuousSettings
 from drivetrain.bench.learning.peers.entry import POINT_EPISODES, Examination, Training, main, point_interval
 from drivetrain.bench.learning.run import Task
 from drivetrain.bench.train.peers.ours_dqn import vanilla

@@ -14,7 +14,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from drivetrain.bench.learning.cases import ContinuousSettings
+from drivetrain.bench.learning.case import ContinuousSettings
 from drivetrain.bench.learning.peers.entry import Examination, Training, main, point_interval
 from drivetrain.bench.learning.run import Task
 from drivetrain.bench.train.job import Job
@@ -31,7 +31,7 @@ class Greedy:
         self._model = model
         self._actions = interface.actions
 
-    def act(self, obs: NDArray[np.float32]) -> NDArray[Any]:
+    def act(self, obs: Any) -> NDArray[Any]:
         """Numbers from 0, or reals in -1..1 from the environment's bounds."""
         chosen, _ = self._model.predict(obs, deterministic=True)
         if not isinstance(self._actions, BoxActions):
@@ -39,7 +39,7 @@ class Greedy:
         low, high = np.array(self._actions.low), np.array(self._actions.high)
         return 2 * (chosen.reshape(len(obs), -1) - low) / (high - low) - 1
 
-    def explore(self, obs: NDArray[np.float32], step: int, rng: np.random.Generator) -> NDArray[Any]:
+    def explore(self, obs: Any, step: int, rng: np.random.Generator) -> NDArray[Any]:
         """Exploring is Stable-Baselines3's own business."""
         raise NotImplementedError
 

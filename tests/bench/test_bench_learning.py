@@ -1,0 +1,193 @@
+"""`drivetrain bench learning` as a whole, with sides that answer at once: runs are kept, and not run again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from drivetrain.bench.learning import command
+from drivetrain.bench.learning.cases import CASES, case_named
+from drivetrain.bench.learning.command import seeds_of
+from drivetrain.bench.learning.records import counting, load
+from drivetrain.bench.learning.run import Learned
+from drivetrain.bench.process import Rival
+from drivetrain.cli import bench
+from drivetrain.core.errors import FileFormatError, InvalidInput, RunError
+
+CARTPOLE = case_named("dqn CartPole-v1")
+
+
+def learned(case, mean=100.0):
+    num_steps, num_updates = case.work
+    curve = [(case.total_steps // 2, mean / 2), (case.total_steps, mean)]
+    return Learned(num_steps=num_steps, num_updates=num_updates, returns=[mean] * 4, curve=curve)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Everybody is installed and answers at once; what they were asked, in order."""
+    asked = []
+
+    def answer(side, case, seed):
+        asked.append((case.name, side.name, seed))
+        return learned(case, 100.0 + seed)
+
+    monkeypatch.setattr(command, "run_side", answer)
+    monkeypatch.setattr(Rival, "missing", lambda self: None)
+    return asked
+
+
+def words(tmp_path, *more):
+    return ["learning", "--json", str(tmp_path / "learning.json"), "--cases", "CartPole", *more]
+
+
+def test_every_case_seed_and_side_is_run_once_and_kept(ran, tmp_path):
+    assert bench.run(words(tmp_path, "--seeds", "1..2")) == 0
+    name = "dqn CartPole-v1"
+    assert ran == [(name, side, seed) for seed in (1, 2) for side in ("ours", "ours-processes", "sb3")]
+    runs = load(tmp_path / "learning.json")
+    assert [(run["case"], run["side"], run["seed"]) for run in runs] == [
+        (name, side, seed) for side in ("ours", "ours-processes", "sb3") for seed in (1, 2)
+    ]
+    assert runs[0]["returns"] == [101.0] * 4
+    assert runs[0]["command"].startswith("drivetrain bench learning --json")
+    assert {"commit", "versions", "machine", "num_steps", "num_updates", "settings"} <= set(runs[0])
+
+
+def test_a_second_command_does_what_is_missing(ran, tmp_path):
+    bench.run(words(tmp_path, "--seeds", "1..2", "--sides", "ours"))
+    ran.clear()
+    bench.run(words(tmp_path, "--seeds", "1..3", "--sides", "ours", "sb3"))
+    missing = [("sb3", 1), ("sb3", 2), ("ours", 3), ("sb3", 3)]
+    assert [(side, seed) for _, side, seed in ran] == missing
+    ran.clear()
+    bench.run(words(tmp_path, "--seeds", "1..3", "--sides", "ours", "sb3"))
+    assert ran == []
+
+
+def test_a_case_runs_as_many_seeds_as_its_verdict_takes(ran, tmp_path):
+    bench.run(["learning", "--json", str(tmp_path / "learning.json"), "--sides", "sb3"])
+    assert [ran.count((case.name, "sb3", seed)) for case in CASES for seed in (1, 2, 3)] == [1] * 3 * len(CASES)
+    assert len(ran) == sum(case.num_seeds for case in CASES)
+
+
+def test_a_run_at_other_settings_or_steps_does_not_count(ran, tmp_path):
+    bench.run(words(tmp_path, "--seeds", "1"))
+    path = tmp_path / "learning.json"
+    document = json.loads(path.read_text())
+    document["runs"][0]["settings"]["gamma"] = 0.5
+    document["runs"][1]["total_steps"] = 7
+    path.write_text(json.dumps(document))
+    ran.clear()
+    bench.run(words(tmp_path, "--seeds", "1"))
+    assert [side for _, side, _ in ran] == ["ours", "ours-processes"]
+    assert len(load(path)) == 5
+    assert len(counting(load(path), CARTPOLE, "ours")) == 1
+
+
+def test_a_failing_run_is_named_and_the_others_go_on(ran, monkeypatch, tmp_path, capsys):
+    def answer(side, case, seed):
+        if side.name == "sb3":
+            raise RunError("sb3 ended with code 1: boom")
+        return learned(case)
+
+    monkeypatch.setattr(command, "run_side", answer)
+    assert bench.run(words(tmp_path, "--seeds", "1..2")) == 1
+    assert capsys.readouterr().out.count("failed: sb3 ended with code 1: boom") == 2
+    assert len(load(tmp_path / "learning.json")) == 4
+
+
+def test_who_is_not_installed_is_announced_and_left_out(ran, monkeypatch, tmp_path, capsys):
+    monkeypatch.undo()
+    monkeypatch.setattr(command, "run_side", lambda side, case, seed: learned(case))
+    monkeypatch.setattr(Rival, "missing", lambda self: None if self.name == "ours" else absent(self))
+    assert bench.run(words(tmp_path, "--seeds", "1")) == 0
+    assert "skipped: SB3, not installed: torch" in capsys.readouterr().out
+    assert {run["side"] for run in load(tmp_path / "learning.json")} == {"ours", "ours-processes"}
+
+
+def absent(rival):
+    from drivetrain.bench.report import Skipped
+
+    return Skipped(name=rival.name, reason="not installed: torch", remedy=rival.install)
+
+
+def test_a_quick_run_is_short_and_keeps_nothing(ran, monkeypatch, tmp_path):
+    steps = []
+    monkeypatch.setattr(command, "run_side", lambda side, case, seed: steps.append(case.total_steps) or learned(case))
+    assert bench.run(["learning", "--quick", "--json", str(tmp_path / "learning.json")]) == 0
+    assert len(steps) == 3 * len(CASES)
+    assert max(steps) < 11_000
+    assert not (tmp_path / "learning.json").exists()
+
+
+def test_a_killed_command_loses_the_run_in_progress_and_no_other(tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text(
+        "import time\n"
+        "from drivetrain.bench.learning import command\n"
+        "from drivetrain.bench.learning.run import Learned\n"
+        "from drivetrain.bench.process import Rival\n"
+        "from drivetrain.cli import bench\n"
+        "def answer(side, case, seed):\n"
+        "    time.sleep(600 if seed == 3 else 0)\n"
+        "    steps, updates = case.work\n"
+        "    return Learned(num_steps=steps, num_updates=updates, returns=[1.0], curve=[(steps, 1.0)])\n"
+        "command.run_side = answer\n"
+        "Rival.missing = lambda self: None\n"
+        f"bench.run({words(tmp_path, '--seeds', '1..3', '--sides', 'sb3')!r})\n"
+    )
+    path = tmp_path / "learning.json"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, str(script)], env=environment) as process:
+        while not (path.exists() and len(load(path)) == 2):  # the test's own time-out ends a wait for ever
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert [run["seed"] for run in load(path)] == [1, 2]
+
+
+def test_the_resumed_command_does_the_lost_run(ran, tmp_path):
+    bench.run(words(tmp_path, "--seeds", "1..2", "--sides", "sb3"))
+    ran.clear()
+    bench.run(words(tmp_path, "--seeds", "1..3", "--sides", "sb3"))
+    assert ran == [("dqn CartPole-v1", "sb3", 3)]
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("1..5", [1, 2, 3, 4, 5]), ("7", [7]), ("0..0", [0])])
+def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
+    assert list(seeds_of(text)) == seeds
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--cases", "Breakout"], "no case has 'Breakout' in its name: choose from dqn CartPole-v1"),
+        (["--sides", "theirs"], "no side 'theirs': choose from ours, ours-processes, sb3"),
+        (["--seeds", "5..1"], r"expected a seed such as 3, or a range such as 1\.\.5, got '5\.\.1'"),
+        (["--seeds", "some"], "got 'some'"),
+        (["--json", "no/such/folder/a.json"], "folder does not exist"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_starts(ran, more, message):
+    with pytest.raises(InvalidInput, match=message):
+        bench.run(["learning", *more])
+    assert ran == []
+
+
+def test_a_file_that_holds_no_runs_is_not_written_over(ran, tmp_path):
+    path = tmp_path / "learning.json"
+    path.write_text('{"format": "drivetrain-bench"}')
+    with pytest.raises(FileFormatError, match="holds no runs"):
+        bench.run(words(tmp_path))
+    path.write_text("{")
+    with pytest.raises(FileFormatError, match="expected the JSON"):
+        bench.run(words(tmp_path))
+    path.write_text('{"format": "drivetrain-learning", "format_version": 99, "runs": []}')
+    with pytest.raises(FileFormatError, match="newer drivetrain"):
+        bench.run(words(tmp_path))
+    assert ran == []

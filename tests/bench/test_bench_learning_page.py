@@ -1,0 +1,158 @@
+"""Interquartile means, intervals and verdicts against values by hand, and the page of some runs."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from drivetrain.bench.learning.cases import CASES, case_named
+from drivetrain.bench.learning.intervals import Estimate, difference, estimate, iqm, pooled_difference, verdict
+from drivetrain.bench.learning.page import as_markdown, curve_of
+from drivetrain.bench.learning.records import add, load, make_record
+from drivetrain.bench.learning.run import Learned
+from drivetrain.bench.learning.summary import compared, compared_together
+
+CARTPOLE = case_named("dqn CartPole-v1")
+ORIGIN = {"commit": "abc", "command": "drivetrain bench learning", "versions": {"jax": "1"}, "machine": {"cores": 2}}
+
+
+def record(case, side, seed, mean):
+    num_steps, num_updates = case.work
+    curve = [[0, 0.0], [case.total_steps, mean]]  # as JSON gives it back
+    learned = Learned(num_steps=num_steps, num_updates=num_updates, returns=[mean - 1, mean + 1], curve=curve)
+    return make_record(case, side, seed, learned, ORIGIN)
+
+
+def records(case, **means):
+    return [
+        record(case, side.replace("_", "-"), seed, mean)
+        for side, values in means.items()
+        for seed, mean in enumerate(values, 1)
+    ]
+
+
+def test_the_interquartile_mean_leaves_out_a_quarter_of_whole_runs_on_each_side():
+    assert iqm([1.0, 2.0, 3.0, 4.0, 1_000.0]) == 3.0  # a quarter of five runs is one run
+    assert iqm([0.0, 1.0, 2.0]) == 1.0  # of three, none
+    assert iqm([-100.0, 1.0, 2.0, 100.0]) == 1.5
+    assert iqm(np.array([[1.0, 5.0], [3.0, 7.0]]), axis=0).tolist() == [2.0, 6.0]
+
+
+def test_the_interval_is_that_of_all_resamples_where_these_can_be_counted():
+    scores = [0.0, 1.0, 5.0]
+    means = [np.mean(sample) for sample in itertools.product(scores, repeat=3)]  # of three runs nothing is cut
+    low, high = np.percentile(means, [2.5, 97.5], method="inverted_cdf")
+    found = estimate(scores)
+    assert found.value == 2.0
+    assert found.low == pytest.approx(low, abs=0.05)
+    assert found.high == pytest.approx(high, abs=0.05)
+    assert estimate(scores) == found
+
+
+def test_each_side_of_a_difference_is_resampled_on_its_own():
+    ours, theirs = [10.0, 12.0], [1.0, 5.0]
+    differences = [
+        np.mean(a) - np.mean(b) for a in itertools.product(ours, repeat=2) for b in itertools.product(theirs, repeat=2)
+    ]
+    low, high = np.percentile(differences, [2.5, 97.5], method="inverted_cdf")
+    found = difference(ours, theirs)
+    assert (found.value, found.low, found.high) == (8.0, low, high) == (8.0, 5.0, 11.0)
+
+
+def test_several_cases_are_resampled_each_within_itself():
+    # Were the strata mixed, a resample could draw the low case alone; here every one has both.
+    found = pooled_difference([[0.0, 0.0], [1.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]])
+    assert found == Estimate(0.0, 0.0, 0.0)
+
+
+def test_runs_that_are_all_equal_have_an_interval_without_width():
+    assert estimate([500.0] * 5) == Estimate(500.0, 500.0, 500.0)
+
+
+def test_one_run_has_no_interval():
+    assert estimate([3.0]) == Estimate(3.0, None, None)
+    assert difference([3.0], [1.0, 2.0]) == Estimate(1.5, None, None)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "num_runs", "said"),
+    [
+        (-10.0, 5.0, (5, 5), "parity"),  # a loss of the margin is still parity
+        (-9.0, -1.0, (5, 5), "parity"),  # a sure loss within the margin too
+        (3.0, 5.0, (5, 5), "parity"),
+        (-10.1, 5.0, (5, 5), "not shown"),
+        (-20.0, -0.1, (5, 5), "behind"),
+        (-20.0, 0.0, (5, 5), "not shown"),
+        (3.0, 5.0, (5, 4), "not shown"),
+        (3.0, 5.0, (4, 5), "not shown"),
+        (None, None, (5, 5), "not shown"),
+    ],
+)
+def test_parity_is_said_only_where_the_interval_excludes_a_loss_beyond_the_margin(low, high, num_runs, said):
+    assert verdict(Estimate(0.0, low, high), 10.0, num_runs, needed=5) == said
+
+
+def test_the_margin_is_a_twentieth_of_the_range_of_returns():
+    assert CARTPOLE.margin == pytest.approx(0.05 * (500 - 24))
+    assert all(case.low < case.high for case in CASES)
+
+
+def test_each_form_of_ours_is_compared_with_the_peer_on_the_score_of_its_runs():
+    runs = records(CARTPOLE, ours=[480.0] * 5, ours_processes=[400.0] * 5, sb3=[490.0] * 5)
+    found = {each.form: (each.difference.value, each.verdict) for each in compared(runs, CARTPOLE)}
+    assert found == {"ours": (-10.0, "parity"), "ours-processes": (-90.0, "behind")}
+
+
+def test_without_runs_of_both_sides_nothing_is_compared():
+    assert compared(records(CARTPOLE, ours=[480.0] * 5), CARTPOLE) == []
+    assert compared(records(CARTPOLE, sb3=[480.0] * 5), CARTPOLE) == []
+
+
+def test_all_cases_together_are_those_with_enough_runs_on_one_scale():
+    pendulum, lander = case_named("sac Pendulum-v1"), case_named("dqn LunarLander-v3")
+    runs = [
+        *records(CARTPOLE, ours=[500.0] * 5, sb3=[500.0] * 5),
+        *records(pendulum, ours=[-150.0] * 5, sb3=[-1_200.0] * 5),
+        *records(lander, ours=[0.0] * 5, sb3=[0.0] * 4),
+    ]
+    result = compared_together(runs, "ours")
+    assert result is not None
+    found, cases = result
+    assert [case.name for case in cases] == ["dqn CartPole-v1", "sac Pendulum-v1"]
+    # Ours: ten runs at 1. Theirs: five at 0 and five at 1, of which the middle six have a mean of a half.
+    assert found == Estimate(0.5, 0.5, 0.5)
+    assert compared_together(runs, "ours-processes") is None
+
+
+def test_the_way_there_is_read_at_each_tenth_of_the_steps():
+    runs = records(CARTPOLE, ours=[100.0, 200.0, 300.0])
+    assert curve_of(runs, CARTPOLE) == pytest.approx([20.0 * tenth for tenth in range(1, 11)])
+
+
+def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were_made():
+    runs = records(CARTPOLE, ours=[480.0] * 5, ours_processes=[400.0] * 5, sb3=[490.0] * 5)
+    page = as_markdown(runs)
+    lines = page.splitlines()
+    assert lines[4] == "## Weaknesses first"
+    assert "- Of 2 comparisons, parity: 1, not shown: 0, behind: 1." in lines
+    assert "- dqn CartPole-v1 (ours, processes): behind" in lines
+    assert "- Not compared yet: ddpg Pendulum-v1, td3 Pendulum-v1, sac Pendulum-v1, dqn LunarLander-v3, " in page
+    assert "| dqn CartPole-v1 | SB3 | 50,176 | 24,704 | 5 | 490.0 [490.0, 490.0] |" in lines
+    assert "| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** |" in lines
+    assert "| dqn CartPole-v1 | ours | 1: 480.0, 2: 480.0, 3: 480.0, 4: 480.0, 5: 480.0 |" in lines
+    assert "- Commit: `abc` (15 runs)" in lines
+    assert page == as_markdown(runs[::-1])
+
+
+def test_a_page_of_no_runs_says_so():
+    assert "- There is nothing to compare yet." in as_markdown([])
+
+
+def test_the_file_has_a_line_for_each_run_in_the_order_of_cases_sides_and_seeds(tmp_path):
+    path = tmp_path / "learning.json"
+    runs = records(CARTPOLE, sb3=[1.0, 2.0], ours=[3.0])
+    for run in runs:
+        add(path, run)
+    assert load(path) == [runs[2], runs[0], runs[1]]
+    assert len(path.read_text().splitlines()) == 3 + 2
+    assert load(tmp_path / "absent.json") == []

@@ -1,0 +1,93 @@
+"""Both sides of `drivetrain bench learning` do the same work at the same settings."""
+
+from dataclasses import replace
+
+import pytest
+
+from drivetrain.bench.learning import cases as table
+from drivetrain.bench.learning.case import ContinuousSettings
+from drivetrain.bench.learning.cases import CASES
+from drivetrain.bench.learning.peers.entry import SEEDS
+from drivetrain.bench.learning.peers.ours import overrides
+from drivetrain.bench.learning.run import Task, run_side
+from drivetrain.bench.learning.sides import SIDES
+from drivetrain.bench.train.job import DqnSettings
+from drivetrain.core.errors import RunError
+from drivetrain.core.seeding import episode_seeds
+from drivetrain.train.ledger import Rules
+from drivetrain.train.presets import preset
+
+NAMES = [case.name for case in CASES]
+OURS = SIDES[0]
+
+
+def task(case, num_actors):
+    return Task(case=case.name, seed=1, num_actors=num_actors, total_steps=case.total_steps)
+
+
+def configured(case, num_actors):
+    return preset(case.algo, case.env).override(**overrides(task(case, num_actors)))
+
+
+@pytest.mark.parametrize("num_actors", [0, None])
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_ours_takes_the_steps_and_updates_of_the_case(case, num_actors):
+    rules = Rules.of(configured(case, num_actors))
+    assert (rules.total_steps, rules.due(rules.total_steps)) == case.work
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_the_form_with_processes_differs_by_its_environments_and_pace_alone(case):
+    alone, processes = configured(case, 0), configured(case, None)
+    assert (alone.agent, alone.replay) == (processes.agent, processes.replay)
+    default = preset(case.algo, case.env)
+    assert (alone.run.num_actors, alone.run.envs_per_actor) == (0, 1)
+    assert processes.run.num_actors == default.run.num_actors
+    assert processes.run.envs_per_actor == default.run.envs_per_actor
+    same = replace(alone.updates, updates_per_call=default.updates.updates_per_call)
+    assert processes.updates == same
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_the_settings_of_the_case_reach_our_configuration(case):
+    config, settings = configured(case, 0), case.settings
+    assert config.agent.hidden == settings.hidden
+    assert config.agent.learning_rate == settings.learning_rate
+    assert config.updates.gamma == settings.gamma
+    assert config.updates.batch_size == settings.batch_size
+    assert config.replay.capacity == settings.buffer_size
+    assert (config.replay.prioritized, config.replay.num_step) == (False, 1)
+    if isinstance(settings, ContinuousSettings):
+        assert config.agent.target_tau == settings.tau
+        assert getattr(config.agent, "exploration_noise", None) == settings.action_noise
+    else:
+        assert (config.agent.double, config.agent.dueling, config.agent.target_tau) == (False, False, 1.0)
+
+
+def test_the_target_is_copied_as_often_as_the_peer_copies_it():
+    copied = {case.env: configured(case, 0).agent.target_interval for case in CASES if case.algo == "dqn"}
+    assert copied == {"CartPole-v1": 128, "LunarLander-v3": 250}
+    assert DqnSettings().num_updates_between_copies() == 5  # within a block, where nobody copies
+
+
+def test_policies_are_judged_on_seeds_that_no_run_trains_or_watches_itself_with():
+    assert len(set(SEEDS)) == 100
+    for seed in range(20):
+        assert not set(SEEDS) & set(episode_seeds(seed, "training", 1_000))
+        assert not set(SEEDS) & set(episode_seeds(seed, "selection", 10))
+    assert min(SEEDS) > 10_000  # Stable-Baselines3 resets with the run's seed
+
+
+def test_a_short_run_of_ours_answers_with_its_returns_and_its_way(monkeypatch):
+    settings = DqnSettings(hidden=(8,), learning_starts=256, batch_size=16)
+    case = replace(CASES[0], total_steps=512, settings=settings)
+    monkeypatch.setattr(table, "CASES", [case])
+    assert case.work == (512, 128)
+    with pytest.raises(RunError, match=r"ours: expected \(512, 128\) environment steps and updates, got \(512, 0\)"):
+        run_side(OURS, case, 1)  # the process knows the case by its name, and there its settings are others
+    learned = run_side(OURS, CASES[0].quickened(), 1)
+    assert (learned.num_steps, learned.num_updates) == (1_280, 256)
+    assert len(learned.returns) == 100
+    assert all(1 <= value <= 500 for value in learned.returns)
+    assert learned.curve[-1][0] == 1_280
+    assert learned.cpu_s > 0
