@@ -6,80 +6,22 @@ import pytest
 pytest.importorskip("gymnasium", reason="needs the train extra")
 
 import gymnasium
+import strange_envs
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, describe, trainable
-from drivetrain.train.interface import Categories, DiscreteActions
+from drivetrain.train.interface import Categories, DiscreteActions, Image, Interface, MultiDiscreteActions, Vector
+from drivetrain.train.spaces import actions_of, observations_of
 
 
-class Shifted(gymnasium.Env):
-    """Actions -1, 0, 1; discrete observations 5..7; remembers what it was told."""
-
-    action_space = gymnasium.spaces.Discrete(3, start=-1)
-    observation_space = gymnasium.spaces.Discrete(3, start=5)
-
-    def reset(self, *, seed=None, options=None):
-        return 5, {}
-
-    def step(self, action):
-        return 6 + action, float(action), False, False, {}
+def of(algo, name, **settings):
+    return TrainConfig.default(algo, f"strange_envs:{name}-v0").override(**settings)
 
 
-class Pictures(Shifted):
-    """Observes images."""
-
-    observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 3), np.uint8)
-
-
-class Nested(Shifted):
-    """Observes a dict."""
-
-    observation_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})
-
-
-class Oblong(Shifted):
-    """Real actions of shape (2, 1) with uneven bounds; the reward is their sum; keeps what it was told."""
-
-    action_space = gymnasium.spaces.Box(np.array([[-2.0], [0.0]], np.float32), np.array([[2.0], [10.0]], np.float32))
-
-    def step(self, action):
-        assert self.action_space.contains(action)
-        return 5, float(action.sum()), False, False, {}
-
-
-class Unbounded(Shifted):
-    """Actions without bounds."""
-
-    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-
-
-class Many(Shifted):
-    """Several discrete actions at once."""
-
-    action_space = gymnasium.spaces.MultiDiscrete([2, 3])
-
-
-@pytest.fixture(autouse=True)
-def _registered():
-    own = {"drivetrain-test/Shifted-v0": Shifted, "drivetrain-test/Pictures-v0": Pictures}
-    own["drivetrain-test/Nested-v0"] = Nested
-    own["drivetrain-test/Oblong-v0"] = Oblong
-    own["drivetrain-test/Unbounded-v0"] = Unbounded
-    own["drivetrain-test/Many-v0"] = Many
-    for env_id, entry_point in own.items():
-        gymnasium.register(env_id, entry_point)
-    yield
-    for env_id in own:
-        del gymnasium.registry[env_id]
-
-
-def of(algo, name):
-    return TrainConfig.default(algo, f"drivetrain-test/{name}-v0")
-
-
-def make(algo, name):
-    return Environment(of(algo, name), describe(of(algo, name)))
+def make(algo, name, **settings):
+    config = of(algo, name, **settings)
+    return Environment(config, describe(config))
 
 
 def test_actions_are_numbered_from_zero_whatever_the_environment_calls_them():
@@ -93,7 +35,7 @@ def test_actions_are_numbered_from_zero_whatever_the_environment_calls_them():
 def test_discrete_observations_are_stored_as_numbers_from_zero():
     assert describe(of("dqn", "Shifted")).observations == Categories(counts=(3,), starts=(5,))
     env = make("dqn", "Shifted")
-    assert env.reset(0).tolist() == [0]
+    assert env.reset(0).tolist() == [1]
     assert env.step(2)[0].tolist() == [2]
 
 
@@ -102,10 +44,9 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
     [
         ("CartPoleX-v1", r"'CartPoleX-v1' cannot be made: .*`drivetrain envs` lists"),
         ("Pendulum-v1", r"'Pendulum-v1': DQN needs discrete actions.*continuous.*use ddpg or td3 or sac"),
-        ("drivetrain-test/Unbounded-v0", r"finite bounds, got Box.*RescaleAction"),
-        ("drivetrain-test/Many-v0", r"expected Discrete or real-valued Box actions, got MultiDiscrete"),
-        ("drivetrain-test/Pictures-v0", r"images \(84, 84, 3\).*no convolutional network"),
-        ("drivetrain-test/Nested-v0", r"expected Box or Discrete observations.*FlattenObservation"),
+        ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*RescaleAction"),
+        ("strange_envs:Many-v0", r"DQN needs discrete actions, and these are multi-discrete"),
+        ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it"),
         ("no_such_module:Env-v0", r"cannot be made"),
     ],
 )
@@ -134,6 +75,108 @@ def test_the_list_names_what_can_be_trained_on_and_why_the_rest_cannot():
     found = trainable()
     assert found["CartPole-v1"] == (("dqn",), "")
     assert found["Pendulum-v1"] == (("ddpg", "td3", "sac"), "")
-    algos, reason = found["drivetrain-test/Pictures-v0"]
+    algos, reason = found["Talking-v0"]
     assert algos == ()
-    assert "images" in reason
+    assert "Text" in reason
+    assert found["Nested-v0"] == (("dqn",), "")
+
+
+def test_images_are_stored_as_the_bytes_they_are_and_known_by_their_axes():
+    assert describe(of("dqn", "Pictures")).observations == Image(shape=(40, 44, 3), axes="HWC")
+    assert describe(of("dqn", "Gray")).observations == Image(shape=(40, 40), axes="HW")
+    first = make("dqn", "Pictures").reset(1)
+    assert (first.dtype, first.shape) == (np.uint8, (40, 44, 3))
+    small = describe(of("dqn", "Small")).observations
+    assert small == Vector(shape=(147,), dtype="uint8", scale=1 / 255)
+
+
+def test_nested_observations_become_entries_named_by_their_path():
+    interface = describe(of("dqn", "Nested"))
+    assert interface.has_images
+    assert interface.observations.stored == {
+        "body.0": ((4,), "float32"),
+        "body.1": ((1,), "int32"),
+        "camera": ((3, 40, 40), "uint8"),
+        "dials": ((2,), "int32"),
+        "switches": ((3,), "int8"),
+    }
+    observation = make("dqn", "Nested").reset(3)
+    space = strange_envs.Nested.observation_space
+    space.seed(3)
+    original = space.sample()
+    assert np.array_equal(observation["camera"], original["camera"])
+    assert np.allclose(observation["body.0"], original["body"][0].ravel())
+    assert observation["body.1"] == original["body"][1] - 1
+    assert np.array_equal(observation["switches"], original["switches"])
+
+
+def test_several_choices_are_numbered_from_zero_and_given_back_in_the_environments_shape():
+    interface = describe_actions("Many")
+    assert interface.actions == MultiDiscreteActions(counts=(2, 3), starts=(0, 5), shape=(2, 1), dtype="int64")
+    assert (interface.stored_action, interface.num_actions) == (((2,), "int64"), 5)
+    env = Environment(of("dqn", "Many"), interface)
+    env.reset(0)
+    assert env.step(np.array([1, 2]))[1] == 1 + 7
+
+
+def describe_actions(name):
+    """The interface of an environment that no off-policy algorithm takes."""
+    env = gymnasium.make(f"strange_envs:{name}-v0")
+    return Interface(
+        observations=observations_of(env.observation_space, name), actions=actions_of(env.action_space, name)
+    )
+
+
+def test_stacked_frames_are_the_newest_last_and_known_to_the_replay():
+    interface = describe(of("dqn", "Gray", frame_stack=3))
+    assert interface.frame_stack == 3
+    assert interface.observations == Image(shape=(3, 40, 40), axes="KHW")
+    env = make("dqn", "Gray", frame_stack=3)
+    first, then = env.reset(0), env.step(0)[0]
+    assert np.array_equal(first[0], first[2])
+    assert np.array_equal(then[:2], first[1:])
+    assert not np.array_equal(then[2], first[2])
+
+
+def test_stacked_vectors_keep_an_axis_for_the_frames():
+    config = TrainConfig.default("dqn", "CartPole-v1").override(frame_stack=4)
+    assert describe(config).observations == Vector(shape=(4, 4))
+
+
+def test_frames_of_anything_but_boxes_are_refused():
+    with pytest.raises(InvalidInput, match="frame_stack is for Box observations, got MultiDiscrete"):
+        describe(of("dqn", "Shifted", frame_stack=2))
+
+
+def test_an_environment_that_stacks_its_frames_itself_is_noticed():
+    gymnasium.register("Stacking-v0", lambda: gymnasium.wrappers.FrameStackObservation(strange_envs.Gray(), 2))
+    config = TrainConfig.default("dqn", "Stacking-v0")
+    assert describe(config).frame_stack == 2
+
+
+def test_atari_is_preprocessed_and_lives_count_in_training_only():
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    config = TrainConfig.default("dqn", "ALE/Breakout-v5").override(
+        atari=True, frame_stack=4, terminal_on_life_loss=True
+    )
+    interface = describe(config)
+    assert interface.observations == Image(shape=(4, 84, 84), axes="KHW")
+    lengths = [length_of_an_episode(Environment(config, interface, training=training)) for training in (True, False)]
+    assert lengths[0] < lengths[1]
+
+
+def length_of_an_episode(env):
+    env.reset(1)
+    rng = np.random.default_rng(0)
+    for length in range(10_000):
+        _, _, terminated, truncated = env.step(rng.integers(4))
+        if terminated or truncated:
+            return length
+    raise AssertionError("the episode has no end")
+
+
+def test_atari_preprocessing_of_something_else_is_refused_in_one_sentence():
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    with pytest.raises(InvalidInput, match="'CartPole-v1' cannot be made"):
+        describe(TrainConfig.default("dqn", "CartPole-v1").override(atari=True))

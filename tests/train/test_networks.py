@@ -7,8 +7,9 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax.numpy as jnp
 
-from drivetrain.train.interface import Categories
-from drivetrain.train.networks import MLP, build, initial_twins, initial_vector, pack, unpack
+from drivetrain.train.interface import Categories, Entries, Image, Vector
+from drivetrain.train.networks import MLP, build, first_twin, initial_twins, initial_vector, pack, unpack
+from drivetrain.train.networks.convolution import convolve
 from drivetrain.train.policies import q_values
 
 NETWORKS = [
@@ -120,3 +121,92 @@ def test_categories_reach_the_network_one_hot():
         out = network.apply(pieces, xp.array([[1, 2]], np.int32), xp)["action"][0]
         assert np.allclose(out, pieces["action.weight"][1] + pieces["action.weight"][4] + pieces["action.bias"])
     assert network.num_parameters == 2 * (5 + 1)
+
+
+IMAGES = [
+    Image(shape=(40, 44, 3), axes="HWC"),
+    Image(shape=(2, 3, 41, 38), axes="KCHW"),
+    Image(shape=(36, 36), axes="HW"),
+]
+
+
+def convolve_by_loops(x, weight, stride):
+    """Cross-correlation of one image [height, width, inputs], patch by patch."""
+    side = weight.shape[0]
+    rows, columns = ((length - side) // stride + 1 for length in x.shape[:2])
+    out = np.zeros((rows, columns, weight.shape[-1]))
+    for i, j in np.ndindex(rows, columns):
+        patch = x[i * stride : i * stride + side, j * stride : j * stride + side]
+        out[i, j] = np.tensordot(patch, weight, 3)
+    return out
+
+
+@pytest.mark.parametrize(("side", "stride"), [(8, 4), (4, 2), (3, 1), (3, 2)])
+def test_a_convolution_is_that_of_its_loops(side, stride):
+    rng = np.random.default_rng(side)
+    x, weight = rng.normal(size=(2, 19, 17, 3)), rng.normal(size=(side, side, 3, 5))
+    expected = np.stack([convolve_by_loops(image, weight, stride) for image in x])
+    assert np.allclose(convolve(x, weight, stride, np), expected)
+    assert np.allclose(convolve(jnp.array(x), jnp.array(weight), stride, jnp), expected, atol=1e-4)
+
+
+def images_of(observations, *lead):
+    return np.random.default_rng(0).integers(0, 256, (*lead, *observations.shape), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("observations", IMAGES, ids=lambda image: image.axes)
+def test_numpy_and_jax_see_the_same_in_images(observations):
+    network = build(observations, MLP(num_inputs=0, hidden=(), heads=(("action", 3),)))
+    vector = initial_vector(network, np.random.default_rng(1))
+    obs = images_of(observations, 5)
+    with_numpy = network.apply(unpack(network, vector), obs, np)["action"]
+    with_jax = network.apply(unpack(network, jnp.array(vector)), jnp.array(obs), jnp)["action"]
+    assert with_numpy.dtype == np.float32
+    assert np.allclose(with_numpy, with_jax, atol=1e-5)
+    in_two_axes = network.apply(unpack(network, vector), obs[None, :4].reshape(2, 2, *observations.shape), np)["action"]
+    assert np.allclose(in_two_axes.reshape(4, 3), with_numpy[:4], atol=1e-5)
+
+
+def test_the_axes_of_an_image_do_not_matter_to_what_is_seen():
+    last, first = Image(shape=(40, 44, 3), axes="HWC"), Image(shape=(3, 40, 44), axes="CHW")
+    networks = [build(image, MLP(num_inputs=0, hidden=(), heads=(("action", 3),))) for image in (last, first)]
+    pieces = networks[0].initial(np.random.default_rng(1))
+    obs = images_of(last, 2)
+    seen = [networks[0].apply(pieces, obs, np), networks[1].apply(pieces, np.moveaxis(obs, -1, 1), np)]
+    assert np.allclose(seen[0]["action"], seen[1]["action"], atol=1e-5)
+
+
+def test_the_convolutional_network_has_the_layers_of_the_paper():
+    network = build(Image(shape=(4, 84, 84), axes="KHW"), MLP(num_inputs=0, hidden=(), heads=(("action", 6),)))
+    assert dict(network.layout)["torso.conv0.weight"] == (8, 8, 4, 32)
+    assert dict(network.layout)["torso.dense.weight"] == (3136, 512)
+    assert network.num_parameters == 1_687_206  # as torch counts the layers of Mnih et al. 2015
+
+
+def test_entries_have_a_torso_each_and_their_features_stand_in_a_row():
+    image, numbers = Image(shape=(36, 36), axes="HW"), Vector(shape=(2, 2), dtype="uint8", scale=0.5)
+    kinds = Categories(counts=(3,), starts=(1,))
+    observations = Entries(
+        entries=(("eye", image), ("body.0", numbers), ("mode", kinds)), paths=(("eye",), ("body", 0), ("mode",))
+    )
+    network = build(observations, MLP(num_inputs=2, hidden=(), heads=(("q", 1),)))
+    pieces = network.initial(np.random.default_rng(0))
+    obs = {"eye": images_of(image, 4), "body.0": np.full((4, 2, 2), 3, np.uint8), "mode": np.full((4, 1), 2, np.int32)}
+    action = np.zeros((4, 2), np.float32)
+    alone = build(image, MLP(num_inputs=0, hidden=(), heads=()))
+    eye = {name.replace("eye:", ""): piece for name, piece in pieces.items() if "eye:" in name}
+    features = alone.torso.features({name.removeprefix("torso."): piece for name, piece in eye.items()}, obs["eye"], np)
+    row = np.concatenate([features, np.full((4, 4), 1.5), np.tile([0, 0, 1], (4, 1)), action], -1)
+    expected = row @ pieces["q.weight"] + pieces["q.bias"]
+    assert np.allclose(network.apply(pieces, obs, np, action)["q"], expected, atol=1e-5)
+
+
+def test_twins_share_the_torso_and_judge_on_their_own():
+    image = Image(shape=(36, 36), axes="HW")
+    network = build(image, MLP(num_inputs=2, hidden=(8,), heads=(("q", 1),)))
+    twins = initial_twins(network, np.random.default_rng(0))
+    obs, action = images_of(image, 3), np.zeros((3, 2), np.float32)
+    q = network.apply(twins, obs, np, action)["q"]
+    assert q.shape == (2, 3, 1)
+    assert not np.allclose(q[0], q[1])
+    assert np.allclose(network.apply(first_twin(twins), obs, np, action)["q"][0], q[0], atol=1e-6)

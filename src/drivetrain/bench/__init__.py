@@ -1,5 +1,6 @@
 """The commands that make the tables of `docs/benchmarks`: ourselves against what users would pick.
 
+    learning/ whole training runs: the returns they reach; runs are kept, and speed does not matter
     train/    whole training runs: a fresh process per run, CPU-seconds until it is done
     replay/   calls of microseconds: a process per contender, which stays and is asked in turn
 

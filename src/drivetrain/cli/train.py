@@ -9,12 +9,17 @@ import tyro
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment, prepare_computation
-from drivetrain.train.config import ReplayConfig, RunConfig, TrainConfig, UpdateConfig
+from drivetrain.train.config import EnvironmentConfig, ReplayConfig, RunConfig, TrainConfig, UpdateConfig
 from drivetrain.train.presets import preset
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
 _SHOW = "--show-config"
-_PARTS: dict[str, type[Any]] = {"run": RunConfig, "replay": ReplayConfig, "updates": UpdateConfig}
+_PARTS: dict[str, type[Any]] = {
+    "run": RunConfig,
+    "environment": EnvironmentConfig,
+    "replay": ReplayConfig,
+    "updates": UpdateConfig,
+}
 _REGISTRY: Any = tyro.constructors.ConstructorRegistry()
 
 

@@ -14,6 +14,9 @@ EXTRAS: dict[str, dict[str, str]] = {
         "gymnasium": "gymnasium",
         "tensorboardX": "tensorboardX",
     },
+    "atari": {"ale-py": "ale_py", "opencv-python-headless": "cv2"},
+    "box2d": {"box2d": "Box2D"},
+    "mujoco": {"mujoco": "mujoco"},
     "torch": {"torch": "torch"},
     "bench": {
         "scipy": "scipy",

@@ -53,11 +53,12 @@ class Actor:
         index: tuple[int, int] = (0, 0),
     ) -> None:
         self._num_envs = config.run.envs_per_actor
+        self._clip_rewards = config.environment.clip_rewards
         self._policy = policy
         self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
         self._rng = stream(config.run.seed, "exploration", *index)
-        self._envs = [Environment(config, interface) for _ in range(self._num_envs)]
+        self._envs = [Environment(config, interface, training=True) for _ in range(self._num_envs)]
         seeds = episode_seeds(config.run.seed, "training", self._num_envs, *index)
         self._obs, self._next_obs = (interface.zero_observations(self._num_envs) for _ in range(2))
         for lane, seed in enumerate(seeds):
@@ -100,10 +101,11 @@ class Actor:
     def _write(self, num_envs: int, actions: NDArray[Any]) -> None:
         partial = num_envs < self._num_envs
         writer = self._make_writer(num_envs) if partial else self._writer
+        rewards = self._reward[:num_envs]
         writer.add(
             obs=first_rows(self._obs, num_envs),
             action=actions,
-            reward=self._reward[:num_envs],
+            reward=np.sign(rewards) if self._clip_rewards else rewards,
             next_obs=first_rows(self._next_obs, num_envs),
             terminated=self._terminated[:num_envs],
             truncated=self._truncated[:num_envs],

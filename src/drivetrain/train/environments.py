@@ -1,58 +1,98 @@
 """Gymnasium environments as the trainer sees them.
 
-gymnasium.make(id) -> Environment(reset, step) -> actor, evaluator
+gymnasium.make(id) -> preprocessing -> frame stack -> Environment(reset, step) -> actor, evaluator
 """
 
 import contextlib
+import importlib
 import io
 import warnings
 from typing import Any, SupportsFloat, cast
 
 import gymnasium
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.interface import Arrays, Interface
 from drivetrain.train.spaces import actions_of, algorithms_for, decoder, encoder, observations_of, require_fit
+
+_AnyEnv = gymnasium.Env[Any, Any]
+_UNFIT = (
+    *(gymnasium.error.Error, ImportError, ValueError, TypeError, OSError),
+    *(AttributeError, AssertionError),  # of wrappers around what they are not for
+)
 
 
 def describe(config: TrainConfig) -> Interface:
     """Make a run's environment once and read its spaces.
 
     Raises:
-        InvalidInput: It is unknown, cannot be made, or is not for this algorithm; says why and what
-            to do.
+        InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; says why
+            and what to do.
     """
-    interface = _describe(config.env)
+    interface = _describe(config.env, config.environment)
     require_fit(interface, config.algo, config.env)
     return interface
 
 
-def _describe(env_id: str) -> Interface:
-    env = make(env_id)
+def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
+    env = make(env_id, settings)
     try:
-        observations = observations_of(env.observation_space, env_id)
-        return Interface(observations=observations, actions=actions_of(env.action_space, env_id))
+        stack = _stack_of(env)
+        observations = observations_of(env.observation_space, env_id, stack)
+        return Interface(observations=observations, actions=actions_of(env.action_space, env_id), frame_stack=stack)
     finally:
         env.close()
 
 
-def make(env_id: str) -> gymnasium.Env[Any, Any]:
-    """One environment, without Gymnasium's per-step checks.
+def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) -> _AnyEnv:
+    """One environment with its wrappers, without Gymnasium's per-step checks.
 
     Raises:
-        InvalidInput: It is unknown or cannot be made.
+        InvalidInput: It is unknown, or cannot be made or wrapped.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
-            # Gymnasium 1.3 does not say what make() makes.
-            return cast(Any, gymnasium).make(env_id, disable_env_checker=True)
-    except (gymnasium.error.Error, ImportError, ValueError, TypeError, OSError) as error:
+            return _wrapped(_made(env_id, settings), settings, training=training)
+    except _UNFIT as error:
         sentence = " ".join(str(error).split())
         raise InvalidInput(
             f"environment {env_id!r} cannot be made: {sentence}; `drivetrain envs` lists those that can"
         ) from error
+
+
+def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
+    options: dict[str, Any] = {"frameskip": 1} if settings.atari else {}  # the preprocessing skips frames itself
+    if env_id.startswith("ALE/"):
+        importlib.import_module("ale_py")  # registers them
+    # Gymnasium 1.3 does not say what make() makes.
+    return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
+
+
+def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:
+    if settings.atari:
+        env = AtariPreprocessing(
+            env,
+            noop_max=settings.noop_max,
+            frame_skip=settings.frame_skip,
+            terminal_on_life_loss=settings.terminal_on_life_loss and training,
+        )
+    if settings.frame_stack > 1:
+        env = FrameStackObservation(env, settings.frame_stack)
+    return env
+
+
+def _stack_of(env: Any) -> int:
+    """Frames in an observation, where the outermost wrapper that changes observations stacks them."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, FrameStackObservation):
+            return int(cast(Any, env).stack_size)
+        if isinstance(env, gymnasium.ObservationWrapper):
+            return 1
+        env = cast(Any, env).env
+    return 1
 
 
 class Environment:
@@ -63,10 +103,11 @@ class Environment:
     Args:
         config: The run's.
         interface: What the environment looks like.
+        training: Whether settings for training alone apply.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface) -> None:
-        self._env = make(config.env)
+    def __init__(self, config: TrainConfig, interface: Interface, *, training: bool = False) -> None:
+        self._env = make(config.env, config.environment, training=training)
         self._encode = encoder(interface.observations)
         self._decode = decoder(interface.actions)
 
@@ -88,14 +129,26 @@ class Environment:
 
 
 def trainable() -> dict[str, tuple[tuple[str, ...], str]]:
-    """Every registered environment: the algorithms that train on it, and if none, why not."""
-    return {env_id: _algorithms_for(env_id) for env_id in sorted(gymnasium.registry)}
+    """Every registered environment: the algorithms that train on it, and if none, why not.
+
+    One of the Atari games, all alike in this, answers for all.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module("ale_py")
+    games: tuple[tuple[str, ...], str] | None = None
+    found: dict[str, tuple[tuple[str, ...], str]] = {}
+    for env_id, spec in sorted(gymnasium.registry.items()):
+        if str(spec.entry_point).startswith("ale_py"):
+            games = found[env_id] = games or _algorithms_for(env_id)
+        else:
+            found[env_id] = _algorithms_for(env_id)
+    return found
 
 
 def _algorithms_for(env_id: str) -> tuple[tuple[str, ...], str]:
     """Registered environments may fail in any way when made."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
-            return algorithms_for(_describe(env_id)), ""
+            return algorithms_for(_describe(env_id, EnvironmentConfig())), ""
         except Exception as error:  # a stranger's constructor may raise anything
             return (), " ".join(str(error).split())

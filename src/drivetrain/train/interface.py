@@ -1,13 +1,13 @@
 """What the networks and the replay must know of an environment; knows no Gymnasium.
 
     Interface
-    |-- observations   Vector | Categories, or Entries of these by name (dict and tuple spaces)
-    `-- actions        DiscreteActions | BoxActions
+    |-- observations   Vector | Image | Categories, or Entries of these by name (dict and tuple spaces)
+    |-- actions        DiscreteActions | MultiDiscreteActions | BoxActions
+    `-- frame_stack    how many frames an observation holds
 
 An observation travels as the replay stores it: an array, or a flat dict of arrays for `Entries`.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +36,20 @@ class Vector:
         """Of one observation in the replay."""
         return self.shape, self.dtype
 
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A picture of bytes, for a convolutional network."""
+
+    shape: tuple[int, ...]
+    """As stored, which is as the environment gives it."""
+    axes: str
+    """A letter for each axis: K stacked frames (first), Height, Width, Channels."""
+
     @property
-    def num_features(self) -> int:
-        """Numbers that the network sees."""
-        return math.prod(self.shape)
+    def stored(self) -> StoredSpec:
+        """Of one observation in the replay."""
+        return self.shape, "uint8"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +66,8 @@ class Categories:
         """Of one observation in the replay: the numbers from 0."""
         return (len(self.counts),), "int32"
 
-    @property
-    def num_features(self) -> int:
-        """Numbers that the network sees."""
-        return sum(self.counts)
 
-
-Entry = Vector | Categories
+Entry = Vector | Image | Categories
 """An observation, or one entry of a dict or tuple."""
 
 
@@ -72,6 +77,8 @@ class Entries:
 
     entries: tuple[tuple[str, Entry], ...]
     """(name, entry), in the order of the space."""
+    paths: tuple[tuple[str | int, ...], ...]
+    """The keys and positions that lead to each."""
 
     @property
     def stored(self) -> dict[str, StoredSpec]:
@@ -107,7 +114,21 @@ class BoxActions:
     """The environment's."""
 
 
-Actions = DiscreteActions | BoxActions
+@dataclass(frozen=True, kw_only=True)
+class MultiDiscreteActions:
+    """Several choices at once, each numbered from 0."""
+
+    counts: tuple[int, ...]
+    """How many values each has, flattened."""
+    starts: tuple[int, ...]
+    """What the environment calls value 0 of each."""
+    shape: tuple[int, ...]
+    """The environment's."""
+    dtype: str
+    """The environment's."""
+
+
+Actions = DiscreteActions | MultiDiscreteActions | BoxActions
 """What an agent chooses from."""
 
 
@@ -119,23 +140,34 @@ class Interface:
     """What it shows."""
     actions: Actions
     """What the agent chooses from."""
+    frame_stack: int = 1
+    """Frames in an observation: above 1, every array of it begins with an axis of so many, newest last."""
 
     @property
     def num_actions(self) -> int:
-        """Discrete actions, or the dimensions of continuous ones."""
-        return self.actions.count if isinstance(self.actions, DiscreteActions) else len(self.actions.low)
+        """Discrete actions, the values of all choices of multi-discrete ones, or the dimensions of continuous ones."""
+        if isinstance(self.actions, DiscreteActions):
+            return self.actions.count
+        return sum(self.actions.counts) if isinstance(self.actions, MultiDiscreteActions) else len(self.actions.low)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether any entry of an observation is an image."""
+        return any(isinstance(entry, Image) for entry in entries_of(self.observations).values())
 
     @property
     def stored_action(self) -> StoredSpec:
         """Of one action in the replay: int64 from 0, or float32 in -1..1."""
         if isinstance(self.actions, DiscreteActions):
             return (), "int64"
+        if isinstance(self.actions, MultiDiscreteActions):
+            return (len(self.actions.counts),), "int64"
         return (self.num_actions,), "float32"
 
     @property
     def learned_action_dtype(self) -> str:
         """Of actions in the learner, whose integers have 32 bits."""
-        return "int32" if isinstance(self.actions, DiscreteActions) else "float32"
+        return "float32" if isinstance(self.actions, BoxActions) else "int32"
 
     def zero_observations(self, *lead: int) -> Arrays:
         """Arrays [*lead, *shape] that hold observations."""
@@ -148,6 +180,11 @@ class Interface:
     def zero_actions(self, *lead: int) -> NDArray[Any]:
         """An array [*lead, *shape] that holds actions for the learner."""
         return np.zeros((*lead, *self.stored_action[0]), self.learned_action_dtype)
+
+
+def entries_of(observations: Observations) -> dict[str, Entry]:
+    """All entries by name; an observation that is no dict or tuple is one under the name ""."""
+    return dict(observations.entries) if isinstance(observations, Entries) else {"": observations}
 
 
 def set_row(arrays: Arrays, index: int, observation: Arrays) -> None:

@@ -1,10 +1,12 @@
 """From Gymnasium's spaces to the trainer's interface, and which algorithm takes which.
 
-observation space -> Observations, Encoder    what the environment says -> what is stored
-action space      -> Actions, Decoder         what the agent says -> what the environment takes
+observation space -> Observations, encoder    what the environment says -> what is stored
+action space      -> Actions, decoder         what the agent says -> what the environment takes
 """
 
-from collections.abc import Callable, Mapping
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,13 @@ from drivetrain.train.interface import (
     DiscreteActions,
     Entries,
     Entry,
+    Image,
     Interface,
+    MultiDiscreteActions,
     Observations,
     Vector,
 )
+from drivetrain.train.networks import SMALLEST_IMAGE
 
 ACTIONS_OF: Mapping[str, tuple[type[Actions], ...]] = {
     "dqn": (DiscreteActions,),
@@ -32,7 +37,14 @@ ACTIONS_OF: Mapping[str, tuple[type[Actions], ...]] = {
     "sac": (BoxActions,),
 }
 """Name of an algorithm: the kinds of actions that it chooses."""
-_WORDS: Mapping[type[Actions], str] = {DiscreteActions: "discrete", BoxActions: "continuous"}
+ACTION_WORDS: Mapping[type[Actions], str] = {
+    DiscreteActions: "discrete",
+    MultiDiscreteActions: "multi-discrete",
+    BoxActions: "continuous",
+}
+_STORED_AS_THEY_ARE = ("uint8", "int8", "uint16", "int16", "float32")
+"""Box dtypes whose numbers float32 holds exactly; others are stored as float32."""
+_Path = tuple[str | int, ...]
 
 
 def algorithms_for(interface: Interface) -> tuple[str, ...]:
@@ -46,13 +58,15 @@ def require_fit(interface: Interface, algo: str, name: str) -> None:
     Raises:
         InvalidInput: It cannot; names the environment, and those that can.
     """
-    if algo in algorithms_for(interface):
+    fitting = algorithms_for(interface)
+    if algo in fitting:
         return
-    wanted = " or ".join(_WORDS[kind] for kind in ACTIONS_OF[algo])
-    found = _WORDS[type(interface.actions)]
+    wanted = " or ".join(ACTION_WORDS[kind] for kind in ACTIONS_OF[algo])
+    found = ACTION_WORDS[type(interface.actions)]
+    use = f"use {' or '.join(fitting)}, or" if fitting else "use"
     raise InvalidInput(
         f"environment {name!r}: {algo.upper()} needs {wanted} actions, and these are {found} "
-        f"({interface.num_actions} of them); use {' or '.join(algorithms_for(interface))}, or another environment "
+        f"({interface.num_actions} of them); {use} another environment "
         "(`drivetrain envs` lists which algorithm takes which)"
     )
 
@@ -65,10 +79,13 @@ def actions_of(space: Any, name: str) -> Actions:
     """
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(count=int(space.n), start=int(space.start))
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        counts, starts = _choices(space)
+        return MultiDiscreteActions(counts=counts, starts=starts, shape=space.shape, dtype=str(space.dtype))
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise InvalidInput(
-            f"environment {name!r}: expected Discrete or real-valued Box actions, got {space}; wrap it in "
-            "an action wrapper of Gymnasium's and register that"
+            f"environment {name!r}: expected Discrete, MultiDiscrete, MultiBinary or real-valued Box actions, got "
+            f"{space}; wrap it in an action wrapper of Gymnasium's and register that"
         )
     low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
@@ -84,55 +101,123 @@ def decoder(actions: Actions) -> Callable[[Any], Any]:
     if isinstance(actions, DiscreteActions):
         start = actions.start
         return lambda action: int(action) + start
+    shape, dtype = actions.shape, np.dtype(actions.dtype)
+    if isinstance(actions, MultiDiscreteActions):
+        starts = np.array(actions.starts)
+        return lambda action: (action + starts).astype(dtype).reshape(shape)
     low, high = np.array(actions.low), np.array(actions.high)
-    middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, actions.shape, np.dtype(actions.dtype)
+    middle, half = (high + low) / 2, (high - low) / 2
     low, high = low.astype(dtype).reshape(shape), high.astype(dtype).reshape(shape)
     # Clipped: rounding must not carry -1 or 1 past the bounds, which some environments check.
     return lambda action: np.clip((middle + half * action).astype(dtype).reshape(shape), low, high)
 
 
-def observations_of(space: Any, name: str) -> Observations:
+def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations:
     """What an observation space shows.
 
+    Args:
+        space: Of the wrapped environment.
+        name: The environment's.
+        frame_stack: Frames that its arrays begin with; 1: they have no axis for it.
+
     Raises:
-        InvalidInput: Its items have no fixed size, or are not known yet; `name` is the environment's.
+        InvalidInput: Its items have no fixed size.
     """
-    if isinstance(space, spaces.Dict | spaces.Tuple):
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return _entry(space, name, frame_stack)
+    leaves = list(_leaves(space, ()))
+    named = {".".join(map(str, path)): _entry(leaf, name, frame_stack) for path, leaf in leaves}
+    if len(named) < max(1, len(leaves)):
         raise InvalidInput(
-            f"environment {name!r}: expected Box or Discrete observations, got {space}; wrap it "
-            "in gymnasium.wrappers.FlattenObservation and register that"
+            f"environment {name!r}: expected a dict or tuple of observations with names of their own, got {space}; "
+            "names of nested entries are joined by dots: rename one"
         )
-    return _entry(space, name)
+    return Entries(entries=tuple(named.items()), paths=tuple(path for path, _ in leaves))
 
 
-def _entry(space: Any, name: str) -> Entry:
-    if isinstance(space, spaces.Discrete):
-        return Categories(counts=(int(space.n),), starts=(int(space.start),))
-    if not isinstance(space, spaces.Box):
+def _leaves(space: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
+    if isinstance(space, spaces.Dict):
+        inner: Any = space.spaces.items()
+    elif isinstance(space, spaces.Tuple):
+        inner = enumerate(space.spaces)
+    else:
+        yield path, space
+        return
+    for key, value in inner:
+        yield from _leaves(value, (*path, key))
+
+
+def _entry(space: Any, name: str, frame_stack: int) -> Entry:
+    if isinstance(space, spaces.Box):
+        return _box(space, frame_stack)
+    if frame_stack > 1:
         raise InvalidInput(
-            f"environment {name!r}: expected Box or Discrete observations, got {space}; wrap it "
-            "in gymnasium.wrappers.FlattenObservation and register that"
+            f"environment {name!r}: frame_stack is for Box observations, got {space} among them; leave it at 1"
         )
+    if isinstance(space, spaces.MultiBinary):
+        return Vector(shape=(int(np.prod(space.shape)),), dtype="int8")
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        counts, starts = _choices(space)
+        return Categories(counts=counts, starts=starts)
+    raise InvalidInput(
+        f"environment {name!r}: expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple observations, got "
+        f"{space}, whose items have no fixed size; wrap it in an observation wrapper of Gymnasium's and register that"
+    )
+
+
+def _box(space: spaces.Box, frame_stack: int) -> Entry:
     shape: tuple[int, ...] = space.shape
-    if len(shape) >= 2 and space.dtype == np.uint8:
-        raise InvalidInput(
-            f"environment {name!r}: observations are images {shape}, and there is "
-            "no convolutional network yet; choose one with vector observations"
-        )
-    return Vector(shape=(int(np.prod(shape)),))
+    frame = shape[1:] if frame_stack > 1 else shape
+    is_bytes = space.dtype == np.uint8 and bool(np.all(space.low == 0) and np.all(space.high == 255))
+    axes = _image_axes(frame) if is_bytes else ""
+    if axes:
+        return Image(shape=shape, axes="K" + axes if frame_stack > 1 else axes)
+    flat = (int(np.prod(frame)),)
+    dtype = "uint8" if space.dtype == np.bool_ else str(space.dtype)
+    return Vector(
+        shape=(frame_stack, *flat) if frame_stack > 1 else flat,
+        dtype=dtype if dtype in _STORED_AS_THEY_ARE else "float32",
+        scale=1 / 255 if is_bytes else 1.0,
+    )
+
+
+def _image_axes(frame: tuple[int, ...]) -> str:
+    """The axes of a picture that the convolutional network can take; "" where it is none."""
+    if len(frame) == 2:
+        axes = "HW"
+    elif len(frame) == 3:
+        axes = "HWC" if frame[2] <= min(frame[:2]) else "CHW"
+    else:
+        return ""
+    return axes if all(frame[axes.index(side)] >= SMALLEST_IMAGE for side in "HW") else ""
+
+
+def _choices(space: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Counts and starts of discrete choices, flattened."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),), (int(space.start),)
+    if isinstance(space, spaces.MultiBinary):
+        size = int(np.prod(space.shape))
+        return (2,) * size, (0,) * size
+    return tuple(int(n) for n in np.ravel(space.nvec)), tuple(int(n) for n in np.ravel(space.start))
 
 
 def encoder(observations: Observations) -> Callable[[Any], Arrays]:
     """From the environment's observation to the one that is stored."""
     if isinstance(observations, Entries):
-        parts = {name: _entry_encoder(entry) for name, entry in observations.entries}
-        return lambda observation: {name: part(observation[name]) for name, part in parts.items()}
+        parts = [
+            (name, path, _entry_encoder(entry))
+            for (name, entry), path in zip(observations.entries, observations.paths, strict=True)
+        ]
+        return lambda observation: {
+            name: part(functools.reduce(operator.getitem, path, observation)) for name, path, part in parts
+        }
     return _entry_encoder(observations)
 
 
-def _entry_encoder(observations: Entry) -> Callable[[Any], NDArray[Any]]:
-    shape, dtype = observations.stored
-    if isinstance(observations, Categories):
-        starts = np.array(observations.starts, np.int64)
+def _entry_encoder(entry: Entry) -> Callable[[Any], NDArray[Any]]:
+    shape, dtype = entry.stored
+    if isinstance(entry, Categories):
+        starts = np.array(entry.starts, np.int64)
         return lambda observation: (np.ravel(observation) - starts).astype(dtype)
     return lambda observation: np.asarray(observation, dtype=dtype).reshape(shape)

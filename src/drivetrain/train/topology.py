@@ -66,6 +66,8 @@ def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> R
         alpha=config.replay.alpha,
         num_step=config.replay.num_step,
         gamma=config.updates.gamma,
+        share_next_obs=interface.has_images,  # half the memory; for small rows links cost more than they save
+        frame_stack=interface.frame_stack,
         shared=shared,
         seed=int(seed),
     )

@@ -2,6 +2,7 @@
 
     TrainConfig
     |-- run      RunConfig      how long, how many processes, how often to look
+    |-- environment EnvironmentConfig   how the environment is wrapped
     |-- replay   ReplayConfig   what is remembered, and how it is drawn
     |-- updates  UpdateConfig   how much is learned from it
     `-- agent    DQNConfig | DDPGConfig | TD3Config | SACConfig    the algorithm
@@ -18,6 +19,7 @@ from drivetrain.train.config.agents import (
     SACConfig,
     TD3Config,
 )
+from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 from drivetrain.train.config.whole import TrainConfig
 
@@ -26,6 +28,7 @@ __all__ = [
     "AgentConfig",
     "DDPGConfig",
     "DQNConfig",
+    "EnvironmentConfig",
     "ReplayConfig",
     "RunConfig",
     "SACConfig",

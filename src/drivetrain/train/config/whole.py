@@ -10,9 +10,10 @@ from typing import Any
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig
+from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 
-_PARTS = ("run", "replay", "updates", "agent")
+_PARTS = ("run", "environment", "replay", "updates", "agent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class TrainConfig:
     """Gymnasium's id of the environment; "module:Id" imports the module first."""
     run: RunConfig = field(default_factory=RunConfig)
     """How long, how many processes, how often to look."""
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    """How the environment is wrapped."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """What is remembered, and how it is drawn."""
     updates: UpdateConfig = field(default_factory=UpdateConfig)
@@ -99,7 +102,7 @@ class TrainConfig:
             FileFormatError: It is absent, no JSON, or not of this version's fields.
         """
         try:
-            data = json.loads(path.read_text())
+            data: dict[str, Any] = {"environment": {}, **json.loads(path.read_text())}  # runs from before there were its settings
             bare = cls.default(data["algo"], data["env"])
             fields = {name: value for part in _PARTS for name, value in data[part].items()}
             return bare.override(**fields)

@@ -7,21 +7,27 @@ to actors and what a saved policy holds.
 
     network.py    Network, the protocol; packing and unpacking
     mlp.py        MLP: hidden layers and heads on a vector
-    torsos.py     Torso: from an observation to a vector; TorsoNetwork: a torso under an MLP
+    torsos.py     Torso: from an observation to a vector
+    convolution.py  the torso for images
+    build.py      TorsoNetwork, a torso under an MLP; which torso suits which observations
     twins.py      two networks of one shape, evaluated together
 """
 
+from drivetrain.train.networks.build import TorsoNetwork, build
+from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
 from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
-from drivetrain.train.networks.torsos import OneHot, TorsoNetwork, build
+from drivetrain.train.networks.torsos import Torso
 from drivetrain.train.networks.twins import first_twin, initial_twins
 
 __all__ = [
     "MLP",
+    "SMALLEST_IMAGE",
     "Activation",
+    "NatureCNN",
     "Network",
-    "OneHot",
     "Pieces",
+    "Torso",
     "TorsoNetwork",
     "build",
     "first_twin",

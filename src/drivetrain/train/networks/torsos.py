@@ -1,20 +1,21 @@
 """Torsos: from an observation as it is stored to the vector that an MLP reads.
 
 observation --Torso--> features [..., num_features] --MLP (with the action, for a critic)--> heads
+
+Flat            Vector: its numbers, scaled
+OneHot          Categories
+NatureCNN       Image (convolution.py)
+Concatenation   Entries: a torso for each, one after the other
 """
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
-from drivetrain.train.interface import Categories, Observations, Vector
-from drivetrain.train.networks.mlp import MLP
-from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
-
-TORSO = "torso."
-"""How the names of a torso's pieces begin."""
+from drivetrain.train.networks.network import Layout, Pieces
 
 
 class Torso(Protocol):
@@ -42,6 +43,42 @@ class Torso(Protocol):
     def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
         """float32[..., num_features] of observations [..., *shape]. Pure."""
         ...
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A torso without parameters, for numbers: flattened, as float32, scaled."""
+
+    shape: tuple[int, ...]
+    """Of one observation."""
+    scale: float
+    """What they are multiplied by."""
+
+    @property
+    def num_features(self) -> int:
+        """All numbers."""
+        return math.prod(self.shape)
+
+    @property
+    def layout(self) -> Layout:
+        """Nothing."""
+        return ()
+
+    @property
+    def needs_jax(self) -> bool:
+        """No: NumPy serves."""
+        return False
+
+    def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
+        """Nothing."""
+        del rng, gain
+        return {}
+
+    def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
+        """The numbers times the scale."""
+        del pieces, xp
+        lead = obs.shape[: obs.ndim - len(self.shape)]
+        return obs.reshape(*lead, self.num_features).astype(np.float32) * np.float32(self.scale)
 
 
 @dataclass(frozen=True)
@@ -79,63 +116,39 @@ class OneHot:
 
 
 @dataclass(frozen=True)
-class TorsoNetwork:
-    """A torso under an MLP; a `Network`. The torso's pieces are called "torso.NAME"."""
+class Concatenation:
+    """A torso for each entry of an observation, their features one after the other."""
 
-    torso: Torso
-    """From the observation to features."""
-    mlp: MLP
-    """From features, and the action where there is one, to the heads."""
+    parts: tuple[tuple[str, Torso], ...]
+    """(entry, torso); the pieces of a torso are called "ENTRY:NAME"."""
 
     @property
-    def heads(self) -> tuple[tuple[str, int], ...]:
-        """Those of the MLP."""
-        return self.mlp.heads
+    def num_features(self) -> int:
+        """Those of all parts."""
+        return sum(torso.num_features for _, torso in self.parts)
 
     @property
     def layout(self) -> Layout:
-        """The torso's pieces, then the MLP's."""
-        return (*((TORSO + name, shape) for name, shape in self.torso.layout), *self.mlp.layout)
-
-    @property
-    def num_parameters(self) -> int:
-        """Length of the vector."""
-        return length_of(self.layout)
+        """Those of all parts."""
+        return tuple((f"{entry}:{name}", shape) for entry, torso in self.parts for name, shape in torso.layout)
 
     @property
     def needs_jax(self) -> bool:
-        """What the torso says."""
-        return self.torso.needs_jax
+        """Whether any part does."""
+        return any(torso.needs_jax for _, torso in self.parts)
 
-    def initial(self, rng: np.random.Generator) -> Pieces:
-        """Fresh parameters, float32."""
-        gain = None if self.mlp.head_gains is None else float(np.sqrt(2))
-        torso = self.torso.initial(rng, gain)
-        return {**{TORSO + name: piece for name, piece in torso.items()}, **self.mlp.initial(rng)}
+    def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
+        """Fresh parameters of all parts."""
+        return {
+            f"{entry}:{name}": piece for entry, torso in self.parts for name, piece in torso.initial(rng, gain).items()
+        }
 
-    def apply(self, pieces: Pieces, obs: Any, xp: ModuleType, action: Any = None) -> Pieces:
-        """The outputs of every head, see `Network.apply`."""
-        torso = {name.removeprefix(TORSO): piece for name, piece in pieces.items() if name.startswith(TORSO)}
-        return self.mlp.apply(pieces, self.torso.features(torso, obs, xp), xp, action)
-
-
-def build(observations: Observations, mlp: MLP) -> Network:
-    """The network for an environment's observations.
-
-    Args:
-        observations: What goes in.
-        mlp: What comes after; its `num_inputs` counts what goes in besides: 0, or the dimensions of an
-            action.
-    """
-    torso = _torso(observations)
-    if torso is None:
-        assert isinstance(observations, Vector)
-        return replace(mlp, num_inputs=mlp.num_inputs + observations.num_features)
-    return TorsoNetwork(torso, replace(mlp, num_inputs=mlp.num_inputs + torso.num_features))
+    def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
+        """The features of all parts, for observations {entry: [..., *shape]}."""
+        found = [torso.features(within(f"{entry}:", pieces), obs[entry], xp) for entry, torso in self.parts]
+        return xp.concatenate(found, -1)
 
 
-def _torso(observations: Observations) -> Torso | None:
-    """None: the MLP takes the observation as it is."""
-    if isinstance(observations, Categories):
-        return OneHot(observations.counts)
-    return None
+def within(prefix: str, pieces: Pieces) -> Pieces:
+    """The pieces whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): piece for name, piece in pieces.items() if name.startswith(prefix)}

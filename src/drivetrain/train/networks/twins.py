@@ -6,8 +6,8 @@ extractor.
 
 import numpy as np
 
+from drivetrain.train.networks.build import TORSO
 from drivetrain.train.networks.network import Network, Pieces
-from drivetrain.train.networks.torsos import TORSO
 
 
 def initial_twins(network: Network, rng: np.random.Generator) -> Pieces:

@@ -1,0 +1,30 @@
+"""How an environment is wrapped, and how what it gives reaches the networks."""
+
+from dataclasses import dataclass
+
+from drivetrain.train.config.parts import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentConfig:
+    """The wrappers around an environment; the same in training and evaluation but where it says so."""
+
+    frame_stack: int = 1
+    """Last observations that the network sees together, for Box observations; each is stored once."""
+    atari: bool = False
+    """Preprocess an ALE environment (Machado et al. 2018, arXiv:1709.06009): up to `noop_max` idle steps at
+    the start, `frame_skip` frames per step, the pixelwise maximum of the last two, gray, 84 x 84."""
+    noop_max: int = 30
+    """Most idle steps at the start of an episode, with `atari`."""
+    frame_skip: int = 4
+    """Frames for which an action is held, with `atari`."""
+    terminal_on_life_loss: bool = False
+    """A lost life ends a training episode, with `atari`; never an evaluation."""
+    clip_rewards: bool = False
+    """Learn from the sign of each reward (Mnih et al. 2015); returns are reported unclipped."""
+
+    def __post_init__(self) -> None:
+        require(self, "frame_stack", 1 <= self.frame_stack <= 64, "in 1..64")
+        require(self, "noop_max", self.noop_max >= 0, "at least 0")
+        require(self, "frame_skip", self.frame_skip >= 1, "at least 1")
+        require(self, "terminal_on_life_loss", self.atari or not self.terminal_on_life_loss, "False without atari")

@@ -1,0 +1,87 @@
+"""The network for an environment's observations: a torso chosen by what they are, under an MLP."""
+
+import math
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from drivetrain.train.interface import Categories, Entries, Entry, Image, Observations, Vector
+from drivetrain.train.networks.convolution import NatureCNN
+from drivetrain.train.networks.mlp import MLP
+from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
+from drivetrain.train.networks.torsos import Concatenation, Flat, OneHot, Torso, within
+
+TORSO = "torso."
+"""How the names of a torso's pieces begin."""
+
+
+@dataclass(frozen=True)
+class TorsoNetwork:
+    """A torso under an MLP; a `Network`. The torso's pieces are called "torso.NAME"."""
+
+    torso: Torso
+    """From the observation to features."""
+    mlp: MLP
+    """From features, and the action where there is one, to the heads."""
+
+    @property
+    def heads(self) -> tuple[tuple[str, int], ...]:
+        """Those of the MLP."""
+        return self.mlp.heads
+
+    @property
+    def layout(self) -> Layout:
+        """The torso's pieces, then the MLP's."""
+        return (*((TORSO + name, shape) for name, shape in self.torso.layout), *self.mlp.layout)
+
+    @property
+    def num_parameters(self) -> int:
+        """Length of the vector."""
+        return length_of(self.layout)
+
+    @property
+    def needs_jax(self) -> bool:
+        """What the torso says."""
+        return self.torso.needs_jax
+
+    def initial(self, rng: np.random.Generator) -> Pieces:
+        """Fresh parameters, float32."""
+        gain = None if self.mlp.head_gains is None else math.sqrt(2)
+        torso = self.torso.initial(rng, gain)
+        return {**{TORSO + name: piece for name, piece in torso.items()}, **self.mlp.initial(rng)}
+
+    def apply(self, pieces: Pieces, obs: Any, xp: ModuleType, action: Any = None) -> Pieces:
+        """The outputs of every head, see `Network.apply`."""
+        return self.mlp.apply(pieces, self.torso.features(within(TORSO, pieces), obs, xp), xp, action)
+
+
+def build(observations: Observations, mlp: MLP) -> Network:
+    """The network for an environment's observations.
+
+    Args:
+        observations: What goes in.
+        mlp: What comes after; its `num_inputs` counts what goes in besides: 0, or the dimensions of an
+            action.
+    """
+    torso = torso_for(observations)
+    on_features = replace(mlp, num_inputs=mlp.num_inputs + torso.num_features)
+    if isinstance(observations, Vector) and observations == Vector(shape=(torso.num_features,)):
+        return on_features  # float32, flat, unscaled: the features are the observation
+    return TorsoNetwork(torso, on_features)
+
+
+def torso_for(observations: Observations) -> Torso:
+    """The torso that suits what is observed."""
+    if isinstance(observations, Entries):
+        return Concatenation(tuple((name, _torso_for(entry)) for name, entry in observations.entries))
+    return _torso_for(observations)
+
+
+def _torso_for(entry: Entry) -> Torso:
+    if isinstance(entry, Categories):
+        return OneHot(entry.counts)
+    if isinstance(entry, Image):
+        return NatureCNN(entry.shape, entry.axes)
+    return Flat(entry.shape, entry.scale)

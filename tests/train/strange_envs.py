@@ -1,0 +1,115 @@
+"""Environments of many spaces, for the tests: each registers itself as "strange_envs:NAME-v0"."""
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+
+
+class Shifted(gymnasium.Env):
+    """Actions -1, 0, 1; discrete observations 5..7; the reward is the action; never ends."""
+
+    action_space = Discrete(3, start=-1)
+    observation_space = Discrete(3, start=5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observe(0), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return self.observe(action), float(np.sum(action)), False, False, {}
+
+    def observe(self, action):
+        """The observation after an action."""
+        return 6 + action if isinstance(self.observation_space, Discrete) else self.observation_space.sample()
+
+
+class Ending(Shifted):
+    """Ends after 20 steps."""
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 20
+        self.observation_space.seed(seed)
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.left -= 1
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, self.left == 0, False, info
+
+
+class Pictures(Ending):
+    """Observes colour images, channels last."""
+
+    observation_space = Box(0, 255, (40, 44, 3), np.uint8)
+
+
+class Gray(Ending):
+    """Observes gray images."""
+
+    observation_space = Box(0, 255, (40, 40), np.uint8)
+
+
+class Small(Ending):
+    """Observes images too small to convolve."""
+
+    observation_space = Box(0, 255, (7, 7, 3), np.uint8)
+
+
+class Nested(Ending):
+    """Observes a dict of everything."""
+
+    observation_space = Dict(
+        {
+            "camera": Box(0, 255, (3, 40, 40), np.uint8),
+            "body": Tuple([Box(-1, 1, (2, 2), np.float64), Discrete(3, start=1)]),
+            "dials": MultiDiscrete([2, 4]),
+            "switches": MultiBinary(3),
+        }
+    )
+
+
+class Driven(Nested):
+    """Nested observations, real actions."""
+
+    action_space = Box(-1, 1, (2,), np.float32)
+
+
+class Seeing(Pictures):
+    """Images, real actions."""
+
+    action_space = Box(-1, 1, (2,), np.float32)
+
+
+class Many(Shifted):
+    """Several discrete actions at once."""
+
+    action_space = MultiDiscrete([[2], [3]], start=[[0], [5]])
+
+
+class Talking(Shifted):
+    """Observes words."""
+
+    observation_space = Text(8)
+
+
+class Oblong(Shifted):
+    """Real actions of shape (2, 1) with uneven bounds."""
+
+    action_space = Box(np.array([[-2.0], [0.0]], np.float32), np.array([[2.0], [10.0]], np.float32))
+
+    def observe(self, action):
+        return 5
+
+
+class Unbounded(Oblong):
+    """Actions without bounds."""
+
+    action_space = Box(-np.inf, np.inf, (2,), np.float32)
+
+
+for kind in (
+    *(Shifted, Ending, Pictures, Gray, Small, Nested, Driven, Seeing),
+    *(Many, Talking, Oblong, Unbounded),
+):
+    gymnasium.register(f"{kind.__name__}-v0", kind)
