@@ -102,7 +102,7 @@ class TrainConfig:
             FileFormatError: It is absent, no JSON, or not of this version's fields.
         """
         try:
-            data: dict[str, Any] = {"environment": {}, **json.loads(path.read_text())}  # runs from before there were its settings
+            data: dict[str, Any] = {"environment": {}, **json.loads(path.read_text())}  # absent from older runs
             bare = cls.default(data["algo"], data["env"])
             fields = {name: value for part in _PARTS for name, value in data[part].items()}
             return bare.override(**fields)
