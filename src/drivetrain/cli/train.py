@@ -8,8 +8,9 @@ from typing import Any
 import tyro
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.threads import one_thread_environment, prepare_computation
+from drivetrain.core.threads import prepare_computation
 from drivetrain.train.config import EnvironmentConfig, ReplayConfig, RunConfig, TrainConfig, UpdateConfig
+from drivetrain.train.devices import device_environment
 from drivetrain.train.presets import preset
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
@@ -46,7 +47,7 @@ def run(argv: list[str]) -> int:
         print(config.to_json(), end="")
         return 0
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
-        os.environ.update(one_thread_environment(os.environ))
+        os.environ.update(device_environment(config, os.environ))
         prepare_computation()
     from drivetrain.train.run import start
 
@@ -100,4 +101,6 @@ def describe(config: TrainConfig) -> str:
         return "sequential, in one process"
     actors = f"{config.num_actors} actor{'s' if config.num_actors > 1 else ''}"
     chosen = " (chosen for the cores of this machine)" if config.run.num_actors == "auto" else ""
-    return f"{actors} x {config.run.envs_per_actor} environments{chosen}, 1 learner, 1 evaluator"
+    num_learners = config.run.num_learners
+    learners = f"{num_learners} learner{'s' if num_learners > 1 else ''}"
+    return f"{actors} x {config.run.envs_per_actor} environments{chosen}, {learners}, 1 evaluator"

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from drivetrain.core.threads import one_thread_environment, prepare_computation
+from drivetrain.train.devices import device_environment
 from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role
 
@@ -44,7 +45,7 @@ class Child:
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         environment = {
             **os.environ,
-            **one_thread_environment(os.environ),
+            **_computation(assignment),
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
         with self.log.open("ab") as log:
@@ -93,6 +94,13 @@ class Child:
         """End it at once, and wait until it is gone."""
         self.process.kill()
         self.process.wait()
+
+
+def _computation(assignment: Assignment) -> dict[str, str]:
+    """The variables that say how many threads compute: one, or one for each learner."""
+    if assignment.role == "learner":
+        return device_environment(assignment.config, os.environ)
+    return one_thread_environment(os.environ)
 
 
 def log_path(assignment: Assignment) -> Path:

@@ -22,12 +22,13 @@ from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
 from drivetrain.train.checkpoint import save_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import prepare_devices
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger, Rules
 from drivetrain.train.networks import pack
 from drivetrain.train.policies import policy_network
 from drivetrain.train.topology import Assignment, attach_weights
-from drivetrain.train.updates import Algorithm, Batch, compile_updates
+from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
 
 _REPORT_INTERVAL_S = 0.1
 
@@ -55,8 +56,9 @@ class Learner:
         self._config = config
         self._interface = interface
         self._network = policy_network(config, interface)
-        self._state: Any = self._algorithm.init(stream(config.run.seed, "network"))
-        self._updates = compile_updates(self._algorithm)
+        self._learners = Learners(config.run.num_learners)
+        self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
+        self._updates = compile_updates(self._algorithm, self._learners)
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
@@ -95,7 +97,8 @@ class Learner:
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
         leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
-        self._state = jax.tree.unflatten(structure, [jax.numpy.array(arrays[_name(path)]) for path, _ in leaves])
+        state = jax.tree.unflatten(structure, [jax.numpy.array(arrays[_name(path)]) for path, _ in leaves])
+        self._state = for_everyone(state, self._learners)
 
     def _batches(self, sample: Sample) -> Batch:
         data = sample.data
@@ -158,6 +161,7 @@ def run(assignment: Assignment) -> None:
     """The learner process: learn whenever the ledger says that updates are due."""
     config = assignment.config
     use_compilation_cache()
+    prepare_devices(config)
     ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
     weights = attach_weights(assignment)
     replay = Replay.attach(assignment.replay)

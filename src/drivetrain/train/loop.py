@@ -14,6 +14,7 @@ from pathlib import Path
 from drivetrain.train.actor import Actor, Episode
 from drivetrain.train.checkpoint import save_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import prepare_devices
 from drivetrain.train.evaluate import Selection
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner import Learner, learn, use_compilation_cache
@@ -34,6 +35,7 @@ def run_sequentially(config: TrainConfig, interface: Interface, run_dir: Path, *
         SystemExit: SIGTERM, likewise; the code is 143.
     """
     use_compilation_cache()
+    prepare_devices(config)
     display = Display(config.run.total_steps, quiet=quiet)
     loop = Loop(config, interface, run_dir, display)
     try:

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.machine import num_cores
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import require_devices
 from drivetrain.train.environments import describe
+from drivetrain.train.policies import policy_network
 from drivetrain.train.presets import preset
 
 
@@ -68,11 +71,12 @@ def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambd
     """Carry out a run; `ready` is called once nothing stands in its way.
 
     Raises:
-        InvalidInput: The environment or the run folder is unfit; nothing was started.
+        InvalidInput: The environment, the learners or the run folder are unfit; nothing was started.
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
     """
     interface = describe(config)
+    require_devices(config, policy_network(config, interface).num_parameters, num_cores())
     run_dir = make_run_dir(config)
     config = config.override(num_actors=config.num_actors, run_dir=str(run_dir))
     (run_dir / "config.json").write_text(config.to_json())

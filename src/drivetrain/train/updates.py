@@ -27,6 +27,7 @@ from jax.sharding import PartitionSpec as P
 from drivetrain.train.networks import Pieces
 
 _AXIS = "learner"
+_WHOLE, _ROWS = P(), P(None, _AXIS)  # what every learner has all of, and arrays [U, B, ...]
 Metrics = dict[str, Any]
 """What an update tells of itself: name, scalar."""
 
@@ -104,7 +105,8 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
     Args:
         algorithm: Whose updates.
-        learners: They must divide the batches, and there must be as many devices.
+        learners: They must divide the batches, and there must be as many devices; give `updates` a state that was
+            made ready by `for_everyone`.
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
@@ -134,16 +136,21 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
     if learners.count == 1:
         return jax.jit(updates, donate_argnums=0)
-    whole, rows = P(), P(None, _AXIS)
-    mesh = Mesh(np.array(jax.devices()[: learners.count]), (_AXIS,))
+    mesh = _mesh(learners)
     # Without check_vma: a mean over learners is the same everywhere, which JAX cannot see of what follows from it.
     split = jax.shard_map(
-        updates, mesh=mesh, in_specs=(whole, rows, whole), out_specs=(whole, rows, whole), check_vma=False
+        updates, mesh=mesh, in_specs=(_WHOLE, _ROWS, _WHOLE), out_specs=(_WHOLE, _ROWS, _WHOLE), check_vma=False
     )
-    everywhere, shared = NamedSharding(mesh, whole), NamedSharding(mesh, rows)
-    return jax.jit(
-        split,
-        donate_argnums=0,
-        in_shardings=(everywhere, shared, everywhere),
-        out_shardings=(everywhere, shared, everywhere),
-    )
+    everywhere, shared = NamedSharding(mesh, _WHOLE), NamedSharding(mesh, _ROWS)
+    shardings = (everywhere, shared, everywhere)
+    return jax.jit(split, donate_argnums=0, in_shardings=shardings, out_shardings=shardings)
+
+
+def for_everyone(state: Any, learners: Learners) -> Any:
+    """The state as each learner's copy; from anywhere else the first call would be compiled for its place."""
+    return state if learners.count == 1 else jax.device_put(state, NamedSharding(_mesh(learners), _WHOLE))
+
+
+def _mesh(learners: Learners) -> Mesh:
+    """One device for each."""
+    return Mesh(np.array(jax.devices()[: learners.count]), (_AXIS,))

@@ -121,7 +121,7 @@ def update(
     actor, actor_moments, targets, policy_value = jax.lax.cond(
         num_updates % config.policy_delay == 0,
         delayed,
-        lambda: (state.actor, actor_moments, state.targets, jnp.float32(0)),
+        lambda: (state.actor, actor_moments, state.targets, jnp.zeros_like(value)),
     )
     # A mean over updates of which each d-th has one: scaled, so that it is the mean over those.
     metrics = {

@@ -15,6 +15,12 @@ class RunConfig:
     """Environment steps of the whole run, over all actors."""
     num_actors: int | Literal["auto"] = "auto"
     """Actor processes; 0 runs everything in one process, in a reproducible order."""
+    num_learners: int = 1
+    """Learners that share each batch, on as many CPU cores or GPUs; the algorithm is the same up to rounding."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What learners compute on; auto: GPUs where JAX sees some."""
+    oversubscribe: bool = False
+    """Allow several learners where they and the actors are more than the cores."""
     envs_per_actor: int = 8
     """Environments that one actor steps together, sharing one evaluation of the network."""
     seed: int = 0
@@ -40,6 +46,8 @@ class RunConfig:
         require(self, "total_steps", self.total_steps >= 1, "at least 1")
         valid = self.num_actors == "auto" or self.num_actors >= 0
         require(self, "num_actors", valid, '0 (sequential), a count, or "auto"')
+        require(self, "num_learners", self.num_learners >= 1, "at least 1")
+        require(self, "device", self.device in ("auto", "cpu", "gpu"), '"auto", "cpu" or "gpu"')
         require(self, "envs_per_actor", self.envs_per_actor >= 1, "at least 1")
         require(self, "seed", self.seed >= 0, "at least 0")
         require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")

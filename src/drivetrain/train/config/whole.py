@@ -57,6 +57,11 @@ class TrainConfig:
                 f"the {self.replay.num_step}-step windows still open in each environment), got "
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
             )
+        if updates.batch_size % self.run.num_learners:
+            raise InvalidInput(
+                f"num_learners: expected a divisor of batch_size ({updates.batch_size}), got {self.run.num_learners}; "
+                "each learner takes an equal share of a batch"
+            )
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
 
