@@ -19,6 +19,7 @@ from drivetrain.train.updates import Batch, Learners, compile_updates, for_every
 ROWS, INPUTS, ACTIONS, UPDATES_PER_CALL, CALLS = 12, 3, 2, 8, 3
 BOX = BoxActions(low=(-1.0,) * ACTIONS, high=(1.0,) * ACTIONS, shape=(ACTIONS,), dtype="float32")
 COMPILED = [0]
+COMPILED_UPDATES = {}
 
 
 def count_compilation(event, _duration, **_):
@@ -44,7 +45,7 @@ def learn(algo, num_learners, dtype, settings):
     """The numbers of the last state, all TD errors, the metrics, and compilations after the first call."""
     config = TrainConfig.default(algo, "E").override(hidden=(8,), warmup_steps=5_000, batch_size=ROWS, **settings)
     algorithm = importlib.import_module(f"drivetrain.train.algos.{algo}").make(config, interface_of(algo))
-    updates = compile_updates(algorithm, Learners(num_learners))
+    updates = COMPILED_UPDATES.setdefault((config, num_learners), compile_updates(algorithm, Learners(num_learners)))
     state = algorithm.init(np.random.default_rng(0))
     floats = (np.float32, np.float64)
     state = jax.tree.map(lambda x: np.asarray(x, dtype) if x.dtype in floats else np.asarray(x), state)
