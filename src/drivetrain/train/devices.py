@@ -6,10 +6,14 @@ XLA takes its number of threads from the environment when it is loaded, and its 
 when it is first used.
 """
 
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false
+
 import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment
@@ -96,9 +100,9 @@ def prepare_devices(config: TrainConfig) -> None:
                 f"num_learners: {config.run.num_learners} learners in one process have to be set up before JAX is "
                 "first used in it; start from a fresh process, or use actor processes (num_actors of at least 1)"
             ) from error
-    devices = jax.devices()
-    if config.run.device == "gpu" or devices[0].platform == "gpu":
-        _require_enough(config, sum(device.platform == "gpu" for device in devices))
+    found: Any = jax.devices()
+    if config.run.device == "gpu" or found[0].platform == "gpu":
+        _require_enough(config, sum(device.platform == "gpu" for device in found))
 
 
 def _require_enough(config: TrainConfig, num_gpus: int) -> None:

@@ -15,6 +15,7 @@ With M learners each holds the whole state and B / M rows of every batch:
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -49,7 +50,8 @@ class Batch(NamedTuple):
     """float32[...], importance weights in 0..1."""
 
 
-class Learners(NamedTuple):
+@dataclass(frozen=True)
+class Learners:
     """Those who share the batches; what a pure update needs to know of them.
 
     Outside of `compile_updates` only one learner can be meant.
