@@ -12,8 +12,8 @@
 
 namespace drivetrain {
 
-inline constexpr std::uint64_t kSegmentMagic = 0x31676573'73637464ull;  // "dtscseg1", little-endian
-inline constexpr std::uint64_t kSharedMagic = 0x31726873'73637464ull;   // "dtscshr1"
+inline constexpr std::uint64_t kSegmentMagic = 0x31676573'63737464ull;  // "dtscseg1", little-endian
+inline constexpr std::uint64_t kSharedMagic = 0x31726873'63737464ull;   // "dtscshr1"
 inline constexpr std::uint32_t kEventLogVersion = 1;
 
 enum class EventKind : std::uint16_t {

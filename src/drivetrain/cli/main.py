@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "train": "train a policy with parallel actors and a learner",
     "eval": "evaluate the policy of a finished or stopped run",
     "envs": "list the environments that can be trained on",
+    "report": "show where the time of a profiled program went",
     "replay": "say what is in a replay file",
     "bench": "measure drivetrain against its peers on this machine",
     "doctor": "check what this machine and this installation can do",
