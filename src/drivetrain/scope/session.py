@@ -26,10 +26,10 @@ _NUM_EMPTY_SPANS = 1000
 
 
 def session(path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES) -> "Session":
-    """Record what happens inside into a new folder; `with session("run.scope"): ...`.
+    """Record what happens inside `with session(path):` into a new folder.
 
-    Threads and forked children are followed; `drivetrain profile` follows other processes too. What is recorded
-    survives the death of its process. Read it with `load(path)` or `drivetrain report`.
+    Threads and forked children are followed. What is recorded survives the death of its process. Read it with
+    `load(path)` or `drivetrain report`.
 
     Args:
         path: A folder that does not exist, or is empty.
