@@ -26,7 +26,7 @@ _NUM_EMPTY_SPANS = 1000
 
 
 def session(path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES) -> "Session":
-    """Record what happens inside `with session(path):` into a new folder.
+    """A context in which everything is recorded into a new folder.
 
     Threads and forked children are followed. What is recorded survives the death of its process. Read it with
     `load(path)` or `drivetrain report`.
