@@ -95,7 +95,8 @@ def _recorded_generator(function: Callable[..., Any], inside: Span) -> Callable[
     @functools.wraps(function)
     def generator(*args: Any, **keywords: Any) -> Generator[Any, Any, Any]:
         with inside:
-            return (yield from function(*args, **keywords))
+            inner: Generator[Any, Any, Any] = function(*args, **keywords)
+            return (yield from inner)
 
     return generator
 
