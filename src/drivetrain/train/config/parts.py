@@ -31,6 +31,10 @@ class RunConfig:
     """Updates that the learner may owe before actors wait for it; 0 is lock-step."""
     checkpoint_interval_s: float = 10.0
     """Seconds between checkpoints; the first is written at the end of warm-up."""
+    save_replay: bool = True
+    """Keep the replay in checkpoints; without it a resumed run first gathers warmup_steps anew."""
+    step_timeout_s: float = 300.0
+    """Seconds after which an actor whose environments do not come back from a step is started anew."""
     log_interval_steps: int = 1_000
     """Environment steps between rows of metrics.jsonl."""
     eval_interval_steps: int = 2_500
@@ -52,6 +56,7 @@ class RunConfig:
         require(self, "seed", self.seed >= 0, "at least 0")
         require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
+        require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
         require(self, "eval_episodes", self.eval_episodes >= 1, "at least 1")
