@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment
@@ -100,7 +100,7 @@ def prepare_devices(config: TrainConfig) -> None:
                 f"num_learners: {config.run.num_learners} learners in one process have to be set up before JAX is "
                 "first used in it; start from a fresh process, or use actor processes (num_actors of at least 1)"
             ) from error
-    found: Any = jax.devices()
+    found = cast("list[Any]", jax.devices())
     if config.run.device == "gpu" or found[0].platform == "gpu":
         _require_enough(config, sum(device.platform == "gpu" for device in found))
 
