@@ -306,7 +306,8 @@ void a_repair_hangs_rows_in_the_order_of_the_ring() {
 // Draws need no lock, so it is not a locker that finds out.
 void a_sampler_repairs_what_a_dead_process_left_half_done() {
 #if defined(__GLIBC__)
-  for (long point = 0; point < count_points(tagged_config(kCapacity), scenario); point += 7) {
+  const long num_points = count_points(tagged_config(kCapacity), scenario);
+  for (long point = 0; point < num_points; point += 7) {
     SharedTable table(tagged_config(kCapacity));
     CHECK(killed_at(*table, point, scenario));
     Draw draws[4];
