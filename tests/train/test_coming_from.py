@@ -1,0 +1,51 @@
+"""docs/coming-from.md: the settings it names are settings, and its example is understood."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from drivetrain.train.config import AGENTS, TrainConfig
+from drivetrain.train.run import resolve
+
+PAGE = (Path(__file__).parents[2] / "docs/coming-from.md").read_text()
+ROWS = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `") or line.startswith("| RL")]
+NOT_SETTINGS = {"drivetrain", "metrics.jsonl", "runs"}
+
+
+def settings() -> set[str]:
+    """The names of all settings of all algorithms."""
+    parts = [
+        getattr(TrainConfig.default(algo, "CartPole-v1"), field.name)
+        for algo in AGENTS
+        for field in dataclasses.fields(TrainConfig)
+    ]
+    return {field.name for part in parts if dataclasses.is_dataclass(part) for field in dataclasses.fields(part)}
+
+
+def named(cell: str) -> set[str]:
+    """The names of settings in the code of a table's cell: `name`, `name=value`, `--name value`."""
+    spans = re.findall(r"`([^`]+)`", cell)
+    flags = {flag.replace("-", "_") for span in spans for flag in re.findall(r"--([a-z-]+)", span)}
+    words = {m[1] for span in spans if (m := re.match(r"([a-z_]+)(=|$)", span))}
+    return (flags | words) - NOT_SETTINGS
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_what_the_table_calls_a_setting_is_one(row):
+    unknown = named(row[1]) - settings() - {"show_config"}
+    assert not unknown
+
+
+def test_the_tables_name_most_of_what_they_promise():
+    assert len(ROWS) > 25
+    assert len(set().union(*(named(row[1]) for row in ROWS))) > 25
+
+
+def test_the_example_is_understood():
+    call = re.search(r'train\((".*)\)', PAGE)
+    assert call is not None
+    config = eval(f"resolve_like({call[1]})", {"resolve_like": lambda algo, env, **kw: resolve(algo, env, None, kw)})
+    assert (config.run.total_steps, config.updates.updates_per_call) == (50_000, 128)
+    assert config.updates.update_ratio * 2 == 1
