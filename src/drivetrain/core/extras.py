@@ -18,6 +18,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "box2d": {"box2d": "Box2D"},
     "mujoco": {"mujoco": "mujoco"},
     "torch": {"torch": "torch"},
+    "scope": {"pyarrow": "pyarrow"},
     "bench": {
         "scipy": "scipy",
         "stable-baselines3": "stable_baselines3",
