@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.sim.ir.build import Builder, row_major
-from drivetrain.sim.ir.evaluate import evaluate
+from drivetrain.sim.ir.evaluate import affine_positions, evaluate
 from drivetrain.sim.ir.ops import ELEMENTWISE
-from drivetrain.sim.ir.program import Block, Op, Value, rebuilt
+from drivetrain.sim.ir.program import Block, Op, Value, hashable, rebuilt
 
 MOST_ELEMENTS = 4096
 FOLDED = ELEMENTWISE | {"view", "concat", "stack", "take", "pick", "put", "reduce", "cumulate", "sort"}
@@ -178,10 +178,10 @@ def _select(at: Folder, b: Builder, op: Op) -> Value | None:
     number = at.uniform(condition)
     if number is not None:
         return x if number else y
-    if x is y:
+    chosen = at.uniform(x), at.uniform(y)
+    if x is y or (chosen[0] is not None and chosen[1] is not None and hashable(chosen[0]) == hashable(chosen[1])):
         return x
     if op.out.dtype == "bool":
-        chosen = at.uniform(x), at.uniform(y)
         if chosen[0] is not None and chosen[1] is not None:
             return condition if chosen[0] else b.elementwise("not", condition)
         if chosen[1] is not None and not chosen[1]:
@@ -265,8 +265,6 @@ def _take(at: Folder, b: Builder, op: Op) -> Value | None:
     offset = int(places[corner])
     strides = [int(places[tuple(k == axis for k in range(places.ndim))].item() - offset) if size > 1 else 0
                for axis, size in enumerate(places.shape)] if places.ndim else []  # fmt: skip
-    from drivetrain.sim.ir.evaluate import affine_positions
-
     if (affine_positions(places.shape, offset, strides) == places).all():
         return b.view(x, places.shape, offset, strides)
     return None
