@@ -1,7 +1,11 @@
 """What an environment is, and what a compiled rollout takes and gives.
 
-    Environment ─transition─▶ one step with autoreset ─trace─▶ engine ─▶ Rollout: state, actions -> state, trajectory
+Environment ─transition─▶ one step with autoreset ─trace─▶ engine ─▶ Rollout: state, actions -> state, trajectory
 """
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import jax
 
-Engine = Literal["xla", "native", "numpy", "torch"]
+Engine = Literal["xla", "native", "numpy"]
 Autoreset = Literal["same_step", "next_step", "disabled"]
 RECORDABLE = ("obs", "reward", "terminated", "truncated", "final_obs", "info")
 Tree = Any

@@ -1,5 +1,9 @@
 """`sim.compile`: from an environment to a rollout on the engine of one's choice."""
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 import importlib
 from collections.abc import Sequence
 from typing import Any, cast, get_args
@@ -15,7 +19,7 @@ from drivetrain.sim.trace import trace
 from drivetrain.sim.transition import first
 
 
-def compile(  # noqa: A001  (the contract's name)
+def compile(
     env: Any,
     num_envs: int,
     num_steps: int,
@@ -33,7 +37,7 @@ def compile(  # noqa: A001  (the contract's name)
         num_envs: N, at least 1.
         num_steps: K, at least 1.
         engine: "xla": `vmap` and `scan`, what all others are tested against. "native": one C++ kernel,
-            compiled by the system's compiler and kept on disk. "numpy", "torch": the program interpreted.
+            compiled by the system's compiler and kept on disk. "numpy": the program interpreted.
         params: Of the environment; its defaults when None. They become constants.
         record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info.
             With () nothing is written.

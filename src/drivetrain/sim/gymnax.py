@@ -22,29 +22,29 @@ class GymnaxEnvironment:
 
     @property
     def name(self) -> str:
-        """gymnax's own."""
+        """Gymnax's own."""
         return str(self.inner.name)
 
     @property
     def default_params(self) -> Tree:
-        """gymnax's own."""
+        """Gymnax's own."""
         return self.inner.default_params
 
     def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
-        """gymnax's `reset_env`."""
+        """Gymnax's `reset_env`."""
         return self.inner.reset_env(key, params)
 
     def step(self, key: jax.Array, state: Tree, action: Any, params: Tree) -> Any:
-        """gymnax's `step_env`, and whether the time is over."""
+        """Gymnax's `step_env`, and whether the time is over."""
         obs, after, reward, terminated, info = self.inner.step_env(key, state, action, params)
         return obs, after, reward, terminated, self.inner.is_truncated(after, params), info
 
     def action_space(self, params: Tree) -> Any:
-        """gymnax's own."""
+        """Gymnax's own."""
         return self.inner.action_space(params)
 
     def observation_space(self, params: Tree) -> Any:
-        """gymnax's own."""
+        """Gymnax's own."""
         return self.inner.observation_space(params)
 
 

@@ -1,5 +1,9 @@
 """Spaces of actions and observations, in JAX: what to draw from, and what lies inside."""
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from dataclasses import dataclass
 from math import prod
 from typing import Any

@@ -1,5 +1,9 @@
 """Finds out the shapes of an environment, and refuses what cannot be compiled before anything starts."""
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +14,7 @@ import numpy as np
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import Autoreset, Environment, Tree
-from drivetrain.sim.transition import advance, first
+from drivetrain.sim.transition import advance, first, strong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,16 +23,12 @@ class Traced:
 
     step: Callable[..., Any]
     """(keys uint32[2], step uint32, state, done, action) -> (state, done, {name: recorded})."""
+    jaxpr: Any
+    """Of `step`, closed."""
     state: Tree
     """Of `jax.ShapeDtypeStruct`, as are the next two."""
     action: Tree
     record: dict[str, Tree]
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """Shapes of the arguments of `step`."""
-        word = jax.ShapeDtypeStruct((), jnp.uint32)
-        return jax.ShapeDtypeStruct((2,), jnp.uint32), word, self.state, jax.ShapeDtypeStruct((), jnp.bool_), self.action
 
 
 def trace(env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...]) -> Traced:
@@ -47,32 +47,38 @@ def trace(env: Environment, params: Tree, autoreset: Autoreset, record: tuple[st
     def start(words: Any) -> Tree:
         return first(env, params, jax.random.wrap_key_data(words))[1]
 
+    def plain(words: Any, state: Tree, action: Tree) -> Tree:
+        return strong(env.step(jax.random.wrap_key_data(words), state, action, params)[1])
+
     def draw(words: Any) -> Tree:
         return env.action_space(params).sample(jax.random.wrap_key_data(words))
 
-    state = abstract(env, "reset", start, key)
-    action = abstract(env, "action_space", draw, key)
-    traced = Traced(step=step, state=state, action=action, record={})
-    after, _, recorded = abstract(env, "step", step, *traced.arguments)
-    check_same(env, state, after)
-    return Traced(step=step, state=state, action=action, record=recorded)
+    state, _ = abstract(env, "reset", start, key)
+    action, _ = abstract(env, "action_space", draw, key)
+    check_same(env, state, abstract(env, "step", plain, key, state, action)[0])
+    number, done = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
+    (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action)
+    return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded)
 
 
-def abstract(env: Environment, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Shapes of a function's results; what goes wrong becomes one sentence."""
+def abstract(env: Environment, what: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    """Shapes of a function's results, and its jaxpr; what goes wrong becomes one sentence."""
     try:
-        return jax.eval_shape(function, *arguments)
+        jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     except jax.errors.TracerBoolConversionError as error:
         raise failure(env, what, error, "it decides in Python (`if`, `while`, `and`) by a value that is only known "
                       "when it runs: use jnp.where, jax.lax.cond or jax.lax.while_loop") from error  # fmt: skip
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise failure(env, what, error, "it needs a number in Python (NumPy, int(), a shape) that is only known when "
                       "it runs: compute it in jax.numpy") from error  # fmt: skip
-    except jax.errors.UnexpectedTracerError as error:
-        raise failure(env, what, error, "it is impure: a value of an earlier trace was kept, as in an attribute of "
-                      "the environment; keep everything that changes in the state") from error  # fmt: skip
     except (TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
         raise failure(env, what, error, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+    if any(isinstance(value, jax.core.Tracer) for value in jaxpr.consts):
+        raise CompileError(
+            f"{name_of(env)}: `{what}` is impure: it uses a value that an earlier trace left behind, as in an "
+            "attribute of the environment; keep everything that changes in the state"
+        )
+    return shapes, jaxpr
 
 
 def failure(env: Environment, what: str, error: Exception, reason: str) -> CompileError:

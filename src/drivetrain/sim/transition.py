@@ -4,6 +4,10 @@ Keys: step t of environment i uses key = fold_in(keys[i], t), and key_step, key_
 gymnax does; so gymnax's own `step(key, ...)` gives the same states.
 """
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from typing import Any
 
 import jax
@@ -13,8 +17,10 @@ from drivetrain.sim.api import Autoreset, Environment, Tree
 
 
 def select(condition: jax.Array, x: Tree, y: Tree) -> Tree:
-    """x where the scalar condition holds, else y, for every leaf."""
-    return jax.tree.map(lambda a, b: jax.lax.select(condition, jnp.asarray(a, jnp.asarray(b).dtype), jnp.asarray(b)), x, y)
+    """X where the scalar condition holds, else y, for every leaf."""
+    return jax.tree.map(
+        lambda a, b: jax.lax.select(condition, jnp.asarray(a, jnp.asarray(b).dtype), jnp.asarray(b)), x, y
+    )
 
 
 def strong(tree: Tree) -> Tree:

@@ -1,5 +1,9 @@
 """Arguments of a rollout as NumPy arrays, checked: what engines outside JAX start from."""
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from typing import Any
 
 import jax

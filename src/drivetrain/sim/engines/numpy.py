@@ -1,5 +1,9 @@
 """The program interpreted by NumPy, one operation at a time for all environments: slow, and easy to follow."""
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from typing import Any
 
 import jax
@@ -8,14 +12,14 @@ import numpy as np
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import checked_inputs
 from drivetrain.sim.ir.evaluate import evaluate
-from drivetrain.sim.ir.importer import import_function
+from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes import simplified
 from drivetrain.sim.trace import Traced
 
 
 def build(traced: Traced, settings: Settings) -> Runner:
     """The simplified program, evaluated num_steps times per call."""
-    block = simplified(import_function(traced.step, *traced.arguments))
+    block = simplified(import_jaxpr(traced.jaxpr))
     record = jax.tree.structure(traced.record)
     num_leaves = len(jax.tree.leaves(traced.state))
 

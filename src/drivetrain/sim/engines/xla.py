@@ -1,5 +1,9 @@
 """The oracle: JAX's own `vmap` and `scan`, which every other engine is tested against."""
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from typing import Any
 
 import jax

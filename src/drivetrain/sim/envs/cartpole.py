@@ -3,6 +3,10 @@
 Source: Barto, Sutton, Anderson 1983; constants and equations of Gymnasium's CartPole-v1.
 """
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from dataclasses import dataclass
 from math import pi
 from typing import Any

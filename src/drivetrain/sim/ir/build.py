@@ -136,7 +136,7 @@ class Builder:
         return self.emit("take", (x, index), index.shape, x.dtype)
 
     def put(self, x: Value, index: Value, updates: Value, mask: Value, kind: str) -> Value:
-        """x with updates combined into it at int32 positions, where mask."""
+        """X with updates combined into it at int32 positions, where mask."""
         return self.emit("put", (x, index, updates, mask), x.shape, x.dtype, kind=kind)
 
     def reduce(self, x: Value, kind: str, dtype: str | None = None) -> Value:

@@ -4,6 +4,9 @@ Each array has a leading axis [num_envs], or 1 where all environments share it. 
 with it, and the engine `numpy` is it.
 """
 
+# NumPy's functions in tables.
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -134,7 +137,9 @@ def by_number(function: Callable[[float], float]) -> Callable[[Array], Array]:
 
 def count_leading_zeros(x: Array) -> Array:
     """Of the bits of each integer."""
-    return np.vectorize(lambda n: x.dtype.itemsize * 8 - int(n).bit_length(), otypes=[np.int64])(x.view(f"u{x.itemsize}"))
+    return np.vectorize(lambda n: x.dtype.itemsize * 8 - int(n).bit_length(), otypes=[np.int64])(
+        x.view(f"u{x.itemsize}")
+    )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -165,7 +170,7 @@ def rows(x: Array) -> Array:
 
 
 def affine_positions(shape: Sequence[int], offset: int, strides: Sequence[int]) -> npt.NDArray[np.int64]:
-    """offset + sum of index times stride, for every index of a shape."""
+    """Offset + sum of index times stride, for every index of a shape."""
     grid = np.full(tuple(shape), offset, np.int64)
     for axis, stride in enumerate(strides):
         grid += (np.arange(shape[axis]) * stride).reshape([-1 if k == axis else 1 for k in range(len(shape))])
@@ -248,7 +253,7 @@ MOVEMENT: dict[str, Callable[[Op, Sequence[Array]], Any]] = {
 
 
 def choose(condition: Array, x: Array, y: Array) -> Array:
-    """x in the environments where the scalar condition holds, else y."""
+    """X in the environments where the scalar condition holds, else y."""
     return np.where(condition.reshape(-1, *[1] * (max(x.ndim, y.ndim) - 1)), x, y)
 
 

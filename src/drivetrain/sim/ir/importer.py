@@ -3,9 +3,12 @@
 Written against JAX 0.10 and 0.11, without its private modules. What calls another jaxpr (`jit`, `remat`,
 custom derivatives) is recognised by the parameter that holds it. A typed key is two uint32 values, each of
 the key array's shape, so that moving keys about is moving numbers about, twice.
-
-Over 400 lines: one importer, whose handlers are short and share one state.
 """
+
+# Over 400 lines: one importer, whose handlers are short, so that no other file has to know JAX.
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
 import os
 from collections.abc import Callable, Sequence
@@ -33,21 +36,12 @@ ADVICE = {
 }
 
 
-def import_function(function: Callable[..., Any], *arguments: Any) -> Block:
-    """Trace a function of arrays and return it as a block over the flattened arguments and results.
-
-    Args:
-        function: Pure, of pytrees of arrays, for one environment.
-        arguments: Arrays or `jax.ShapeDtypeStruct`s, as pytrees. Keys are raw, as uint32[2].
+def import_jaxpr(closed: Any) -> Block:
+    """A closed jaxpr as a block over its flattened arguments and results.
 
     Raises:
         CompileError: It uses a primitive or a type that the representation lacks.
     """
-    return import_jaxpr(jax.make_jaxpr(function)(*arguments))
-
-
-def import_jaxpr(closed: Any) -> Block:
-    """A closed jaxpr as a block."""
     inputs = [tuple(values_like(var)) for var in closed.jaxpr.invars]
     importer = Importer(Builder())
     outputs = importer.inline(closed.jaxpr, closed.consts, inputs)
@@ -217,9 +211,7 @@ def ordered_bits(builder: Builder, x: Value) -> Value:
     """float32 as int32 in the same order, -0 before 0."""
     bits = builder.emit("bitcast", (x,), x.shape, "int32")
     sign = builder.elementwise("shr_arithmetic", bits, builder.const(np.int32(31)))
-    return builder.elementwise(
-        "xor", bits, builder.elementwise("and", sign, builder.const(np.int32(0x7FFFFFFF)))
-    )
+    return builder.elementwise("xor", bits, builder.elementwise("and", sign, builder.const(np.int32(0x7FFFFFFF))))
 
 
 @handles("convert_element_type")
@@ -296,8 +288,12 @@ def _select(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
 
 def movement(name: str, move: Callable[[Builder, Value, dict[str, Any]], Value]) -> None:
     """A primitive that moves the elements of one array: done to each word of a key."""
-    HANDLERS[name] = lambda at, eqn, inputs: [tuple(move(at.builder, x, {**eqn.params, "out": eqn.outvars[0].aval.shape})
-                                                    for x in inputs[0])]  # fmt: skip
+
+    def handler(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+        params = {**eqn.params, "out": eqn.outvars[0].aval.shape}
+        return [tuple(move(at.builder, x, params) for x in inputs[0])]
+
+    HANDLERS[name] = handler
 
 
 movement("reshape", lambda b, x, p: b.reshape(x, p["out"]))
@@ -559,8 +555,8 @@ def _dot_general(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
 
 def counters(b: Builder, keys: Parts, shape: Sequence[int]) -> tuple[Parts, Parts]:
     """Keys and 64-bit counters for a draw of a shape under each of an array of keys."""
-    if not jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
-        raise CompileError("jax_threefry_partitionable is off: turn it on, or compile with engine=\"xla\"")
+    if not getattr(jax.config, "jax_threefry_partitionable", True):
+        raise CompileError('jax_threefry_partitionable is off: turn it on, or compile with engine="xla"')
     whole = (*keys[0].shape, *shape)
     low = np.broadcast_to(np.arange(prod(shape), dtype=np.uint32).reshape(shape), whole)
     k0, k1 = (b.broadcast(k, whole, range(len(k.shape))) for k in keys)

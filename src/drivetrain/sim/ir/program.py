@@ -109,9 +109,8 @@ def describe(block: Block, indent: str = "") -> str:
     """The block as text, one operation a line, for people and for tests."""
     lines: list[str] = []
     for op in block.ops:
-        attrs = {name: value for name, value in op.attrs.items()}
         outputs = ", ".join(map(repr, op.outputs))
-        lines.append(f"{indent}{outputs} = {op.name} {', '.join(f'%{v.number}' for v in op.inputs)} {attrs or ''}")
+        lines.append(f"{indent}{outputs} = {op.name} {', '.join(f'%{v.number}' for v in op.inputs)} {op.attrs or ''}")
         for region in op.regions:
             lines.append(f"{indent}  region {', '.join(map(repr, region.inputs))}:")
             lines.append(describe(region, indent + "    "))

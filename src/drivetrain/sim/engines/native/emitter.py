@@ -1,15 +1,14 @@
 """Writes a block as C++: scalars as vectors of lanes, arrays as loops over buffers of such vectors.
 
-    scalar               const vf v7 = v3 + v5;
-    array with memory    vf a9[100]; for (int i = 0; ...) a9[i] = ...;
-    array without        its elements appear inside the loop that reads them (plan.py)
-    if                   if (any(p)) { ... } and a blend of the lanes
-    while                until no lane goes on
+scalar               const vf v7 = v3 + v5;
+array with memory    vf a9[100]; for (int i = 0; ...) a9[i] = ...;
+array without        its elements appear inside the loop that reads them (plan.py)
+if                   if (any(p)) { ... } and a blend of the lanes
+while                until no lane goes on
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,14 @@ from drivetrain.sim.engines.native.expressions import ELEMENT, constant, express
 from drivetrain.sim.engines.native.plan import Plan, dimension_map
 from drivetrain.sim.ir.build import row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
-from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
-
-MOST_PICKED = 16
-"""Choices of a `pick` that become selects; more go through memory."""
+from drivetrain.sim.ir.program import Block, Op, Value
 
 
 class Index:
     """A position: constants and loop variables with factors."""
 
     def __init__(self, terms: dict[str, int] | None = None, start: int = 0) -> None:
-        """start + sum of variable times factor."""
+        """Start + sum of variable times factor."""
         self.terms, self.start = terms or {}, start
 
     def __add__(self, other: "Index") -> "Index":
@@ -50,11 +46,16 @@ Position = Sequence[Index] | Index
 """One index per dimension, or one into the flat array."""
 
 
+Writer = Callable[["Emitter", Op, str], None]
+"""Writes one operation; the text is the name of the mask of lanes that run, empty for all."""
+
+
 class Emitter:
     """Collects lines; knows the C++ name of every value."""
 
-    def __init__(self) -> None:
-        """Nothing is written."""
+    def __init__(self, writers: Mapping[str, "Writer"]) -> None:
+        """`writers` write the operations that are neither elementwise nor reads of memory."""
+        self.writers = writers
         self.lines: list[str] = []
         self.depth = 0
         self.names: dict[Value, str] = {}
@@ -253,11 +254,11 @@ class Emitter:
         if op.regions:
             for value in op.inputs:
                 self.give_memory(value)
-            REGIONS[op.name](self, op, mask)
+            self.writers[op.name](self, op, mask)
             return
         self.memory_for_inputs(op)
-        if op.name in STATEMENTS:
-            STATEMENTS[op.name](self, op)
+        if op.name in self.writers:
+            self.writers[op.name](self, op, mask)
         elif op.out.shape:
             self.give_memory(op.out)
         elif op.name in ELEMENTWISE:
@@ -272,10 +273,12 @@ class Emitter:
             raise AssertionError(f"no way to write {op.name}")
 
     def memory_for_inputs(self, op: Op) -> None:
-        """Arrays that are read at computed places lie in memory."""
+        """Arrays that are read at computed places, or across their dimensions, lie in memory."""
         needs = {"take": op.inputs[:1], "put": op.inputs[:1], "sort": op.inputs}.get(op.name, ())
+        if op.name == "view" and dimension_map(op) is None:
+            needs = op.inputs
         for value in needs:
-            if not (op.name == "take" and self.is_table(value)):
+            if op.name in ("put", "sort") or not self.is_table(value):
                 self.give_memory(value)
 
     def fill(self, value: Value, name: str) -> None:
@@ -327,304 +330,6 @@ def constant_at(table: str, dtype: str, index: str) -> str:
     return f"{kind}({table}[{index}])"
 
 
-# ---- operations with loops of their own ------------------------------------------------------------------
-
-
-def _threefry(at: Emitter, op: Op) -> None:
-    def write(position: Position) -> str:
-        words = at.new("w")
-        at.line(f"const Words {words} = threefry({', '.join(at.element(value, position) for value in op.inputs)});")
-        return words
-
-    if not op.outputs[0].shape:
-        words = write([])
-        at.names.update(zip(op.outputs, (f"{words}.x", f"{words}.y"), strict=True))
-        return
-    names = [at.buffer(value) for value in op.outputs]
-    with at.loops(op.outputs[0].shape) as index:
-        words = write(index)
-        place = flat(op.outputs[0], index)
-        at.line(f"{names[0]}[{place}] = {words}.x, {names[1]}[{place}] = {words}.y;")
-    at.names.update(zip(op.outputs, names, strict=True))
-
-
-def _stack(at: Emitter, op: Op) -> None:
-    name = at.buffer(op.out)
-    for k, value in enumerate(op.inputs):
-        at.line(f"{name}[{k}] = {at.scalar(value)};")
-    at.names[op.out] = name
-
-
-def _concat(at: Emitter, op: Op) -> None:
-    name, axis, start = at.buffer(op.out), op.attrs["axis"], 0
-    for part in op.inputs:
-        with at.loops(part.shape) as index:
-            moved = [i + Index(start=start) if k == axis else i for k, i in enumerate(index)]
-            at.line(f"{name}[{flat(op.out, moved)}] = {at.element(part, index)};")
-        start += part.shape[axis]
-    at.names[op.out] = name
-
-
-def _pick(at: Emitter, op: Op) -> None:
-    index, *choices = op.inputs
-    place, kind = at.scalar(index), vector(op.out.dtype)
-    numbers = [at.numbers.get(choice) for choice in choices]
-    if len(choices) > 4 and all(number is not None for number in numbers):
-        table = at.static_table(np.asarray(numbers), op.out.dtype)
-        text = f"lookup<{kind}>({table}, {place})"
-    elif len(choices) <= MOST_PICKED:
-        text = at.scalar(choices[-1])
-        for k, choice in reversed(list(enumerate(choices[:-1]))):
-            text = at.let(op.out.dtype, f"sel((vi)({place} == {k}), {at.scalar(choice)}, {text})")
-    else:
-        name = at.new("a")
-        at.line(f"const {kind} {name}[] = {{{', '.join(map(at.scalar, choices))}}};")
-        text = f"gather({name}, {place})"
-    at.names[op.out] = at.let(op.out.dtype, text)
-
-
-def _put(at: Emitter, op: Op) -> None:
-    x, index, updates, mask = op.inputs
-    name = at.names[x]
-    if not (name in at.writable and at.plan.is_last_read(x, op) and owned_here(at, x)):
-        name = at.buffer(op.out)
-        at.copy(x, name)
-    always = at.number_of(mask)
-    with at.loops(index.shape) as position:
-        new = at.element(updates, position)
-        uniform = uniform_place(at, index, position)
-        place = uniform or at.element(index, position)
-        old = f"{name}[{place}]" if uniform else f"gather({name}, {place})"
-        if op.attrs["kind"] != "set":
-            new = at.let(op.out.dtype, expression(Op(op.attrs["kind"], (op.out, op.out), (op.out,)), [old, new], [None] * 2))
-        allowed = "" if always else at.element(mask, position)
-        if uniform:
-            at.line(f"{name}[{place}] = {f'sel({allowed}, {new}, {old})' if allowed else new};")
-        else:
-            at.line(f"scatter({name}, {place}, {new}, {allowed or 'i_(-1)'});")
-    at.names[op.out] = name
-
-
 def owned_here(at: Emitter, value: Value) -> bool:
     """Whether memory belongs to the innermost block: what lies outside may be needed again."""
     return value in at.plan.makers or value in at.own_inputs
-
-
-def uniform_place(at: Emitter, index: Value, position: Position) -> str:
-    """A place that is the same in all lanes, as an integer expression; empty where lanes differ."""
-    if not index.shape:
-        return str(int(at.numbers[index])) if index in at.numbers else ""
-    op = at.maker(index)
-    if index in at.names or op is None or op.name != "const":
-        return ""
-    return f"{at.table(op)}[{flat(index, position)}]"
-
-
-START = {"sum": 0, "prod": 1, "and": -1, "or": 0, "xor": 0}
-STEP = {"sum": "add", "prod": "mul"}
-
-
-def _reduce(at: Emitter, op: Op) -> None:
-    (x,) = op.inputs
-    if not op.out.shape:
-        at.names[op.out] = row_reduced(at, op, [])
-        return
-    name = at.buffer(op.out)
-    with at.loops(op.out.shape) as index:
-        at.line(f"{name}[{flat(op.out, index)}] = {row_reduced(at, op, index)};")
-    at.names[op.out] = name
-
-
-def row_reduced(at: Emitter, op: Op, outer: Sequence[Index]) -> str:
-    """The name of a variable that holds a reduced row."""
-    (x,), kind = op.inputs, op.attrs["kind"]
-    if kind in ("argmax", "argmin"):
-        return argument(at, op, outer)
-    if x.dtype == "bool":
-        kind = {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(kind, kind)
-    total, dtype = at.new("r"), op.out.dtype
-    first = 0 if kind in START else 1
-    start = constant(START[kind], dtype) if first == 0 else at.element(x, [*outer, Index()])
-    if dtype == "bool":
-        start = constant(bool(START[kind]), dtype)
-    at.line(f"{vector(dtype)} {total} = {start};")
-    name = at.new("i")
-    with at.braces(f"for (int {name} = {first}; {name} < {x.shape[-1]}; ++{name})"):
-        each = at.element(x, [*outer, Index({name: 1})])
-        step = Op(STEP.get(kind, kind), (op.out, op.out), (op.out,))
-        at.line(f"{total} = {expression(step, [total, each], [None, None])};")
-    return total
-
-
-def argument(at: Emitter, op: Op, outer: Sequence[Index]) -> str:
-    """The first index of the largest or smallest element of a row; NaN counts as either."""
-    (x,) = op.inputs
-    best, where, name = at.new("r"), at.new("r"), at.new("i")
-    at.line(f"{vector(x.dtype)} {best} = {at.element(x, [*outer, Index()])};")
-    at.line(f"vi {where} = i_(0);")
-    with at.braces(f"for (int {name} = 1; {name} < {x.shape[-1]}; ++{name})"):
-        each = at.element(x, [*outer, Index({name: 1})])
-        sign = ">" if (op.attrs["kind"] == "argmax") else "<"
-        cast = "(vu)" if x.dtype == "bool" else ""
-        nan = f" | (({each} != {each}) & ({best} == {best}))" if x.dtype == "float32" else ""
-        better = at.let("int32", f"(vi)({cast}{each} {sign} {cast}{best}){nan}")
-        at.line(f"{where} = sel({better}, i_({name}), {where});")
-        at.line(f"{best} = sel({better}, {each}, {best});")
-    return where
-
-
-def _cumulate(at: Emitter, op: Op) -> None:
-    (x,), kind = op.inputs, op.attrs["kind"]
-    name, row = at.buffer(op.out), op.out.shape[-1]
-    step = Op(STEP.get(kind, kind), (op.out, op.out), (op.out,))
-    with at.loops(op.out.shape[:-1]) as outer:
-        first = flat(op.out, [*outer, Index()])
-        at.line(f"{name}[{first}] = {at.element(x, [*outer, Index()])};")
-        i = at.new("i")
-        with at.braces(f"for (int {i} = 1; {i} < {row}; ++{i})"):
-            here = [*outer, Index({i: 1})]
-            place = flat(op.out, here)
-            each = at.element(x, here)
-            at.line(f"{name}[{place}] = {expression(step, [f'{name}[{place} - 1]', each], [None, None])};")
-    at.names[op.out] = name
-
-
-def _sort(at: Emitter, op: Op) -> None:
-    """Neighbours are exchanged until all rows are in order: stable, and the same steps in every lane."""
-    names = [at.buffer(value) for value in op.outputs]
-    for value, name in zip(op.inputs, names, strict=True):
-        at.copy(value, name)
-    size = op.inputs[0].shape[-1]
-    num_rows = prod(op.inputs[0].shape[:-1])
-    i, j, row = at.new("i"), at.new("i"), at.new("i")
-    head = f"for (int {row} = 0; {row} < {num_rows}; ++{row}) for (int {i} = {size - 1}; {i} > 0; --{i}) "
-    with at.braces(head + f"for (int {j} = {row} * {size}; {j} < {row} * {size} + {i}; ++{j})"):
-        swap = "i_(0)"
-        for name in reversed(names[: op.attrs["num_keys"]]):
-            x, y = f"{name}[{j}]", f"{name}[{j} + 1]"
-            swap = at.let("int32", f"(vi)({x} > {y}) | ((vi)({x} == {y}) & {swap})")
-        for name, value in zip(names, op.inputs, strict=True):
-            x, y = (at.let(value.dtype, f"{name}[{place}]") for place in (j, f"{j} + 1"))
-            at.line(f"{name}[{j}] = sel({swap}, {y}, {x}), {name}[{j} + 1] = sel({swap}, {x}, {y});")
-    at.names.update(zip(op.outputs, names, strict=True))
-
-
-STATEMENTS: dict[str, Callable[[Emitter, Op], None]] = {
-    "threefry": _threefry, "stack": _stack, "concat": _concat, "pick": _pick, "put": _put, "reduce": _reduce,
-    "cumulate": _cumulate, "sort": _sort,
-}  # fmt: skip
-
-
-# ---- regions ---------------------------------------------------------------------------------------------
-
-
-def in_place(at: Emitter, op: Op) -> dict[int, str]:
-    """Arrays that an `if` passes on where its condition does not hold, and that nobody reads later."""
-    then, other = op.regions
-    used = outer_uses(then)
-    found: dict[int, str] = {}
-    for k, value in enumerate(other.outputs):
-        if not value.shape or value in used or other.outputs.count(value) != 1 or other.ops:
-            continue
-        at.give_memory(value)
-        name = at.names[value]
-        if name in at.writable and owned_here(at, value) and at.plan.is_last_read(value, op):
-            found[k] = name
-    return found
-
-
-def results(at: Emitter, op: Op, reused: Mapping[int, str] | None = None) -> list[str]:
-    """Variables and memory for the outputs of a region operation, some of it given."""
-    names: list[str] = []
-    for k, value in enumerate(op.outputs):
-        if reused and k in reused:
-            names.append(reused[k])
-        elif value.shape:
-            names.append(at.buffer(value))
-        else:
-            names.append(at.new())
-            at.line(f"{vector(value.dtype)} {names[-1]}{{}};")
-    return names
-
-
-def assign(at: Emitter, names: Sequence[str], values: Sequence[Value], mask: str = "") -> None:
-    """Set variables and memory to values, in the lanes of a mask."""
-    fresh: list[str] = []
-    for name, value in zip(names, values, strict=True):  # all are read before one is set: they may be each other
-        if not value.shape:
-            fresh.append(at.let(value.dtype, at.scalar(value)))
-        elif at.names[value] in names and at.names[value] != name:
-            fresh.append(at.buffer(value))
-            at.copy(value, fresh[-1])
-        else:
-            fresh.append(at.names[value])
-    for name, value, text in zip(names, values, fresh, strict=True):
-        if not value.shape:
-            at.line(f"{name} = {f'sel({mask}, {text}, {name})' if mask else text};")
-            continue
-        if text == name:
-            continue
-        with at.loops([value.size]) as (index,):
-            new = f"{text}[{index}]"
-            at.line(f"{name}[{index}] = {f'sel({mask}, {new}, {name}[{index}])' if mask else new};")
-
-
-@contextmanager
-def inside(at: Emitter, region: Block, mask: str, own: Sequence[Value] = ()) -> Any:
-    """A region's operations are written; then the body of this, which sees its values."""
-    outer, names = at.own_inputs, dict(at.names)
-    at.own_inputs = set(own)
-    at.block(region, mask)
-    yield
-    at.plans.pop()
-    at.own_inputs, at.names = outer, names  # what was declared inside the braces ends with them
-
-
-def _if(at: Emitter, op: Op, mask: str) -> None:
-    then, other = op.regions
-    condition = at.scalar(op.inputs[0])
-    names = results(at, op, in_place(at, op))
-    if other.ops:
-        outside = at.let("bool", f"~{condition}" + (f" & {mask}" if mask else ""))
-        with at.braces(f"if (any({outside}))"), inside(at, other, outside):
-            assign(at, names, other.outputs)
-    else:
-        with inside(at, other, mask):
-            assign(at, names, other.outputs)
-    within = at.let("bool", f"{condition} & {mask}") if mask else condition
-    with at.braces(f"if (any({within}))"), inside(at, then, within):
-        assign(at, names, then.outputs, within)
-    at.names.update(zip(op.outputs, names, strict=True))
-
-
-def _while(at: Emitter, op: Op, mask: str) -> None:
-    condition, body = op.regions
-    names = results(at, op)
-    assign(at, names, op.inputs)
-    active = at.new()
-    at.line(f"vi {active} = {mask or 'i_(-1)'};")
-    with at.braces("for (;;)"):
-        at.names.update(zip(condition.inputs, names, strict=True))
-        with inside(at, condition, active):
-            at.line(f"{active} = {active} & {at.scalar(condition.outputs[0])};")
-        at.line(f"if (!any({active})) break;")
-        at.names.update(zip(body.inputs, names, strict=True))
-        with inside(at, body, active):
-            assign(at, names, body.outputs, active)
-    at.names.update(zip(op.outputs, names, strict=True))
-
-
-def _for(at: Emitter, op: Op, mask: str) -> None:
-    (body,) = op.regions
-    names = results(at, op)
-    assign(at, names, op.inputs)
-    i = at.new("i")
-    with at.braces(f"for (int {i} = 0; {i} < {op.attrs['length']}; ++{i})"):
-        at.names[body.inputs[0]] = at.let("int32", f"i_({i})")
-        at.names.update(zip(body.inputs[1:], names, strict=True))
-        with inside(at, body, mask, body.inputs[1:]):
-            assign(at, names, body.outputs)
-    at.names.update(zip(op.outputs, names, strict=True))
-
-
-REGIONS: dict[str, Callable[[Emitter, Op, str], None]] = {"if": _if, "while": _while, "for": _for}

@@ -1,6 +1,11 @@
 """The engine `native`: compiles a step to a kernel and runs it over tiles, on as many threads as asked."""
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 import ctypes
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +19,7 @@ from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import checked_inputs
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
 from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
-from drivetrain.sim.ir.importer import import_function
+from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
 from drivetrain.sim.trace import Traced
@@ -34,7 +39,7 @@ def source_of(traced: Traced) -> str:
     Raises:
         CompileError: It is not in the representation, or needs more memory than a thread's stack has.
     """
-    imported = simplified(import_function(traced.step, *traced.arguments))
+    imported = simplified(import_jaxpr(traced.jaxpr))
     source, nbytes = write_kernel(vectorizable(imported), layout_of(imported, traced))
     if nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
@@ -67,7 +72,7 @@ class Kernel:
         num_threads = min(settings.num_threads, self.num_tiles)
         self.pool = ThreadPoolExecutor(num_threads, "drivetrain-sim") if num_threads > 1 else None
         bounds = [self.num_tiles * k // num_threads for k in range(num_threads + 1)]
-        self.spans = list(zip(bounds[:-1], bounds[1:], strict=True))
+        self.spans = list(itertools.pairwise(bounds))
 
     def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`."""

@@ -48,7 +48,7 @@ class Plan:
             return op.inputs[0] not in self.virtual or dimension_map(op) is not None
         if op.name == "const":
             return True
-        if op.name not in ELEMENTWISE and op.name != "take" or op.name == "threefry":
+        if (op.name not in ELEMENTWISE and op.name != "take") or op.name == "threefry":
             return False
         users = self.users[op.out]
         if len(users) != 1:

@@ -54,8 +54,9 @@ def compiler() -> tuple[str, str]:
         if path is not None:
             said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
             return path, said.stdout.partition("\n")[0]
+    found = f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
     raise CompileError(
-        f'engine "native" needs a C++ compiler, and found {f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"}: '
+        f'engine "native" needs a C++ compiler, and found {found}: '
         'install one (on Debian and Ubuntu: apt-get install g++), or compile with engine="xla"'
     )
 
@@ -114,7 +115,9 @@ def build(path: str, flags: tuple[str, ...], source: str, target: Path) -> None:
         )
         if done.returncode != 0:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:300])
-            raise CompileError(f'{path} refuses a generated kernel: {first.strip()}; please report this, and use engine="xla"')
+            raise CompileError(
+                f'{path} refuses a generated kernel: {first.strip()}; please report this, and use engine="xla"'
+            )
         data = result.read_bytes()
         with result.open("ab") as file:
             file.write(hashlib.sha256(data).digest())

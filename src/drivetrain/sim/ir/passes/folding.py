@@ -47,9 +47,8 @@ class Folder:
         builder.where = op.where
         if op.name == "const":
             return self.keep(builder, op)
-        if op.name in FOLDED and op.inputs and all(value in self.constants for value in op.inputs):
-            if max(value.size for value in (*op.outputs, *op.inputs)) <= MOST_ELEMENTS:
-                return self.compute(builder, op)
+        if op.name in FOLDED and op.inputs and all(value in self.constants for value in op.inputs) and is_light(op):
+            return self.compute(builder, op)
         if op.name == "if" and op.inputs[0] in self.constants:
             return self.inline(builder, op, op.regions[0 if self.constants[op.inputs[0]] else 1])
         mark = len(builder.ops)
@@ -105,6 +104,11 @@ class Folder:
             return None
         rule = RULES.get(op.name)
         return rule(self, builder, op) if rule is not None else None
+
+
+def is_light(op: Op) -> bool:
+    """Whether the result of an operation is small enough to be kept as a constant."""
+    return max(value.size for value in (*op.outputs, *op.inputs)) <= MOST_ELEMENTS
 
 
 def _add(at: Folder, _: Builder, op: Op) -> Value | None:
@@ -263,7 +267,7 @@ def _take(at: Folder, b: Builder, op: Op) -> Value | None:
         return None
     corner = tuple(0 for _ in places.shape)
     offset = int(places[corner])
-    strides = [int(places[tuple(k == axis for k in range(places.ndim))].item() - offset) if size > 1 else 0
+    strides = [int(places[tuple(int(k == axis) for k in range(places.ndim))] - offset) if size > 1 else 0
                for axis, size in enumerate(places.shape)] if places.ndim else []  # fmt: skip
     if (affine_positions(places.shape, offset, strides) == places).all():
         return b.view(x, places.shape, offset, strides)
@@ -284,8 +288,9 @@ def _put(at: Folder, b: Builder, op: Op) -> Value | None:
     if allowed is not None and not allowed:
         return x
     places = at.constants.get(index)
-    whole = places is not None and op.attrs["kind"] == "set" and places.size == x.size
-    if whole and allowed and bool((places.reshape(-1) == np.arange(x.size)).all()):
+    if places is None or not allowed or op.attrs["kind"] != "set" or places.size != x.size:
+        return None
+    if bool((places.reshape(-1) == np.arange(x.size)).all()):
         return b.reshape(updates, x.shape)
     return None
 

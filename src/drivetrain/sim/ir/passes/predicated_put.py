@@ -5,9 +5,9 @@ whole grid twice. Afterwards the put changes one element in place. Puts upon put
 """
 
 from drivetrain.sim.ir.build import Builder
-from drivetrain.sim.ir.program import Block, Op, Value, map_regions
 from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
 from drivetrain.sim.ir.passes.sinking import users_of
+from drivetrain.sim.ir.program import Block, Op, Value, map_regions
 
 
 def predicate_puts(block: Block) -> Block:

@@ -88,14 +88,14 @@ class Scalarizer:
             return self.keep(op)
         if op.name in ELEMENTWISE:
             return self.elementwise(op)
-        writer = WRITERS[op.name]
-        results = writer(self, op)
-        if results is None:
-            return self.keep(op)
         if op.name == "sort":
-            self.known.update(zip(op.outputs, results, strict=True))
+            columns = _sort(self, op)
         else:
-            self.known[op.out] = results
+            parts = WRITERS[op.name](self, op)
+            columns = None if parts is None else [parts]
+        if columns is None:
+            return self.keep(op)
+        self.known.update(zip(op.outputs, columns, strict=True))
         return None
 
     def keep(self, op: Op) -> None:
@@ -143,7 +143,8 @@ def _view(at: Scalarizer, op: Op) -> Scalars:
 
 
 def _concat(at: Scalarizer, op: Op) -> Scalars:
-    axis, numbers, start = op.attrs["axis"], np.empty(op.out.shape, np.int64), 0
+    axis: int = op.attrs["axis"]
+    numbers, start = np.empty(op.out.shape, np.int64), 0
     every: Scalars = []
     for part in op.inputs:
         region = [slice(None)] * len(op.out.shape)
@@ -200,7 +201,10 @@ def reduced(b: Builder, kind: str, row: Scalars, dtype: str) -> Value:
         best, where = row[0], b.const(np.int32(0))
         for k, value in enumerate(row[1:], 1):
             better = b.elementwise(*(("gt", value, best) if kind == "argmax" else ("lt", value, best)))
-            best, where = b.elementwise("select", better, value, best), b.elementwise("select", better, b.const(np.int32(k)), where)
+            best, where = (
+                b.elementwise("select", better, value, best),
+                b.elementwise("select", better, b.const(np.int32(k)), where),
+            )
         return where
     if not row:
         return b.const(np.asarray(EMPTY[kind], dtype))
@@ -247,8 +251,15 @@ def after(b: Builder, pairs: Sequence[tuple[Value, Value]]) -> Value:
     return b.elementwise("or", greater, b.elementwise("and", b.elementwise("eq", x, y), after(b, rest)))
 
 
-WRITERS: dict[str, Callable[[Scalarizer, Op], "Scalars | list[Scalars] | None"]] = {
+def _pick(at: Scalarizer, op: Op) -> Scalars:
+    return [at.b.emit("pick", [at.parts(value)[0] for value in op.inputs], (), op.out.dtype)]
+
+
+def _stack(at: Scalarizer, op: Op) -> Scalars:
+    return [at.parts(value)[0] for value in op.inputs]
+
+
+WRITERS: dict[str, Callable[[Scalarizer, Op], Scalars | None]] = {
     "const": _const, "view": _view, "concat": _concat, "take": _take, "put": _put, "reduce": _reduce,
-    "cumulate": _cumulate, "sort": _sort, "stack": lambda at, op: [at.parts(v)[0] for v in op.inputs],
-    "pick": lambda at, op: [at.b.emit("pick", [at.parts(v)[0] for v in op.inputs], (), op.out.dtype)],
+    "cumulate": _cumulate, "stack": _stack, "pick": _pick,
 }  # fmt: skip
