@@ -12,6 +12,9 @@ CONTRACT = [
     ("drivetrain.scope", "operation"),
     ("drivetrain.scope", "phase"),
     ("drivetrain.scope", "session"),
+    ("drivetrain.sim", "compile"),
+    ("drivetrain.sim", "from_gymnax"),
+    ("drivetrain.sim", "make"),
     ("drivetrain.train", "train"),
 ]
 

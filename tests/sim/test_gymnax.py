@@ -51,5 +51,5 @@ def test_an_object_of_gymnax_is_taken_as_it_is():
 
 
 def test_an_unknown_name_is_told_with_those_that_exist():
-    with pytest.raises(ValueError, match="no environment 'Brekout'.*Breakout-MinAtar"):
+    with pytest.raises(ValueError, match=r"no environment 'Brekout'.*Breakout-MinAtar"):
         sim.make("gymnax/Brekout")

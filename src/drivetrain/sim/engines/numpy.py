@@ -13,7 +13,7 @@ from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import checked_inputs
 from drivetrain.sim.ir.evaluate import evaluate
 from drivetrain.sim.ir.importer import import_jaxpr
-from drivetrain.sim.ir.passes import simplified
+from drivetrain.sim.ir.passes.pipeline import simplified
 from drivetrain.sim.trace import Traced
 
 

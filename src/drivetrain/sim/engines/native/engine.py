@@ -20,7 +20,7 @@ from drivetrain.sim.engines.arrays import checked_inputs
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
 from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
 from drivetrain.sim.ir.importer import import_jaxpr
-from drivetrain.sim.ir.passes import simplified, vectorizable
+from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
 from drivetrain.sim.trace import Traced
 
