@@ -13,6 +13,9 @@ CONTRACT = [
     ("drivetrain.scope", "pack"),
     ("drivetrain.scope", "phase"),
     ("drivetrain.scope", "session"),
+    ("drivetrain.sim", "compile"),
+    ("drivetrain.sim", "from_gymnax"),
+    ("drivetrain.sim", "make"),
     ("drivetrain.train", "train"),
 ]
 

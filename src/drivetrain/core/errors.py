@@ -11,6 +11,7 @@ The hierarchy:
     |   |-- OwnerDead                 ... because its owner is gone
     |   `-- ForeignSegment            ... because it is no segment of this kind or version
     |-- FileFormatError               a file is truncated, foreign, or from a newer version
+    |-- CompileError                  an environment cannot be traced or compiled
     |-- MissingExtra (ImportError)    an optional dependency is not installed
     `-- RunError                      a training run could not start or go on
 """
@@ -50,6 +51,10 @@ class ForeignSegment(SegmentError):
 
 class FileFormatError(DrivetrainError):
     """A file is truncated, damaged, not ours, or written by a newer version."""
+
+
+class CompileError(DrivetrainError):
+    """An environment cannot be traced or compiled; the message says what to change."""
 
 
 class MissingExtra(DrivetrainError, ImportError):

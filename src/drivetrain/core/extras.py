@@ -17,6 +17,8 @@ EXTRAS: dict[str, dict[str, str]] = {
     "atari": {"ale-py": "ale_py", "opencv-python-headless": "cv2"},
     "box2d": {"box2d": "Box2D"},
     "mujoco": {"mujoco": "mujoco"},
+    "sim": {"jax": "jax"},
+    "gymnax": {"gymnax": "gymnax", "six": "six"},
     "torch": {"torch": "torch"},
     "scope": {"pyarrow": "pyarrow"},
     "bench": {

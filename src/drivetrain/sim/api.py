@@ -1,0 +1,127 @@
+"""What an environment is, and what a compiled rollout takes and gives.
+
+Environment ─transition─▶ one step with autoreset ─trace─▶ engine ─▶ Rollout: state, actions -> state, trajectory
+"""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import jax
+
+Engine = Literal["xla", "native", "numpy"]
+Autoreset = Literal["same_step", "next_step", "disabled"]
+RECORDABLE = ("obs", "reward", "terminated", "truncated", "final_obs", "info")
+Tree = Any
+"""A pytree of arrays."""
+
+
+class Environment(Protocol):
+    """A simulator of ONE environment, in functional JAX; the form of gymnax 1.0, without autoreset.
+
+    Everything is pure: what changes is in the state. Shapes and types of state and observation never
+    change. Each key is used once. `sim.check_env` says whether an object fits.
+    """
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+        ...
+
+    @property
+    def default_params(self) -> Tree:
+        """Numbers that a user may change; they are constants of what is compiled."""
+        ...
+
+    def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
+        """Observation and state at the start of an episode."""
+        ...
+
+    def step(
+        self, key: jax.Array, state: Tree, action: jax.Array, params: Tree
+    ) -> tuple[Tree, Tree, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """Observation, state, reward, terminated, truncated and info after one action; never resets."""
+        ...
+
+    def action_space(self, params: Tree) -> Any:
+        """Something with `sample(key)`."""
+        ...
+
+    def observation_space(self, params: Tree) -> Any:
+        """Something with `sample(key)`."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RolloutState:
+    """Where N environments stand between two calls; the same pytree on every engine."""
+
+    env: Tree
+    """The environments' own states, leading axis [num_envs]."""
+    keys: Any
+    """uint32[num_envs, 2]: the key of each environment; step t uses `fold_in(keys[i], t)`."""
+    step: Any
+    """uint32: steps taken since reset, by each environment."""
+    done: Any
+    """bool[num_envs]: the last step ended an episode."""
+    obs: Tree
+    """Observations of these states when "obs" is recorded, else None; never read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What `sim.compile` was asked for, checked."""
+
+    num_envs: int
+    num_steps: int
+    record: tuple[str, ...]
+    autoreset: Autoreset
+    num_threads: int
+
+
+class Runner(Protocol):
+    """An engine's compiled steps."""
+
+    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+        """Run num_steps; `obs` of the returned state is None."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """K steps of N environments per call. Inputs stay valid; calls from several threads are safe."""
+
+    env: Environment
+    params: Tree
+    engine: Engine
+    settings: Settings
+    start: Callable[[int], RolloutState]
+    runner: Runner
+
+    def reset(self, seed: int = 0) -> RolloutState:
+        """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`."""
+        return self.start(seed)
+
+    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+        """Take num_steps steps in every environment.
+
+        Args:
+            state: From `reset` or an earlier call, of this engine or another.
+            actions: Leading axes [num_steps, num_envs].
+
+        Returns:
+            The new state, and what was recorded, each with leading axes [num_steps, num_envs].
+
+        Raises:
+            InvalidInput: Shapes or types do not fit.
+        """
+        state, trajectory = self.runner(state, actions)
+        if "obs" not in trajectory:
+            return state, trajectory
+        last = jax.tree.map(lambda x: x[-1], trajectory["obs"])
+        return RolloutState(state.env, state.keys, state.step, state.done, last), trajectory

@@ -1,0 +1,98 @@
+"""`sim.compile`: from an environment to a rollout on the engine of one's choice."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, cast, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.api import RECORDABLE, Autoreset, Engine, Environment, Rollout, RolloutState, Settings, Tree
+from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.trace import trace
+from drivetrain.sim.transition import first
+
+
+def compile(
+    env: Any,
+    num_envs: int,
+    num_steps: int,
+    engine: Engine = "native",
+    params: Tree = None,
+    record: Sequence[str] = ("obs", "reward", "terminated", "truncated"),
+    *,
+    autoreset: Autoreset = "same_step",
+    num_threads: int = 1,
+) -> Rollout:
+    """Compile num_steps steps of num_envs environments into one call.
+
+    Args:
+        env: Anything of the form of `sim.api.Environment`, or an environment of gymnax.
+        num_envs: N, at least 1.
+        num_steps: K, at least 1.
+        engine: "xla": `vmap` and `scan`, what all others are tested against. "native": one C++ kernel,
+            compiled by the system's compiler and kept on disk. "numpy": the program interpreted.
+        params: Of the environment; its defaults when None. They become constants.
+        record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info.
+            With () nothing is written.
+        autoreset: As in Gymnasium: "same_step", "next_step" or "disabled".
+        num_threads: Of the native engine.
+
+    Raises:
+        InvalidInput: An argument does not fit.
+        CompileError: The environment cannot be compiled; the message says what to change.
+    """
+    settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads)
+    env = cast("Environment", adapted(env))
+    params = env.default_params if params is None else params
+    traced = trace(env, params, autoreset, settings.record)
+    build = importlib.import_module(f"drivetrain.sim.engines.{engine}").build
+    return Rollout(
+        env=env,
+        params=params,
+        engine=engine,
+        settings=settings,
+        start=Start(env, params, num_envs, "obs" in settings.record, engine),
+        runner=build(traced, settings),
+    )
+
+
+class Start:
+    """First states, by XLA on every engine: it happens once."""
+
+    def __init__(self, env: Environment, params: Tree, num_envs: int, with_obs: bool, engine: Engine) -> None:
+        """Compiled at the first call."""
+        self.num_envs, self.with_obs, self.engine = num_envs, with_obs, engine
+        self.first = jax.jit(jax.vmap(lambda key: first(env, params, key)))
+
+    def __call__(self, seed: int) -> RolloutState:
+        """See `Rollout.reset`."""
+        keys = jax.random.split(jax.random.key(seed), self.num_envs)
+        obs, state = self.first(keys)
+        words, done = jax.random.key_data(keys), jnp.zeros(self.num_envs, bool)
+        whole = RolloutState(state, words, jnp.uint32(0), done, obs if self.with_obs else None)
+        return whole if self.engine == "xla" else jax.tree.map(np.asarray, whole)
+
+
+def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int
+            ) -> Settings:  # fmt: skip
+    """The arguments, if each of them makes sense."""
+    for name, value in (("num_envs", num_envs), ("num_steps", num_steps), ("num_threads", num_threads)):
+        if value < 1:
+            raise InvalidInput(f"{name}: expected at least 1, got {value}")
+    if engine not in get_args(Engine):
+        raise InvalidInput(f"engine: expected one of {', '.join(get_args(Engine))}, got {engine!r}")
+    if autoreset not in get_args(Autoreset):
+        raise InvalidInput(f"autoreset: expected one of {', '.join(get_args(Autoreset))}, got {autoreset!r}")
+    names = (record,) if isinstance(record, str) else tuple(record)
+    unknown = [name for name in names if name not in RECORDABLE]
+    if unknown or len(set(names)) != len(names):
+        raise InvalidInput(f"record: expected distinct names from {', '.join(RECORDABLE)}, got {names}")
+    return Settings(num_envs=num_envs, num_steps=num_steps, record=names, autoreset=cast("Autoreset", autoreset),
+                    num_threads=num_threads)  # fmt: skip

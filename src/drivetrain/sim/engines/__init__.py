@@ -1,0 +1,1 @@
+"""What runs the steps, one engine a module."""

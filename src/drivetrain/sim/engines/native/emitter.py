@@ -1,0 +1,335 @@
+"""Writes a block as C++: scalars as vectors of lanes, arrays as loops over buffers of such vectors.
+
+scalar               const vf v7 = v3 + v5;
+array with memory    vf a9[100]; for (int i = 0; ...) a9[i] = ...;
+array without        its elements appear inside the loop that reads them (plan.py)
+if                   if (any(p)) { ... } and a blend of the lanes
+while                until no lane goes on
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from drivetrain.sim.engines.native.expressions import ELEMENT, constant, expression, vector
+from drivetrain.sim.engines.native.plan import Plan, dimension_map
+from drivetrain.sim.ir.build import row_major
+from drivetrain.sim.ir.ops import ELEMENTWISE
+from drivetrain.sim.ir.program import Block, Op, Value
+
+
+class Index:
+    """A position: constants and loop variables with factors."""
+
+    def __init__(self, terms: dict[str, int] | None = None, start: int = 0) -> None:
+        """Start + sum of variable times factor."""
+        self.terms, self.start = terms or {}, start
+
+    def __add__(self, other: "Index") -> "Index":
+        terms = dict(self.terms)
+        for name, factor in other.terms.items():
+            terms[name] = terms.get(name, 0) + factor
+        return Index(terms, self.start + other.start)
+
+    def times(self, factor: int) -> "Index":
+        """All of it times a number."""
+        return Index({name: old * factor for name, old in self.terms.items()}, self.start * factor)
+
+    def __str__(self) -> str:
+        parts = [name if factor == 1 else f"{name} * {factor}" for name, factor in self.terms.items() if factor]
+        return " + ".join(parts + ([str(self.start)] if self.start or not parts else []))
+
+
+Position = Sequence[Index] | Index
+"""One index per dimension, or one into the flat array."""
+
+
+Writer = Callable[["Emitter", Op, str], None]
+"""Writes one operation; the text is the name of the mask of lanes that run, empty for all."""
+
+
+class Emitter:
+    """Collects lines; knows the C++ name of every value."""
+
+    def __init__(self, writers: Mapping[str, "Writer"]) -> None:
+        """`writers` write the operations that are neither elementwise nor reads of memory."""
+        self.writers = writers
+        self.lines: list[str] = []
+        self.depth = 0
+        self.names: dict[Value, str] = {}
+        self.numbers: dict[Value, Any] = {}
+        self.tables: dict[Value, str] = {}
+        self.table_lines: list[str] = []
+        self.writable: set[str] = set()
+        self.plans: list[Plan] = []
+        self.own_inputs: set[Value] = set()
+        self.count = 0
+        self.scratch_nbytes = 0
+
+    # ---- text ----------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """One line."""
+        self.lines.append("  " * self.depth + text)
+
+    @contextmanager
+    def braces(self, head: str = "") -> Any:
+        """A block of C++."""
+        self.line(f"{head} {{".strip())
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    def new(self, prefix: str = "v") -> str:
+        """A name that nothing else has."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def let(self, dtype: str, text: str) -> str:
+        """A constant of an expression; its name."""
+        name = self.new()
+        self.line(f"const {vector(dtype)} {name} = {text};")
+        return name
+
+    def buffer(self, value: Value) -> str:
+        """Memory for an array, of this block's own."""
+        name = self.new("a")
+        self.line(f"{vector(value.dtype)} {name}[{max(value.size, 1)}];")
+        self.scratch_nbytes += value.size * 4
+        self.writable.add(name)
+        return name
+
+    @contextmanager
+    def loops(self, shape: Sequence[int]) -> Any:
+        """Nested loops over a shape; the index of each dimension."""
+        index: list[Index] = []
+        opened = 0
+        for size in shape:
+            if size == 1:
+                index.append(Index())
+                continue
+            name = self.new("i")
+            self.line(f"for (int {name} = 0; {name} < {size}; ++{name}) {{")
+            self.depth += 1
+            opened += 1
+            index.append(Index({name: 1}))
+        yield index
+        for _ in range(opened):
+            self.depth -= 1
+            self.line("}")
+
+    @property
+    def plan(self) -> Plan:
+        """That of the innermost block."""
+        return self.plans[-1]
+
+    # ---- reading values ------------------------------------------------------------------------------------
+
+    def scalar(self, value: Value) -> str:
+        """The name of a scalar."""
+        if value in self.numbers:
+            return constant(self.numbers[value], value.dtype)
+        return self.names[value]
+
+    def maker(self, value: Value) -> Op | None:
+        """The operation that makes an array without memory, in whichever block."""
+        for plan in reversed(self.plans):
+            if value in plan.makers:
+                return plan.makers[value]
+        return None
+
+    def element(self, value: Value, position: Position) -> str:
+        """The element of a value at a position, computed here if it has no memory."""
+        if not value.shape:
+            return self.scalar(value)
+        if value in self.names:
+            return f"{self.names[value]}[{flat(value, position)}]"
+        op = self.maker(value)
+        assert op is not None, f"{value} has neither memory nor maker"
+        if op.name == "const":
+            return constant_at(self.table(op), value.dtype, str(flat(value, position)))
+        if op.name == "view":
+            return self.viewed(op, position)
+        if op.name == "take":
+            return self.let(value.dtype, self.taken(op, position))
+        inputs = [self.element(part, position) for part in op.inputs]
+        return self.let(value.dtype, expression(op, inputs, [self.number_of(part) for part in op.inputs]))
+
+    def number_of(self, value: Value) -> Any:
+        """The number that a value is everywhere, or None."""
+        if value in self.numbers:
+            return self.numbers[value]
+        op = self.maker(value)
+        return self.number_of(op.inputs[0]) if op is not None and op.name == "view" and not op.inputs[0].shape else None
+
+    def viewed(self, op: Op, position: Position) -> str:
+        """An element of a view."""
+        (x,) = op.inputs
+        if not x.shape:
+            return self.scalar(x)
+        if isinstance(position, Index) and set(op.attrs["strides"]) <= {0}:
+            index = Index(start=op.attrs["offset"])
+            return self.element(x, index if x in self.names else unflat(x, op.attrs["offset"]))
+        assert not isinstance(position, Index) or not op.out.shape, "a view needs an index per dimension"
+        parts: Sequence[Index] = [] if isinstance(position, Index) else position
+        if x in self.names or self.is_table(x):
+            index = Index(start=op.attrs["offset"])
+            for part, stride in zip(parts, op.attrs["strides"], strict=True):
+                index += part.times(stride)
+            return self.element(x, index)
+        mapped = dimension_map(op)
+        assert mapped is not None
+        dims = [sum((parts[dim].times(step) for dim, step in runs), Index(start=start)) for _, start, runs in mapped]
+        return self.element(x, dims)
+
+    def is_table(self, value: Value) -> bool:
+        """Whether an array is constant."""
+        op = self.maker(value)
+        return op is not None and op.name == "const"
+
+    def table(self, op: Op) -> str:
+        """A constant array as a static table of numbers; Booleans as 0 and -1."""
+        if op.out not in self.tables:
+            self.tables[op.out] = self.static_table(op.attrs["value"], op.out.dtype)
+        return self.tables[op.out]
+
+    def static_table(self, array: Any, dtype: str) -> str:
+        """A static table; its name."""
+        name = self.new("c")
+        texts = [constant(number, dtype)[3:-1] for number in array.reshape(-1)]
+        kind = "int32_t" if dtype == "bool" else ELEMENT[dtype]
+        self.table_lines.append(f"static const {kind} {name}[{len(texts)}] = {{{', '.join(texts)}}};")
+        return name
+
+    def taken(self, op: Op, position: Position) -> str:
+        """An element of a take."""
+        x, index = op.inputs
+        source = self.maker(x)
+        if self.is_table(index) and x in self.names:
+            return f"{self.names[x]}[{self.table(self.must_make(index))}[{flat(index, position)}]]"
+        place = self.element(index, position)
+        if source is not None and source.name == "const":
+            return f"lookup<{vector(x.dtype)}>({self.table(source)}, {place})"
+        return f"gather({self.names[x]}, {place})"
+
+    def must_make(self, value: Value) -> Op:
+        """The operation that makes a value; there is one."""
+        op = self.maker(value)
+        assert op is not None
+        return op
+
+    # ---- writing operations --------------------------------------------------------------------------------
+
+    def block(self, block: Block, mask: str = "") -> None:
+        """All operations of a block.
+
+        Args:
+            mask: Name of the mask of lanes that run it; empty for all.
+        """
+        self.plans.append(Plan(block))
+        for op in block.ops:
+            self.op(op, mask)
+        for value in block.outputs:
+            self.give_memory(value)
+
+    def give_memory(self, value: Value) -> None:
+        """Make sure that an array lies in memory."""
+        if value.shape and value not in self.names:
+            name = self.buffer(value)
+            self.fill(value, name)
+            self.names[value] = name
+
+    def op(self, op: Op, mask: str) -> None:
+        """One operation; nothing for arrays that need no memory."""
+        if op.name == "const":
+            if not op.out.shape:
+                self.numbers[op.out] = op.attrs["value"].reshape(-1)[0]
+            return
+        if len(op.outputs) == 1 and op.out in self.plan.virtual:
+            self.memory_for_inputs(op)
+            return
+        if op.regions:
+            for value in op.inputs:
+                self.give_memory(value)
+            self.writers[op.name](self, op, mask)
+            return
+        self.memory_for_inputs(op)
+        if op.name in self.writers:
+            self.writers[op.name](self, op, mask)
+        elif op.out.shape:
+            self.give_memory(op.out)
+        elif op.name in ELEMENTWISE:
+            inputs = [self.scalar(value) for value in op.inputs]
+            numbers = [self.number_of(value) for value in op.inputs]
+            self.names[op.out] = self.let(op.out.dtype, expression(op, inputs, numbers))
+        elif op.name == "view":
+            self.names[op.out] = self.let(op.out.dtype, self.viewed(op, []))
+        elif op.name == "take":
+            self.names[op.out] = self.let(op.out.dtype, self.taken(op, []))
+        else:
+            raise AssertionError(f"no way to write {op.name}")
+
+    def memory_for_inputs(self, op: Op) -> None:
+        """Arrays that are read at computed places, or across their dimensions, lie in memory."""
+        needs = {"take": op.inputs[:1], "put": op.inputs[:1], "sort": op.inputs}.get(op.name, ())
+        if op.name == "view" and dimension_map(op) is None:
+            needs = op.inputs
+        for value in needs:
+            if op.name in ("put", "sort") or not self.is_table(value):
+                self.give_memory(value)
+
+    def fill(self, value: Value, name: str) -> None:
+        """Compute every element of an array into memory, by one loop where a flat index is enough."""
+        op = self.maker(value)
+        assert op is not None, f"{value} has no maker"
+        if op.name == "const":
+            with self.loops([value.size]) as (index,):
+                self.line(f"{name}[{index}] = {constant_at(self.table(op), value.dtype, str(index))};")
+            return
+        inputs = op.inputs[1:] if op.name == "take" else op.inputs
+        if op.name != "view" and all(self.plan.is_flat(part, self.names) for part in inputs):
+            with self.loops([value.size]) as (index,):
+                self.line(f"{name}[{index}] = {self.computed(op, index)};")
+            return
+        with self.loops(value.shape) as index:
+            self.line(f"{name}[{flat(value, index)}] = {self.computed(op, index)};")
+
+    def computed(self, op: Op, position: Position) -> str:
+        """An element of an operation's output, from its inputs."""
+        if op.name == "view":
+            return self.viewed(op, position)
+        if op.name == "take":
+            return self.taken(op, position)
+        inputs = [self.element(part, position) for part in op.inputs]
+        return expression(op, inputs, [self.number_of(part) for part in op.inputs])
+
+    def copy(self, value: Value, name: str) -> None:
+        """Copy an array in memory to other memory."""
+        with self.loops([value.size]) as (index,):
+            self.line(f"{name}[{index}] = {self.element(value, index)};")
+
+
+def flat(value: Value, position: Position) -> Index:
+    """A position as one index into the flat array."""
+    if isinstance(position, Index):
+        return position
+    return sum((part.times(s) for part, s in zip(position, row_major(value.shape), strict=True)), Index())
+
+
+def unflat(value: Value, place: int) -> list[Index]:
+    """A flat position as an index per dimension."""
+    return [Index(start=int(part)) for part in np.unravel_index(place, value.shape)]
+
+
+def constant_at(table: str, dtype: str, index: str) -> str:
+    """An element of a static table in every lane."""
+    kind = {"vf": "f_", "vi": "i_", "vu": "u_"}[vector(dtype)]
+    return f"{kind}({table}[{index}])"
+
+
+def owned_here(at: Emitter, value: Value) -> bool:
+    """Whether memory belongs to the innermost block: what lies outside may be needed again."""
+    return value in at.plan.makers or value in at.own_inputs

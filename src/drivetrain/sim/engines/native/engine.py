@@ -1,0 +1,102 @@
+"""The engine `native`: compiles a step to a kernel and runs it over tiles, on as many threads as asked."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
+from drivetrain.sim.engines.arrays import checked_inputs
+from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
+from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
+from drivetrain.sim.ir.importer import import_jaxpr
+from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
+from drivetrain.sim.ir.program import Block
+from drivetrain.sim.trace import Traced
+
+Array = npt.NDArray[Any]
+
+
+def build(traced: Traced, settings: Settings) -> Runner:
+    """Compile, or find compiled; the result runs without JAX."""
+    num_lanes = lanes()
+    return Kernel(traced, settings, load_kernel(source_of(traced), num_lanes), num_lanes)
+
+
+def source_of(traced: Traced) -> str:
+    """C++ of a traced step.
+
+    Raises:
+        CompileError: It is not in the representation, or needs more memory than a thread's stack has.
+    """
+    imported = simplified(import_jaxpr(traced.jaxpr))
+    source, nbytes = write_kernel(vectorizable(imported), layout_of(imported, traced))
+    if nbytes > MOST_SCRATCH_NBYTES:
+        raise CompileError(
+            f"one environment needs {nbytes} bytes while it steps, and the limit of a native kernel is "
+            f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="xla"'
+        )
+    return source
+
+
+def layout_of(imported: Block, traced: Traced) -> Layout:
+    """Which of the step's inputs and outputs are state, actions and records."""
+    num_state = len(jax.tree.leaves(traced.state))
+    return Layout(
+        state=imported.inputs[2 : 2 + num_state],
+        actions=imported.inputs[3 + num_state :],
+        record=imported.outputs[num_state + 1 :],
+    )
+
+
+class Kernel:
+    """A loaded kernel with the shapes it takes. Calls share nothing, so threads may call at the same time."""
+
+    def __init__(self, traced: Traced, settings: Settings, library: ctypes.CDLL, num_lanes: int) -> None:
+        """Threads, if there are to be several, wait in a pool."""
+        self.traced, self.settings = traced, settings
+        self.run = library.drivetrain_run
+        self.run.argtypes = [ctypes.c_int64] * 4 + [ctypes.c_uint32, ctypes.c_void_p]
+        self.run.restype = None
+        self.num_tiles = -(-settings.num_envs // num_lanes)
+        num_threads = min(settings.num_threads, self.num_tiles)
+        self.pool = ThreadPoolExecutor(num_threads, "drivetrain-sim") if num_threads > 1 else None
+        bounds = [self.num_tiles * k // num_threads for k in range(num_threads + 1)]
+        self.spans = list(itertools.pairwise(bounds))
+
+    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+        """See `Runner`."""
+        settings = self.settings
+        leaves, keys, number, done, action_leaves = checked_inputs(self.traced, settings, state, actions)
+        after = [np.empty_like(leaf) for leaf in leaves]
+        done_after = np.empty_like(done)
+        leading = (settings.num_steps, settings.num_envs)
+        records = [np.empty((*leading, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(self.traced.record)]
+        self.launch(number, [keys, done, *leaves, *action_leaves, *after, done_after, *records])
+        env = jax.tree.unflatten(jax.tree.structure(self.traced.state), after)
+        trajectory = jax.tree.unflatten(jax.tree.structure(self.traced.record), records)
+        return RolloutState(env, keys, np.uint32(number + settings.num_steps), done_after, None), trajectory
+
+    def launch(self, number: int, arrays: Sequence[Array]) -> None:
+        """Run all tiles."""
+        pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+        settings = self.settings
+
+        def span(begin: int, end: int) -> None:
+            self.run(begin, end, settings.num_envs, settings.num_steps, number, pointers)
+
+        if self.pool is None:
+            span(0, self.num_tiles)
+        else:
+            for waiting in [self.pool.submit(span, *bounds) for bounds in self.spans]:
+                waiting.result()

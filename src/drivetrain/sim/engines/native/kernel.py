@@ -1,0 +1,108 @@
+"""A whole kernel as C++: tiles of environments, K steps each, the state in variables between steps.
+
+run(first tile, last tile, N, K, step, pointers): keys, done, state, actions -> state, done, records
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drivetrain.sim.engines.native.emitter import Emitter
+from drivetrain.sim.engines.native.expressions import ELEMENT, vector
+from drivetrain.sim.engines.native.regions import REGIONS, assign
+from drivetrain.sim.engines.native.statements import STATEMENTS
+from drivetrain.sim.ir.passes.scalars import is_small
+from drivetrain.sim.ir.program import Block, Value
+
+MOST_SCRATCH_NBYTES = 131072
+"""Of memory per environment; a tile lies on a thread's stack."""
+
+
+HEAD = (
+    'extern "C" void drivetrain_run(int64_t begin, int64_t end, int64_t num_envs, int64_t num_steps, '
+    "uint32_t first_step, void* const* p)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The step's inputs and outputs as they were before scalar replacement."""
+
+    state: Sequence[Value]
+    actions: Sequence[Value]
+    record: Sequence[Value]
+
+
+def pieces(values: Sequence[Value]) -> list[tuple[int, int, int]]:
+    """For each scalar or array that leaves become: the leaf, the first element, how many elements the leaf has."""
+    return [
+        (leaf, element, value.size)
+        for leaf, value in enumerate(values)
+        for element in (range(value.size) if is_small(value) else [0])
+    ]
+
+
+def write_kernel(block: Block, layout: Layout) -> tuple[str, int]:
+    """The source of a kernel without its prelude, and the bytes of memory per environment.
+
+    Args:
+        block: One step after scalar replacement: two key words, step, state, done, actions -> state, done, records.
+        layout: Its state, actions and records as whole leaves.
+    """
+    at = Emitter({**STATEMENTS, **REGIONS})
+    num_state = len(pieces(layout.state))
+    keys, number, state = block.inputs[:2], block.inputs[2], block.inputs[3 : 3 + num_state]
+    done, actions = block.inputs[3 + num_state], block.inputs[4 + num_state :]
+    first_action = 2 + len(layout.state)
+    first_out = first_action + len(layout.actions)
+    first_record = first_out + len(layout.state) + 1
+    with at.braces(HEAD), at.braces("for (int64_t tile = begin; tile < end; ++tile)"):
+        at.line("const int64_t base = tile * LANES;")
+        at.line("const int n = num_envs - base < LANES ? (int)(num_envs - base) : LANES;")
+        for k, value in enumerate(keys):
+            at.names[value] = f"k{k}"
+            at.line(f"const vu k{k} = load<vu>((const uint32_t*)p[0] + base * 2 + {k}, 2, n);")
+        load_pieces(at, layout.state, state, 2, "base", "s")
+        load_pieces(at, [done], [done], 1, "base", "d")
+        with at.braces("for (int64_t t = 0; t < num_steps; ++t)"):
+            at.line("const int64_t row = t * num_envs + base;")
+            at.names[number] = at.let("uint32", "u_(first_step + (uint32_t)t)")
+            load_pieces(at, layout.actions, actions, first_action, "row", "x")
+            at.own_inputs = set(state)
+            variables = [at.names[value] for value in (*state, done)]
+            at.block(block)
+            store_pieces(at, layout.record, block.outputs[num_state + 1 :], first_record, "row")
+            assign(at, variables, block.outputs[: num_state + 1])
+        store_pieces(at, layout.state, state, first_out, "base")
+        store_pieces(at, [done], [done], first_out + len(layout.state), "base")
+    return "\n".join([*at.table_lines, *at.lines]) + "\n", at.scratch_nbytes
+
+
+def load_pieces(
+    at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str, prefix: str
+) -> None:
+    """Declare variables and memory for values, and load them from the leaves' memory."""
+    for (leaf, element, size), value in zip(pieces(leaves), values, strict=True):
+        name = at.new(prefix)
+        at.names[value] = name
+        kind, of = vector(value.dtype), ELEMENT[value.dtype]
+        call = "load_mask" if value.dtype == "bool" else f"load<{kind}>"
+        source = f"({'const ' + of}*)p[{first + leaf}] + {row} * {size}"
+        if not value.shape:
+            at.line(f"{kind} {name} = {call}({source} + {element}, {size}, n);")
+            continue
+        at.line(f"{kind} {name}[{size}];")
+        at.scratch_nbytes += size * 4
+        at.writable.add(name)
+        at.line(f"for (int i = 0; i < {size}; ++i) {name}[i] = {call}({source} + i, {size}, n);")
+
+
+def store_pieces(at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str) -> None:
+    """Store values to the leaves' memory."""
+    for (leaf, element, size), value in zip(pieces(leaves), values, strict=True):
+        of = ELEMENT[value.dtype]
+        call = "store_mask" if value.dtype == "bool" else f"store<{of}>"
+        target = f"({of}*)p[{first + leaf}] + {row} * {size}"
+        if value.shape:
+            at.line(f"for (int i = 0; i < {size}; ++i) {call}({target} + i, {size}, n, {at.names[value]}[i]);")
+        else:
+            at.line(f"{call}({target} + {element}, {size}, n, {at.scalar(value)});")

@@ -1,0 +1,121 @@
+"""`if`, `while` and `for` as C++: branches over whole tiles, and blends of the lanes that took them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
+from drivetrain.sim.engines.native.expressions import vector
+from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
+
+
+def in_place(at: Emitter, op: Op) -> dict[int, str]:
+    """Arrays that an `if` passes on where its condition does not hold, and that nobody reads later."""
+    then, other = op.regions
+    used = outer_uses(then)
+    found: dict[int, str] = {}
+    for k, value in enumerate(other.outputs):
+        if not value.shape or value in used or other.outputs.count(value) != 1 or other.ops:
+            continue
+        at.give_memory(value)
+        name = at.names[value]
+        if name in at.writable and owned_here(at, value) and at.plan.is_last_read(value, op):
+            found[k] = name
+    return found
+
+
+def results(at: Emitter, op: Op, reused: Mapping[int, str] | None = None) -> list[str]:
+    """Variables and memory for the outputs of a region operation, some of it given."""
+    names: list[str] = []
+    for k, value in enumerate(op.outputs):
+        if reused and k in reused:
+            names.append(reused[k])
+        elif value.shape:
+            names.append(at.buffer(value))
+        else:
+            names.append(at.new())
+            at.line(f"{vector(value.dtype)} {names[-1]}{{}};")
+    return names
+
+
+def assign(at: Emitter, names: Sequence[str], values: Sequence[Value], mask: str = "") -> None:
+    """Set variables and memory to values, in the lanes of a mask."""
+    fresh: list[str] = []
+    for name, value in zip(names, values, strict=True):  # all are read before one is set: they may be each other
+        if not value.shape:
+            fresh.append(at.let(value.dtype, at.scalar(value)))
+        elif at.names[value] in names and at.names[value] != name:
+            fresh.append(at.buffer(value))
+            at.copy(value, fresh[-1])
+        else:
+            fresh.append(at.names[value])
+    for name, value, text in zip(names, values, fresh, strict=True):
+        if not value.shape:
+            at.line(f"{name} = {f'sel({mask}, {text}, {name})' if mask else text};")
+            continue
+        if text == name:
+            continue
+        with at.loops([value.size]) as (index,):
+            new = f"{text}[{index}]"
+            at.line(f"{name}[{index}] = {f'sel({mask}, {new}, {name}[{index}])' if mask else new};")
+
+
+@contextmanager
+def inside(at: Emitter, region: Block, mask: str, own: Sequence[Value] = ()) -> Any:
+    """A region's operations are written; then the body of this, which sees its values."""
+    outer, names = at.own_inputs, dict(at.names)
+    at.own_inputs = set(own)
+    at.block(region, mask)
+    yield
+    at.plans.pop()
+    at.own_inputs, at.names = outer, names  # what was declared inside the braces ends with them
+
+
+def _if(at: Emitter, op: Op, mask: str) -> None:
+    then, other = op.regions
+    condition = at.scalar(op.inputs[0])
+    names = results(at, op, in_place(at, op))
+    if other.ops:
+        outside = at.let("bool", f"~{condition}" + (f" & {mask}" if mask else ""))
+        with at.braces(f"if (any({outside}))"), inside(at, other, outside):
+            assign(at, names, other.outputs)
+    else:
+        with inside(at, other, mask):
+            assign(at, names, other.outputs)
+    within = at.let("bool", f"{condition} & {mask}") if mask else condition
+    with at.braces(f"if (any({within}))"), inside(at, then, within):
+        assign(at, names, then.outputs, within)
+    at.names.update(zip(op.outputs, names, strict=True))
+
+
+def _while(at: Emitter, op: Op, mask: str) -> None:
+    condition, body = op.regions
+    names = results(at, op)
+    assign(at, names, op.inputs)
+    active = at.new()
+    at.line(f"vi {active} = {mask or 'i_(-1)'};")
+    with at.braces("for (;;)"):
+        at.names.update(zip(condition.inputs, names, strict=True))
+        with inside(at, condition, active):
+            at.line(f"{active} = {active} & {at.scalar(condition.outputs[0])};")
+        at.line(f"if (!any({active})) break;")
+        at.names.update(zip(body.inputs, names, strict=True))
+        with inside(at, body, active):
+            assign(at, names, body.outputs, active)
+    at.names.update(zip(op.outputs, names, strict=True))
+
+
+def _for(at: Emitter, op: Op, mask: str) -> None:
+    (body,) = op.regions
+    names = results(at, op)
+    assign(at, names, op.inputs)
+    i = at.new("i")
+    with at.braces(f"for (int {i} = 0; {i} < {op.attrs['length']}; ++{i})"):
+        at.names[body.inputs[0]] = at.let("int32", f"i_({i})")
+        at.names.update(zip(body.inputs[1:], names, strict=True))
+        with inside(at, body, mask, body.inputs[1:]):
+            assign(at, names, body.outputs)
+    at.names.update(zip(op.outputs, names, strict=True))
+
+
+REGIONS: dict[str, Writer] = {"if": _if, "while": _while, "for": _for}

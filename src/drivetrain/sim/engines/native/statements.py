@@ -1,0 +1,197 @@
+"""Operations with loops of their own, as C++: puts, reductions, sorts and the like."""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from drivetrain.sim.engines.native.emitter import Emitter, Index, Position, Writer, flat, owned_here
+from drivetrain.sim.engines.native.expressions import constant, expression, vector
+from drivetrain.sim.ir.program import Op, Value
+
+MOST_PICKED = 16
+"""Choices of a `pick` that become selects; more go through memory."""
+
+
+def _threefry(at: Emitter, op: Op, _: str) -> None:
+    def write(position: Position) -> str:
+        words = at.new("w")
+        at.line(f"const Words {words} = threefry({', '.join(at.element(value, position) for value in op.inputs)});")
+        return words
+
+    if not op.outputs[0].shape:
+        words = write([])
+        at.names.update(zip(op.outputs, (f"{words}.x", f"{words}.y"), strict=True))
+        return
+    names = [at.buffer(value) for value in op.outputs]
+    with at.loops(op.outputs[0].shape) as index:
+        words = write(index)
+        place = flat(op.outputs[0], index)
+        at.line(f"{names[0]}[{place}] = {words}.x, {names[1]}[{place}] = {words}.y;")
+    at.names.update(zip(op.outputs, names, strict=True))
+
+
+def _stack(at: Emitter, op: Op, _: str) -> None:
+    name = at.buffer(op.out)
+    for k, value in enumerate(op.inputs):
+        at.line(f"{name}[{k}] = {at.scalar(value)};")
+    at.names[op.out] = name
+
+
+def _concat(at: Emitter, op: Op, _: str) -> None:
+    axis: int = op.attrs["axis"]
+    name, start = at.buffer(op.out), 0
+    for part in op.inputs:
+        with at.loops(part.shape) as index:
+            moved = [i + Index(start=start) if k == axis else i for k, i in enumerate(index)]
+            at.line(f"{name}[{flat(op.out, moved)}] = {at.element(part, index)};")
+        start += part.shape[axis]
+    at.names[op.out] = name
+
+
+def _pick(at: Emitter, op: Op, _: str) -> None:
+    index, *choices = op.inputs
+    place, kind = at.scalar(index), vector(op.out.dtype)
+    numbers = [at.numbers.get(choice) for choice in choices]
+    if len(choices) > 4 and all(number is not None for number in numbers):
+        table = at.static_table(np.asarray(numbers), op.out.dtype)
+        text = f"lookup<{kind}>({table}, {place})"
+    elif len(choices) <= MOST_PICKED:
+        text = at.scalar(choices[-1])
+        for k, choice in reversed(list(enumerate(choices[:-1]))):
+            text = at.let(op.out.dtype, f"sel((vi)({place} == {k}), {at.scalar(choice)}, {text})")
+    else:
+        name = at.new("a")
+        at.line(f"const {kind} {name}[] = {{{', '.join(map(at.scalar, choices))}}};")
+        text = f"gather({name}, {place})"
+    at.names[op.out] = at.let(op.out.dtype, text)
+
+
+def _put(at: Emitter, op: Op, _: str) -> None:
+    x, index, updates, mask = op.inputs
+    name = at.names[x]
+    if not (name in at.writable and at.plan.is_last_read(x, op) and owned_here(at, x)):
+        name = at.buffer(op.out)
+        at.copy(x, name)
+    always = at.number_of(mask)
+    with at.loops(index.shape) as position:
+        new = at.element(updates, position)
+        uniform = uniform_place(at, index, position)
+        place = uniform or at.element(index, position)
+        old = f"{name}[{place}]" if uniform else f"gather({name}, {place})"
+        if op.attrs["kind"] != "set":
+            new = at.let(
+                op.out.dtype, expression(Op(op.attrs["kind"], (op.out, op.out), (op.out,)), [old, new], [None] * 2)
+            )
+        allowed = "" if always else at.element(mask, position)
+        if uniform:
+            at.line(f"{name}[{place}] = {f'sel({allowed}, {new}, {old})' if allowed else new};")
+        else:
+            at.line(f"scatter({name}, {place}, {new}, {allowed or 'i_(-1)'});")
+    at.names[op.out] = name
+
+
+def uniform_place(at: Emitter, index: Value, position: Position) -> str:
+    """A place that is the same in all lanes, as an integer expression; empty where lanes differ."""
+    if not index.shape:
+        return str(int(at.numbers[index])) if index in at.numbers else ""
+    op = at.maker(index)
+    if index in at.names or op is None or op.name != "const":
+        return ""
+    return f"{at.table(op)}[{flat(index, position)}]"
+
+
+START = {"sum": 0, "prod": 1, "and": -1, "or": 0, "xor": 0}
+STEP = {"sum": "add", "prod": "mul"}
+
+
+def _reduce(at: Emitter, op: Op, _: str) -> None:
+    if not op.out.shape:
+        at.names[op.out] = row_reduced(at, op, [])
+        return
+    name = at.buffer(op.out)
+    with at.loops(op.out.shape) as index:
+        at.line(f"{name}[{flat(op.out, index)}] = {row_reduced(at, op, index)};")
+    at.names[op.out] = name
+
+
+def row_reduced(at: Emitter, op: Op, outer: Sequence[Index]) -> str:
+    """The name of a variable that holds a reduced row."""
+    (x,) = op.inputs
+    kind: str = op.attrs["kind"]
+    if kind in ("argmax", "argmin"):
+        return argument(at, op, outer)
+    if x.dtype == "bool":
+        kind = {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(kind, kind)
+    total, dtype = at.new("r"), op.out.dtype
+    first = 0 if kind in START else 1
+    start = constant(START[kind], dtype) if first == 0 else at.element(x, [*outer, Index()])
+    if dtype == "bool":
+        start = constant(bool(START[kind]), dtype)
+    at.line(f"{vector(dtype)} {total} = {start};")
+    name = at.new("i")
+    with at.braces(f"for (int {name} = {first}; {name} < {x.shape[-1]}; ++{name})"):
+        each = at.element(x, [*outer, Index({name: 1})])
+        step = Op(STEP.get(kind, kind), (op.out, op.out), (op.out,))
+        at.line(f"{total} = {expression(step, [total, each], [None, None])};")
+    return total
+
+
+def argument(at: Emitter, op: Op, outer: Sequence[Index]) -> str:
+    """The first index of the largest or smallest element of a row; NaN counts as either."""
+    (x,) = op.inputs
+    best, where, name = at.new("r"), at.new("r"), at.new("i")
+    at.line(f"{vector(x.dtype)} {best} = {at.element(x, [*outer, Index()])};")
+    at.line(f"vi {where} = i_(0);")
+    with at.braces(f"for (int {name} = 1; {name} < {x.shape[-1]}; ++{name})"):
+        each = at.element(x, [*outer, Index({name: 1})])
+        sign = ">" if (op.attrs["kind"] == "argmax") else "<"
+        cast = "(vu)" if x.dtype == "bool" else ""
+        nan = f" | (({each} != {each}) & ({best} == {best}))" if x.dtype == "float32" else ""
+        better = at.let("int32", f"(vi)({cast}{each} {sign} {cast}{best}){nan}")
+        at.line(f"{where} = sel({better}, i_({name}), {where});")
+        at.line(f"{best} = sel({better}, {each}, {best});")
+    return where
+
+
+def _cumulate(at: Emitter, op: Op, _: str) -> None:
+    (x,) = op.inputs
+    kind: str = op.attrs["kind"]
+    name, row = at.buffer(op.out), op.out.shape[-1]
+    step = Op(STEP.get(kind, kind), (op.out, op.out), (op.out,))
+    with at.loops(op.out.shape[:-1]) as outer:
+        first = flat(op.out, [*outer, Index()])
+        at.line(f"{name}[{first}] = {at.element(x, [*outer, Index()])};")
+        i = at.new("i")
+        with at.braces(f"for (int {i} = 1; {i} < {row}; ++{i})"):
+            here = [*outer, Index({i: 1})]
+            place = flat(op.out, here)
+            each = at.element(x, here)
+            at.line(f"{name}[{place}] = {expression(step, [f'{name}[{place} - 1]', each], [None, None])};")
+    at.names[op.out] = name
+
+
+def _sort(at: Emitter, op: Op, _: str) -> None:
+    """Neighbours are exchanged until all rows are in order: stable, and the same steps in every lane."""
+    names = [at.buffer(value) for value in op.outputs]
+    for value, name in zip(op.inputs, names, strict=True):
+        at.copy(value, name)
+    size = op.inputs[0].shape[-1]
+    num_rows = prod(op.inputs[0].shape[:-1])
+    i, j, row = at.new("i"), at.new("i"), at.new("i")
+    head = f"for (int {row} = 0; {row} < {num_rows}; ++{row}) for (int {i} = {size - 1}; {i} > 0; --{i}) "
+    with at.braces(head + f"for (int {j} = {row} * {size}; {j} < {row} * {size} + {i}; ++{j})"):
+        swap = "i_(0)"
+        for name in reversed(names[: op.attrs["num_keys"]]):
+            x, y = f"{name}[{j}]", f"{name}[{j} + 1]"
+            swap = at.let("int32", f"(vi)({x} > {y}) | ((vi)({x} == {y}) & {swap})")
+        for name, value in zip(names, op.inputs, strict=True):
+            x, y = (at.let(value.dtype, f"{name}[{place}]") for place in (j, f"{j} + 1"))
+            at.line(f"{name}[{j}] = sel({swap}, {y}, {x}), {name}[{j} + 1] = sel({swap}, {x}, {y});")
+    at.names.update(zip(op.outputs, names, strict=True))
+
+
+STATEMENTS: dict[str, Writer] = {
+    "threefry": _threefry, "stack": _stack, "concat": _concat, "pick": _pick, "put": _put, "reduce": _reduce,
+    "cumulate": _cumulate, "sort": _sort,
+}  # fmt: skip

@@ -1,0 +1,124 @@
+"""The system's C++ compiler, and the kernels it has compiled before, on disk by their content.
+
+A file's name is the hash of everything that went into it, so a kernel can be used by any process and never be
+the wrong one. Files are written aside and renamed; a lock keeps processes from compiling the same thing at
+once; the last 32 bytes are the hash of the rest, so a file cut short is noticed and made again.
+"""
+
+import ctypes
+import fcntl
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from drivetrain.core.errors import CompileError
+
+FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+         "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
+PRELUDE = Path(__file__).parent / "prelude.hpp"
+DIGEST_NBYTES = 32
+TIMEOUT_S = 300.0
+
+
+def lanes() -> int:
+    """32-bit elements of this processor's widest vector."""
+    flags = cpu_flags()
+    return 16 if {"avx512f", "avx512dq"} <= flags else 8 if "avx2" in flags else 4
+
+
+@functools.cache
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, as the kernel lists it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+@functools.cache
+def compiler() -> tuple[str, str]:
+    """Path and version of the compiler: CXX, or the first of g++ and clang++.
+
+    Raises:
+        CompileError: There is none.
+    """
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "clang++"]:
+        path = shutil.which(name)
+        if path is not None:
+            said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+            return path, said.stdout.partition("\n")[0]
+    found = f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
+    raise CompileError(
+        f'engine "native" needs a C++ compiler, and found {found}: '
+        'install one (on Debian and Ubuntu: apt-get install g++), or compile with engine="xla"'
+    )
+
+
+def cache_folder() -> Path:
+    """Where kernels are kept: DRIVETRAIN_CACHE, or drivetrain/kernels in the user's cache folder."""
+    chosen = os.environ.get("DRIVETRAIN_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "drivetrain" / "kernels"
+
+
+def load_kernel(source: str, num_lanes: int, effort: str = "-O2") -> ctypes.CDLL:
+    """The kernel of a source, compiled now or before.
+
+    Raises:
+        CompileError: No compiler, a source it refuses, or no place to keep the result.
+    """
+    whole = PRELUDE.read_text() + source
+    path, version = compiler()
+    flags = (*FLAGS, effort, f"-DLANES={num_lanes}")
+    content = "\n".join([whole, *flags, version, platform.machine(), *sorted(cpu_flags())])
+    folder = cache_folder()
+    target = folder / f"{hashlib.sha256(content.encode()).hexdigest()}.so"
+    try:
+        if not is_whole(target):
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / f"{target.stem}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not is_whole(target):
+                    build(path, flags, whole, target)
+        return ctypes.CDLL(str(target))
+    except OSError as error:
+        raise CompileError(
+            f"compiled kernels cannot be kept in or loaded from {folder}: {error}; set DRIVETRAIN_CACHE to a folder "
+            'that this user may write to and load code from, or compile with engine="xla"'
+        ) from error
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a kept kernel is there and undamaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return False
+    return hashlib.sha256(data[:-DIGEST_NBYTES]).digest() == data[-DIGEST_NBYTES:]
+
+
+def build(path: str, flags: tuple[str, ...], source: str, target: Path) -> None:
+    """Compile aside, sign, and rename."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as aside:
+        text, result = Path(aside) / "kernel.cpp", Path(aside) / "kernel.so"
+        text.write_text(source)
+        done = subprocess.run(
+            [path, *flags, str(text), "-o", str(result)], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        )
+        if done.returncode != 0:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:300])
+            raise CompileError(
+                f'{path} refuses a generated kernel: {first.strip()}; please report this, and use engine="xla"'
+            )
+        data = result.read_bytes()
+        with result.open("ab") as file:
+            file.write(hashlib.sha256(data).digest())
+        result.rename(target)

@@ -1,0 +1,1 @@
+"""The representation of one step, and what makes it smaller and faster."""

@@ -1,0 +1,1 @@
+"""Passes: functions from a block to a block with the same meaning."""

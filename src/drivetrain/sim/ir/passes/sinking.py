@@ -1,0 +1,140 @@
+"""Sinking: what is only needed where a scalar condition holds moves under it.
+
+In a step with autoreset the next episode's start is chosen by `select(done, start, after)`. Everything
+that only such selects need, most of all its random numbers, is computed under `if done`: a tile of
+environments skips it while none of them is done. Any condition qualifies, and nothing has to be marked.
+"""
+
+import heapq
+from collections import defaultdict
+
+from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
+from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
+
+COSTS = {"threefry": 120, "view": 1, "const": 0, "pick": 10, "take": 20, "sort": 400, "for": 200, "while": 400,
+         "sin": 30, "cos": 30, "exp": 20, "log": 20, "pow": 50, "tanh": 40, "erf_inv": 60}  # fmt: skip
+LEAST_COST = 40
+"""Vector operations that must be saved before a branch is worth it."""
+MOST_BRANCHES = 12
+
+
+def sink(block: Block) -> Block:
+    """Move what only selects by one condition need under that condition, most saved work first."""
+    found = [(cost_of(chain), condition) for condition, chain, _ in candidates(block, None)]
+    found.sort(key=lambda entry: (-entry[0], entry[1].number))
+    for _, condition in found[:MOST_BRANCHES]:
+        for _, chain, selects in candidates(block, condition):
+            block = under(block, chain, selects, condition)
+    return block
+
+
+def candidates(block: Block, only: Value | None) -> list[tuple[Value, set[Op], list[Op]]]:
+    """Conditions with the operations that could move under them and the selects by them; all, or of one."""
+    by_condition: dict[Value, list[Op]] = defaultdict(list)
+    scalar_of = {op.out: op.inputs[0] for op in block.ops if op.name == "view" and not op.inputs[0].shape}
+    for op in block.ops:
+        if op.name == "select":
+            condition = scalar_of.get(op.inputs[0], op.inputs[0])
+            if not condition.shape and only in (None, condition):
+                by_condition[condition].append(op)
+    users = users_of(block)
+    position = {value: k for k, op in enumerate(block.ops) for value in op.outputs}
+    found: list[tuple[Value, set[Op], list[Op]]] = []
+    for condition, selects in by_condition.items():
+        chain = movable(block, users, position, condition, set(selects))
+        if cost_of(chain) >= LEAST_COST:
+            found.append((condition, chain, selects))
+    return found
+
+
+def users_of(block: Block) -> dict[Value, list[Op | None]]:
+    """Who uses each value; None stands for an output of the block."""
+    users: dict[Value, list[Op | None]] = defaultdict(list)
+    for op in block.ops:
+        for value in inputs_of(op):
+            users[value].append(op)
+    for value in block.outputs:
+        users[value].append(None)
+    return users
+
+
+def movable(block: Block, users: dict[Value, list[Op | None]], position: dict[Value, int], condition: Value,
+            selects: set[Op]) -> set[Op]:  # fmt: skip
+    """Operations all of whose users are among them, or are selects that take them where the condition holds."""
+    chain: set[Op] = set()
+
+    def is_only_taken(user: Op | None, value: Value) -> bool:
+        if user in chain:
+            return True
+        return user is not None and user in selects and user.inputs[1] is value and user.inputs[2] is not value
+
+    waiting = {-position[op.inputs[1]] for op in selects if op.inputs[1] in position}
+    heap = sorted(waiting)
+    while heap:  # from the last operation to the first, so that all users have been decided on
+        op = block.ops[-heapq.heappop(heap)]
+        if op.name == "const" or op in selects or condition in op.outputs:
+            continue
+        if not all(is_only_taken(user, value) for value in op.outputs for user in users[value]):
+            continue
+        chain.add(op)
+        for value in inputs_of(op):
+            place = -position.get(value, 1)
+            if value in position and place not in waiting:
+                waiting.add(place)
+                heapq.heappush(heap, place)
+    return chain
+
+
+def inputs_of(op: Op) -> set[Value]:
+    """Everything an operation and its regions use from outside."""
+    return {*op.inputs, *(value for region in op.regions for value in outer_uses(region))}
+
+
+def cost_of(chain: set[Op]) -> float:
+    """Roughly how many vector operations a set of operations takes."""
+    return sum(COSTS.get(op.name, 1) * max(value.size for value in op.outputs) for op in chain)
+
+
+def under(block: Block, chain: set[Op], selects: list[Op], condition: Value) -> Block:
+    """The block with the chain in an `if`; inside, every select by the condition is decided."""
+    made = {value for op in chain for value in op.outputs}
+    taking = [op for op in selects if op.inputs[1] in made]
+    results = tuple(Value(op.out.shape, op.out.dtype) for op in taking)
+    if_true, if_false = decided(selects, 1), decided(selects, 2)
+    then = Block((), tuple(op for op in block.ops if op in chain), tuple(op.inputs[1] for op in taking))
+    other = Block((), (), tuple(if_false.get(op.inputs[2], op.inputs[2]) for op in taking))
+    branch = Op("if", (condition,), results, {}, (renamed_block(then, if_true), other), then.ops[0].where)
+    renamed = {op.out: new for op, new in zip(taking, results, strict=True)}
+    gone = {*chain, *taking}
+    return in_order(Block(block.inputs, (branch, *(op for op in block.ops if op not in gone)), block.outputs), renamed)
+
+
+def decided(selects: list[Op], case: int) -> dict[Value, Value]:
+    """What each select by one condition is where the condition holds (1) or does not (2)."""
+    chosen = {op.out: op.inputs[case] for op in selects}
+    for out in chosen:
+        while chosen[out] in chosen:
+            chosen[out] = chosen[chosen[out]]
+    return chosen
+
+
+def in_order(block: Block, renamed: dict[Value, Value]) -> Block:
+    """All operations under their new names, each after what it needs and else as late as it was."""
+    ops = [renamed_op(op, renamed) for op in block.ops]
+    makers = {value: op for op in ops for value in op.outputs}
+    order: list[Op] = []
+    done: set[Op] = set()
+    for root in (*ops[1:], ops[0]):
+        stack = [root]
+        while stack:
+            op = stack[-1]
+            missing = [makers[v] for v in inputs_of(op) if v in makers and makers[v] not in done]
+            if op not in done and missing:
+                stack += sorted(missing, key=lambda maker: -maker.outputs[0].number)
+                continue
+            stack.pop()
+            if op not in done:
+                done.add(op)
+                order.append(op)
+    outputs = tuple(renamed.get(value, value) for value in block.outputs)
+    return Block(block.inputs, tuple(order), outputs)

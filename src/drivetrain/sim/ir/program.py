@@ -1,0 +1,118 @@
+"""The intermediate representation: one step of ONE environment as a flat list of typed operations.
+
+    jaxpr ─importer─▶ Program ─passes─▶ Program ─▶ native | numpy | torch
+
+Values are in static single assignment: each is the output of one operation, or an input of a block. A
+block may use the values of the blocks around it. `ops.py` says what each operation means.
+"""
+
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """An array of one environment, known by identity; a scalar has the shape ()."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def __repr__(self) -> str:
+        return f"%{self.number}:{self.dtype}{list(self.shape) if self.shape else ''}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Op:
+    """One operation; `regions` are the blocks of `if`, `while` and `for`."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    attrs: dict[str, Any] = field(default_factory=dict[str, Any])
+    regions: tuple["Block", ...] = ()
+    where: str = ""
+    """The line of the environment that asked for it, as FILE:LINE."""
+
+    @property
+    def out(self) -> Value:
+        """The only output."""
+        (value,) = self.outputs
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Operations in an order in which they can run, the values they start from and those they give."""
+
+    inputs: tuple[Value, ...]
+    ops: tuple[Op, ...]
+    outputs: tuple[Value, ...]
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation, those of regions after the one that holds them."""
+        for op in self.ops:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
+    @property
+    def num_ops(self) -> int:
+        """Operations here and in all regions; constants are none."""
+        return sum(op.name != "const" for op in self.walk())
+
+
+def attrs_key(op: Op) -> Hashable:
+    """What tells two operations of the same name and inputs apart."""
+    return tuple((name, hashable(value)) for name, value in sorted(op.attrs.items()))
+
+
+def hashable(value: Any) -> Hashable:
+    """An attribute as something that can be a key; arrays by their bytes."""
+    return (value.dtype.str, value.shape, value.tobytes()) if hasattr(value, "tobytes") else value
+
+
+def outer_uses(block: Block) -> set[Value]:
+    """Values of surrounding blocks that this one uses."""
+    used: set[Value] = set(block.outputs)
+    made: set[Value] = set(block.inputs)
+    for op in block.ops:
+        used.update(op.inputs)
+        made.update(op.outputs)
+        for region in op.regions:
+            used |= outer_uses(region)
+    return used - made
+
+
+def rebuilt(op: Op, renamed: dict[Value, Value], regions: Sequence[Block] | None = None) -> Op:
+    """The operation with its inputs looked up in `renamed`, and other regions where given."""
+    inputs = tuple(renamed.get(value, value) for value in op.inputs)
+    return Op(op.name, inputs, op.outputs, op.attrs, op.regions if regions is None else tuple(regions), op.where)
+
+
+def map_regions(op: Op, change: Callable[[Block], Block]) -> Op:
+    """The operation with `change` done to each of its regions."""
+    return op if not op.regions else rebuilt(op, {}, [change(region) for region in op.regions])
+
+
+def describe(block: Block, indent: str = "") -> str:
+    """The block as text, one operation a line, for people and for tests."""
+    lines: list[str] = []
+    for op in block.ops:
+        outputs = ", ".join(map(repr, op.outputs))
+        lines.append(f"{indent}{outputs} = {op.name} {', '.join(f'%{v.number}' for v in op.inputs)} {op.attrs or ''}")
+        for region in op.regions:
+            lines.append(f"{indent}  region {', '.join(map(repr, region.inputs))}:")
+            lines.append(describe(region, indent + "    "))
+    lines.append(f"{indent}give {', '.join(map(repr, block.outputs))}")
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,33 @@
+"""Environments by name: ours, and with the prefix gymnax/ those of gymnax."""
+
+import difflib
+import importlib
+from typing import Any
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.gymnax import from_gymnax
+
+# name -> module of `envs`, class
+ENVIRONMENTS: dict[str, tuple[str, str]] = {
+    "CartPole-v1": ("cartpole", "CartPole"),
+}
+
+
+def make(name: str, **options: Any) -> Any:
+    """An environment by its name: "CartPole-v1" (ours; "drivetrain/CartPole-v1" too) or "gymnax/Asterix-MinAtar".
+
+    Args:
+        options: For the environment's class.
+
+    Raises:
+        InvalidInput: There is none of that name.
+    """
+    if name.startswith("gymnax/"):
+        return from_gymnax(name.removeprefix("gymnax/"), **options)
+    short = name.removeprefix("drivetrain/")
+    if short not in ENVIRONMENTS:
+        nearest = difflib.get_close_matches(short, ENVIRONMENTS, n=1, cutoff=0.5)
+        remedy = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(ENVIRONMENTS)}"
+        raise InvalidInput(f"there is no environment {name!r}: {remedy}")
+    module, kind = ENVIRONMENTS[short]
+    return getattr(importlib.import_module(f"drivetrain.sim.envs.{module}"), kind)(**options)

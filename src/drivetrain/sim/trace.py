@@ -1,0 +1,119 @@
+"""Finds out the shapes of an environment, and refuses what cannot be compiled before anything starts."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.api import Autoreset, Environment, Tree
+from drivetrain.sim.transition import advance, first, strong
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """One step of one environment as a function of arrays, and the shapes that go in and come out."""
+
+    step: Callable[..., Any]
+    """(keys uint32[2], step uint32, state, done, action) -> (state, done, {name: recorded})."""
+    jaxpr: Any
+    """Of `step`, closed."""
+    state: Tree
+    """Of `jax.ShapeDtypeStruct`, as are the next two."""
+    action: Tree
+    record: dict[str, Tree]
+
+
+def trace(env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...]) -> Traced:
+    """Trace an environment abstractly.
+
+    Raises:
+        CompileError: It is not in the form, branches in Python on what is not known, or changes shapes.
+    """
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+
+    def step(words: Any, number: Any, state: Tree, done: Any, action: Tree) -> Any:
+        here = jax.random.fold_in(jax.random.wrap_key_data(words), number)
+        after, ended, recorded = advance(env, params, autoreset, here, state, done, action)
+        return after, ended, {name: recorded[name] for name in record}
+
+    def start(words: Any) -> Tree:
+        return first(env, params, jax.random.wrap_key_data(words))[1]
+
+    def plain(words: Any, state: Tree, action: Tree) -> Tree:
+        return strong(env.step(jax.random.wrap_key_data(words), state, action, params)[1])
+
+    def draw(words: Any) -> Tree:
+        return env.action_space(params).sample(jax.random.wrap_key_data(words))
+
+    state, _ = abstract(env, "reset", start, key)
+    action, _ = abstract(env, "action_space", draw, key)
+    check_same(env, state, abstract(env, "step", plain, key, state, action)[0])
+    number, done = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
+    (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action)
+    return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded)
+
+
+def abstract(env: Environment, what: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    """Shapes of a function's results, and its jaxpr; what goes wrong becomes one sentence."""
+    try:
+        jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    except jax.errors.TracerBoolConversionError as error:
+        raise failure(env, what, error, "it decides in Python (`if`, `while`, `and`) by a value that is only known "
+                      "when it runs: use jnp.where, jax.lax.cond or jax.lax.while_loop") from error  # fmt: skip
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise failure(env, what, error, "it needs a number in Python (NumPy, int(), a shape) that is only known when "
+                      "it runs: compute it in jax.numpy") from error  # fmt: skip
+    except (TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
+        raise failure(env, what, error, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+    if any(isinstance(value, jax.core.Tracer) for value in jaxpr.consts):
+        raise CompileError(
+            f"{name_of(env)}: `{what}` is impure: it uses a value that an earlier trace left behind, as in an "
+            "attribute of the environment; keep everything that changes in the state"
+        )
+    return shapes, jaxpr
+
+
+def failure(env: Environment, what: str, error: Exception, reason: str) -> CompileError:
+    """The error, with the last line of the traceback that is outside JAX and this file."""
+    where, here = "", error.__traceback__
+    jax_folder = jax.__file__.rpartition("/")[0]
+    while here is not None:
+        name = here.tb_frame.f_code.co_filename
+        if not name.startswith(jax_folder) and name != __file__:
+            where = f" ({name}:{here.tb_lineno})"
+        here = here.tb_next
+    return CompileError(f"{name_of(env)}: `{what}` cannot be traced{where}: {reason}")
+
+
+def name_of(env: Any) -> str:
+    """How to call an environment in a message."""
+    return str(getattr(env, "name", type(env).__name__))
+
+
+def check_same(env: Environment, before: Tree, after: Tree) -> None:
+    """The state that a step gives has the shapes and types of the one it took."""
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        raise CompileError(
+            f"{name_of(env)}: `step` gives a state of another structure than `reset`: expected "
+            f"{jax.tree.structure(before)}, got {jax.tree.structure(after)}"
+        )
+    for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True):
+        if (x.shape, x.dtype) != (y.shape, y.dtype):
+            raise CompileError(
+                f"{name_of(env)}: the state's {jax.tree_util.keystr(path) or 'only leaf'} is {describe(x)} after "
+                f"`reset` and {describe(y)} after `step`: give it one shape and type, as with jnp.asarray(x, dtype)"
+            )
+
+
+def describe(x: Any) -> str:
+    """Type and shape, as float32[4]."""
+    return f"{np.dtype(x.dtype).name}[{','.join(map(str, x.shape))}]"

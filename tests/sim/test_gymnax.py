@@ -1,0 +1,55 @@
+"""gymnax's environments, unmodified: native kernels equal XLA, and both equal gymnax's own step."""
+
+import jax
+import numpy as np
+import pytest
+from comparing import assert_engine_equals_xla, random_actions
+
+from drivetrain import sim
+
+gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+SOME = ("Breakout-MinAtar", "FourRooms-misc", "SimpleBandit-bsuite")
+# MNIST needs a download.
+EVERY = [name for name in gymnax.registered_envs if name != "MNISTBandit-bsuite"]
+HEAVY = {"Seaquest-MinAtar": 20}
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_native_equals_xla(name):
+    assert_engine_equals_xla(sim.from_gymnax(name), "native", num_envs=13, num_steps=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_native_equals_xla_on_every_environment_for_300_steps(name):
+    assert_engine_equals_xla(sim.from_gymnax(name), "native", num_envs=37, num_steps=HEAVY.get(name, 300))
+
+
+def test_steps_are_those_of_gymnax_itself():
+    env = sim.make("gymnax/Breakout-MinAtar")
+    rollout = sim.compile(env, 4, 1, "native", record=("obs", "reward", "final_obs"))
+    state, actions = rollout.reset(seed=1), random_actions(env, 40, 4)
+    keys, own = jax.random.split(jax.random.key(1), 4), state.env
+    step = jax.jit(jax.vmap(env.inner.step, in_axes=(0, 0, 0, None)))
+    num_ended = 0
+    for number in range(40):
+        here = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
+        obs, own, reward, terminated, truncated, info = step(here, own, actions[number], env.default_params)
+        state, row = rollout(state, actions[number : number + 1])
+        for x, y in zip(jax.tree.leaves(own), jax.tree.leaves(state.env), strict=True):
+            np.testing.assert_array_equal(x, y)
+        np.testing.assert_array_equal(obs, row["obs"][0])
+        np.testing.assert_array_equal(reward, row["reward"][0])
+        np.testing.assert_array_equal(info["final_observation"], row["final_obs"][0])
+        num_ended += int(np.sum(terminated | truncated))
+    assert num_ended > 4
+
+
+def test_an_object_of_gymnax_is_taken_as_it_is():
+    env, _ = gymnax.make("FourRooms-misc")
+    assert sim.compile(env, 2, 1, "xla").env.name == env.name
+
+
+def test_an_unknown_name_is_told_with_those_that_exist():
+    with pytest.raises(ValueError, match=r"no environment 'Brekout'.*Breakout-MinAtar"):
+        sim.make("gymnax/Brekout")
