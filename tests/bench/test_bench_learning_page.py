@@ -126,7 +126,13 @@ def test_all_cases_together_are_those_with_enough_runs_on_one_scale():
 
 def test_the_way_there_is_read_at_each_tenth_of_the_steps():
     runs = records(CARTPOLE, ours=[100.0, 200.0, 300.0])
-    assert curve_of(runs, CARTPOLE) == pytest.approx([20.0 * tenth for tenth in range(1, 11)])
+    assert curve_of(runs, CARTPOLE) == pytest.approx([20.0 * tenth for tenth in range(1, 10)])
+
+
+def test_how_fast_they_learn_is_compared_by_the_mean_over_the_tenths():
+    runs = records(CARTPOLE, ours=[200.0] * 5, sb3=[100.0] * 5)
+    (found,) = compared(runs, CARTPOLE)
+    assert found.on_the_way == pytest.approx((50.0, 50.0, 50.0))
 
 
 def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were_made():
@@ -138,7 +144,7 @@ def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were
     assert "- dqn CartPole-v1 (ours, processes): behind" in lines
     assert "- Not compared yet: ddpg Pendulum-v1, td3 Pendulum-v1, sac Pendulum-v1, dqn LunarLander-v3, " in page
     assert "| dqn CartPole-v1 | SB3 | 50,176 | 24,704 | 5 | 490.0 [490.0, 490.0] |" in lines
-    assert "| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** |" in lines
+    assert "| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** | -5.0 [-5.0, -5.0] |" in lines
     assert "| dqn CartPole-v1 | ours | 1: 480.0, 2: 480.0, 3: 480.0, 4: 480.0, 5: 480.0 |" in lines
     assert "- Commit: `abc` (15 runs)" in lines
     assert page == as_markdown(runs[::-1])
