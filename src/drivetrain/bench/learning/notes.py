@@ -22,8 +22,8 @@ METHOD = (
     "it does not and lies below 0 as a whole, **not shown** otherwise."
 )
 ON_THE_WAY = (
-    "Interquartile mean over seeds of the mean return of 10 episodes, at each tenth of the steps but the last, by "
-    "linear interpolation between the evaluations; our evaluator process may skip one when it is behind. The table of "
-    "differences has in its last column those of each run's mean over these tenths: how fast they learn, with less "
-    "chance in it than one last policy has. No verdict rests on it."
+    "Interquartile mean over seeds of the mean return of 10 episodes, by the latest evaluation at each tenth of the "
+    "steps but the last; our evaluator process skips one when it is behind. The table of differences has in its last "
+    "column those of each run's mean over these tenths: how fast they learn, with less chance in it than one last "
+    "policy has. No verdict rests on it."
 )

@@ -42,9 +42,13 @@ def scores(runs: Sequence[Run]) -> list[float]:
 
 
 def on_the_way(run: Run, case: LearningCase) -> NDArray[np.float64]:
-    """Return at each tenth of a case's steps, between evaluations by linear interpolation."""
+    """Return at each tenth of a case's steps: that of the latest evaluation, of the first before there is one.
+
+    An evaluation comes at the end of a block of steps, so one counts for a tenth up to half a tenth later.
+    """
     curve = np.asarray(run["curve"], np.float64)
-    return np.interp(TENTHS * case.total_steps, curve[:, 0], curve[:, 1])
+    latest = np.searchsorted(curve[:, 0], (TENTHS + 0.05) * case.total_steps, side="right") - 1
+    return curve[latest.clip(0), 1]
 
 
 def averages(runs: Sequence[Run], case: LearningCase) -> list[float]:
