@@ -85,7 +85,7 @@ NB_MODULE(_native, m) {
       .def("export_frames", &bind::export_frames, "slots"_a, "frames"_a, "generations"_a)
       .def("import_frames", &bind::import_frames, "frames"_a, "keys"_a)
       .def("restore_unit", &bind::restore_unit, "exponent"_a)
-      .def("restore", &bind::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a);
+      .def("restore", &bind::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a, "next_slot"_a);
   nb::class_<Writer>(m, "Writer")
       .def(nb::init<Table&, std::size_t, std::size_t, double, std::size_t>(), nb::keep_alive<1, 2>(),
            "table"_a, "num_envs"_a, "num_step"_a, "gamma"_a, "period"_a)

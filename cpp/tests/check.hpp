@@ -3,8 +3,10 @@
 
 #include <sys/mman.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "drivetrain/philox.hpp"
@@ -33,6 +35,26 @@ class Random {
  private:
   std::uint64_t stream_, block_ = 0;
 };
+
+/// A sum tree in memory of its own.
+struct OwnedTree {
+  explicit OwnedTree(std::uint64_t n)
+      : memory(static_cast<unsigned char*>(std::aligned_alloc(64, (SumTree::nbytes_for(n) + 63) / 64 * 64))),
+        capacity(n) {
+    std::memset(memory, 0, SumTree::nbytes_for(n));
+    tree = SumTree(memory, &state, n);
+    tree.initialize(4096.0);
+  }
+  ~OwnedTree() { std::free(memory); }
+  void set(std::uint32_t index, float priority) { tree.update(&index, &priority, 1); }
+  unsigned char* memory;
+  std::uint64_t capacity;
+  TreeState state{};
+  SumTree tree;
+};
+
+/// A priority between e^-9 and e^3.
+inline float heavy_tailed(Random& random) { return static_cast<float>(std::exp(12 * random.uniform() - 9)); }
 
 /// Shared, anonymous memory: a forked child sees the same table.
 class SharedTable {

@@ -303,6 +303,21 @@ void a_repair_hangs_rows_in_the_order_of_the_ring() {
   CHECK(table->header().num_committed == 3);
 }
 
+// Draws need no lock, so it is not a locker that finds out.
+void a_sampler_repairs_what_a_dead_process_left_half_done() {
+#if defined(__GLIBC__)
+  const long num_points = count_points(tagged_config(kCapacity), scenario);
+  for (long point = 0; point < num_points; point += 7) {
+    SharedTable table(tagged_config(kCapacity));
+    CHECK(killed_at(*table, point, scenario));
+    Draw draws[4];
+    std::uint64_t tags[4];
+    (void)sample_tagged(*table, 4, true, draws, tags);  // there may be no rows yet
+    CHECK(table->header().num_repairs == 1 && table->is_consistent());
+  }
+#endif
+}
+
 void a_process_killed_while_it_copies_leaves_its_rows_for_others() {
   SharedTable table(tagged_config(kCapacity));
   CHECK(insert_tagged(*table, 5, 1));
@@ -336,7 +351,7 @@ int main() {
   for (const char* name : {"reserve/owner", "reserve/generation", "reserve/num_committed", "reserve/num_used",
                            "reserve/next_slot", "commit/generation", "commit/num_committed", "commit/num_inserted",
                            "update/max_priority", "tree/leaf", "tree/inner", "tree/root", "tree/unit",
-                           "rebuild/leaf", "rebuild/inner", "rebuild/root", "extremes/dirty",
+                           "rebuild/begin", "rebuild/leaf", "rebuild/inner", "rebuild/root", "rebuild/end", "extremes/dirty",
                            "extremes/least", "extremes/largest", "extremes/scanned",
                            "extremes/forget", "alpha/before", "alpha/alpha", "alpha/log",
                            "alpha/log_first", "alpha/rescaled", "frames/owner", "frames/generation",
@@ -357,6 +372,7 @@ int main() {
   death_between_any_two_writes_to_frames_is_healed(
       "sequences", sequence_config(kSequenceRows, 40), sequence_scenario, expect_sound_sequences);
   a_repair_hangs_rows_in_the_order_of_the_ring();
+  a_sampler_repairs_what_a_dead_process_left_half_done();
   a_process_killed_while_it_copies_leaves_its_rows_for_others();
   std::puts("ok");
 }

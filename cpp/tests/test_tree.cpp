@@ -1,8 +1,4 @@
 // The sum tree against a plain array, for every instruction set this CPU has.
-#include <cmath>
-#include <cstring>
-#include <memory>
-
 #include "check.hpp"
 
 using namespace drivetrain;
@@ -12,22 +8,6 @@ namespace {
 
 struct alignas(64) Line {
   unsigned char bytes[64] = {};
-};
-
-struct OwnedTree {
-  explicit OwnedTree(std::uint64_t n)
-      : memory(static_cast<unsigned char*>(std::aligned_alloc(64, (SumTree::nbytes_for(n) + 63) / 64 * 64))),
-        capacity(n) {
-    std::memset(memory, 0, SumTree::nbytes_for(n));
-    tree = SumTree(memory, &state, n);
-    tree.initialize(4096.0);
-  }
-  ~OwnedTree() { std::free(memory); }
-  void set(std::uint32_t index, float priority) { tree.update(&index, &priority, 1); }
-  unsigned char* memory;
-  std::uint64_t capacity;
-  TreeState state{};
-  SumTree tree;
 };
 
 // The oracle: walk the leaves one by one, in the order in which a leaf node is added up.
@@ -41,8 +21,6 @@ std::uint32_t find_slowly(const SumTree& tree, std::uint64_t capacity, std::uint
   CHECK(!"target beyond the last leaf");
   return 0;
 }
-
-float heavy_tailed(Random& random) { return static_cast<float>(std::exp(12 * random.uniform() - 9)); }
 
 void every_simd_level_finds_the_leaf_that_a_walk_finds() {
   const std::uint64_t capacities[] = {1, 2, 15, 16, 17, 128, 129, 1000, 1025, 8200, 140000};

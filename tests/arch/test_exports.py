@@ -7,6 +7,11 @@ import pytest
 
 CONTRACT = [
     ("drivetrain.replay", "Replay"),
+    ("drivetrain.scope", "load"),
+    ("drivetrain.scope", "mark_step"),
+    ("drivetrain.scope", "operation"),
+    ("drivetrain.scope", "phase"),
+    ("drivetrain.scope", "session"),
     ("drivetrain.train", "train"),
 ]
 

@@ -11,6 +11,7 @@ FRAMEWORKS = {"jax", "jaxlib", "torch", "gymnasium", "optax", "tensorboardX"}
 MOST_MODULES = {
     "drivetrain.core.segments": 60,
     "drivetrain.replay": 90,
+    "drivetrain.scope": 30,
     "drivetrain.cli.main": 60,
 }
 
@@ -40,6 +41,10 @@ def test_the_replay_asks_for_a_framework_by_name_in_one_place_only(sources):
     assert "torch" not in modules_after(
         "from drivetrain.replay import Replay; Replay(4, {'x': ((), 'u1')}).new_batch(2)"
     )
+
+
+def test_recording_does_without_numpy():
+    assert "numpy" not in modules_after("from drivetrain import scope; scope.operation('x')")
 
 
 def test_the_command_line_answers_help_without_importing_numpy():

@@ -9,6 +9,7 @@ from children import write_rows
 from filled import filled_replay
 from saved_files import assert_loads_as_saved_whole, num_parts, stacked_replay, tagged_replay
 
+from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
 from drivetrain.replay.files import writing
 from drivetrain.replay.inspection import inspect
@@ -166,3 +167,38 @@ def test_a_change_of_alpha_is_saved_with_what_has_changed(tmp_path):
     with Replay.load(path) as loaded:
         assert loaded.alpha == 0.3
     assert_loads_as_saved_whole(path, replay)
+
+
+@pytest.mark.parametrize("prioritized", [True, False])
+@pytest.mark.parametrize("num_rows", [100, 256, 700])
+def test_a_loaded_replay_draws_the_same_rows_as_the_saved_one_would(tmp_path, prioritized, num_rows):
+    spec = {"x": ((), "int64")}
+    replay, path = Replay(256, spec=spec, prioritized=prioritized, seed=3), tmp_path / "replay"
+    writer = replay.writer(num_envs=4)
+    for first in range(0, num_rows, 4):
+        step = {"reward": np.zeros(4, np.float32), "terminated": np.ones(4, bool), "truncated": np.zeros(4, bool)}
+        writer.add(x=np.arange(first, first + 4), **step)
+    if prioritized:
+        replay.update_priorities(replay.all_keys(), np.random.default_rng(0).random(len(replay)))
+    replay.save(path)
+    loaded = Replay.load(path)
+    for one in (replay, loaded):  # and so it is after both have gone on
+        one.writer(num_envs=2).add(x=np.arange(2), **{name: values[:2] for name, values in step.items()})
+    draws = [one.sample(64, num_batches=3) for one in (replay, loaded)]
+    assert np.array_equal(draws[0].data["x"], draws[1].data["x"])
+    assert np.array_equal(draws[0].weights, draws[1].weights)
+
+
+def test_the_save_before_the_last_can_be_loaded_by_its_number_and_older_ones_cannot(tmp_path):
+    replay, path, sizes = tagged_replay(), tmp_path / "replay", {}
+    for _ in range(3):
+        write_rows(replay, 8, first_tag=1000, num_bytes=16)
+        replay.save(path, incremental=True)
+        sizes[replay.save_number] = replay.num_inserted
+    assert list(sizes) == [1, 2, 3]
+    for number in (2, 3):
+        with Replay.load(path, save_number=number) as loaded:
+            assert loaded.num_inserted == sizes[number]
+    for number in (1, 4):
+        with pytest.raises(FileFormatError, match=f"save {number} is not in it"):
+            Replay.load(path, save_number=number)

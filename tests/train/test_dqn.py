@@ -17,7 +17,7 @@ NETWORK = MLP(num_inputs=3, hidden=(8,), heads=(("action", 2),))
 CONFIG = DQNConfig(hidden=(8,), max_gradient_norm=1e9)
 ALGORITHM = Algorithm(
     init=lambda rng: fresh_state(),
-    update=lambda state, batch: dqn.update(state, batch, NETWORK, CONFIG),
+    update=lambda state, batch, learners: dqn.update(state, batch, NETWORK, CONFIG, learners),
     policy=lambda state: state.params,
 )
 

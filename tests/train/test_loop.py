@@ -18,12 +18,7 @@ SMALL = {
     "update_ratio": "1/3", "eval_interval_steps": 400, "eval_episodes": 2, "final_eval_episodes": 3,
     "log_interval_steps": 250, "capacity": 1_000, "updates_per_call": 8,
 }  # fmt: skip
-TIMES = {"wall_s", "steps_per_s", "updates_per_s"}
-
-
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
+TIMES = {"wall_s", "steps_per_s", "updates_per_s", "checkpoint_s"}
 
 
 def rows_of(run_dir):

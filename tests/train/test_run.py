@@ -7,84 +7,15 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running
+
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint
-
-COMMAND = [sys.executable, "-m", "drivetrain.cli.main"]
-SMALL = {
-    "warmup_steps": 200, "hidden": (16,), "batch_size": 16, "envs_per_actor": 4, "eval_interval_steps": 500,
-    "eval_episodes": 2, "final_eval_episodes": 3, "log_interval_steps": 500,
-}  # fmt: skip
-FLAGS = [
-    "--warmup-steps", "200", "--hidden", "16", "--batch-size", "16", "--envs-per-actor", "4",
-    "--eval-episodes", "2", "--final-eval-episodes", "3", "--num-actors", "2",
-]  # fmt: skip
-ENDLESS = [*FLAGS, "--total-steps", "100000000"]
-
-
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
-
-
-class Run:
-    """A `drivetrain train` in a process of its own."""
-
-    def __init__(self, run_dir, *flags):
-        self.run_dir = run_dir
-        self.process = subprocess.Popen(
-            [*COMMAND, "train", "dqn", "CartPole-v1", "--run-dir", str(run_dir), *flags],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.pids = []
-
-    def children(self, role=""):
-        """(pid, role-index) of the live children, told apart by the log they write to."""
-        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        logs = {int(pid): Path(os.readlink(f"/proc/{pid}/fd/1")).stem for pid in pids}
-        self.pids = sorted({*self.pids, *logs})
-        return {pid: log for pid, log in logs.items() if log.startswith(role)}
-
-    def wait_until_learning(self):
-        """Wait for the second checkpoint-free sign of life: metrics with updates in them."""
-        path = self.run_dir / "metrics.jsonl"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if path.exists() and '"loss"' in path.read_text():
-                self.children()
-                return
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.05)
-        raise AssertionError("no update within 60 s")
-
-    def end(self):
-        """(exit code, stdout, stderr), after making sure that nothing is left."""
-        out, err = self.process.communicate(timeout=60)
-        assert not [pid for pid in self.pids if Path(f"/proc/{pid}").exists()], "processes are left"
-        return self.process.returncode, out, err
-
-
-@pytest.fixture
-def start(tmp_path):
-    runs = []
-
-    def start_run(*flags):
-        runs.append(Run(tmp_path / "run", *flags))
-        return runs[-1]
-
-    yield start_run
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-        run.process.communicate()
 
 
 def test_a_run_with_two_actors_finishes_exactly(tmp_path):
@@ -231,14 +162,6 @@ def test_nothing_outlives_a_killed_supervisor(start):
     while any(is_running(pid) for pid in run.pids):
         assert time.monotonic() < deadline, "processes are left"
         time.sleep(0.05)
-
-
-def is_running(pid):
-    """Whether a process lives; an unreaped corpse does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """SAC: losses and gradients against float64 NumPy and finite differences, and what an update changes."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ from drivetrain.train.config import SACConfig, TrainConfig
 from drivetrain.train.critics import Networks
 from drivetrain.train.losses import squashed_sample
 from drivetrain.train.networks import MLP
-from drivetrain.train.updates import compile_updates
+from drivetrain.train.updates import ONE_LEARNER, compile_updates
 
 CONFIG = SACConfig(hidden=(8,), initial_temperature=0.3)
 NETWORKS = Networks(
@@ -147,7 +149,10 @@ def test_one_call_of_several_updates_equals_single_updates(count, padded):
     algorithm = sac.make(TrainConfig.default("sac", "E").override(hidden=(8,), warmup_steps=5_000), INTERFACE)
     batches = make_batch(6, 4)
     used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[:padded])]), batches)
-    single, expected = jax.jit(algorithm.update), algorithm.init(np.random.default_rng(3))
+    single, expected = (
+        jax.jit(partial(algorithm.update, learners=ONE_LEARNER)),
+        algorithm.init(np.random.default_rng(3)),
+    )
     for index in range(count):
         expected, td_errors, _ = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
     state, all_errors, _ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))
@@ -158,7 +163,11 @@ def test_one_call_of_several_updates_equals_single_updates(count, padded):
 
 def test_each_update_draws_noise_of_its_own_and_a_state_fixes_it():
     algorithm = sac.make(TrainConfig.default("sac", "E").override(hidden=(8,)), INTERFACE)
-    single, state, batch = jax.jit(algorithm.update), algorithm.init(np.random.default_rng(3)), make_batch(8)
+    single, state, batch = (
+        jax.jit(partial(algorithm.update, learners=ONE_LEARNER)),
+        algorithm.init(np.random.default_rng(3)),
+        make_batch(8),
+    )
     first, again = (single(state, batch)[2]["entropy"] for _ in range(2))
     later = single(state._replace(num_updates=jnp.int32(1)), batch)[2]["entropy"]
     assert float(first) == float(again)

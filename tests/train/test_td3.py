@@ -1,5 +1,7 @@
 """TD3: losses and gradients against float64 NumPy and finite differences, and its delayed updates."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ from drivetrain.train.algos import td3
 from drivetrain.train.config import TD3Config, TrainConfig
 from drivetrain.train.critics import Networks
 from drivetrain.train.networks import MLP
-from drivetrain.train.updates import compile_updates
+from drivetrain.train.updates import ONE_LEARNER, compile_updates
 
 CONFIG = TD3Config(hidden=(8,))
 NETWORKS = Networks(
@@ -102,7 +104,10 @@ def test_one_call_of_several_updates_equals_single_updates(count, padded):
     algorithm = td3.make(TrainConfig.default("td3", "E").override(hidden=(8,)), INTERFACE)
     batches = make_batch(6, 4)
     used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[:padded])]), batches)
-    single, expected = jax.jit(algorithm.update), algorithm.init(np.random.default_rng(3))
+    single, expected = (
+        jax.jit(partial(algorithm.update, learners=ONE_LEARNER)),
+        algorithm.init(np.random.default_rng(3)),
+    )
     for index in range(count):
         expected, td_errors, _ = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
     state, all_errors, _ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))

@@ -1,47 +1,114 @@
-// Many descents of the sum tree at once: SumTree::find for each instruction set.
+// Many descents of the sum tree at once, for each instruction set, while others may be changing it.
 //
-//   crown         the upper levels, as running sums made anew for each batch
+//   crown         the upper levels: running sums of one level, read once for a whole batch
 //   inner nodes   the levels below: running sums within the node, for each target
 //   leaf node     likewise
 //
 // One descent is a chain of dependent cache misses. Some are interleaved, level by level, and the
 // node each will look at next is prefetched while the others search theirs; so is what the caller
 // is going to read of the leaf's row.
+//
+// No lock is needed. At each node the child is chosen in proportion to the words of the node as they
+// were read, so the probability with which a leaf was found is known exactly, whatever others write
+// meanwhile: it is the product of those choices (leaf / total, if nothing changed). Claims: the draws of
+// a tree at rest are those of a walk (test_tree); of a changing one, a leaf is found as often as its
+// probability says (test_draws).
 #pragma once
 
+#include "drivetrain/philox.hpp"
 #include "drivetrain/sum_tree.hpp"
 
 namespace drivetrain {
 
 inline constexpr std::size_t kInterleave = 32;
 
-/// Running sums of the upper levels: a search in it compares, and adds nothing up.
-struct Crown {
-  static constexpr std::size_t kMostSums = 1024;  // of its lowest level; of the tree's arity, 8
-  alignas(64) std::uint64_t below[kMostSums + kMostSums / 4];  // sums of all that is before an entry
-  const std::uint64_t* levels[kMaxTreeLevels];                 // from the root down
-  unsigned num_levels;
-
+/// Running sums of an upper level, and of those above it: a search in them compares, and adds nothing up.
+class Crown {
+ public:
   /// Covers levels of at most four sums per target (a level pays if it spares that many searches).
-  Crown(const SumTree& tree, std::size_t num_targets) noexcept : num_levels(0) {
+  Crown(const SumTree& tree, std::size_t num_targets) noexcept {
     const std::size_t most = std::max<std::size_t>(kInnerFanout, std::min(kMostSums, 4 * num_targets));
-    const std::uint64_t root[] = {0};
-    const std::uint64_t* above = root;
-    std::uint64_t* next = below;
-    for (unsigned level = tree.num_levels_; level-- > 0 && tree.num_nodes_[level] * kInnerFanout <= most;) {
-      const std::uint64_t* sums = tree.levels_[level];
-      levels[num_levels++] = next;
-      for (std::uint64_t node = 0; node < tree.num_nodes_[level]; ++node) {
-        std::uint64_t sum = above[node];
-        for (unsigned child = 0; child < kInnerFanout; ++child) {
-          next[child] = sum;
-          sum += sums[child];
-        }
-        next += kInnerFanout;
-        sums += kInnerFanout;
+    unsigned lowest = tree.num_levels_ - 1;  // one node
+    while (lowest > 0 && tree.num_nodes_[lowest - 1] * kInnerFanout <= most) --lowest;
+    num_levels_ = tree.num_levels_ - lowest;
+    std::uint64_t* next = below_;
+    total_ = add_up(tree.levels_[lowest], tree.num_nodes_[lowest], next);
+    for (unsigned level = lowest, row = num_levels_; level < tree.num_levels_; ++level) {
+      levels_[--row] = next;
+      const std::uint64_t num = tree.num_nodes_[level];
+      std::uint64_t* above = next + num * kInnerFanout;
+      if (level == lowest) {  // whoever looks behind the last entry finds the total
+        *above = total_;
+        above += kInnerFanout;
       }
-      above = levels[num_levels - 1];
+      const std::uint64_t padded = (num + kInnerFanout - 1) / kInnerFanout * kInnerFanout;
+      for (std::uint64_t i = 0; i < padded; ++i) above[i] = i < num ? next[i * kInnerFanout] : total_;
+      next = above;
     }
+  }
+
+  /// The sum of all leaves, as they were read.
+  std::uint64_t total() const noexcept { return total_; }
+  unsigned num_levels() const noexcept { return num_levels_; }
+  /// Of each sum of a level, 0 the uppermost, what is before it.
+  const std::uint64_t* level(unsigned index) const noexcept { return levels_[index]; }
+
+ private:
+  static constexpr std::size_t kMostSums = 1024;  // of its lowest level; of the tree's arity, 8
+
+  static std::uint64_t add_up(const std::uint64_t* sums, std::uint64_t num_nodes,
+                              std::uint64_t* running) noexcept {
+    std::uint64_t before = 0;
+    for (std::uint64_t node = 0; node < num_nodes; ++node) {
+      std::uint64_t within = 0;  // apart from `before`, so that nodes do not wait for each other
+      for (unsigned child = 0; child < kInnerFanout; ++child) {
+        const std::uint64_t sum = load_shared(sums[child]);
+        running[child] = before + within;
+        within += sum;
+      }
+      before += within;
+      running += kInnerFanout;
+      sums += kInnerFanout;
+    }
+    once_read();
+    return before;
+  }
+
+  alignas(64) std::uint64_t below_[kMostSums + kMostSums / 4];
+  const std::uint64_t* levels_[kMaxTreeLevels];
+  std::uint64_t total_;
+  unsigned num_levels_;
+};
+
+/// Targets of descents, and what they find.
+struct Finds {
+  const std::uint64_t* targets;  // below the total of the crown
+  const std::uint64_t* words;    // random: for a target in a node that has changed since its parent was read
+  std::uint64_t key;             // of the random stream that the words are of
+  std::uint32_t* indices;        // of the leaves
+  // The leaves; where nodes changed meanwhile, times what their changes did to the probability. 0: the
+  // descent came to a node of nothing. Divided by total: the probability with which it was found.
+  double* leaves;
+};
+
+/// Gives descents that come to a node of another sum than expected a new target, and keeps account.
+struct Redraws {
+  const Finds& finds;
+  double* share;  // of each lane: by how much another probability than leaf / total
+
+  std::uint64_t word(std::size_t i, unsigned level) const noexcept {
+    return philox_block(finds.words[i], ~finds.key + level)[0];
+  }
+  [[gnu::noinline, gnu::cold]] std::uint64_t inner(std::size_t lane, std::size_t i, unsigned level,
+                                                   std::uint64_t total,
+                                                   std::uint64_t expected) const noexcept {
+    share[lane] *= total == 0 ? 0.0 : static_cast<double>(expected) / static_cast<double>(total);
+    return scale_to(word(i, level + 2), total);
+  }
+  [[gnu::noinline, gnu::cold]] double leaf(std::size_t lane, std::size_t i, double total,
+                                           double expected) const noexcept {
+    share[lane] *= total == 0 ? 0.0 : expected / total;
+    return static_cast<double>(word(i, 1) >> 11) * 0x1p-53 * total;
   }
 };
 
@@ -51,49 +118,64 @@ struct Crown {
 #define DRIVETRAIN_DEFINE_DESCENT(isa, attribute)                                               \
   template <>                                                                                   \
   struct Descent<isa::Tag> {                                                                    \
-    attribute static void run(const SumTree& tree, const std::uint64_t* targets,                \
-                              std::size_t count, std::uint32_t* indices,                        \
-                              const RowsAhead& rows) noexcept {                                 \
-      const Crown crown(tree, count);                                                           \
-      const unsigned below_crown = tree.num_levels_ - crown.num_levels;                         \
+    attribute static void run(const SumTree& tree, const Crown& crown, const Finds& finds,      \
+                              std::size_t count, const RowsAhead& rows) noexcept {              \
+      const unsigned below_crown = tree.num_levels_ - crown.num_levels();                       \
+      const double unit = tree.unit();                                                          \
       for (std::size_t start = 0; start < count; start += kInterleave) {                        \
         const std::size_t num = std::min(kInterleave, count - start);                           \
         const std::size_t lanes = (num + 3) / 4 * 4;                                            \
-        std::uint64_t target[kInterleave];                                                      \
+        std::uint64_t target[kInterleave], sum[kInterleave];                                    \
         std::uint64_t node[kInterleave] = {};                                                   \
-        for (std::size_t j = 0; j < lanes; ++j)                                                 \
-          target[j] = targets[j < num ? start + j : start];                                     \
-        for (unsigned level = 0; level < crown.num_levels; ++level) {                           \
-          const std::uint64_t* sums = crown.levels[level];                                      \
+        double share[kInterleave];                                                              \
+        float leaf[kInterleave];                                                                \
+        const Redraws redraws{finds, share};                                                    \
+        const auto draw = [&](std::size_t j) { return j < num ? start + j : start; };           \
+        for (std::size_t j = 0; j < lanes; ++j) {                                               \
+          target[j] = finds.targets[draw(j)];                                                   \
+          share[j] = 1.0;                                                                       \
+        }                                                                                       \
+        for (unsigned level = 0; level < crown.num_levels(); ++level) {                         \
+          const std::uint64_t* sums = crown.level(level);                                       \
           for (std::size_t j = 0; j < lanes; ++j) {                                             \
             const std::uint64_t first = node[j] * kInnerFanout;                                 \
             node[j] = first - 1 + isa::count_up_to(sums + first, target[j]);                    \
           }                                                                                     \
         }                                                                                       \
-        const std::uint64_t* sums_before = crown.levels[crown.num_levels - 1];                  \
+        const std::uint64_t* before = crown.level(crown.num_levels() - 1);                      \
         const unsigned char* next = tree.nodes_below(below_crown);                              \
         for (std::size_t j = 0; j < lanes; ++j) {                                               \
-          target[j] -= sums_before[node[j]];                                                    \
           __builtin_prefetch(next + node[j] * kNodeBytes);                                      \
+          target[j] -= before[node[j]];                                                         \
+          sum[j] = before[node[j] + 1] - before[node[j]];                                       \
         }                                                                                       \
         for (unsigned level = below_crown; level-- > 0;) {                                      \
           const std::uint64_t* sums = tree.levels_[level];                                      \
           next = tree.nodes_below(level);                                                       \
           for (std::size_t j = 0; j < lanes; ++j) {                                             \
             const std::uint64_t first = node[j] * kInnerFanout;                                 \
-            node[j] = first + isa::find_inner(sums + first, target[j]);                         \
+            const auto redraw = [&](std::uint64_t total, std::uint64_t expected) {              \
+              return redraws.inner(j, draw(j), level, total, expected);                         \
+            };                                                                                  \
+            node[j] = first + isa::find_inner(sums + first, target[j], sum[j], redraw);         \
             __builtin_prefetch(next + node[j] * kNodeBytes);                                    \
           }                                                                                     \
         }                                                                                       \
         const float* leaves = tree.leaves_;                                                     \
         for (std::size_t j = 0; j < lanes; ++j) {                                               \
-          const double rest = static_cast<double>(static_cast<std::int64_t>(target[j]));        \
+          const double rest = static_cast<double>(static_cast<std::int64_t>(target[j])) * unit; \
+          const double expect = static_cast<double>(static_cast<std::int64_t>(sum[j])) * unit;  \
           const std::uint64_t first = node[j] * kLeafFanout;                                    \
-          node[j] = first + isa::find_leaf(leaves + first, rest * tree.unit_);                  \
+          const auto redraw = [&](double total, double expected) {                              \
+            return redraws.leaf(j, draw(j), total, expected);                                   \
+          };                                                                                    \
+          node[j] = first + isa::find_leaf(leaves + first, rest, expect, leaf[j], redraw);      \
           rows.prefetch(node[j]);                                                               \
         }                                                                                       \
-        for (std::size_t j = 0; j < num; ++j)                                                   \
-          indices[start + j] = static_cast<std::uint32_t>(node[j]);                             \
+        for (std::size_t j = 0; j < num; ++j) {                                                 \
+          finds.indices[start + j] = static_cast<std::uint32_t>(node[j]);                       \
+          finds.leaves[start + j] = static_cast<double>(leaf[j]) * share[j];                    \
+        }                                                                                       \
       }                                                                                         \
     }                                                                                           \
   }
@@ -117,16 +199,20 @@ DRIVETRAIN_DEFINE_DESCENT(avx512, DRIVETRAIN_AVX512);
 #endif
 #undef DRIVETRAIN_DEFINE_DESCENT
 
-inline void SumTree::find(const std::uint64_t* targets, std::size_t count, std::uint32_t* indices,
-                          SimdLevel simd, const RowsAhead& rows) const noexcept {
+inline void SumTree::find(const Crown& crown, const Finds& finds, std::size_t count, SimdLevel simd,
+                          const RowsAhead& rows) const noexcept {
 #if defined(DRIVETRAIN_TARGET)
-  if (simd == SimdLevel::kAvx512)
-    return Descent<avx512::Tag>::run(*this, targets, count, indices, rows);
-  if (simd == SimdLevel::kAvx2)
-    return Descent<avx2::Tag>::run(*this, targets, count, indices, rows);
+  if (simd == SimdLevel::kAvx512) return Descent<avx512::Tag>::run(*this, crown, finds, count, rows);
+  if (simd == SimdLevel::kAvx2) return Descent<avx2::Tag>::run(*this, crown, finds, count, rows);
 #endif
   (void)simd;
-  Descent<portable::Tag>::run(*this, targets, count, indices, rows);
+  Descent<portable::Tag>::run(*this, crown, finds, count, rows);
+}
+
+inline void SumTree::find(const std::uint64_t* targets, std::size_t count, std::uint32_t* indices,
+                          SimdLevel simd) const noexcept {
+  double leaves[kMaxTreeBatch];
+  find(Crown(*this, count), {targets, targets, 0, indices, leaves}, count, simd);
 }
 
 }  // namespace drivetrain

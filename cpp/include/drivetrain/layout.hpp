@@ -20,7 +20,7 @@
 
 namespace drivetrain {
 
-inline constexpr std::uint32_t kTableVersion = 2;
+inline constexpr std::uint32_t kTableVersion = 3;
 inline constexpr std::size_t kPageBytes = 4096;
 
 /// generation: 0 never written; odd while being written; even and positive once committed.
@@ -82,8 +82,8 @@ struct TableHeader {
   RobustMutex mutex;   // guards everything below down to random_block, and the tree
 
   std::uint64_t next_slot;      // where the ring goes on, below capacity
-  std::uint64_t num_used;       // slots ever reserved, up to capacity
-  std::uint64_t num_committed;  // rows that can be sampled
+  std::atomic<std::uint64_t> num_used;       // slots ever reserved, up to capacity; readable any time
+  std::atomic<std::uint64_t> num_committed;  // rows that can be sampled; readable at any time
   TreeState tree;
   Exponent exponent;            // leaf = (priority + 1e-6)^alpha
   float max_priority;           // running maximum: the priority of new rows

@@ -44,6 +44,19 @@ class alignas(64) RobustMutex {
     }
   }
 
+  /// Whether the last holder died and nobody has repaired what it left half done. A glance without the
+  /// lock, where the C library allows one.
+  bool is_orphaned() const noexcept {
+#if defined(__GLIBC__)
+    constexpr int kOwnerDied = 0x40000000;   // FUTEX_OWNER_DIED, set by the kernel
+    constexpr int kUnusable = 0x7fffffff - 1;  // PTHREAD_MUTEX_NOTRECOVERABLE
+    return (lock_word() & kOwnerDied) ||
+           __atomic_load_n(&mutex_.__data.__owner, __ATOMIC_RELAXED) == kUnusable;
+#else
+    return false;
+#endif
+  }
+
   void mark_consistent() noexcept { pthread_mutex_consistent(&mutex_); }
   void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
 
@@ -57,11 +70,14 @@ class alignas(64) RobustMutex {
   // A look at glibc's lock word: the holder's thread, 0 if none. Not pthread_mutex_trylock(), which
   // keeps a lock that has become unusable and so turns its error into a wait for ever.
   bool is_taken() const noexcept {
-#if defined(__GLIBC__)
     constexpr int kThread = 0x3fffffff;  // FUTEX_TID_MASK
-    return __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED) & kThread;
+    return lock_word() & kThread;
+  }
+  int lock_word() const noexcept {
+#if defined(__GLIBC__)
+    return __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED);
 #else
-    return false;
+    return 0;
 #endif
   }
   static void relax() noexcept {

@@ -2,10 +2,14 @@
 //
 // A node is one cache line: 8 uint64 sums of its children (inner node), or 16 float32 priorities
 // (leaf node). Given a target below the sum of the node, find_inner() returns the first child whose
-// inclusive prefix sum exceeds the target, and leaves in `target` what remains inside that child;
-// find_leaf() returns the first such leaf. All sums are exact integers (in a leaf node: multiples
-// of the unit below 2^53 units, in double), so the child always exists, never has zero priority,
-// and every instruction set gives the same answer.
+// inclusive prefix sum exceeds the target, and leaves in `target` what remains inside that child, in
+// `sum` the sum of that child; find_leaf() returns the first such leaf, and its value. All sums are exact
+// integers (in a leaf node: multiples of the unit below 2^53 units, in double), so the child always
+// exists, never has zero priority, and every instruction set gives the same answer.
+//
+// Others may be changing the tree meanwhile. Each word of a node is read once, and where they do not
+// add up to the `sum` that was read above, redraw(their sum, sum) gives another target below theirs; of
+// nothing, it is child 0. Whatever is read, the child is chosen in proportion to it.
 //
 // Leaves are added up in the order 0, 4, 8, 12, 1, 5, ...: down the lanes of four vectors, which
 // needs one sum across lanes and not four (reference.py follows). Which order it is does not
@@ -16,6 +20,8 @@
 #pragma once
 
 #include <cstdint>
+
+#include "drivetrain/shared_copy.hpp"
 
 #if defined(DRIVETRAIN_EMULATE_SIMD)
 #include "emulated_simd.hpp"  // cpp/tests: the same intrinsics on any CPU
@@ -40,13 +46,23 @@ static_assert(kLeafLanes * kLeafLanes == kLeafFanout);
 
 namespace portable {
 
-inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target) noexcept {
-  std::uint64_t prefix[kInnerFanout + 1];
+template <class Redraw>
+inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target, std::uint64_t& sum,
+                           Redraw&& redraw) noexcept {
+  std::uint64_t own[kInnerFanout], prefix[kInnerFanout + 1];
+  const std::uint64_t* line = shared_line(node, own);
   prefix[0] = 0;
-  for (unsigned i = 0; i < kInnerFanout; ++i) prefix[i + 1] = prefix[i] + node[i];
+  for (unsigned i = 0; i < kInnerFanout; ++i) prefix[i + 1] = prefix[i] + line[i];
+  once_read();
+  const std::uint64_t total = prefix[kInnerFanout];
+  if (total != sum) [[unlikely]] {
+    target = redraw(total, sum);
+    if (total == 0) return sum = 0;
+  }
   unsigned child = 0;
   for (unsigned i = 1; i < kInnerFanout; ++i) child += prefix[i] <= target;
   target -= prefix[child];
+  sum = prefix[child + 1] - prefix[child];
   return child;
 }
 
@@ -57,19 +73,31 @@ inline unsigned count_up_to(const std::uint64_t* sums, std::uint64_t target) noe
   return count;
 }
 
-inline unsigned find_leaf(const float* node, double target) noexcept {
+template <class Redraw>
+inline unsigned find_leaf(const float* node, double target, double sum, float& leaf,
+                          Redraw&& redraw) noexcept {
+  float own[kLeafFanout], line[kLeafFanout];
+  const float* shared = shared_line(node, own);
+  for (unsigned i = 0; i < kLeafFanout; ++i) line[i] = shared[i];
+  once_read();
   double sums[kLeafLanes + 1] = {};  // of what comes before a lane
   for (unsigned lane = 0; lane < kLeafLanes; ++lane) {
     sums[lane + 1] = sums[lane];
     for (unsigned row = 0; row < kLeafLanes; ++row)
-      sums[lane + 1] += static_cast<double>(node[row * kLeafLanes + lane]);
+      sums[lane + 1] += static_cast<double>(line[row * kLeafLanes + lane]);
+  }
+  const double total = sums[kLeafLanes];
+  if (total != sum) [[unlikely]] {
+    target = redraw(total, sum);
+    if (total == 0) return leaf = 0, 0;
   }
   unsigned position = 0;
   for (unsigned row = 0; row < kLeafLanes; ++row)
     for (unsigned lane = 0; lane < kLeafLanes; ++lane) {
-      sums[lane] += static_cast<double>(node[row * kLeafLanes + lane]);
+      sums[lane] += static_cast<double>(line[row * kLeafLanes + lane]);
       position += sums[lane] <= target;
     }
+  leaf = line[leaf_at(position)];
   return leaf_at(position);
 }
 
@@ -93,22 +121,31 @@ DRIVETRAIN_AVX2 inline __m256d prefix_sums(__m256d x) noexcept {
   return _mm256_add_pd(x, _mm256_permute2f128_pd(x, x, 0x08));
 }
 
-DRIVETRAIN_AVX2 inline unsigned find_inner(const std::uint64_t* node,
-                                           std::uint64_t& target) noexcept {
-  const __m256i low = prefix_sums(_mm256_load_si256(reinterpret_cast<const __m256i*>(node)));
-  __m256i high = prefix_sums(_mm256_load_si256(reinterpret_cast<const __m256i*>(node + 4)));
-  high = _mm256_add_epi64(high, _mm256_permute4x64_epi64(low, 0xFF));
+template <class Redraw>
+DRIVETRAIN_AVX2 inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target,
+                                           std::uint64_t& sum, Redraw&& redraw) noexcept {
+  alignas(32) std::uint64_t own[kInnerFanout], prefix[kInnerFanout + 4];
+  const auto* line = reinterpret_cast<const __m256i*>(shared_line(node, own));
+  const __m256i first = _mm256_load_si256(line), last = _mm256_load_si256(line + 1);
+  once_read();
+  const __m256i low = prefix_sums(first);
+  const __m256i high = _mm256_add_epi64(prefix_sums(last), _mm256_permute4x64_epi64(low, 0xFF));
+  prefix[3] = 0;
+  _mm256_store_si256(reinterpret_cast<__m256i*>(prefix + 4), low);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(prefix + 8), high);
+  const std::uint64_t total = prefix[11];
+  if (total != sum) [[unlikely]] {
+    target = redraw(total, sum);
+    if (total == 0) return sum = 0;
+  }
   const __m256i wanted = _mm256_set1_epi64x(static_cast<long long>(target));
   // Sums stay below 2^62, so the signed comparison is the unsigned one.
   const int beyond =
       _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(low, wanted))) |
       _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(high, wanted))) << 4;
   const auto child = static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(beyond)));
-  alignas(32) std::uint64_t prefix[12];
-  prefix[3] = 0;
-  _mm256_store_si256(reinterpret_cast<__m256i*>(prefix + 4), low);
-  _mm256_store_si256(reinterpret_cast<__m256i*>(prefix + 8), high);
   target -= prefix[3 + child];
+  sum = prefix[4 + child] - prefix[3 + child];
   return child;
 }
 
@@ -127,14 +164,27 @@ DRIVETRAIN_AVX2 inline __m256i where_above(__m256d sums, __m256d target) noexcep
   return _mm256_castpd_si256(_mm256_cmp_pd(sums, target, _CMP_GT_OQ));
 }
 
-DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target) noexcept {
-  const __m256d wanted = _mm256_set1_pd(target);
-  const __m256d row0 = _mm256_cvtps_pd(_mm_load_ps(node));
-  const __m256d row1 = _mm256_cvtps_pd(_mm_load_ps(node + 4));
-  const __m256d row2 = _mm256_cvtps_pd(_mm_load_ps(node + 8));
-  const __m256d row3 = _mm256_cvtps_pd(_mm_load_ps(node + 12));
+template <class Redraw>
+DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target, double sum, float& leaf,
+                                          Redraw&& redraw) noexcept {
+  alignas(32) float own[kLeafFanout], line[kLeafFanout];
+  const float* shared = shared_line(node, own);
+  const __m256 first = _mm256_load_ps(shared), last = _mm256_load_ps(shared + 8);
+  once_read();
+  _mm256_store_ps(line, first);
+  _mm256_store_ps(line + 8, last);
+  const __m256d row0 = _mm256_cvtps_pd(_mm256_castps256_ps128(first));
+  const __m256d row1 = _mm256_cvtps_pd(_mm256_extractf128_ps(first, 1));
+  const __m256d row2 = _mm256_cvtps_pd(_mm256_castps256_ps128(last));
+  const __m256d row3 = _mm256_cvtps_pd(_mm256_extractf128_ps(last, 1));
   const __m256d lanes = _mm256_add_pd(_mm256_add_pd(row0, row1), _mm256_add_pd(row2, row3));
   const __m256d sums3 = prefix_sums(lanes);
+  const double total = _mm256_cvtsd_f64(_mm256_permute4x64_pd(sums3, 0xFF));
+  if (total != sum) [[unlikely]] {
+    target = redraw(total, sum);
+    if (total == 0) return leaf = 0, 0;
+  }
+  const __m256d wanted = _mm256_set1_pd(target);
   const __m256d sums2 = _mm256_sub_pd(sums3, row3);
   const __m256d sums1 = _mm256_sub_pd(sums2, row2);
   const __m256d sums0 = _mm256_sub_pd(sums1, row1);
@@ -143,7 +193,9 @@ DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target) noex
       _mm256_packs_epi32(where_above(sums0, wanted), where_above(sums1, wanted)),
       _mm256_packs_epi32(where_above(sums2, wanted), where_above(sums3, wanted)));
   const int num_bytes = __builtin_popcount(static_cast<unsigned>(_mm256_movemask_epi8(all)));
-  return leaf_at(kLeafFanout - static_cast<unsigned>(num_bytes) / 2);
+  const unsigned found = leaf_at(kLeafFanout - static_cast<unsigned>(num_bytes) / 2);
+  leaf = line[found];
+  return found;
 }
 
 }  // namespace avx2
@@ -158,16 +210,25 @@ DRIVETRAIN_AVX512 inline __m512i prefix_sums(__m512i x) noexcept {
   x = _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 6));
   return _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 4));
 }
-DRIVETRAIN_AVX512 inline unsigned find_inner(const std::uint64_t* node,
-                                             std::uint64_t& target) noexcept {
-  const __m512i sums = prefix_sums(_mm512_load_si512(node));
+template <class Redraw>
+DRIVETRAIN_AVX512 inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target,
+                                             std::uint64_t& sum, Redraw&& redraw) noexcept {
+  alignas(64) std::uint64_t own[kInnerFanout], prefix[2 * kInnerFanout];
+  const __m512i line = _mm512_load_si512(shared_line(node, own));
+  once_read();
+  const __m512i sums = prefix_sums(line);
+  prefix[7] = 0;
+  _mm512_store_si512(prefix + 8, sums);
+  const std::uint64_t total = prefix[15];
+  if (total != sum) [[unlikely]] {
+    target = redraw(total, sum);
+    if (total == 0) return sum = 0;
+  }
   const auto beyond = static_cast<unsigned>(
       _mm512_cmpgt_epu64_mask(sums, _mm512_set1_epi64(static_cast<long long>(target))));
   const auto child = static_cast<unsigned>(__builtin_ctz(beyond));
-  alignas(64) std::uint64_t prefix[16];
-  prefix[7] = 0;
-  _mm512_store_si512(prefix + 8, sums);
   target -= prefix[7 + child];
+  sum = prefix[8 + child] - prefix[7 + child];
   return child;
 }
 

@@ -3,13 +3,15 @@
 //
 //   reserve (lock: generation odd, priority 0) -> copy, no lock -> commit (lock: priority, even)
 //
-// One robust lock, held once per batch and never during a copy. A batch is at most kMaxBatch rows,
-// so nobody holds the lock for more than 1,024 descents. Sampling is in sampler.hpp.
+// One robust lock for all who write, held once per batch and never during a copy. A batch is at most
+// kMaxBatch rows, so nobody holds the lock for more than 1,024 changes. Sampling, without the lock, is in
+// sampler.hpp.
 //
 // Claims, each with the test that proves it (cpp/tests):
 //   * no sampler ever returns an unwritten or torn row        test_hammer, under TSAN
 //   * an update for an overwritten row changes nothing        test_table, test_hammer
 //   * inner sums equal leaf sums whenever the lock is free    test_table, test_hammer
+//   * draws beside updates are as likely as they say          test_draws
 //   * a process killed anywhere costs its in-flight rows only test_crash_points, exhaustively
 //
 // In a framed table rows come with frames (frames.hpp), reserved and published in the same lock holds.
@@ -149,10 +151,9 @@ class ReplayTable {
       return Status::kBusy;
     }
     if (config_.prioritized) set_leaves(claims, *num_claims, 0.0f);
-    const std::uint64_t used = header_->num_used + passed;
-    DRIVETRAIN_LOCKED_WRITE("reserve/num_committed", header_->num_committed -= num_lost);
-    DRIVETRAIN_LOCKED_WRITE("reserve/num_used",
-                            header_->num_used = used < config_.capacity ? used : config_.capacity);
+    const std::uint64_t used = std::min(num_used() + passed, config_.capacity);
+    DRIVETRAIN_LOCKED_WRITE("reserve/num_committed", set_num_committed(num_committed() - num_lost));
+    DRIVETRAIN_LOCKED_WRITE("reserve/num_used", set_num_used(used));
     DRIVETRAIN_LOCKED_WRITE("reserve/next_slot", header_->next_slot = slot);
     // Pairs with the acquire fence of whoever reads rows: odd is seen before any new byte.
     std::atomic_thread_fence(std::memory_order_release);
@@ -247,6 +248,14 @@ class ReplayTable {
     }
   }
 
+  /// Rows that can be sampled, and slots ever reserved. With the lock, or as of some moment just now.
+  std::uint64_t num_committed() const noexcept {
+    return header_->num_committed.load(std::memory_order_relaxed);
+  }
+  std::uint64_t num_used() const noexcept { return header_->num_used.load(std::memory_order_relaxed); }
+  /// Whether a process died with the lock and nobody has repaired what it left; a glance without the lock.
+  bool is_orphaned() const noexcept { return header_->mutex.is_orphaned(); }
+
   double alpha() const noexcept { return header_->exponent.alpha(); }
   /// Whether all leaves are by the same alpha; call with the lock held.
   bool is_settled() const noexcept { return header_->exponent.is_settled(config_.capacity); }
@@ -271,12 +280,19 @@ class ReplayTable {
       committed += drawable;
       if (config_.prioritized && drawable != (tree_.leaf(slot) > 0)) return false;
     }
-    return committed == header_->num_committed &&
+    return committed == num_committed() &&
            (!config_.prioritized || tree_.sums_are_exact()) &&
            (!config_.num_frames || frames_.is_consistent());
   }
 
  private:
+  void set_num_committed(std::uint64_t count) noexcept {
+    header_->num_committed.store(count, std::memory_order_relaxed);
+  }
+  void set_num_used(std::uint64_t count) noexcept {
+    header_->num_used.store(count, std::memory_order_relaxed);
+  }
+
   float initial_leaf(std::uint64_t slot) noexcept {
     if (config_.initial == InitialPriority::kBufferMax) {
       const float largest = tree_.extremes().largest;
@@ -305,11 +321,8 @@ class ReplayTable {
         std::uint32_t slots[kMaxBatch];
         float values[kMaxBatch];
         for (std::size_t i = 0; i < count; ++i) slots[i] = claims[i].slot;
-        if (leaves)
-          std::copy_n(leaves, count, values);
-        else
-          make_leaves(claims, priorities, count, values);
-        tree_.update(slots, values, count);
+        if (!leaves) make_leaves(claims, priorities, count, values);
+        tree_.update(slots, leaves ? leaves : values, count);
       }
       if (!settled) header_->exponent.advance(tree_, config_.capacity);
     }
@@ -318,7 +331,7 @@ class ReplayTable {
                               row(claims[i].slot)
                                   .generation.store(claims[i].generation + 1,
                                                     std::memory_order_release));
-    DRIVETRAIN_LOCKED_WRITE("commit/num_committed", header_->num_committed += count);
+    DRIVETRAIN_LOCKED_WRITE("commit/num_committed", set_num_committed(num_committed() + count));
     DRIVETRAIN_LOCKED_WRITE("commit/num_inserted", header_->num_inserted += count);
   }
 
@@ -340,7 +353,7 @@ class ReplayTable {
   }
   void end_rows(const Claim* killed, std::size_t& count) noexcept {
     if (config_.prioritized) set_leaves(killed, count, 0.0f);
-    DRIVETRAIN_LOCKED_WRITE("kill/num_committed", header_->num_committed -= count);
+    DRIVETRAIN_LOCKED_WRITE("kill/num_committed", set_num_committed(num_committed() - count));
     count = 0;
   }
 
@@ -400,8 +413,8 @@ class ReplayTable {
     }
     if (config_.prioritized) tree_.rebuild();
     if (config_.num_frames) frames_.rebuild_dependents();
-    DRIVETRAIN_LOCKED_WRITE("repair/num_committed", header_->num_committed = committed);
-    DRIVETRAIN_LOCKED_WRITE("repair/num_used", header_->num_used = used);
+    DRIVETRAIN_LOCKED_WRITE("repair/num_committed", set_num_committed(committed));
+    DRIVETRAIN_LOCKED_WRITE("repair/num_used", set_num_used(used));
     DRIVETRAIN_LOCKED_WRITE("repair/num_repairs", header_->num_repairs += 1);
   }
 

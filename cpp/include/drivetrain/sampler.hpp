@@ -1,7 +1,12 @@
 // Drawing rows from a ReplayTable while others insert and update.
 //
-//   random words (no lock) -> [lock: descend, note generations and priorities] -> gather rows,
-//   check generations again -> draw anew what changed meanwhile
+//   random words -> descend, note generations -> gather rows, check generations again
+//                                             -> draw anew what changed meanwhile
+//
+// No lock is taken: nobody who inserts or updates waits for a sampler, nor it for them. A draw's
+// probability is exactly what it was drawn with (descent.hpp), and its row is whole (generations). What
+// cannot be had without the lock is drawn under it: while a process that died with the lock has left
+// something half done, while the tree is made anew, and after some lost races.
 //
 // The gather itself is the caller's (a functor), so that rows go straight to their destination.
 #pragma once
@@ -16,8 +21,8 @@ namespace drivetrain {
 
 struct Draw {
   std::uint32_t slot;
-  std::uint32_t generation;
-  // Of this row when it was drawn: leaf / total, or leaf / smallest leaf in a table whose weights are
+  std::uint32_t generation;  // not that of a committed row: nothing was drawn
+  // With which this row was drawn: leaf / total, or leaf / smallest leaf in a table whose weights are
   // relative to the buffer; 1 in a uniform table.
   double probability;
 };
@@ -65,7 +70,8 @@ class Sampler {
     std::size_t changed = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const Draw& draw = draws[positions[i]];
-      if (table_.row(draw.slot).generation.load(std::memory_order_relaxed) != draw.generation)
+      if (table_.row(draw.slot).generation.load(std::memory_order_relaxed) != draw.generation ||
+          !is_committed(draw.generation))
         positions[changed++] = positions[i];
     }
     return changed;
@@ -86,9 +92,10 @@ class Sampler {
               std::size_t strata, Draw* draws) noexcept {
     std::uint64_t words[kMaxBatch + kDrawsPerBlock];
     random_words(count, words);
+    if (draw_without_lock(words, positions, count, needed, strata, draws)) return Status::kOk;
     typename ReplayTable::Lock lock(table_);
     if (!lock) return Status::kBroken;
-    return draw_locked(words, positions, count, needed, strata, draws);
+    return draw_from(words, positions, count, needed, strata, smallest_leaf(), draws);
   }
 
   template <class Gather>
@@ -99,60 +106,92 @@ class Sampler {
     random_words(count, words);
     typename ReplayTable::Lock lock(table_);
     if (!lock) return Status::kBroken;
-    const Status status = draw_locked(words, positions, count, needed, strata, draws);
+    const Status status = draw_from(words, positions, count, needed, strata, smallest_leaf(), draws);
     if (status != Status::kOk) return status;
     for (std::size_t i = 0; i < count; ++i) gather(positions[i], 1, draws + positions[i]);
     return Status::kOk;
   }
 
-  Status draw_locked(const std::uint64_t* words, const std::uint32_t* positions, std::size_t count,
-                     std::size_t needed, std::size_t strata, Draw* draws) noexcept {
-    const TableHeader& header = table_.header();
-    if (header.num_committed < needed || header.num_committed == 0) return Status::kNotEnoughData;
+  // False: to be drawn under the lock, where what is missing here is there, or known to be missing.
+  bool draw_without_lock(const std::uint64_t* words, const std::uint32_t* positions,
+                         std::size_t count, std::size_t needed, std::size_t strata,
+                         Draw* draws) noexcept {
     const bool prioritized = table_.config().prioritized;
-    const std::uint64_t total = prioritized ? table_.tree().total() : header.num_used;
-    std::uint64_t targets[kMaxBatch];
-    if (strata == 0) {
-      for (std::size_t i = 0; i < count; ++i) targets[i] = scale_to(words[i], total);
-    } else {
-      EqualParts parts(total, strata);
-      parts.go_to(positions[0] % strata);
-      for (std::size_t i = 0; i < count; ++i) {
-        targets[i] = parts.low() + scale_to(words[i], parts.size());
-        if (i + 1 == count || positions[i + 1] == positions[i] + 1)
-          parts.go_on();
-        else
-          parts.go_to(positions[i + 1] % strata);
-      }
+    const std::uint32_t rebuilds = prioritized ? table_.tree().rebuilds() : 0;
+    if (table_.is_orphaned() || (rebuilds & 1)) return false;
+    float least = 0;
+    if (by_smallest()) {
+      typename ReplayTable::Lock lock(table_);
+      if (!lock) return false;
+      least = smallest_leaf();
+      if (least == 0) return false;
     }
-    const std::uint64_t one = prioritized ? weight_of_one(total) : 0;
+    if (draw_from(words, positions, count, needed, strata, least, draws) != Status::kOk) return false;
+    std::atomic_thread_fence(std::memory_order_acquire);  // all of the tree is read before the check
+    return !prioritized || table_.tree().rebuilds() == rebuilds;
+  }
+
+  Status draw_from(const std::uint64_t* words, const std::uint32_t* positions, std::size_t count,
+                   std::size_t needed, std::size_t strata, float least, Draw* draws) noexcept {
+    const std::uint64_t num_committed = table_.num_committed();
+    if (num_committed < needed || num_committed == 0) return Status::kNotEnoughData;
+    std::uint64_t targets[kMaxBatch];
+    if (!table_.config().prioritized) {
+      make_targets(words, positions, count, strata, table_.num_used(), targets);
+      draw_whole_rows(targets, words, positions, count, draws);
+      return Status::kOk;
+    }
+    const SumTree& tree = table_.tree();
+    const Crown crown(tree, count);
+    if (crown.total() == 0) return Status::kNotEnoughData;
+    make_targets(words, positions, count, strata, crown.total(), targets);
+    // Probabilities are relative to all units, or to those of the smallest leaf.
+    const double units_per_one = tree.units_per_one();
+    const double one = by_smallest() ? static_cast<double>(least) * units_per_one
+                                     : static_cast<double>(crown.total());
+    const double scale = units_per_one / one;
     for (std::size_t start = 0; start < count; start += kBlock) {
       const std::size_t num = std::min(kBlock, count - start);
       std::uint32_t slots[kBlock];
-      if (prioritized)
-        table_.tree().find(targets + start, num, slots, simd_, rows_ahead());
-      else
-        whole_rows(targets + start, words + start, num, slots);
-      note(slots, num, one, positions + start, draws);
+      double leaves[kBlock];
+      tree.find(crown, {targets + start, words + start, table_.config().seed, slots, leaves}, num,
+                simd_, rows_ahead());
+      for (std::size_t i = 0; i < num; ++i)
+        draws[positions[start + i]] = {slots[i], leaves[i] > 0 ? generation(slots[i]) : kNothing,
+                                       leaves[i] * scale};
     }
     return Status::kOk;
   }
 
-  // The number of units whose probability is taken as 1. A drawn leaf is never below the smallest.
-  std::uint64_t weight_of_one(std::uint64_t total) noexcept {
-    if (!table_.config().weights_by_buffer) return total;
-    return table_.tree().units_of(table_.tree().extremes().least);
+  static void make_targets(const std::uint64_t* words, const std::uint32_t* positions,
+                           std::size_t count, std::size_t strata, std::uint64_t total,
+                           std::uint64_t* targets) noexcept {
+    if (strata == 0) {
+      for (std::size_t i = 0; i < count; ++i) targets[i] = scale_to(words[i], total);
+      return;
+    }
+    EqualParts parts(total, strata);
+    parts.go_to(positions[0] % strata);
+    for (std::size_t i = 0; i < count; ++i) {
+      targets[i] = parts.low() + scale_to(words[i], parts.size());
+      if (i + 1 == count || positions[i + 1] == positions[i] + 1)
+        parts.go_on();
+      else
+        parts.go_to(positions[i + 1] % strata);
+    }
   }
 
-  void note(const std::uint32_t* slots, std::size_t count, std::uint64_t weight_of_one,
-            const std::uint32_t* positions, Draw* draws) const noexcept {
-    const SumTree& tree = table_.tree();
-    const bool prioritized = table_.config().prioritized;
-    const double scale = prioritized ? tree.units_per_one() / static_cast<double>(weight_of_one) : 0;
-    for (std::size_t i = 0; i < count; ++i)
-      draws[positions[i]] = {
-          slots[i], table_.row(slots[i]).generation.load(std::memory_order_relaxed),
-          prioritized ? static_cast<double>(tree.leaf(slots[i])) * scale : 1.0};
+  // Whether probabilities are relative to the smallest leaf.
+  bool by_smallest() const noexcept {
+    return table_.config().prioritized && table_.config().weights_by_buffer;
+  }
+  // With the lock held. A drawn leaf is hardly ever below it; where one is, updated meanwhile, its
+  // weight is 1.
+  float smallest_leaf() noexcept { return by_smallest() ? table_.tree().extremes().least : 0.0f; }
+
+  // Acquire: what is read of the row afterwards is of this generation, or the check will tell.
+  std::uint32_t generation(std::uint32_t slot) const noexcept {
+    return table_.row(slot).generation.load(std::memory_order_acquire);
   }
 
   RowsAhead rows_ahead() const noexcept {
@@ -162,22 +201,26 @@ class Sampler {
             static_cast<unsigned>(std::min<std::size_t>(lines, 4))};
   }
 
-  void whole_rows(const std::uint64_t* targets, const std::uint64_t* words, std::size_t count,
-                  std::uint32_t* slots) const noexcept {
-    for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&table_.row(targets[i]));
-    for (std::size_t i = 0; i < count; ++i)
-      slots[i] = committed_slot(static_cast<std::uint32_t>(targets[i]), words[i]);
+  void draw_whole_rows(const std::uint64_t* targets, const std::uint64_t* words,
+                       const std::uint32_t* positions, std::size_t count,
+                       Draw* draws) const noexcept {
+    for (std::size_t start = 0; start < count; start += kBlock) {
+      const std::size_t end = std::min(start + kBlock, count);
+      for (std::size_t i = start; i < end; ++i) __builtin_prefetch(&table_.row(targets[i]));
+      for (std::size_t i = start; i < end; ++i)
+        draws[positions[i]] = whole_row(static_cast<std::uint32_t>(targets[i]), words[i]);
+    }
   }
 
   // Uniform tables have no leaves to hide in-flight and orphaned rows: reject those and draw from
-  // all slots again. After kMostTries walk on to the next whole row; num_committed > 0 says that
-  // there is one. So many tries because walking prefers the row behind the empty slots, and with
-  // shared observations a few percent of the slots may be all that is left.
-  std::uint32_t committed_slot(std::uint32_t slot, std::uint64_t word) const noexcept {
-    const std::uint64_t used = table_.header().num_used;
-    for (unsigned tries = 0;; ++tries) {
-      const std::uint32_t generation = table_.row(slot).generation.load(std::memory_order_relaxed);
-      if (is_committed(generation)) return slot;
+  // all slots again. After kMostTries walk on to the next whole row; with the lock held and rows
+  // committed there is one. So many tries because walking prefers the row behind the empty slots, and
+  // with shared observations a few percent of the slots may be all that is left.
+  Draw whole_row(std::uint32_t slot, std::uint64_t word) const noexcept {
+    const std::uint64_t used = table_.num_used();
+    for (std::uint64_t tries = 0; tries < kMostTries + used; ++tries) {
+      const std::uint32_t found = generation(slot);
+      if (is_committed(found)) return {slot, found, 1.0};
       if (tries < kMostTries) {
         word = philox_block(word, ~table_.config().seed)[0];
         slot = static_cast<std::uint32_t>(scale_to(word, used));
@@ -185,10 +228,12 @@ class Sampler {
         slot = slot + 1 == used ? 0 : slot + 1;
       }
     }
+    return {slot, kNothing, 1.0};
   }
 
   static constexpr std::size_t kBlock = 256;  // rows fetched ahead that the cache holds
   static constexpr unsigned kMostTries = 4096;
+  static constexpr std::uint32_t kNothing = 1;  // a generation that no committed row has
 
   ReplayTable& table_;
   SimdLevel simd_;

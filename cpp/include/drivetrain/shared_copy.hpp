@@ -1,10 +1,13 @@
-// Copies in and out of shared rows that a concurrent writer may be changing.
+// Copies in and out of shared rows that a concurrent writer may be changing, and the words of the sum
+// tree, which are read while its writer, one at a time, changes them.
 //
 // The copy runs without a lock; a generation read before and after tells whether it can be
 // trusted, and an untrusted copy is thrown away. Under the C++ memory model a plain copy is then
 // still a data race. The sanitizer build therefore copies by relaxed atomic bytes, which is the
 // race-free program ThreadSanitizer checks; other builds use plain moves of the same bytes, which
-// compilers do not tear into anything the check of the generation would miss.
+// compilers do not tear into anything the check of the generation would miss. Words of the tree are
+// aligned and of at most 8 bytes, which no CPU tears; what is read of them together is checked to fit
+// together (descent.hpp).
 #pragma once
 
 #include <atomic>
@@ -23,6 +26,25 @@ namespace drivetrain {
 #endif
 
 #ifdef DRIVETRAIN_TSAN
+
+template <class Word>
+inline Word load_shared(const Word& shared) noexcept {
+  Word word;
+  __atomic_load(&shared, &word, __ATOMIC_RELAXED);
+  return word;
+}
+template <class Word>
+inline void store_shared(Word& shared, Word word) noexcept {
+  __atomic_store(&shared, &word, __ATOMIC_RELAXED);
+}
+
+/// A cache line of words to search in: here a copy in `own`, in other builds the line itself, which
+/// is then to be read once, before once_read().
+template <class Word, std::size_t num>
+inline const Word* shared_line(const Word* shared, Word (&own)[num]) noexcept {
+  for (std::size_t i = 0; i < num; ++i) own[i] = load_shared(shared[i]);
+  return own;
+}
 
 inline void copy_to_shared(void* to, const void* from, std::size_t nbytes) noexcept {
   auto* target = static_cast<unsigned char*>(to);
@@ -53,6 +75,13 @@ inline bool equals_shared(const void* shared, const void* own, std::size_t nbyte
 }
 
 #else
+
+template <class Word>
+inline Word load_shared(const Word& shared) noexcept { return shared; }
+template <class Word>
+inline void store_shared(Word& shared, Word word) noexcept { shared = word; }
+template <class Word, std::size_t num>
+inline const Word* shared_line(const Word* shared, Word (&)[num]) noexcept { return shared; }
 
 /// memcpy for sizes known only at run time and mostly small: no call below 128 bytes.
 inline void copy_bytes(void* to, const void* from, std::size_t nbytes) noexcept {
@@ -86,5 +115,8 @@ inline bool equals_shared(const void* shared, const void* own, std::size_t nbyte
 }
 
 #endif
+
+/// What was loaded of shared memory before this stays as it was: the compiler does not load it again.
+inline void once_read() noexcept { asm volatile("" ::: "memory"); }
 
 }  // namespace drivetrain

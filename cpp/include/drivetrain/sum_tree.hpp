@@ -10,10 +10,12 @@
 // the sums of the leaves exactly, after any number of updates in any order. The unit starts fine
 // and is doubled (a rebuild, at most some dozens of times ever) when a priority outgrows it.
 //
-// The tree neither locks nor allocates; every call below is made under the table's lock.
+// The tree neither locks nor allocates; every call below is made under the table's lock, except that
+// leaves are looked for (find) while others update: what these write, they write word by word.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -22,6 +24,7 @@
 #include "drivetrain/crash_point.hpp"
 #include "drivetrain/extremes.hpp"
 #include "drivetrain/node_search.hpp"
+#include "drivetrain/shared_copy.hpp"
 #include "drivetrain/simd.hpp"
 
 namespace drivetrain {
@@ -51,9 +54,15 @@ struct RowsAhead {
 
 /// The part of the tree's state that is not an array; lives in the segment.
 struct TreeState {
-  std::uint64_t root;          // sum of all leaves, in units
-  std::int32_t unit_exponent;  // a unit is 2^unit_exponent
+  std::uint64_t root;                       // sum of all leaves, in units
+  std::atomic<std::int32_t> unit_exponent;  // a unit is 2^unit_exponent; changed under the lock only
+  // Odd while all sums are being made anew, perhaps in another unit: nobody draws without the lock then.
+  std::atomic<std::uint32_t> rebuilds;  // changed under the lock only
 };
+static_assert(std::atomic<std::int32_t>::is_always_lock_free);
+
+class Crown;
+struct Finds;
 
 class SumTree {
  public:
@@ -97,7 +106,9 @@ class SumTree {
     return std::bit_cast<std::uint64_t>(static_cast<double>(leaf) * units_per_one_ + 0x1p52) -
            std::bit_cast<std::uint64_t>(0x1p52);
   }
-  double units_per_one() const noexcept { return units_per_one_; }
+  /// The unit, and how many there are to 1; a power of two either way. At any time.
+  double unit() const noexcept { return power_of_two(exponent()); }
+  double units_per_one() const noexcept { return power_of_two(-exponent()); }
   /// The units of a leaf, exactly as sampling sees them.
   std::uint64_t leaf_units(std::uint64_t index) const noexcept { return units_of(leaves_[index]); }
 
@@ -111,10 +122,10 @@ class SumTree {
 
   /// Follow the process-shared unit after taking the lock: another process may have changed it.
   void load_unit() noexcept {
-    if (state_->unit_exponent == loaded_exponent_) return;
-    loaded_exponent_ = state_->unit_exponent;
-    unit_ = std::ldexp(1.0, loaded_exponent_);
-    units_per_one_ = std::ldexp(1.0, -loaded_exponent_);
+    if (exponent() == loaded_exponent_) return;
+    loaded_exponent_ = exponent();
+    unit_ = unit();
+    units_per_one_ = units_per_one();
   }
 
   void prefetch(std::uint64_t index) const noexcept {
@@ -147,7 +158,7 @@ class SumTree {
       }
       const float old = leaves_[index];
       difference += units[i] - units_of(old);  // modulo 2^64
-      DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[index] = leaves[i]);
+      DRIVETRAIN_LOCKED_WRITE("tree/leaf", store_shared(leaves_[index], leaves[i]));
       if (tracked) extremes_.note(index, old, leaves[i]);
     }
     changes[num_changes++] = {node, difference};
@@ -173,7 +184,7 @@ class SumTree {
         for (std::size_t k = 0; k < run; ++k) before += leaf_units(first + k);
       for (std::size_t k = 0; k < run; ++k) {
         const float old = leaves_[first + k];
-        DRIVETRAIN_LOCKED_WRITE("tree/leaf", leaves_[first + k] = leaf);
+        DRIVETRAIN_LOCKED_WRITE("tree/leaf", store_shared(leaves_[first + k], leaf));
         if (extremes_) extremes_.note(first + k, old, leaf);
       }
       changes[num_changes++] = {node, run * units - before};
@@ -181,31 +192,42 @@ class SumTree {
     add_to_levels(changes, num_changes);
   }
 
-  /// For each target < total(): the leaf it falls into. Up to kMaxTreeBatch targets.
+  /// For each target < total(): the leaf it falls into. Up to kMaxTreeBatch targets; with the lock.
   void find(const std::uint64_t* targets, std::size_t count, std::uint32_t* indices,
-            SimdLevel simd, const RowsAhead& rows = {}) const noexcept;
+            SimdLevel simd) const noexcept;
+  /// The same for targets below the total of a crown of this tree, without the lock: the leaves, and
+  /// the probabilities with which they were found. Void if rebuilds() has changed meanwhile or was odd.
+  void find(const Crown& crown, const Finds& finds, std::size_t count, SimdLevel simd,
+            const RowsAhead& rows = {}) const noexcept;
+  std::uint32_t rebuilds() const noexcept { return state_->rebuilds.load(std::memory_order_acquire); }
 
   /// Recomputes every sum, rounding each leaf to the current unit. Heals any half-done update.
   void rebuild() noexcept {
+    begin_rebuild();
     load_unit();
     if (extremes_) extremes_.forget();
     const std::uint64_t num_leaves = leaf_nodes_ * kLeafFanout;
     for (std::uint64_t i = 0; i < num_leaves; ++i)
-      if (leaves_[i] != 0) DRIVETRAIN_LOCKED_WRITE("rebuild/leaf", leaves_[i] = rounded(leaves_[i]));
+      if (leaves_[i] != 0)
+        DRIVETRAIN_LOCKED_WRITE("rebuild/leaf", store_shared(leaves_[i], rounded(leaves_[i])));
     for (std::uint64_t node = 0; node < leaf_nodes_; ++node)
-      DRIVETRAIN_LOCKED_WRITE("rebuild/inner", levels_[0][node] = leaf_node_sum(node));
+      DRIVETRAIN_LOCKED_WRITE("rebuild/inner", store_shared(levels_[0][node], leaf_node_sum(node)));
     std::uint64_t count = leaf_nodes_;
     for (unsigned level = 1; level < num_levels_; ++level) {
       count = (count + kInnerFanout - 1) / kInnerFanout;
       for (std::uint64_t node = 0; node < count; ++node)
-        DRIVETRAIN_LOCKED_WRITE("rebuild/inner", levels_[level][node] = inner_sum(level - 1, node));
+        DRIVETRAIN_LOCKED_WRITE("rebuild/inner",
+                                store_shared(levels_[level][node], inner_sum(level - 1, node)));
     }
     DRIVETRAIN_LOCKED_WRITE("rebuild/root", state_->root = inner_sum(num_levels_ - 1, 0));
+    // Release: who sees it even sees all sums.
+    DRIVETRAIN_LOCKED_WRITE("rebuild/end", state_->rebuilds.store(num_rebuilds() + 1,
+                                                                  std::memory_order_release));
   }
 
   /// Sets a leaf whose sums will be rebuilt.
   void put_leaf(std::uint64_t index, float leaf) noexcept {
-    DRIVETRAIN_LOCKED_WRITE("rebuild/put", leaves_[index] = leaf);
+    DRIVETRAIN_LOCKED_WRITE("rebuild/put", store_shared(leaves_[index], leaf));
   }
 
   /// Whether every sum equals the sum of what is below it, exactly; and the extremes, if kept.
@@ -237,14 +259,14 @@ class SumTree {
     for (std::size_t i = 0; i < count; ++i) {
       std::uint64_t entry = changes[i].node;
       for (unsigned level = 0; level < tabled; ++level, entry /= kInnerFanout)
-        DRIVETRAIN_LOCKED_WRITE("tree/inner", levels_[level][entry] += changes[i].difference);
+        DRIVETRAIN_LOCKED_WRITE("tree/inner", add_to(levels_[level][entry], changes[i].difference));
       if (tabled < num_levels_) table[entry] += changes[i].difference;
       total += changes[i].difference;
     }
     for (unsigned level = tabled; level < num_levels_; ++level) {
       const std::uint64_t nodes = num_nodes_[level];
       for (std::uint64_t i = 0; i < nodes * kInnerFanout; ++i)
-        DRIVETRAIN_LOCKED_WRITE("tree/inner", levels_[level][i] += table[i]);
+        DRIVETRAIN_LOCKED_WRITE("tree/inner", add_to(levels_[level][i], table[i]));
       for (std::uint64_t parent = 0; parent < nodes; ++parent) {
         std::uint64_t sum = 0;
         for (unsigned i = 0; i < kInnerFanout; ++i) sum += table[parent * kInnerFanout + i];
@@ -276,12 +298,32 @@ class SumTree {
     return exponent - (bits - 1);
   }
   void make_room_for(float largest) noexcept {
+    begin_rebuild();
     set_unit(unit_exponent_for(256.0 * static_cast<double>(largest)));
     rebuild();
   }
   void set_unit(int exponent) noexcept {
-    DRIVETRAIN_LOCKED_WRITE("tree/unit", state_->unit_exponent = exponent);
+    DRIVETRAIN_LOCKED_WRITE("tree/unit",
+                            state_->unit_exponent.store(exponent, std::memory_order_relaxed));
     load_unit();
+  }
+  std::int32_t exponent() const noexcept {
+    return state_->unit_exponent.load(std::memory_order_relaxed);
+  }
+  static double power_of_two(std::int32_t exponent) noexcept {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  }
+  std::uint32_t num_rebuilds() const noexcept {
+    return state_->rebuilds.load(std::memory_order_relaxed);
+  }
+  // Odd from here on, also if the last one died in a rebuild.
+  void begin_rebuild() noexcept {
+    DRIVETRAIN_LOCKED_WRITE("rebuild/begin", state_->rebuilds.store(num_rebuilds() | 1,
+                                                                    std::memory_order_relaxed));
+    std::atomic_thread_fence(std::memory_order_release);  // odd is seen before any new sum
+  }
+  static void add_to(std::uint64_t& sum, std::uint64_t difference) noexcept {
+    store_shared(sum, sum + difference);
   }
 
   std::size_t lay_out(unsigned char* memory, std::uint64_t capacity) noexcept {
@@ -311,7 +353,7 @@ class SumTree {
 
   template <class Isa>
   friend struct Descent;
-  friend struct Crown;
+  friend class Crown;
 
   TreeState* state_ = nullptr;
   float* leaves_ = nullptr;

@@ -55,11 +55,10 @@ enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBroken
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count, SimdLevel simd) noexcept {
-  const std::uint64_t capacity = table.config().capacity;
   bool known = true, real = true;  // no early exit: the loop is vectorised
   for (std::size_t i = 0; i < count; ++i) {
-    known &= Key::slot(keys[i]) < capacity && is_committed(Key::generation(keys[i]));
-    real &= priorities[i] >= 0 && priorities[i] <= std::numeric_limits<float>::max();
+    known &= is_key_of(table, keys[i]);
+    real &= is_priority(priorities[i]);
   }
   if (!known) return kForeignKey;
   if (!real) return kBadPriority;
@@ -79,21 +78,21 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
   return static_cast<std::int64_t>(num_stale);
 }
 
+/// With the lock held: a slot's generation, 0 if there is no whole row, and its leaf (1 if uniform).
+inline void note_row(const ReplayTable& table, std::size_t slot, float* leaf,
+                     std::uint32_t* generation) noexcept {
+  const std::uint32_t found = table.row(slot).generation.load(std::memory_order_relaxed);
+  *generation = is_committed(found) ? found : 0;
+  *leaf = table.config().prioritized ? table.tree().leaf(slot) : 1.0f;
+}
+
 /// Copies slots [first, first + count), count <= kMaxBatch: raw fields, leaves, generations (0: no
 /// whole row there). Safe against concurrent writers: each row is whole and has the leaf it had then.
 inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t count,
                           unsigned char* rows, float* leaves,
                           std::uint32_t* generations) noexcept {
   const std::size_t nbytes = table.config().row_stride - sizeof(RowHeader);
-  const bool prioritized = table.config().prioritized;
-  const auto generation_at = [&](std::size_t i) {
-    return table.row(first + i).generation.load(std::memory_order_relaxed);
-  };
-  const auto note = [&](std::size_t i) {
-    const std::uint32_t generation = generation_at(i);
-    generations[i] = generation & 1 ? 0 : generation;
-    leaves[i] = prioritized ? table.tree().leaf(first + i) : 1.0f;
-  };
+  const auto note = [&](std::size_t i) { note_row(table, first + i, &leaves[i], &generations[i]); };
   const auto copy = [&](std::size_t i) {
     copy_from_shared(rows + i * nbytes, table.fields(first + i), nbytes);
   };
@@ -105,7 +104,9 @@ inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t cou
   for (std::size_t i = 0; i < count; ++i) copy(i);
   std::atomic_thread_fence(std::memory_order_acquire);  // the copies are over before the checks
   for (std::size_t i = 0; i < count; ++i) {
-    if (generations[i] == 0 || generation_at(i) == generations[i]) continue;
+    if (generations[i] == 0 ||
+        table.row(first + i).generation.load(std::memory_order_relaxed) == generations[i])
+      continue;
     ReplayTable::Lock lock(table);  // it changed: under the lock a whole row stays whole
     if (!lock) return Status::kBroken;
     note(i);
@@ -117,16 +118,11 @@ inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t cou
 /// The leaves and generations of slots [first, first + count), without the rows: what has changed?
 inline Status export_leaves(ReplayTable& table, std::size_t first, std::size_t count, float* leaves,
                             std::uint32_t* generations) noexcept {
-  const bool prioritized = table.config().prioritized;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     ReplayTable::Lock lock(table);
     if (!lock) return Status::kBroken;
-    for (std::size_t i = start; i < std::min(start + kMaxBatch, count); ++i) {
-      const std::uint32_t generation =
-          table.row(first + i).generation.load(std::memory_order_relaxed);
-      generations[i] = generation & 1 ? 0 : generation;
-      leaves[i] = prioritized ? table.tree().leaf(first + i) : 1.0f;
-    }
+    for (std::size_t i = start; i < std::min(start + kMaxBatch, count); ++i)
+      note_row(table, first + i, &leaves[i], &generations[i]);
   }
   return Status::kOk;
 }

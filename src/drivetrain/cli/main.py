@@ -20,8 +20,10 @@ from drivetrain.core.extras import missing_extra
 # verb -> one line of help; each is a file of this folder with `run(argv: list[str]) -> int`.
 VERBS: dict[str, str] = {
     "train": "train a policy with parallel actors and a learner",
+    "resume": "go on with a run from its checkpoint",
     "eval": "evaluate the policy of a finished or stopped run",
     "envs": "list the environments that can be trained on",
+    "report": "show where the time of a profiled program went",
     "replay": "say what is in a replay file",
     "bench": "measure drivetrain against its peers on this machine",
     "doctor": "check what this machine and this installation can do",

@@ -3,14 +3,19 @@
 import dataclasses
 import os
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.threads import one_thread_environment, prepare_computation
+from drivetrain.core.threads import prepare_computation
+from drivetrain.replay.memory import readable
 from drivetrain.train.config import EnvironmentConfig, ReplayConfig, RunConfig, TrainConfig, UpdateConfig
+from drivetrain.train.devices import device_environment
 from drivetrain.train.presets import preset
+
+if TYPE_CHECKING:
+    from drivetrain.train.run import Result
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
 _SHOW = "--show-config"
@@ -46,12 +51,16 @@ def run(argv: list[str]) -> int:
         print(config.to_json(), end="")
         return 0
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
-        os.environ.update(one_thread_environment(os.environ))
-        prepare_computation()
+        prepare_this_process(config)
     from drivetrain.train.run import start
 
     heading = f"{config.algo} on {config.env}: {describe(config)}"
-    result = start(config, quiet=False, ready=lambda: print(heading, flush=True))
+    show(start(config, quiet=False, ready=lambda: print(heading, flush=True)))
+    return 0
+
+
+def show(result: "Result") -> None:
+    """Print what a finished run has achieved."""
     from drivetrain.train.evaluate import interval
 
     low, high = interval(result.returns)
@@ -60,9 +69,15 @@ def run(argv: list[str]) -> int:
         f"over {len(result.returns)} evaluation episodes\n"
         f"{result.steps_per_s:,.0f} environment steps/s, {result.updates_per_s:,.0f} updates/s, "
         f"{result.update_ratio:.4f} updates per step after warm-up\n"
+        f"checkpoint: {readable(result.checkpoint_nbytes)}, of which replay {readable(result.replay_nbytes)}\n"
         f"run directory: {result.run_dir}"
     )
-    return 0
+
+
+def prepare_this_process(config: TrainConfig) -> None:
+    """For a run in this process, whose frameworks load later: as its children would be."""
+    os.environ.update(device_environment(config, os.environ))
+    prepare_computation()
 
 
 def parse(argv: list[str]) -> TrainConfig:
@@ -100,4 +115,6 @@ def describe(config: TrainConfig) -> str:
         return "sequential, in one process"
     actors = f"{config.num_actors} actor{'s' if config.num_actors > 1 else ''}"
     chosen = " (chosen for the cores of this machine)" if config.run.num_actors == "auto" else ""
-    return f"{actors} x {config.run.envs_per_actor} environments{chosen}, 1 learner, 1 evaluator"
+    num_learners = config.run.num_learners
+    learners = f"{num_learners} learner{'s' if num_learners > 1 else ''}"
+    return f"{actors} x {config.run.envs_per_actor} environments{chosen}, {learners}, 1 evaluator"

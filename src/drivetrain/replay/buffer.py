@@ -468,26 +468,44 @@ class Replay:
         self._known, nbytes = files.save(Path(path), self._table, settings, self._schema, known)
         return nbytes
 
+    @property
+    def save_number(self) -> int:
+        """Number of this replay's latest save in its file, counted from 1 when the file was last written
+        whole; 0 before any. `load` can go back by one, for those who keep other files in step with this.
+        """
+        return self._known.commit.number if self._known else 0
+
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, capacity: int | None = None, shared: bool = False) -> "Replay":
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        capacity: int | None = None,
+        shared: bool = False,
+        save_number: int | None = None,
+    ) -> "Replay":
         """A new replay with what `save` wrote.
+
+        A full replay, and one that was never full, draws the same rows as the one that was saved.
 
         Args:
             path: Of the file.
             capacity: Rows held, instead of as many as the saved one; when there are more rows in the
                 file, the newest are kept.
             shared: Put it where other processes can attach.
+            save_number: Which of the file's last two saves (see the property); None: the last.
 
         Warns:
             UserWarning: The last part of an incremental save was not finished, or is cut short; it is
-                left out, and the replay is that of the save before.
+                left out, and the replay is that of the save before. Not with `save_number`.
 
         Raises:
-            FileFormatError: The file is truncated, damaged, foreign, or from a newer version.
+            FileFormatError: The file is truncated, damaged, foreign, from a newer version, or without
+                the save that was asked for.
             SegmentError: There is not enough memory; nothing but the file's head was read.
             InvalidInput: `capacity` is out of range.
         """
-        with files.opened(Path(path)) as saved:
+        with files.opened(Path(path), save_number) as saved:
             settings = Settings.of_file(Path(path), saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)
             replay = cls.__new__(cls)

@@ -205,10 +205,12 @@ class ReferenceReplay:
         """What `save` and `load` make of it: the newest rows moved together, oldest first.
 
         So do the frames of these rows; where a smaller replay cannot hold them, the oldest rows are dropped.
+        The rows of a full replay stay in their slots if the capacity does.
         """
         other = copy.copy(self)
         other._size(capacity or self.capacity)
-        order = np.roll(np.arange(self.capacity), -self.next_slot)
+        stays = other.capacity == self.capacity and bool(self.is_whole().all())
+        order = np.arange(self.capacity) if stays else np.roll(np.arange(self.capacity), -self.next_slot)
         order = order[self.is_whole()[order]][-other.capacity :]
         count = len(order)
         refs = [self.row_frames[int(slot)] for slot in order]
@@ -216,7 +218,7 @@ class ReferenceReplay:
             other.rows[name][:count] = rows[order]
         other.generations[:count] = 2
         other.leaves[:count] = self.leaves[order]
-        other.next_slot, other.num_dropped = count % other.capacity, 0
+        other.next_slot, other.num_dropped = self.next_slot if stays else count % other.capacity, 0
         numbers = {n: at for at, n in enumerate(sorted(set[int]().union(*refs)))}
         other.row_frames[:count] = [[numbers[n] for n in numbers_of_row] for numbers_of_row in refs]
         if other.frames:

@@ -2,16 +2,18 @@
 
     actor processes -> replay -> learner process -> weights -> actor processes
 
-`train` carries out a run. Importing this package is cheap: frameworks load when a run starts.
+`train` carries out a run, `resume` goes on with one. Importing this package is cheap: frameworks load
+when a run starts.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from drivetrain.train.config import TrainConfig
     from drivetrain.train.run import Result
 
-__all__ = ["train"]
+__all__ = ["resume", "train"]
 
 
 def train(algo: str, env: str, *, config: "TrainConfig | None" = None, **overrides: Any) -> "Result":
@@ -37,3 +39,29 @@ def train(algo: str, env: str, *, config: "TrainConfig | None" = None, **overrid
     from drivetrain.train.run import resolve, start
 
     return start(resolve(algo, env, config, overrides), quiet=False)
+
+
+def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None) -> "Result":
+    """Take a run up again from its checkpoint, after Ctrl-C, a failure, or a kill of everything.
+
+    Weights, optimiser, targets, random streams, counts, replay and metrics go on from there; what was
+    done after the checkpoint is done again. Steps and updates come out as if nothing had happened.
+
+    Args:
+        run_dir: The run's folder.
+        total_steps: Environment steps of the whole run, if they are to be others than at first.
+
+    Returns:
+        As `train`.
+
+    Raises:
+        InvalidInput: There is no run, it is finished or being worked on, or its environment has changed.
+        FileFormatError: There is no checkpoint, or it is damaged, foreign or of a newer version.
+        RunError: The run had to end early, again.
+        KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
+    """
+    from pathlib import Path
+
+    from drivetrain.train.resuming import take_up
+
+    return take_up(Path(run_dir), total_steps=total_steps, quiet=False)

@@ -14,8 +14,9 @@ from drivetrain.core.seeding import episode_seeds, stream
 from drivetrain.replay import Replay, Writer
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment
+from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, copy_rows, first_rows, set_row
-from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.ledger import Ledger
 from drivetrain.train.policies import Policy, make_policy
 from drivetrain.train.reports import Reports
 from drivetrain.train.topology import Assignment, attach_weights
@@ -41,7 +42,7 @@ class Actor:
         interface: What the environments look like.
         policy: Chooses actions.
         make_writer: Gives a replay writer for so many environments.
-        index: Number of this actor, and how often it was restarted: they pick its random streams.
+        path: Picks its random streams.
     """
 
     def __init__(
@@ -50,16 +51,17 @@ class Actor:
         interface: Interface,
         policy: Policy,
         make_writer: Callable[[int], Writer],
-        index: tuple[int, int] = (0, 0),
+        path: tuple[int, ...] = (0, 0),
     ) -> None:
         self._num_envs = config.run.envs_per_actor
+        self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
         self._policy = policy
         self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
-        self._rng = stream(config.run.seed, "exploration", *index)
+        self._rng = stream(config.run.seed, "exploration", *path)
         self._envs = [Environment(config, interface, training=True) for _ in range(self._num_envs)]
-        seeds = episode_seeds(config.run.seed, "training", self._num_envs, *index)
+        seeds = episode_seeds(config.run.seed, "training", self._num_envs, *path)
         self._obs, self._next_obs = (interface.zero_observations(self._num_envs) for _ in range(2))
         for lane, seed in enumerate(seeds):
             set_row(self._obs, lane, self._envs[lane].reset(seed))
@@ -88,6 +90,7 @@ class Actor:
             self._truncated[index] = truncated
             self._return[index] += reward
             self._length[index] += 1
+        require_finite(self._env_id, self._next_obs, self._length[:num_envs])
         self._write(num_envs, actions)
         copy_rows(self._obs, self._next_obs, num_envs)
         ended = self._terminated[:num_envs] | self._truncated[:num_envs]
@@ -124,18 +127,21 @@ class Actor:
 def run(assignment: Assignment) -> None:
     """The actor process: act while the ledger grants steps."""
     config = assignment.config
-    ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
+    ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
     weights = attach_weights(assignment)
     replay = Replay.attach(assignment.replay)
     policy = make_policy(config, assignment.interface, weights.vector)
-    index = (assignment.index, assignment.restart)
-    actor = Actor(config, assignment.interface, policy, lambda count: replay.writer(num_envs=count), index)
+    ledger.note_work(assignment.index)
+    actor = Actor(config, assignment.interface, policy, replay.writer, assignment.stream_path)
+    ledger.note_rest(assignment.index)
     news = News(assignment.reports)
     while grant := ledger.acquire(assignment.index, config.run.envs_per_actor):
+        ledger.note_work(assignment.index)
         weights.refresh()
         lag = ledger.updates - weights.num_updates
         episodes = actor.step(grant.num_steps, grant.start)
         ledger.commit(assignment.index, grant.num_steps)
+        ledger.note_rest(assignment.index)
         news.add(lag, episodes)
     news.tell()
     actor.close()

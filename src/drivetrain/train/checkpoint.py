@@ -1,15 +1,20 @@
-"""Checkpoints and policies on disk: one .npz file each, replaced in one step, never with pickle.
+"""The checkpoint of a run, in generations, and the policies that are read from a run's folder.
 
-    RUN/checkpoint/state.npz   all that learning changes, and the counters
-    RUN/best/policy.npz        the parameters of the best policy by periodic evaluation
+    RUN/checkpoint/manifest.json    which files make up the checkpoint, and the counters
+    RUN/checkpoint/state-8.npz      all that learning changes
+    RUN/checkpoint/replay-8         what is remembered, if that is kept
+    RUN/checkpoint/lanes-8-0.npz    where the environments of actor 0 are, in a deterministic run
+    RUN/best/policy.npz             the parameters of the best policy by periodic evaluation
 
-A file is written aside, synced and renamed, so a reader finds the old one or the new one whole.
+A generation's files are written under new names, then the manifest that names them is replaced in one
+step, then those of the generation before are removed: whatever is killed, the old checkpoint or the new
+one is there completely. The replay's file goes on from generation to generation under a second name for
+the same file, to which a save adds what has changed; the manifest says which save of it counts.
 """
 
-import io
+import contextlib
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
+from drivetrain.replay import Replay
+from drivetrain.train.archives import Arrays, checked, load_archive, save_archive, save_text
 
 Which = Literal["best", "last"]
-_FORMAT = 1
-_META = "meta.json"
-_CHECKPOINT = Path("checkpoint") / "state.npz"
+_FORMAT = 2
+_KIND = "checkpoint"
+_MANIFEST = "manifest.json"
 _BEST = Path("best") / "policy.npz"
 
 
@@ -41,24 +48,115 @@ class SavedPolicy:
     """On the selection seeds; NaN where it was not evaluated."""
 
 
-def save_checkpoint(run_dir: Path, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> None:
+def save_checkpoint(
+    run_dir: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    meta: Mapping[str, Any],
+    *,
+    replay: Replay | None = None,
+    lanes: Mapping[int, Arrays] | None = None,
+) -> tuple[int, int]:
     """Replace the run's checkpoint.
 
     Args:
         run_dir: The run's folder.
-        arrays: All that learning changes; "params" is the network's vector.
-        meta: JSON-able counters and random states; num_steps and num_updates at least.
-    """
-    _save(run_dir / _CHECKPOINT, "checkpoint", arrays, meta)
+        arrays: All that learning changes; "params" is the acting network's vector.
+        meta: JSON-able counters and settings; num_steps and num_updates at least.
+        replay: Saved too; others may go on inserting meanwhile. Only what has changed is written if this
+            object was saved to the present checkpoint.
+        lanes: Where the environments of each actor are.
 
-
-def load_checkpoint(run_dir: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The run's checkpoint: (arrays, meta).
+    Returns:
+        Bytes of the checkpoint, and how many of them the replay takes.
 
     Raises:
-        FileFormatError: It is absent, truncated, foreign, or of a newer version.
+        OSError: It cannot be written; the old one is as it was.
     """
-    return _load(run_dir / _CHECKPOINT, "checkpoint")
+    folder = run_dir / "checkpoint"
+    folder.mkdir(parents=True, exist_ok=True)
+    nothing: dict[str, Any] = {"generation": 0, "files": {}}
+    before = _manifest(folder) if (folder / _MANIFEST).exists() else nothing
+    generation = before["generation"] + 1
+    _remove_all_but(folder, before["files"].values())  # what somebody who was killed left
+    files = {"state": f"state-{generation}.npz"}
+    try:
+        nbytes = save_archive(folder / files["state"], "state", arrays, {"generation": generation})
+        for index, part in (lanes or {}).items():
+            files[f"lanes-{index}"] = name = f"lanes-{generation}-{index}.npz"
+            nbytes += save_archive(folder / name, "lanes", part, {"generation": generation})
+        manifest: dict[str, Any] = {"format": _FORMAT, "kind": _KIND, "generation": generation, **meta, "files": files}
+        replay_nbytes = 0
+        if replay is not None:
+            files["replay"] = f"replay-{generation}"
+            _save_replay(folder, before, files["replay"], replay)
+            replay_nbytes = (folder / files["replay"]).stat().st_size
+            manifest["replay_save"] = replay.save_number
+        save_text(folder / _MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove_all_but(folder, before["files"].values())
+        raise
+    _remove_all_but(folder, files.values())
+    return nbytes + replay_nbytes, replay_nbytes
+
+
+def checkpoint_nbytes(run_dir: Path) -> tuple[int, int]:
+    """Bytes of the run's checkpoint, and how many of them the replay takes.
+
+    Raises:
+        FileFormatError: There is none.
+    """
+    folder = run_dir / "checkpoint"
+    sizes = {key: (folder / name).stat().st_size for key, name in _manifest(folder)["files"].items()}
+    return sum(sizes.values()), sizes.get("replay", 0)
+
+
+def load_checkpoint(run_dir: Path) -> tuple[Arrays, dict[str, Any]]:
+    """The run's checkpoint without its replay: (arrays, meta).
+
+    Raises:
+        FileFormatError: It is absent, damaged, foreign, or of another version.
+    """
+    folder = run_dir / "checkpoint"
+    while True:
+        manifest = _manifest(folder)
+        try:
+            return load_archive(folder / manifest["files"]["state"], "state")[0], manifest
+        except FileFormatError:
+            if _manifest(folder)["generation"] == manifest["generation"]:  # else it was replaced meanwhile
+                raise
+
+
+def load_lanes(run_dir: Path) -> Arrays:
+    """Where the environments of all actors are, in the checkpoint of a deterministic run.
+
+    Raises:
+        FileFormatError: A file is absent or damaged.
+    """
+    folder = run_dir / "checkpoint"
+    files: dict[str, str] = _manifest(folder)["files"]
+    lanes: Arrays = {}
+    for key, name in files.items():
+        if key.startswith("lanes-"):
+            lanes |= load_archive(folder / name, "lanes")[0]
+    return lanes
+
+
+def load_replay(run_dir: Path, *, shared: bool) -> Replay | None:
+    """The replay of the run's checkpoint; None if it was not kept.
+
+    Raises:
+        FileFormatError: It is absent or damaged.
+        SegmentError: There is not enough memory.
+    """
+    folder = run_dir / "checkpoint"
+    manifest = _manifest(folder)
+    name = manifest["files"].get("replay")
+    if name is None:
+        return None
+    if not (folder / name).exists():
+        raise FileFormatError(f"{folder / name}: the checkpoint's replay is gone; use an older copy of the folder")
+    return Replay.load(folder / name, shared=shared, save_number=manifest["replay_save"])
 
 
 def save_policy(
@@ -66,7 +164,7 @@ def save_policy(
 ) -> None:
     """Replace the run's best policy."""
     meta = {"mean_return": mean_return, "num_steps": num_steps, "num_updates": num_updates}
-    _save(run_dir / _BEST, "policy", {"params": vector}, meta)
+    save_archive(run_dir / _BEST, "policy", {"params": vector}, meta)
 
 
 def load_policy(run_dir: Path, which: Which) -> SavedPolicy:
@@ -75,9 +173,7 @@ def load_policy(run_dir: Path, which: Which) -> SavedPolicy:
     Raises:
         FileFormatError: It is absent, truncated, foreign, or of a newer version.
     """
-    best = which == "best"
-    path = run_dir / (_BEST if best else _CHECKPOINT)
-    arrays, meta = _load(path, "policy" if best else "checkpoint")
+    arrays, meta = load_archive(run_dir / _BEST, "policy") if which == "best" else load_checkpoint(run_dir)
     try:
         return SavedPolicy(
             vector=arrays["params"],
@@ -86,41 +182,43 @@ def load_policy(run_dir: Path, which: Which) -> SavedPolicy:
             mean_return=meta.get("mean_return", float("nan")),
         )
     except KeyError as error:
-        raise FileFormatError(f"{path}: expected an entry {error}, found none") from error
+        raise FileFormatError(f"{run_dir}: expected an entry {error} in the {which} policy, found none") from error
 
 
-def _save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    text = json.dumps({"format": _FORMAT, "kind": kind, **meta})
-    named: dict[str, Any] = {_META: np.frombuffer(text.encode(), np.uint8), **arrays}
-    with aside.open("wb") as file:
-        np.savez(file, **named)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / _MANIFEST
     try:
-        os.fsync(folder)  # the rename itself
-    finally:
-        os.close(folder)
-
-
-def _load(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    try:
-        # Read whole first: a checkpoint replaced meanwhile must not give half of each.
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
-        meta = json.loads(bytes(arrays.pop(_META)))
+        manifest = checked(path, _KIND, json.loads(path.read_bytes()), _FORMAT)
+        if not {"state"} <= manifest["files"].keys():
+            raise ValueError("it names no state")
+        if not all(isinstance(manifest[name], int) for name in ("generation", "num_steps", "num_updates")):
+            raise ValueError("its counts are no numbers")
     except FileNotFoundError as error:
-        raise FileFormatError(f"{path}: there is no {kind} here (yet)") from error
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        sentence = " ".join(str(error).split())
-        raise FileFormatError(f"{path}: truncated, or no {kind} of drivetrain: {sentence}") from error
-    if meta.get("kind") != kind:
-        raise FileFormatError(f"{path}: expected a {kind}, got a {meta.get('kind')!r}")
-    if meta["format"] > _FORMAT:
-        raise FileFormatError(
-            f"{path}: format {meta['format']} is newer than this drivetrain reads ({_FORMAT}); upgrade it"
+        older = (folder / "state.npz").exists()
+        what = (
+            "a checkpoint of an older drivetrain, which this one cannot read" if older else "no checkpoint here (yet)"
         )
-    return arrays, meta
+        raise FileFormatError(f"{folder}: there is {what}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: {error}") from error
+    return manifest
+
+
+def _save_replay(folder: Path, before: dict[str, Any], name: str, replay: Replay) -> None:
+    """Save to a new name; what the old name has is part of it where the file system can do that.
+
+    Not where a save was made since that no manifest names: a file keeps only two apart.
+    """
+    old = before["files"].get("replay")
+    if old is not None and before.get("replay_save") == replay.save_number:
+        with contextlib.suppress(OSError):
+            os.link(folder / old, folder / name)
+    replay.save(folder / name, incremental=True)
+
+
+def _remove_all_but(folder: Path, names: Any) -> None:
+    kept = {*names, _MANIFEST}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name not in kept and entry.is_file(follow_symlinks=False):
+                os.unlink(entry.path)

@@ -16,6 +16,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import MLP, Network, Pieces, build
 from drivetrain.train.policies import policy_network
+from drivetrain.train.updates import Learners
 
 
 class Networks(NamedTuple):
@@ -43,6 +44,6 @@ def noise_key(rng: np.random.Generator) -> jax.Array:
     return jax.random.key_data(jax.random.key(int(rng.integers(2**31))))
 
 
-def noise(key: jax.Array, num_updates: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Standard normal noise of the update after `num_updates` of them."""
-    return jax.random.normal(jax.random.fold_in(key, num_updates), shape, jnp.float32)
+def noise(key: jax.Array, num_updates: jax.Array, shape: tuple[int, ...], learners: Learners) -> jax.Array:
+    """Standard normal noise of the update after `num_updates` of them, for this learner's rows: [rows, ...]."""
+    return learners.normal(jax.random.fold_in(key, num_updates), shape)

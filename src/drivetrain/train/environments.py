@@ -14,6 +14,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
+from drivetrain.train.faults import require_finite, require_reward, unfit_observation
 from drivetrain.train.interface import Arrays, Interface
 from drivetrain.train.spaces import actions_of, algorithms_for, decoder, encoder, observations_of, require_fit
 
@@ -108,20 +109,43 @@ class Environment:
 
     def __init__(self, config: TrainConfig, interface: Interface, *, training: bool = False) -> None:
         self._env = make(config.env, config.environment, training=training)
+        self._env_id, self._interface = config.env, interface
+        self._num_steps = 0  # of the present episode
         self._encode = encoder(interface.observations)
         self._decode = decoder(interface.actions)
 
     def reset(self, seed: int | None = None) -> Arrays:
-        """Start an episode; its first observation."""
+        """Start an episode; its first observation.
+
+        Raises:
+            RunError: It is not what the environment promised.
+        """
         observation, _ = self._env.reset(seed=seed)
-        return self._encode(observation)
+        self._num_steps = 0
+        encoded = self._encoded(observation)
+        rows = {name: row[None] for name, row in encoded.items()} if isinstance(encoded, dict) else encoded[None]
+        require_finite(self._env_id, rows, [0])
+        return encoded
 
     def step(self, action: Any) -> tuple[Arrays, float, bool, bool]:
-        """Take an action of the agent's: (observation, reward, terminated, truncated)."""
+        """Take an action of the agent's: (observation, reward, terminated, truncated).
+
+        Raises:
+            RunError: The environment returned something else than it promised. Whether there are NaNs
+                in observations is seen to by `require_finite`, for many at once.
+        """
         result: tuple[Any, SupportsFloat, bool, bool, Any]
         result = self._env.step(self._decode(action))
         observation, reward, terminated, truncated, _ = result
-        return self._encode(observation), float(reward), bool(terminated), bool(truncated)
+        self._num_steps += 1
+        value = require_reward(self._env_id, self._num_steps, reward)
+        return self._encoded(observation), value, bool(terminated), bool(truncated)
+
+    def _encoded(self, observation: Any) -> Arrays:
+        try:
+            return self._encode(observation)
+        except (ValueError, TypeError, KeyError, IndexError):
+            unfit_observation(self._env_id, self._num_steps, observation, self._interface)
 
     def close(self) -> None:
         """Release what the environment holds."""

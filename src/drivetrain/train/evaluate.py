@@ -1,7 +1,7 @@
 """Greedy evaluation, the evaluator process that keeps the best policy, and confidence intervals."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +13,9 @@ from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.checkpoint import SavedPolicy, load_policy, save_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment
+from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, set_row
-from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.ledger import Ledger
 from drivetrain.train.policies import Policy, make_policy, policy_network
 from drivetrain.train.topology import Assignment, attach_weights
 
@@ -33,12 +34,16 @@ class Evaluator:
     """
 
     def __init__(self, config: TrainConfig, interface: Interface, num_lanes: int = _NUM_LANES) -> None:
+        self._env_id = config.env
         self._envs = [Environment(config, interface) for _ in range(num_lanes)]
         self._max_steps = config.run.eval_max_steps
         self._interface = interface
 
-    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
-        """The undiscounted return of one episode per seed, in the order of the seeds."""
+    def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = lambda: None) -> list[float]:
+        """The undiscounted return of one episode per seed, in the order of the seeds.
+
+        `beat` is called before each step of the environments.
+        """
         totals = [0.0] * len(seeds)
         lengths = [0] * len(seeds)
         waiting = list(range(len(seeds)))[::-1]
@@ -49,6 +54,7 @@ class Evaluator:
             playing[lane] = waiting.pop()
             set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
         while any(episode is not None for episode in playing):
+            beat()
             actions = policy.act(obs)
             for lane, env in enumerate(lanes):
                 episode = playing[lane]
@@ -62,6 +68,7 @@ class Evaluator:
                     playing[lane] = waiting.pop() if waiting else None
                     if (following := playing[lane]) is not None:
                         set_row(obs, lane, env.reset(seeds[following]))
+            require_finite(self._env_id, obs, [0 if episode is None else lengths[episode] for episode in playing])
         return totals
 
     def close(self) -> None:
@@ -75,11 +82,28 @@ class Selection:
 
     The best is the one of largest mean return on the selection seeds; among equals the newest. One
     that an earlier process of the run has saved is known.
+
+    Args:
+        config: The run's.
+        interface: What the environment looks like.
+        run_dir: The run's folder.
+        complain: Told when the best policy cannot be saved.
+        beat: Called before each step of the environments.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface, run_dir: Path) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        interface: Interface,
+        run_dir: Path,
+        *,
+        complain: Callable[[str], None],
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._complain = complain
         self._config = config
         self._interface = interface
+        self._beat = beat
         self._evaluator = Evaluator(config, interface)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
@@ -88,18 +112,23 @@ class Selection:
 
     def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> float:
         """Evaluate a parameter vector, keep it if it is the best; its mean return."""
-        returns = self._evaluator.returns(make_policy(self._config, self._interface, vector), self._seeds)
+        policy = make_policy(self._config, self._interface, vector)
+        returns = self._evaluator.returns(policy, self._seeds, self._beat)
         mean = float(np.mean(returns))
         if mean >= self._best_mean:
-            self._best_mean = mean
-            save_policy(self._run_dir, vector, mean, num_steps, num_updates)
+            try:
+                save_policy(self._run_dir, vector, mean, num_steps, num_updates)
+                self._best_mean = mean
+            except OSError as error:
+                best = self._run_dir / "best"
+                self._complain(f"{best}: cannot be written: {error.strerror}; the run goes on with the one before")
         return mean
 
     def final(self) -> list[float]:
         """Returns of the best policy on the final seeds."""
         seeds = episode_seeds(self._config.run.seed, "final", self._config.run.final_eval_episodes)
         policy = policy_of(self._config, self._interface, load_policy(self._run_dir, "best"))
-        return self._evaluator.returns(policy, seeds)
+        return self._evaluator.returns(policy, seeds, self._beat)
 
     def close(self) -> None:
         """Release the environments."""
@@ -137,13 +166,25 @@ def interval(returns: Sequence[float]) -> Interval:
     return Interval(float(low), float(high))
 
 
+def next_evaluation(config: TrainConfig, num_steps: int) -> int:
+    """The first step after `num_steps` at which the policy is to be evaluated."""
+    return (num_steps // config.run.eval_interval_steps + 1) * config.run.eval_interval_steps
+
+
 def run(assignment: Assignment) -> None:
     """The evaluator process: look at the latest weights now and then, at the end at the best."""
     config = assignment.config
-    ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
+    ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
     weights = attach_weights(assignment)
-    selection = Selection(config, assignment.interface, assignment.run_dir)
-    next_steps = config.run.eval_interval_steps
+    ledger.note_work(config.num_actors)
+    selection = Selection(
+        config,
+        assignment.interface,
+        assignment.run_dir,
+        complain=lambda sentence: assignment.reports.send({"note": sentence}),
+        beat=lambda: ledger.note_work(config.num_actors),
+    )
+    next_steps = next_evaluation(config, assignment.origin.num_steps)
     evaluated = -1
     while not ledger.stopping:
         counts = ledger.counts()
@@ -155,11 +196,11 @@ def run(assignment: Assignment) -> None:
                 mean = selection.consider(weights.vector, counts.committed, evaluated)
                 steps = {"num_steps": counts.committed, "num_updates": evaluated}
                 assignment.reports.send({"eval_return": mean, **steps})
-            interval_steps = config.run.eval_interval_steps
-            next_steps = counts.committed // interval_steps * interval_steps + interval_steps
+            next_steps = next_evaluation(config, counts.committed)
         if finished:
             assignment.reports.send({"final_returns": selection.final()})
             break
+        ledger.note_rest(config.num_actors)
         if counts.committed < next_steps:
             time.sleep(_POLL_S)
     selection.close()

@@ -15,7 +15,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.threads import one_thread_environment, prepare_computation
+from drivetrain.train.devices import device_environment
 from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role
 
@@ -34,17 +36,19 @@ class Child:
     Args:
         assignment: What it is told; its `reports` must write to `inbox`.
         inbox: Where its reports arrive; this object closes it.
+        lock_fd: The run's lock, held by the child too, if it writes what a later run will read.
     """
 
-    def __init__(self, assignment: Assignment, inbox: Inbox) -> None:
+    def __init__(self, assignment: Assignment, inbox: Inbox, lock_fd: int | None = None) -> None:
         self.role: Role = assignment.role
         self.index = assignment.index
         self.inbox = inbox
+        self._killed_because = ""
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         environment = {
             **os.environ,
-            **one_thread_environment(os.environ),
+            **_computation(assignment),
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
         }
         with self.log.open("ab") as log:
@@ -54,7 +58,7 @@ class Child:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=[assignment.reports.fd],
+                pass_fds=[assignment.reports.fd, *([] if lock_fd is None else [lock_fd])],
                 process_group=0,  # out of the terminal's reach: Ctrl-C is the supervisor's alone
             )
         inbox.close_writing()
@@ -75,8 +79,10 @@ class Child:
         return self.process.poll()
 
     def describe_end(self) -> str:
-        """How it ended: a signal, or an exit code with the last line it wrote."""
+        """How it ended: why we killed it, a signal, or an exit code with the last line it wrote."""
         code = self.process.returncode
+        if self._killed_because:
+            return f"was ended: {self._killed_because}"
         if code < 0:
             return f"was killed by {signal.Signals(-code).name}"
         lines = self.last_words().strip().splitlines()
@@ -89,10 +95,18 @@ class Child:
             file.seek(max(self._log_start, end - _LOG_TAIL_NBYTES))
             return file.read().decode(errors="replace")
 
-    def kill(self) -> None:
+    def kill(self, reason: str = "") -> None:
         """End it at once, and wait until it is gone."""
+        self._killed_because = reason
         self.process.kill()
         self.process.wait()
+
+
+def _computation(assignment: Assignment) -> dict[str, str]:
+    """The variables that say how many threads compute: one, or one for each learner."""
+    if assignment.role == "learner":
+        return device_environment(assignment.config, os.environ)
+    return one_thread_environment(os.environ)
 
 
 def log_path(assignment: Assignment) -> Path:
@@ -120,7 +134,10 @@ def main() -> None:
     os.set_inheritable(assignment.reports.fd, False)  # processes of an environment's own
     die_with(assignment.supervisor_pid)
     prepare_computation()
-    importlib.import_module(_MODULES[assignment.role]).run(assignment)
+    try:
+        importlib.import_module(_MODULES[assignment.role]).run(assignment)
+    except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
+        sys.exit(" ".join(str(error).split()))
 
 
 if __name__ == "__main__":

@@ -20,14 +20,16 @@ from numpy.typing import NDArray
 from drivetrain.core.machine import num_cores
 from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
-from drivetrain.train.checkpoint import save_checkpoint
+from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import prepare_devices
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.ledger import Ledger
 from drivetrain.train.networks import pack
 from drivetrain.train.policies import policy_network
+from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.topology import Assignment, attach_weights
-from drivetrain.train.updates import Algorithm, Batch, compile_updates
+from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
 
 _REPORT_INTERVAL_S = 0.1
 
@@ -55,8 +57,9 @@ class Learner:
         self._config = config
         self._interface = interface
         self._network = policy_network(config, interface)
-        self._state: Any = self._algorithm.init(stream(config.run.seed, "network"))
-        self._updates = compile_updates(self._algorithm)
+        self._learners = Learners(config.run.num_learners)
+        self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
+        self._updates = compile_updates(self._algorithm, self._learners)
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
@@ -95,7 +98,8 @@ class Learner:
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
         leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
-        self._state = jax.tree.unflatten(structure, [jax.numpy.array(arrays[_name(path)]) for path, _ in leaves])
+        state = jax.tree.unflatten(structure, [jax.numpy.array(arrays[_name(path)]) for path, _ in leaves])
+        self._state = for_everyone(state, self._learners)
 
     def _batches(self, sample: Sample) -> Batch:
         data = sample.data
@@ -158,27 +162,44 @@ def run(assignment: Assignment) -> None:
     """The learner process: learn whenever the ledger says that updates are due."""
     config = assignment.config
     use_compilation_cache()
-    ledger = Ledger.attach(assignment.ledger, Rules.of(config), config.num_actors)
+    prepare_devices(config)
+    ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
     weights = attach_weights(assignment)
     replay = Replay.attach(assignment.replay)
     learner = Learner(config, assignment.interface)
+    if assignment.origin.num_resumes:
+        learner.restore(load_checkpoint(assignment.run_dir)[0])
     learner.compile()
-    saved_s = reported_s = float("-inf")
+    saver = Saver(assignment.run_dir, config, assignment.interface, replay, assignment.origin)
+    reported_s = float("-inf")
     while count := ledger.wait_for_updates():
-        if time.monotonic() - saved_s > config.run.checkpoint_interval_s:
-            save(assignment.run_dir, learner, ledger)  # the first one: before the first update
-            saved_s = time.monotonic()
-        progress = ledger.counts().committed / config.run.total_steps
-        update = learn(learner, replay, config, count, progress)
+        if saver.is_due:
+            saver.begin(learner.arrays(), progress(assignment, ledger, learner))  # the first: before any update
+        done = ledger.counts().committed / config.run.total_steps
+        update = learn(learner, replay, config, count, done)
         weights.publish(learner.vector, learner.num_updates)
         ledger.complete(count)
         if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
             assignment.reports.send(update.metrics)
+            tell(assignment, saver)
             reported_s = time.monotonic()
-    save(assignment.run_dir, learner, ledger)
+    saver.save(learner.arrays(), progress(assignment, ledger, learner))
+    tell(assignment, saver)
 
 
-def save(run_dir: Path, learner: Learner, ledger: Ledger) -> None:
-    """Write the checkpoint of a learner between two calls."""
-    meta = {"num_steps": ledger.counts().committed, "num_updates": learner.num_updates}
-    save_checkpoint(run_dir, learner.arrays(), meta)
+def progress(assignment: Assignment, ledger: Ledger, learner: Learner) -> Progress:
+    """Where the run is, between two calls of the learner."""
+    now_s = time.monotonic()
+    learning_s = now_s - (ledger.first_step_s or now_s)
+    return Progress(
+        num_steps=ledger.counts().committed,
+        num_updates=learner.num_updates,
+        elapsed_s=now_s - assignment.began_s,
+        learning_s=assignment.origin.learning_s + learning_s,
+    )
+
+
+def tell(assignment: Assignment, saver: Saver) -> None:
+    """Report what came of checkpoints."""
+    for outcome in saver.outcomes():
+        assignment.reports.send(outcome)

@@ -8,14 +8,22 @@ steps owed never exceeds tolerance + ceil(ratio * n). The learner takes no more 
 owed(committed steps), so it never runs ahead. A step counts when its transition is in the replay.
 At the end updates = due(total_steps), exactly.
 
+A run may begin where an earlier process left off (`Origin`): the counts go on from there. If the replay
+was not kept, steps are taken without updates until it can be drawn from again; the updates that they
+call for come after that.
+
 The rule of granting is `replay.limiter`'s, and the shared counters, their lock and the waiting are
 `replay.tally`'s: actors are its producers, the learner is its consumer.
 """
 
+import time
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from drivetrain.core.segments import Segment, SegmentHandle
 from drivetrain.replay import tally
@@ -24,6 +32,30 @@ from drivetrain.replay.tally import Side, Tally
 from drivetrain.train.config import TrainConfig
 
 _LEARNER = 0  # the only consumer
+# Marks, in nanoseconds of the monotonic clock; 0: not yet, or at rest.
+_FIRST_STEP = 0  # when the first actor had taken its first steps
+_WORK = 1  # since when each actor, and the evaluator, has been at the present step of its environments
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a run begins: at nothing, or where the checkpoint says that it was."""
+
+    num_steps: int = 0
+    """Environment steps taken before."""
+    num_updates: int = 0
+    """Updates done before."""
+    refill_until: int = 0
+    """Step up to which nothing is learned, because the replay was not kept."""
+    num_resumes: int = 0
+    """How often the run was taken up again."""
+    elapsed_s: float = 0.0
+    """Seconds that it has taken before."""
+    learning_s: float = 0.0
+    """Of these, from the first environment step on."""
+
+
+_START = Origin()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +72,11 @@ class Rules:
     """Updates owed up to which steps are still granted."""
     updates_per_call: int
     """Most updates the learner takes at once."""
+    refill_until: int = 0
+    """Step up to which nothing is learned; actors do not wait before."""
 
     @classmethod
-    def of(cls, config: TrainConfig) -> "Rules":
+    def of(cls, config: TrainConfig, origin: Origin = _START) -> "Rules":
         """The rules of a run."""
         return cls(
             total_steps=config.run.total_steps,
@@ -50,6 +84,7 @@ class Rules:
             ratio=config.updates.update_ratio,
             tolerance=config.run.tolerance,
             updates_per_call=config.updates.updates_per_call,
+            refill_until=origin.refill_until,
         )
 
     @cached_property
@@ -63,7 +98,7 @@ class Rules:
 
     def grantable(self, wanted: int, granted: int, updates: int) -> int:
         """Steps that may be granted now, of `wanted`, after `granted` in all."""
-        if not self.limit.allows_insert(granted, updates):
+        if granted >= self.refill_until and not self.limit.allows_insert(granted, updates):
             return 0
         return min(wanted, self.total_steps - granted)
 
@@ -74,6 +109,8 @@ class Rules:
         that may not go on have more than `tolerance` updates owed, so learner and actors never
         wait for each other.
         """
+        if committed < self.refill_until:
+            return 0
         owed = self.limit.owed(committed, updates)
         enough = min(self.updates_per_call, self.tolerance + 1)
         if owed >= enough or committed == self.total_steps:
@@ -113,11 +150,17 @@ class Ledger:
         self.rules = rules
         self._segment = segment
         self._tally = Tally(segment, (num_actors, 1), initialize=initialize)
+        self._marks: NDArray[np.int64] = np.frombuffer(segment.payload, np.int64)[-_num_marks(num_actors) :]
 
     @classmethod
-    def create(cls, rules: Rules, num_actors: int) -> "Ledger":
-        """A new ledger, everything zero, owned by this process."""
-        return cls(Segment.create("ledger", Tally.nbytes_for((num_actors, 1))), rules, num_actors, initialize=True)
+    def create(cls, rules: Rules, num_actors: int, origin: Origin = _START) -> "Ledger":
+        """A new ledger, with the counts that the run begins at, owned by this process."""
+        segment = Segment.create("ledger", Tally.nbytes_for((num_actors, 1)) + 8 * _num_marks(num_actors))
+        ledger = cls(segment, rules, num_actors, initialize=True)
+        for side, amount in ((Side.PRODUCERS, origin.num_steps), (Side.CONSUMERS, origin.num_updates)):
+            ledger._tally.grant(side, 0, amount)
+            ledger._tally.commit(side, 0, amount)
+        return ledger
 
     @classmethod
     def attach(cls, handle: SegmentHandle, rules: Rules, num_actors: int) -> "Ledger":
@@ -155,6 +198,8 @@ class Ledger:
     def commit(self, actor: int, num_steps: int) -> None:
         """Report that granted steps are in the replay."""
         counts = self._tally.commit(Side.PRODUCERS, actor, num_steps)
+        if not self._marks[_FIRST_STEP]:
+            self._marks[_FIRST_STEP] = time.monotonic_ns()
         if self.rules.takeable(counts.committed, counts.updates) > 0:
             self._tally.wake(Side.CONSUMERS)
         if counts.committed == self.rules.total_steps:
@@ -181,6 +226,21 @@ class Ledger:
         self._tally.commit(Side.CONSUMERS, _LEARNER, num_updates)
         self._tally.wake(Side.PRODUCERS)
 
+    # Environments -------------------------------------------------------------------------------
+
+    def note_work(self, index: int) -> None:
+        """Note that an actor, or the evaluator (index num_actors), begins a step of its environments."""
+        self._marks[_WORK + index] = time.monotonic_ns()
+
+    def note_rest(self, index: int) -> None:
+        """Note that it is through, and may wait for somebody else as long as it takes."""
+        self._marks[_WORK + index] = 0
+
+    def working_s(self, index: int) -> float:
+        """Seconds that it has been at the present step; 0 at rest."""
+        since = int(self._marks[_WORK + index])
+        return (time.monotonic_ns() - since) * 1e-9 if since else 0.0
+
     # Everybody ----------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
@@ -191,6 +251,12 @@ class Ledger:
     def updates(self) -> int:
         """Updates done; one aligned load."""
         return self._tally.committed(Side.CONSUMERS, _LEARNER)
+
+    @property
+    def first_step_s(self) -> float | None:
+        """The instant of time.monotonic() at which the first actor was through with its first steps."""
+        mark = int(self._marks[_FIRST_STEP])
+        return mark * 1e-9 if mark else None
 
     @property
     def stopping(self) -> bool:
@@ -209,3 +275,7 @@ class Ledger:
     def _wake_all(self) -> None:
         self._tally.wake(Side.PRODUCERS)
         self._tally.wake(Side.CONSUMERS)
+
+
+def _num_marks(num_actors: int) -> int:
+    return _WORK + num_actors + 1

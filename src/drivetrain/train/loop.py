@@ -9,24 +9,23 @@ there are cores to spare, and the place to set a breakpoint.
 import signal
 import sys
 import time
-from pathlib import Path
 
 from drivetrain.train.actor import Actor, Episode
-from drivetrain.train.checkpoint import save_checkpoint
-from drivetrain.train.config import TrainConfig
-from drivetrain.train.evaluate import Selection
-from drivetrain.train.interface import Interface
+from drivetrain.train.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.devices import prepare_devices
+from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.learner import Learner, learn, use_compilation_cache
 from drivetrain.train.ledger import Counts, Rules
-from drivetrain.train.metrics import Meter, MetricsFile
+from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.policies import make_policy
 from drivetrain.train.progress import Display
-from drivetrain.train.run import Result, result
+from drivetrain.train.run import Job, Result, result
+from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
 from drivetrain.train.topology import make_replay
 
 
-def run_sequentially(config: TrainConfig, interface: Interface, run_dir: Path, *, quiet: bool) -> Result:
+def run_sequentially(job: Job) -> Result:
     """Carry out a run in this process.
 
     Raises:
@@ -34,10 +33,11 @@ def run_sequentially(config: TrainConfig, interface: Interface, run_dir: Path, *
         SystemExit: SIGTERM, likewise; the code is 143.
     """
     use_compilation_cache()
-    display = Display(config.run.total_steps, quiet=quiet)
-    loop = Loop(config, interface, run_dir, display)
+    prepare_devices(job.config)
+    display = Display(job.config.run.total_steps, quiet=job.quiet)
+    loop = Loop(job, display)
     try:
-        with Signals(loop.interrupt), MetricsFile(run_dir) as metrics:
+        with Signals(loop.interrupt), MetricsFile(job.run_dir, job.resume_at, display.note) as metrics:
             return loop.run(metrics)
     finally:
         loop.close()
@@ -47,22 +47,27 @@ def run_sequentially(config: TrainConfig, interface: Interface, run_dir: Path, *
 class Loop:
     """One sequential run; see the module."""
 
-    def __init__(self, config: TrainConfig, interface: Interface, run_dir: Path, display: Display) -> None:
-        self._config = config
-        self._run_dir = run_dir
+    def __init__(self, job: Job, display: Display) -> None:
+        self._job = job
+        self._config = config = job.config
         self._display = display
-        self._rules = Rules.of(config)
-        self._replay = make_replay(config, interface, shared=False)
-        self._learner = Learner(config, interface)
+        self._rules = Rules.of(config, job.origin)
+        saved = load_replay(job.run_dir, shared=False) if job.is_resumed else None
+        self._replay = make_replay(config, job.interface, shared=False) if saved is None else saved
+        self._learner = Learner(config, job.interface)
+        if job.is_resumed:
+            self._learner.restore(load_checkpoint(job.run_dir)[0])
         self._learner.compile()
         self._vector = self._learner.vector  # the actor's; overwritten after each call
-        policy = make_policy(config, interface, self._vector)
-        self._actor = Actor(config, interface, policy, lambda count: self._replay.writer(num_envs=count))
-        self._selection = Selection(config, interface, run_dir)
-        self._meter = Meter(self._rules, config.run.log_interval_steps)
-        self._counts = Counts(0, 0, 0)
-        self._saved_s = float("-inf")
+        policy = make_policy(config, job.interface, self._vector)
+        path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
+        self._actor = Actor(config, job.interface, policy, self._replay.writer, path)
+        self._selection = Selection(config, job.interface, job.run_dir, complain=display.note)
+        self._saver = Saver(job.run_dir, config, job.interface, self._replay, job.origin)
+        self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
+        self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
         self._evaluated = -1  # updates behind the weights last evaluated
+        self._began_s = time.monotonic()
         self._signum = 0
 
     def interrupt(self, signum: int) -> None:
@@ -73,29 +78,26 @@ class Loop:
 
     def run(self, metrics: MetricsFile) -> Result:
         """Take all steps, and do all updates they call for."""
-        start_s = time.perf_counter()
-        next_eval = self._config.run.eval_interval_steps
+        self._metrics = metrics
+        self._learn()  # what the checkpoint left to do
+        next_eval = next_evaluation(self._config, self._counts.committed)
         while self._counts.committed < self._rules.total_steps:
             self._step()
             self._learn()
             if self._signum:
                 self._stop()
             if self._meter.row_is_due(self._counts):
-                row = self._meter.row(self._counts)
-                metrics.write(row)
-                self._display.show(row)
+                self._write(self._meter.row(self._counts))
             if self._counts.committed >= next_eval:
-                self._evaluate(metrics)
+                self._evaluate()
                 next_eval += self._config.run.eval_interval_steps
-        learning_s = time.perf_counter() - start_s
+        learning_s = self._progress().learning_s
         self._save()
         if self._evaluated != self._counts.updates:
-            self._evaluate(metrics)
+            self._evaluate()
         if self._meter.has_news(self._counts):
-            metrics.write(self._meter.row(self._counts))
-        returns = self._selection.final()
-        totals = (self._counts.committed, self._counts.updates)
-        return result(self._config, self._run_dir, returns, totals, learning_s)
+            self._write(self._meter.row(self._counts))
+        return result(self._job, self._selection.final(), self._counts[1:], learning_s)
 
     def close(self) -> None:
         """Release environments and memory."""
@@ -115,7 +117,7 @@ class Loop:
         """Do the updates due, so that the next step may be taken."""
         committed = self._counts.committed
         while count := self._rules.takeable(committed, self._counts.updates):
-            if time.monotonic() - self._saved_s > self._config.run.checkpoint_interval_s:
+            if self._saver.is_due:
                 self._save()
             progress = committed / self._rules.total_steps
             update = learn(self._learner, self._replay, self._config, count, progress)
@@ -123,22 +125,33 @@ class Loop:
             self._vector[:] = self._learner.vector
             self._counts = Counts(committed, committed, self._counts.updates + count)
 
-    def _evaluate(self, metrics: MetricsFile) -> None:
+    def _evaluate(self) -> None:
         _, num_steps, num_updates = self._counts
         mean = self._selection.consider(self._vector, num_steps, num_updates)
         self._evaluated = num_updates
-        row = {"eval_return": mean, "num_steps": num_steps, "num_updates": num_updates}
-        metrics.write(row)
-        self._display.show(row)
+        self._write({"eval_return": mean, "num_steps": num_steps, "num_updates": num_updates})
 
     def _save(self) -> None:
-        meta = {"num_steps": self._counts.committed, "num_updates": self._counts.updates}
-        save_checkpoint(self._run_dir, self._learner.arrays(), meta)
-        self._saved_s = time.monotonic()
+        self._saver.save(self._learner.arrays(), self._progress())
+        for outcome in self._saver.outcomes():
+            if "note" in outcome:
+                self._display.note(outcome["note"])
+            else:
+                self._write(outcome)
+
+    def _progress(self) -> Progress:
+        """Where the run is."""
+        now_s, origin = time.monotonic() - self._began_s, self._job.origin
+        _, num_steps, num_updates = self._counts
+        return Progress(num_steps, num_updates, origin.elapsed_s + now_s, origin.learning_s + now_s)
+
+    def _write(self, row: Row) -> None:
+        self._metrics.write(row)
+        self._display.show(row)
 
     def _stop(self) -> None:
         self._save()
-        self._display.note(f"stopped; the latest checkpoint is {self._run_dir / 'checkpoint'}")
+        self._display.note(f"stopped; the latest checkpoint is {self._job.run_dir / 'checkpoint'}")
         if self._signum == signal.SIGTERM:
             sys.exit(SIGTERM_EXIT)
         raise KeyboardInterrupt

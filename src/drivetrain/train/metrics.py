@@ -1,6 +1,6 @@
 """Metrics of a run: rows of metrics.jsonl, mirrored as TensorBoard events.
 
-One row per log interval, and one per evaluation. Keys of a row:
+One row per log interval, one per evaluation, one per checkpoint. Keys of a row:
 
     num_steps, num_updates        where the run was
     wall_s, steps_per_s, updates_per_s, update_ratio
@@ -8,38 +8,56 @@ One row per log interval, and one per evaluation. Keys of a row:
     weight_lag, weight_lag_max    updates by which acting weights were behind
     loss, q, gradient_norm        of the latest call of the learner
     eval_return                   mean of an evaluation
+    checkpoint_nbytes, checkpoint_replay_nbytes, checkpoint_s    a checkpoint: its size, the replay's
+        share of it, and how long it took to write
 """
 
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from drivetrain.train.ledger import Counts, Rules
+from drivetrain.core.errors import FileFormatError
+from drivetrain.train.archives import append_whole, save_text
+from drivetrain.train.events import Events
+from drivetrain.train.ledger import Counts, Origin, Rules
 
 Row = dict[str, float]
 
 
 class MetricsFile:
-    """Writes rows to RUN/metrics.jsonl and to TensorBoard."""
+    """Writes rows to RUN/metrics.jsonl and to TensorBoard.
 
-    def __init__(self, run_dir: Path) -> None:
-        # Here: children load their frameworks meanwhile.
-        from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingTypeStubs]
+    Args:
+        run_dir: The run's folder.
+        resume_at: Where a resumed run goes on: rows of later steps are cut off.
+        complain: Told, once, that rows cannot be written; the run goes on without them until they can.
+    """
 
-        self._file = (run_dir / "metrics.jsonl").open("a", buffering=1)
-        self._events: Any = SummaryWriter(str(run_dir / "tensorboard"))
+    def __init__(self, run_dir: Path, resume_at: int | None, complain: Callable[[str], None]) -> None:
+        self._path = run_dir / "metrics.jsonl"
+        self._complain = complain
+        self._is_failing = False
+        if resume_at is not None:
+            cut_rows(self._path, resume_at)
+        self._file = self._path.open("ab", buffering=0)
+        self._events = Events(run_dir / "tensorboard", resume_at)
 
     def write(self, row: Row) -> None:
         """Append a row; numbers that are not finite are left out, as JSON has none."""
         finite = {name: value for name, value in row.items() if math.isfinite(value)}
-        self._file.write(json.dumps(finite) + "\n")
-        for name, value in finite.items():
-            if name != "num_steps":
-                self._events.add_scalar(name, value, int(row["num_steps"]))
+        try:
+            append_whole(self._file, json.dumps(finite).encode() + b"\n")
+            self._events.write(finite)
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:
+                self._complain(
+                    f"{self._path}: {error.strerror}; the run goes on, and rows are lost until that is mended"
+                )
+            self._is_failing = True
 
     def __enter__(self) -> "MetricsFile":
         return self
@@ -54,19 +72,42 @@ class MetricsFile:
         self._events.close()
 
 
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a metrics.jsonl; a last one that was not finished is left out.
+
+    Raises:
+        FileFormatError: The file is absent or damaged.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in lines]
+    except FileNotFoundError as error:
+        raise FileFormatError(f"{path}: there are no metrics here (yet)") from error
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{path}: damaged, or no metrics of drivetrain: {error}") from error
+
+
+def cut_rows(path: Path, num_steps: int) -> None:
+    """Remove the rows of later steps than this."""
+    rows = read_rows(path) if path.exists() else []
+    save_text(path, "".join(json.dumps(row) + "\n" for row in rows if row["num_steps"] <= num_steps))
+
+
 class Meter:
     """Gathers what happens between two rows.
 
     Args:
         rules: Of the run, for the achieved ratio.
         interval_steps: Environment steps between rows.
+        origin: Where the run begins.
     """
 
-    def __init__(self, rules: Rules, interval_steps: int) -> None:
+    def __init__(self, rules: Rules, interval_steps: int, origin: Origin) -> None:
         self._rules = rules
         self._interval_steps = interval_steps
-        self._start_s = self._row_s = time.perf_counter()
-        self._row_counts = Counts(0, 0, 0)
+        self._row_s = time.monotonic()
+        self._start_s = self._row_s - origin.elapsed_s
+        self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)
         self._returns: list[float] = []
         self._lengths: list[float] = []
         self._lags: list[float] = []
@@ -96,7 +137,7 @@ class Meter:
 
     def row(self, counts: Counts) -> Row:
         """The row since the last one; starts the next."""
-        now_s = time.perf_counter()
+        now_s = time.monotonic()
         elapsed_s = max(now_s - self._row_s, 1e-9)
         row: Row = {
             "num_steps": counts.committed,

@@ -3,19 +3,26 @@
 train(...) -> resolve the configuration -> supervisor (processes) | loop (sequential) -> Result
 """
 
-import os
-import time
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.machine import num_cores
+from drivetrain.train.archives import save_text
+from drivetrain.train.checkpoint import checkpoint_nbytes
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import require_devices
 from drivetrain.train.environments import describe
+from drivetrain.train.interface import Interface
+from drivetrain.train.ledger import Origin, Rules
+from drivetrain.train.policies import policy_network
 from drivetrain.train.presets import preset
+from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +41,10 @@ class Result:
     """Updates per environment step after warm-up, as achieved."""
     learning_s: float
     """Seconds from the first environment step to the last update."""
+    checkpoint_nbytes: int
+    """Bytes of the checkpoint at the end."""
+    replay_nbytes: int
+    """Of these, what the replay takes; 0 where it is not kept."""
 
     @property
     def mean_return(self) -> float:
@@ -50,6 +61,11 @@ class Result:
         """Updates per second of learning."""
         return self.num_updates / self.learning_s
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able: what result.json holds."""
+        fields = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        return {**fields, "run_dir": str(self.run_dir), "mean_return": self.mean_return}
+
 
 def resolve(algo: str, env: str, config: TrainConfig | None, overrides: dict[str, Any]) -> TrainConfig:
     """The configuration of a run: the given one, or the environment's preset, with overrides.
@@ -64,79 +80,93 @@ def resolve(algo: str, env: str, config: TrainConfig | None, overrides: dict[str
     return config.override(**overrides)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A run that is to be carried out, new or taken up again."""
+
+    config: TrainConfig
+    """Resolved."""
+    interface: Interface
+    """What its environments look like."""
+    run_dir: Path
+    """Its folder, absolute."""
+    origin: Origin = field(default_factory=Origin)
+    """Where it begins."""
+    lock_fd: int
+    """The lock on its folder."""
+    quiet: bool
+    """Whether to show nothing."""
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it goes on from its checkpoint."""
+        return self.origin.num_resumes > 0
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The folder whose checkpoint it goes on from."""
+        return self.run_dir if self.is_resumed else None
+
+    @property
+    def resume_at(self) -> int | None:
+        """The step from which on its metrics are written anew."""
+        return self.origin.num_steps if self.is_resumed else None
+
+
 def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambda: None) -> Result:
-    """Carry out a run; `ready` is called once nothing stands in its way.
+    """Carry out a new run; `ready` is called once nothing stands in its way.
 
     Raises:
-        InvalidInput: The environment or the run folder is unfit; nothing was started.
+        InvalidInput: The environment, the learners or the run folder are unfit; nothing was started.
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
     """
     interface = describe(config)
+    require_devices(config, policy_network(config, interface).num_parameters, num_cores())
     run_dir = make_run_dir(config)
-    config = config.override(num_actors=config.num_actors, run_dir=str(run_dir))
-    (run_dir / "config.json").write_text(config.to_json())
-    ready()
-    if config.num_actors == 0:
+    with RunLock(run_dir) as lock:
+        config = config.override(num_actors=config.num_actors, run_dir=str(run_dir))
+        save_text(run_dir / "config.json", config.to_json())
+        ready()
+        return carry_out(Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, quiet=quiet))
+
+
+def carry_out(job: Job) -> Result:
+    """Do the work, with processes or without, and note that it is done."""
+    if job.config.num_actors == 0:
         from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
 
-        return run_sequentially(config, interface, run_dir, quiet=quiet)
-    from drivetrain.train.supervisor import supervise
+        done = run_sequentially(job)
+    else:
+        from drivetrain.train.supervisor import supervise
 
-    return supervise(config, interface, run_dir, quiet=quiet)
-
-
-def make_run_dir(config: TrainConfig) -> Path:
-    """Make the run's folder.
-
-    Raises:
-        InvalidInput: It exists and is not empty, or cannot be written.
-    """
-    path = Path(config.run.run_dir) if config.run.run_dir else _default_run_dir(config)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise InvalidInput(f"run_dir: {path} is not empty; choose another folder, or remove what is there")
-        (path / "logs").mkdir()
-    except OSError as error:
-        raise InvalidInput(f"run_dir: cannot write to {path}: {error.strerror}; choose another folder") from error
-    return path.resolve()
+        done = supervise(job)
+    save_result(job.run_dir, done.to_dict())
+    return done
 
 
-def _default_run_dir(config: TrainConfig) -> Path:
-    env = "".join(c if c.isalnum() or c in "-_." else "_" for c in config.env)
-    moment = time.strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{config.algo}-{env}-{moment}-{os.getpid()}"
-
-
-def result(
-    config: TrainConfig,
-    run_dir: Path,
-    returns: Sequence[float],
-    counts: tuple[int, int],
-    learning_s: float,
-) -> Result:
+def result(job: Job, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:
     """Make the result, and check that the run kept its promise.
 
     Args:
-        config: The run's.
-        run_dir: Its folder.
+        job: The run.
         returns: Of the final evaluation.
         counts: Environment steps and updates done.
         learning_s: Seconds from the first step to the last update.
     """
-    from drivetrain.train.ledger import Rules
-
     num_steps, num_updates = counts
-    rules = Rules.of(config)
+    rules = Rules.of(job.config, job.origin)
     assert num_steps == rules.total_steps, (num_steps, rules)
     assert num_updates == rules.due(num_steps), (num_updates, rules)
     after = num_steps - rules.warmup_steps
+    nbytes, replay_nbytes = checkpoint_nbytes(job.run_dir)
     return Result(
-        run_dir=run_dir,
+        run_dir=job.run_dir,
         returns=tuple(returns),
         num_steps=num_steps,
         num_updates=num_updates,
         update_ratio=num_updates / after if after > 0 else 0.0,
         learning_s=learning_s,
+        checkpoint_nbytes=nbytes,
+        replay_nbytes=replay_nbytes,
     )

@@ -220,4 +220,5 @@ def _entry_encoder(entry: Entry) -> Callable[[Any], NDArray[Any]]:
     if isinstance(entry, Categories):
         starts = np.array(entry.starts, np.int64)
         return lambda observation: (np.ravel(observation) - starts).astype(dtype)
-    return lambda observation: np.asarray(observation, dtype=dtype).reshape(shape)
+    # Widths may differ, kinds may not: a picture in 0..1 is none in 0..255.
+    return lambda observation: np.asarray(observation).astype(dtype, casting="same_kind", copy=False).reshape(shape)

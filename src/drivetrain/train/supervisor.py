@@ -17,18 +17,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import RunError
-from drivetrain.train.config import TrainConfig
-from drivetrain.train.interface import Interface
 from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile
 from drivetrain.train.progress import Display
 from drivetrain.train.reports import Inbox, Reports
-from drivetrain.train.run import Result, result
+from drivetrain.train.run import Job, Result, result
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
 from drivetrain.train.topology import Assignment, Memory, Role
 
@@ -39,7 +36,7 @@ _NUM_RESTARTS = 3
 _RESTART_WINDOW_S = 60.0
 
 
-def supervise(config: TrainConfig, interface: Interface, run_dir: Path, *, quiet: bool) -> Result:
+def supervise(job: Job) -> Result:
     """Carry out a run with processes.
 
     Raises:
@@ -47,12 +44,11 @@ def supervise(config: TrainConfig, interface: Interface, run_dir: Path, *, quiet
         KeyboardInterrupt: Ctrl-C, after the drain.
         SystemExit: SIGTERM, after the drain; the code is 143.
     """
-    supervisor = Supervisor(config, interface, run_dir)
+    supervisor = Supervisor(job)
     try:
         with Signals(supervisor.interrupt):
             supervisor.start()
-            with MetricsFile(run_dir) as metrics:
-                return supervisor.run(metrics, Display(config.run.total_steps, quiet=quiet))
+            return supervisor.run()
     finally:
         supervisor.close()
 
@@ -60,11 +56,11 @@ def supervise(config: TrainConfig, interface: Interface, run_dir: Path, *, quiet
 class Supervisor:
     """One run with processes; see the module."""
 
-    def __init__(self, config: TrainConfig, interface: Interface, run_dir: Path) -> None:
-        self._config = config
-        self._interface = interface
-        self._run_dir = run_dir
-        self._rules = Rules.of(config)
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._config = config = job.config
+        self._run_dir = job.run_dir
+        self._rules = Rules.of(config, job.origin)
         self._children: list[Child] = []
         self._deaths_s: dict[tuple[Role, int], list[float]] = {}
         self._restarts: dict[tuple[Role, int], int] = {}
@@ -72,9 +68,10 @@ class Supervisor:
         self._kill_now = False
         self._failure = ""
         self._final_returns: list[float] = []
-        self._learning_s = (0.0, 0.0)
-        self._meter = Meter(self._rules, config.run.log_interval_steps)
-        self._memory = Memory(config, interface)
+        self._finished_s: float | None = None
+        self._began_s = time.monotonic() - job.origin.elapsed_s
+        self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
+        self._memory = Memory(config, job.interface, job.origin, job.checkpoint)
 
     def interrupt(self, signum: int) -> None:
         """Drain; the second time, kill. Called from a signal handler: it only leaves notes."""
@@ -88,19 +85,21 @@ class Supervisor:
             self._start("actor", index)
         self._start("evaluator", 0)
 
-    def run(self, metrics: MetricsFile, display: Display) -> Result:
+    def run(self) -> Result:
         """Watch until everybody is done."""
-        self._metrics, self._display = metrics, display
+        self._display = Display(self._config.run.total_steps, quiet=self._job.quiet)
         try:
-            self._watch()
+            with MetricsFile(self._run_dir, self._job.resume_at, self._display.note) as self._metrics:
+                self._watch()
+                return self._result()
         finally:
-            display.close()
-        return self._result()
+            self._display.close()
 
     def _watch(self) -> None:
         drain_s = 0.0
         while self._children and not self._kill_now:
             self._listen()
+            self._kill_the_stuck()
             self._bury()
             if (self._signum or self._failure) and not drain_s:
                 self._display.note(f"stopping: {self._failure or 'saving a checkpoint'}")
@@ -127,14 +126,17 @@ class Supervisor:
             restart=self._restarts.get((role, index), 0),
             supervisor_pid=os.getpid(),
             config=self._config,
-            interface=self._interface,
+            interface=self._job.interface,
             run_dir=self._run_dir,
+            origin=self._job.origin,
+            began_s=self._began_s,
             ledger=self._memory.ledger.handle(),
             weights=self._memory.weights.handle(),
             replay=self._memory.replay.handle(),
             reports=Reports(fd=inbox.writing_fd),
         )
-        self._children.append(Child(assignment, inbox))
+        # The learner writes checkpoints: as long as it lives, nobody else may take the run up.
+        self._children.append(Child(assignment, inbox, self._job.lock_fd if role == "learner" else None))
 
     def _listen(self) -> None:
         """Read every report that has come; wait a moment if there is none."""
@@ -153,13 +155,26 @@ class Supervisor:
         if child.role == "actor":
             self._meter.add_lags(report["lags"])
             self._meter.add_episodes(report["episodes"])
-        elif child.role == "learner":
-            self._meter.set_learning(report)
+        elif "note" in report:
+            self._display.note(report["note"])
         elif "final_returns" in report:
             self._final_returns = report["final_returns"]
-        else:
+        elif "num_steps" in report:  # an evaluation, a checkpoint
             self._metrics.write(report)
             self._display.show(report)
+        else:
+            self._meter.set_learning(report)
+
+    def _kill_the_stuck(self) -> None:
+        """End actors, and the evaluator, whose environments do not come back from a step."""
+        timeout_s = self._config.run.step_timeout_s
+        for child in self._children:
+            if child.role != "learner" and self._memory.ledger.working_s(self._place(child)) > timeout_s:
+                child.kill(f"its environments have not come back from a step for {timeout_s:g} s (step_timeout_s)")
+
+    def _place(self, child: Child) -> int:
+        """Where the ledger notes what an actor or the evaluator is at."""
+        return self._config.num_actors if child.role == "evaluator" else child.index
 
     def _bury(self) -> None:
         """Take those that have ended off the list; restart those that died."""
@@ -181,6 +196,8 @@ class Supervisor:
         return counts.committed == self._rules.total_steps
 
     def _mourn(self, child: Child) -> None:
+        if child.role != "learner":
+            self._memory.ledger.note_rest(self._place(child))
         if child.role == "actor":
             self._memory.ledger.give_back(child.index)
         if self._signum or self._failure:
@@ -205,14 +222,9 @@ class Supervisor:
 
     def _report(self) -> None:
         counts = self._memory.ledger.counts()
-        begin_s, end_s = self._learning_s
-        now = time.perf_counter()
-        if counts.committed and not begin_s:
-            begin_s = now
         finished = self._memory.ledger.is_finished(counts)
-        if not finished or not end_s:
-            end_s = now
-        self._learning_s = (begin_s, end_s)
+        if finished and self._finished_s is None:
+            self._finished_s = time.monotonic()
         taken = counts.committed == self._rules.total_steps  # the last row waits for the last update
         if (finished and self._meter.has_news(counts)) or (not taken and self._meter.row_is_due(counts)):
             self._write_row(counts)
@@ -242,6 +254,6 @@ class Supervisor:
         counts = self._memory.ledger.counts()
         if self._meter.has_news(counts):
             self._write_row(counts)
-        begin_s, end_s = self._learning_s
-        totals = (counts.committed, counts.updates)
-        return result(self._config, self._run_dir, self._final_returns, totals, end_s - begin_s)
+        now_s = self._finished_s or time.monotonic()
+        learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
+        return result(self._job, self._final_returns, (counts.committed, counts.updates), learning_s)

@@ -17,9 +17,10 @@ import numpy as np
 from drivetrain.core.seeding import stream
 from drivetrain.core.segments import SegmentHandle
 from drivetrain.replay import Replay
+from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.ledger import Ledger, Origin, Rules
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies import policy_network
 from drivetrain.train.reports import Reports
@@ -46,6 +47,10 @@ class Assignment:
     """What the environments look like."""
     run_dir: Path
     """The run's folder, absolute."""
+    origin: Origin
+    """Where the run begins."""
+    began_s: float
+    """The instant of time.monotonic() at which it would have begun, had it never been interrupted."""
     ledger: SegmentHandle
     """Steps and updates."""
     weights: SegmentHandle
@@ -54,6 +59,17 @@ class Assignment:
     """Handle of the replay."""
     reports: Reports
     """Its pipe to the supervisor."""
+
+    @property
+    def rules(self) -> Rules:
+        """The ledger's rules."""
+        return Rules.of(self.config, self.origin)
+
+    @property
+    def stream_path(self) -> tuple[int, ...]:
+        """What tells this process's random streams from those of others, and of its predecessors."""
+        resumes = (self.origin.num_resumes,) if self.origin.num_resumes else ()
+        return (self.index, self.restart, *resumes)
 
 
 def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> Replay:
@@ -81,17 +97,27 @@ def attach_weights(assignment: Assignment) -> Weights:
 class Memory:
     """The shared memory of a run, owned by the supervisor.
 
-    The weights channel starts with the initial parameters, so that actors need not wait for the
-    learner's framework to load.
+    The weights channel starts with the initial parameters or those of the checkpoint, so that actors
+    need not wait for the learner's framework to load.
+
+    Args:
+        config: The run's.
+        interface: What its environments look like.
+        origin: Where it begins.
+        checkpoint: The folder whose checkpoint it goes on from; None: it is new.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface) -> None:
+    def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
         network = policy_network(config, interface)
-        self.replay = make_replay(config, interface, shared=True)
-        self.ledger = Ledger.create(Rules.of(config), config.num_actors)
+        saved = load_replay(checkpoint, shared=True) if checkpoint else None
+        self.replay = make_replay(config, interface, shared=True) if saved is None else saved
+        self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
         self.weights = Weights.create(network.num_parameters)
-        vector = initial_vector(network, stream(config.run.seed, "network"))
-        self.weights.publish(vector.astype(np.float32), 0)
+        if checkpoint:
+            vector = load_checkpoint(checkpoint)[0]["params"]
+        else:
+            vector = initial_vector(network, stream(config.run.seed, "network"))
+        self.weights.publish(vector.astype(np.float32), origin.num_updates)
 
     def close(self) -> None:
         """Let go of it; the kernel frees it with the last process that holds it."""

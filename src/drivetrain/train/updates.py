@@ -1,7 +1,13 @@
 """An off-policy algorithm as a record of pure functions, and U of its updates in one compiled call.
 
-algos/X.make(config, interface) -> Algorithm(init, update, policy)
-compile_updates(algorithm)      -> updates(state, batches [U, B], count)
+algos/X.make(config, interface)      -> Algorithm(init, update, policy)
+compile_updates(algorithm, learners) -> updates(state, batches [U, B], count)
+
+With M learners each holds the whole state and B / M rows of every batch:
+
+    rows of learner m -> loss, gradient -\
+                                          mean over learners -> optimizer -> the same state everywhere
+    rows of learner n -> loss, gradient -/
 """
 
 # JAX annotates parts of its interface only:
@@ -9,14 +15,20 @@ compile_updates(algorithm)      -> updates(state, batches [U, B], count)
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from drivetrain.train.networks import Pieces
 
+_AXIS = "learner"
+_WHOLE, _ROWS = P(), P(None, _AXIS)  # what every learner has all of, and arrays [U, B, ...]
 Metrics = dict[str, Any]
 """What an update tells of itself: name, scalar."""
 
@@ -38,14 +50,47 @@ class Batch(NamedTuple):
     """float32[...], importance weights in 0..1."""
 
 
+@dataclass(frozen=True)
+class Learners:
+    """Those who share the batches; what a pure update needs to know of them.
+
+    Outside of `compile_updates` only one learner can be meant.
+    """
+
+    count: int = 1
+    """How many."""
+
+    def mean(self, tree: Any) -> Any:
+        """Means over the learners, each of equal weight, of arrays of any shapes; one exchange for all of them."""
+        if self.count == 1:
+            return tree
+        vector, restore = jax.flatten_util.ravel_pytree(tree)
+        return restore(jax.lax.pmean(vector, _AXIS))
+
+    def normal(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """Standard normal numbers for this learner's rows of a batch: float32[num_rows, ...].
+
+        A row's numbers depend on the key and on its place in the whole batch, not on who holds it.
+        """
+        num_rows, *rest = shape
+        first = 0 if self.count == 1 else jax.lax.axis_index(_AXIS) * num_rows
+        return jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), rest, jnp.float32))(
+            first + jnp.arange(num_rows)
+        )
+
+
+ONE_LEARNER = Learners()
+
+
 class Algorithm(NamedTuple):
     """An off-policy algorithm for one network and one environment's interface."""
 
     init: Callable[[np.random.Generator], Any]
     """The state before the first update: a NamedTuple of arrays with an int32 `num_updates`. The
     generator gives the acting network's parameters first, as `Network.initial` draws them."""
-    update: Callable[[Any, Batch], tuple[Any, jax.Array, Metrics]]
-    """One update on one batch [B]: the new state, |TD errors| [B], metrics. Pure."""
+    update: Callable[[Any, Batch, Learners], tuple[Any, jax.Array, Metrics]]
+    """One update on this learner's rows of a batch: the new state, the same for every learner; |TD errors|
+    of the rows; metrics, means over the rows. Pure."""
     policy: Callable[[Any], Pieces]
     """The acting network's parameters in a state."""
 
@@ -53,11 +98,17 @@ class Algorithm(NamedTuple):
 Updates = Callable[[Any, Batch, Any], tuple[Any, jax.Array, Metrics]]
 
 
-def compile_updates(algorithm: Algorithm) -> Updates:
+def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> Updates:
     """Compile `updates(state, batches, count)`: up to U updates in one call.
 
     One `lax.scan` over U batches; the first `count` of them are used and the rest skipped, so that a
-    remainder costs no second compilation (design/training-updates.md).
+    remainder costs no second compilation. Several learners are as many devices, each with its rows
+    of every batch (design/training-updates.md, design/training-learners.md).
+
+    Args:
+        algorithm: Whose updates.
+        learners: They must divide the batches, and there must be as many devices; give `updates` a state that was
+            made ready by `for_everyone`.
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
@@ -67,7 +118,7 @@ def compile_updates(algorithm: Algorithm) -> Updates:
     def updates(state: Any, batches: Batch, count: Any) -> tuple[Any, jax.Array, Metrics]:
         num_batches = batches.reward.shape[0]
         first = jax.tree.map(lambda x: x[0], batches)
-        _, *shapes = jax.eval_shape(algorithm.update, state, first)
+        _, *shapes = jax.eval_shape(lambda state, batch: algorithm.update(state, batch, learners), state, first)
         no_errors, nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tuple(shapes))
 
         def body(carry: Any, item: Any) -> Any:
@@ -75,7 +126,7 @@ def compile_updates(algorithm: Algorithm) -> Updates:
             index, batch = item
             state, td_errors, metrics = jax.lax.cond(
                 index < count,
-                lambda state: algorithm.update(state, batch),
+                lambda state: algorithm.update(state, batch, learners),
                 lambda state: (state, no_errors, nothing),
                 state,
             )
@@ -83,6 +134,25 @@ def compile_updates(algorithm: Algorithm) -> Updates:
 
         carry, td_errors = jax.lax.scan(body, (state, nothing), (jnp.arange(num_batches), batches))
         state, totals = carry
-        return state, td_errors, jax.tree.map(lambda total: total / count, totals)
+        return state, td_errors, learners.mean(jax.tree.map(lambda total: total / count, totals))
 
-    return jax.jit(updates, donate_argnums=0)
+    if learners.count == 1:
+        return jax.jit(updates, donate_argnums=0)
+    mesh = _mesh(learners)
+    # Without check_vma: a mean over learners is the same everywhere, which JAX cannot see of what follows from it.
+    split = jax.shard_map(
+        updates, mesh=mesh, in_specs=(_WHOLE, _ROWS, _WHOLE), out_specs=(_WHOLE, _ROWS, _WHOLE), check_vma=False
+    )
+    everywhere, shared = NamedSharding(mesh, _WHOLE), NamedSharding(mesh, _ROWS)
+    shardings = (everywhere, shared, everywhere)
+    return jax.jit(split, donate_argnums=0, in_shardings=shardings, out_shardings=shardings)
+
+
+def for_everyone(state: Any, learners: Learners) -> Any:
+    """The state as each learner's copy; from anywhere else the first call would be compiled for its place."""
+    return state if learners.count == 1 else jax.device_put(state, NamedSharding(_mesh(learners), _WHOLE))
+
+
+def _mesh(learners: Learners) -> Mesh:
+    """One device for each."""
+    return Mesh(np.array(jax.devices()[: learners.count]), (_AXIS,))

@@ -90,19 +90,20 @@ class Saved:
         """
         state, order = index.state, index.order()
         assert state is not None
-        kept = order[max(0, len(order) - capacity) :]
+        stays = len(order) == index.capacity == capacity  # no row is missing: each goes back to its slot
+        kept = np.arange(capacity) if stays else order[max(0, len(order) - capacity) :]
         if state.unit_exponent is not None:
             table.restore_unit(state.unit_exponent)
         frames = self._restore_frames(table, schema, index, kept) if schema.frame_stack else None
         for some, rows in self.rows(index, kept):
             table.import_rows(rows, index.leaves[some], frames.keys_of(rows) if frames else None)
-        table.restore(state.max_priority, state.random_block, state.num_inserted)
+        next_slot = state.next_slot if stays else len(kept) % capacity
+        table.restore(state.max_priority, state.random_block, state.num_inserted, next_slot)
         table.set_alpha(state.alpha, False)
-        stats = table.stats()
-        together = (stats["size"], stats["next_slot"]) == (len(order), len(order) % index.capacity)
-        if not self.commits or self.is_cut or capacity != index.capacity or not together:
+        is_whole = table.stats()["size"] == len(order)
+        if not self.commits or self.is_cut or capacity != index.capacity or not is_whole:
             return None
-        return self._known(table, schema, frames, capacity)
+        return self._known(table, schema, frames, capacity, moved=not stays)
 
     def used_frames(self, schema: Schema, index: Index, slots: npt.NDArray[np.int64]) -> FramesIn:
         """The frames of the rows in these slots, marked.
@@ -146,7 +147,9 @@ class Saved:
             frames.store(table, numbers, self._read_items(places[numbers], schema.frame_stride))
         return frames
 
-    def _known(self, table: _native.Table, schema: Schema, frames: FramesIn | None, capacity: int) -> Known:
+    def _known(
+        self, table: _native.Table, schema: Schema, frames: FramesIn | None, capacity: int, *, moved: bool
+    ) -> Known:
         generations, leaves = np.empty(capacity, np.uint32), np.empty(capacity, np.float32)
         table.export_leaves(0, leaves, generations)
         leaves[generations == 0] = 0
@@ -157,19 +160,25 @@ class Saved:
             identity=self._identity,
             start=self._start,
             commit=self.commits[0],
-            moved=True,
+            moved=moved,
         )
 
 
 @contextmanager
-def opened(path: Path) -> Generator[Saved, None, None]:
+def opened(path: Path, save_number: int | None = None) -> Generator[Saved, None, None]:
     """Open a replay file and check its head.
 
+    Args:
+        path: Of the file.
+        save_number: The save to read, the last one or the one before; None: the last one that is whole.
+
     Warns:
-        UserWarning: Its last part was not finished, or is cut short, and is left out.
+        UserWarning: Its last part was not finished, or is cut short, and is left out; not if
+            `save_number` says what to read.
 
     Raises:
-        FileFormatError: It is foreign, from a newer version, damaged, or has no whole part.
+        FileFormatError: It is foreign, from a newer version, damaged, has no whole part, or not the
+            one asked for.
     """
     with open(path, "rb") as file:
         head = file.read(HEAD.size)
@@ -187,8 +196,12 @@ def opened(path: Path) -> Generator[Saved, None, None]:
         identity = identity_of(file.fileno())  # after the commits: what they speak of is there
         nbytes = identity[2]
         commits, stale = _commits(path, packed, nbytes) if version == VERSION else ([], [])
+        if save_number is not None:
+            commits = [commit for commit in commits if commit.number <= save_number]
+            if not commits or commits[0].number != save_number:
+                raise FileFormatError(f"{path}: save {save_number} is not in it whole; use an older copy")
         num_left_out = nbytes - commits[0].end if commits else 0
-        if num_left_out or stale:
+        if (num_left_out or stale) and save_number is None:
             why = "is cut short" if stale else "was not finished"
             message = f"{path}: its last part {why}; {num_left_out} bytes are left out, and the save before it is read"
             warnings.warn(message, stacklevel=4)

@@ -16,9 +16,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import _native
-from drivetrain.replay.files.aside import written_aside
 from drivetrain.replay.files.format import (
     COMMIT,
     ENTRY_NBYTES,

@@ -35,7 +35,7 @@ from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_m
 from drivetrain.train.networks import Pieces
 from drivetrain.train.optimizers import adam, global_norm
 from drivetrain.train.policies import deterministic_action
-from drivetrain.train.updates import Algorithm, Batch, Metrics
+from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
 
 class Params(NamedTuple):
@@ -66,7 +66,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     agent, networks = config.agent, networks_of(config, interface)
     return Algorithm(
         init=lambda rng: init(networks, agent, rng),
-        update=lambda state, batch: update(state, batch, networks, agent),
+        update=lambda state, batch, learners: update(state, batch, networks, agent, learners),
         policy=lambda state: state.online.actor,
     )
 
@@ -95,16 +95,19 @@ def actor_loss(actor: Pieces, critic: Pieces, obs: Any, networks: Networks) -> j
     return -q_of(networks.critic, critic, obs, deterministic_action(networks.actor, actor, obs, jnp)).mean()
 
 
-def update(state: State, batch: Batch, networks: Networks, config: DDPGConfig) -> tuple[State, jax.Array, Metrics]:
+def update(
+    state: State, batch: Batch, networks: Networks, config: DDPGConfig, learners: Learners = ONE_LEARNER
+) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
     optimizer = adam(config.learning_rate, config.adam_epsilon)
     actor_moments, critic_moments = state.optimizers
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.online.critic, state.target, batch, networks)
+    slopes = learners.mean(slopes)
     steps, critic_moments = optimizer.update(slopes, critic_moments)
     critic: Any = optax.apply_updates(state.online.critic, steps)
     policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.online.actor, critic, batch.obs, networks)
-    steps, actor_moments = optimizer.update(actor_slopes, actor_moments)
+    steps, actor_moments = optimizer.update(learners.mean(actor_slopes), actor_moments)
     actor: Any = optax.apply_updates(state.online.actor, steps)
     online = Params(actor, critic)
     target = moved(state.target, online, config.target_tau)

@@ -32,7 +32,7 @@ from drivetrain.train.losses import huber, moved, q_target, select, weighted_mea
 from drivetrain.train.networks import Network, Pieces
 from drivetrain.train.optimizers import adam, global_norm
 from drivetrain.train.policies import policy_network, q_values
-from drivetrain.train.updates import Algorithm, Batch, Metrics
+from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
 
 class State(NamedTuple):
@@ -54,7 +54,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     network, agent = policy_network(config, interface), config.agent
     return Algorithm(
         init=lambda rng: init(network.initial(rng), agent),
-        update=lambda state, batch: update(state, batch, network, agent),
+        update=lambda state, batch, learners: update(state, batch, network, agent, learners),
         policy=lambda state: state.params,
     )
 
@@ -81,10 +81,13 @@ def loss(
     return weighted_mean(huber(q - y, config.huber_delta), batch.weights), (q - y, q)
 
 
-def update(state: State, batch: Batch, network: Network, config: DQNConfig) -> tuple[State, jax.Array, Metrics]:
+def update(
+    state: State, batch: Batch, network: Network, config: DQNConfig, learners: Learners = ONE_LEARNER
+) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
     graded = jax.value_and_grad(loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.params, state.target, batch, network, config)
+    slopes = learners.mean(slopes)
     steps, moments = optimizer(config).update(slopes, state.optimizer)
     params: Any = optax.apply_updates(state.params, steps)
     num_updates = state.num_updates + 1

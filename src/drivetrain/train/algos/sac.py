@@ -37,7 +37,7 @@ from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_s
 from drivetrain.train.networks import Pieces, initial_twins
 from drivetrain.train.optimizers import adam, global_norm
 from drivetrain.train.policies import gaussian
-from drivetrain.train.updates import Algorithm, Batch, Metrics
+from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
 
 class State(NamedTuple):
@@ -73,9 +73,10 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     assert isinstance(config.agent, SACConfig)
     agent, networks = config.agent, networks_of(config, interface)
 
-    def draw_and_update(state: State, batch: Batch) -> tuple[State, jax.Array, Metrics]:
-        drawn = noise(state.key, state.num_updates, (2, *batch.action.shape))
-        return update(state, batch, Draws(drawn[0], drawn[1]), networks, agent)
+    def draw_and_update(state: State, batch: Batch, learners: Learners) -> tuple[State, jax.Array, Metrics]:
+        num_rows, num_actions = batch.action.shape
+        drawn = noise(state.key, state.num_updates, (num_rows, 2, num_actions), learners)
+        return update(state, batch, Draws(drawn[:, 0], drawn[:, 1]), networks, agent, learners)
 
     return Algorithm(
         init=lambda rng: init(networks, agent, rng), update=draw_and_update, policy=lambda state: state.actor
@@ -114,7 +115,7 @@ def actor_loss(
 
 
 def update(
-    state: State, batch: Batch, draws: Draws, networks: Networks, config: SACConfig
+    state: State, batch: Batch, draws: Draws, networks: Networks, config: SACConfig, learners: Learners = ONE_LEARNER
 ) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, mean |TD error| of the critics [B], metrics. Pure."""
     optimizer = adam(config.learning_rate, config.adam_epsilon)
@@ -122,12 +123,14 @@ def update(
 
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.critics, state, batch, draws.bootstrap, networks)
+    slopes = learners.mean(slopes)
     steps, critic_moments = optimizer.update(slopes, critic_moments)
     critics: Any = optax.apply_updates(state.critics, steps)
 
     alpha = jnp.exp(state.log_alpha)
     graded = jax.value_and_grad(actor_loss, has_aux=True)
     (policy_value, log_pi), actor_slopes = graded(state.actor, critics, alpha, batch.obs, draws.policy, networks)
+    actor_slopes, log_pi = learners.mean((actor_slopes, log_pi))
     steps, actor_moments = optimizer.update(actor_slopes, actor_moments)
     actor: Any = optax.apply_updates(state.actor, steps)
 

@@ -34,7 +34,7 @@ from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_m
 from drivetrain.train.networks import Pieces, first_twin, initial_twins
 from drivetrain.train.optimizers import adam, global_norm
 from drivetrain.train.policies import deterministic_action
-from drivetrain.train.updates import Algorithm, Batch, Metrics
+from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
 
 class State(NamedTuple):
@@ -59,9 +59,9 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     assert isinstance(config.agent, TD3Config)
     agent, networks = config.agent, networks_of(config, interface)
 
-    def draw_and_update(state: State, batch: Batch) -> tuple[State, jax.Array, Metrics]:
-        drawn = noise(state.key, state.num_updates, batch.action.shape)
-        return update(state, batch, drawn, networks, agent)
+    def draw_and_update(state: State, batch: Batch, learners: Learners) -> tuple[State, jax.Array, Metrics]:
+        drawn = noise(state.key, state.num_updates, batch.action.shape, learners)
+        return update(state, batch, drawn, networks, agent, learners)
 
     return Algorithm(
         init=lambda rng: init(networks, agent, rng), update=draw_and_update, policy=lambda state: state.actor
@@ -99,20 +99,21 @@ def actor_loss(actor: Pieces, critics: Pieces, obs: Any, networks: Networks) -> 
 
 
 def update(
-    state: State, batch: Batch, noise: Any, networks: Networks, config: TD3Config
+    state: State, batch: Batch, noise: Any, networks: Networks, config: TD3Config, learners: Learners = ONE_LEARNER
 ) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, mean |TD error| of the critics [B], metrics. Pure."""
     optimizer = adam(config.learning_rate, config.adam_epsilon)
     actor_moments, critic_moments = state.optimizers
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.critics, state.targets, batch, noise, networks, config)
+    slopes = learners.mean(slopes)
     steps, critic_moments = optimizer.update(slopes, critic_moments)
     critics: Any = optax.apply_updates(state.critics, steps)
     num_updates = state.num_updates + 1
 
     def delayed() -> tuple[Any, Any, Any, jax.Array]:
         policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.actor, critics, batch.obs, networks)
-        steps, moments = optimizer.update(actor_slopes, actor_moments)
+        steps, moments = optimizer.update(learners.mean(actor_slopes), actor_moments)
         actor: Any = optax.apply_updates(state.actor, steps)
         targets = moved(state.targets, (actor, critics), config.target_tau)
         return actor, moments, targets, policy_value
@@ -120,7 +121,7 @@ def update(
     actor, actor_moments, targets, policy_value = jax.lax.cond(
         num_updates % config.policy_delay == 0,
         delayed,
-        lambda: (state.actor, actor_moments, state.targets, jnp.float32(0)),
+        lambda: (state.actor, actor_moments, state.targets, jnp.zeros_like(value)),
     )
     # A mean over updates of which each d-th has one: scaled, so that it is the mean over those.
     metrics = {

@@ -15,6 +15,12 @@ class RunConfig:
     """Environment steps of the whole run, over all actors."""
     num_actors: int | Literal["auto"] = "auto"
     """Actor processes; 0 runs everything in one process, in a reproducible order."""
+    num_learners: int = 1
+    """Learners that share each batch, on as many CPU cores or GPUs; the algorithm is the same up to rounding."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What learners compute on; auto: GPUs where JAX sees some."""
+    oversubscribe: bool = False
+    """Allow several learners where they and the actors are more than the cores."""
     envs_per_actor: int = 8
     """Environments that one actor steps together, sharing one evaluation of the network."""
     seed: int = 0
@@ -25,6 +31,10 @@ class RunConfig:
     """Updates that the learner may owe before actors wait for it; 0 is lock-step."""
     checkpoint_interval_s: float = 10.0
     """Seconds between checkpoints; the first is written at the end of warm-up."""
+    save_replay: bool = True
+    """Keep the replay in checkpoints; without it a resumed run first gathers warmup_steps anew."""
+    step_timeout_s: float = 300.0
+    """Seconds after which an actor whose environments do not come back from a step is started anew."""
     log_interval_steps: int = 1_000
     """Environment steps between rows of metrics.jsonl."""
     eval_interval_steps: int = 2_500
@@ -40,10 +50,13 @@ class RunConfig:
         require(self, "total_steps", self.total_steps >= 1, "at least 1")
         valid = self.num_actors == "auto" or self.num_actors >= 0
         require(self, "num_actors", valid, '0 (sequential), a count, or "auto"')
+        require(self, "num_learners", self.num_learners >= 1, "at least 1")
+        require(self, "device", self.device in ("auto", "cpu", "gpu"), '"auto", "cpu" or "gpu"')
         require(self, "envs_per_actor", self.envs_per_actor >= 1, "at least 1")
         require(self, "seed", self.seed >= 0, "at least 0")
         require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
+        require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
         require(self, "eval_episodes", self.eval_episodes >= 1, "at least 1")

@@ -57,6 +57,11 @@ class TrainConfig:
                 f"the {self.replay.num_step}-step windows still open in each environment), got "
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
             )
+        if updates.batch_size % self.run.num_learners:
+            raise InvalidInput(
+                f"num_learners: expected a divisor of batch_size ({updates.batch_size}), got {self.run.num_learners}; "
+                "each learner takes an equal share of a batch"
+            )
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
 
@@ -90,9 +95,25 @@ class TrainConfig:
         return dataclasses.replace(self, **replaced)
 
     def to_json(self) -> str:
-        """The text of config.json: resolved, one object per part."""
+        """The text of config.json."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able, resolved, one object per part."""
         resolved = self.override(num_actors=self.num_actors)
-        return json.dumps(dataclasses.asdict(resolved), indent=2, default=str) + "\n"
+        return json.loads(json.dumps(dataclasses.asdict(resolved), default=str))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "TrainConfig":
+        """The configuration that `to_dict` wrote.
+
+        Raises:
+            ValueError: A value is out of range, or not of this version's fields.
+            KeyError: Something is missing.
+        """
+        data = {"environment": {}, **data}  # runs from before there were its settings
+        bare = cls.default(data["algo"], data["env"])
+        return bare.override(**{name: value for part in _PARTS for name, value in data[part].items()})
 
     @classmethod
     def load(cls, path: Path) -> "TrainConfig":
@@ -102,10 +123,7 @@ class TrainConfig:
             FileFormatError: It is absent, no JSON, or not of this version's fields.
         """
         try:
-            data: dict[str, Any] = {"environment": {}, **json.loads(path.read_text())}  # absent from older runs
-            bare = cls.default(data["algo"], data["env"])
-            fields = {name: value for part in _PARTS for name, value in data[part].items()}
-            return bare.override(**fields)
+            return cls.from_dict(json.loads(path.read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
 

@@ -47,6 +47,7 @@ def overrides(job: Job) -> dict[str, Any]:
         "eval_interval_steps": 10 * job.total_steps,
         "eval_episodes": 1,
         "final_eval_episodes": 1,
+        "save_replay": False,  # no rival keeps its own
     }
     if job.num_envs is not None:
         fields["envs_per_actor"] = job.num_envs

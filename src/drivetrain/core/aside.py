@@ -35,8 +35,19 @@ def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
             yield file
             os.fsync(file.fileno())
             os.replace(aside, path)
+        sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the disk know which names there are in a folder; a rename is otherwise only remembered."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # a file system that cannot
+            os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def remove_stale(path: Path) -> None:

@@ -1,0 +1,41 @@
+// drivetrain.scope._native: the recorder, spans and wrapped callables. Converts and raises.
+#include "bind/scope_span.hpp"
+#include "bind/scope_wrapped.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace drivetrain;
+
+namespace {
+
+void start(const char* folder, std::uint64_t limit_nbytes) {
+  const int error = event_log.open(folder, limit_nbytes);
+  if (error == 0) return;
+  errno = error;
+  PyErr_SetFromErrnoWithFilename(PyExc_OSError, folder);
+  nb::raise_python_error();
+}
+
+/// Also ends this thread's part, so that its file has the size of what is in it.
+void stop() {
+  thread_log.finish();
+  event_log.close();
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.attr("Span") = nb::steal(bind::make_span_type());
+  m.attr("Nothing") = nb::steal(bind::make_nothing_type());
+  m.attr("Wrapped") = nb::steal(bind::make_wrapped_type());
+  m.attr("VERSION") = kEventLogVersion;
+  m.attr("EVENT_NBYTES") = sizeof(Event);
+  m.attr("MOST_NESTED") = kMostNested;
+  m.def("start", &start, "folder"_a, "limit_nbytes"_a);
+  m.def("stop", &stop);
+  m.def("recording", [] { return event_log.recording(); });
+  m.def(
+      "mark_step", [] { thread_log.step(StepKind::kMarked); },
+      "Say that a step of the program is over: counts are then also given per step.");
+  m.def("lane", [](std::uint32_t number) { thread_log.lane(number); }, "number"_a);
+}

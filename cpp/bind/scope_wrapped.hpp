@@ -1,0 +1,114 @@
+// Wrapped: a callable that is recorded as a site and otherwise passes for what it wraps.
+//
+// Put in the place of a method of a class, it binds like a function. All attributes are those of the wrapped
+// callable, so that inspect.signature, functools.wraps and pickle by name see no difference.
+#pragma once
+
+#include <structmember.h>
+
+#include "bind/scope_span.hpp"
+
+namespace drivetrain::bind {
+
+struct Wrapped {
+  PyObject_HEAD
+  PyObject* function;
+  SiteUse use;
+  vectorcallfunc call;
+};
+
+inline Wrapped* as_wrapped(PyObject* object) { return reinterpret_cast<Wrapped*>(object); }
+
+inline PyObject* wrapped_call(PyObject* self, PyObject* const* args, std::size_t count, PyObject* keywords) {
+  Wrapped* wrapped = as_wrapped(self);
+  thread_log.begin(wrapped->use);
+  PyObject* result = PyObject_Vectorcall(wrapped->function, args, count, keywords);
+  thread_log.end(wrapped->use.site);
+  return result;
+}
+
+/// Wrapped(function, span)
+inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
+  static const char* names[] = {"function", "span", nullptr};
+  PyObject *function, *span, *span_type = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO", const_cast<char**>(names), &function, &span)) return -1;
+  for (PyTypeObject* type = Py_TYPE(span); type != nullptr; type = type->tp_base)
+    if (type->tp_init == span_init || type->tp_dealloc == span_dealloc) span_type = span;
+  if (span_type == nullptr || !PyCallable_Check(function)) {
+    PyErr_SetString(PyExc_TypeError, "expected a callable and a Span");
+    return -1;
+  }
+  Wrapped* wrapped = as_wrapped(self);
+  Py_XSETREF(wrapped->function, Py_NewRef(function));
+  wrapped->use = reinterpret_cast<Span*>(span)->use;
+  wrapped->call = wrapped_call;
+  return 0;
+}
+
+inline int wrapped_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(as_wrapped(self)->function);
+  return 0;
+}
+inline int wrapped_clear(PyObject* self) {
+  Py_CLEAR(as_wrapped(self)->function);
+  return 0;
+}
+inline void wrapped_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  wrapped_clear(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+/// As a class attribute it binds to instances, like a function.
+inline PyObject* wrapped_get(PyObject* self, PyObject* object, PyObject*) {
+  return object == nullptr || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+/// A function is pickled by its name; so is this.
+inline PyObject* wrapped_reduce(PyObject* self, PyObject*) {
+  return PyObject_GetAttrString(as_wrapped(self)->function, "__qualname__");
+}
+
+inline PyObject* wrapped_getattro(PyObject* self, PyObject* name) {
+  static const char* const own[] = {"__class__", "__call__", "__get__", "__reduce__", "__reduce_ex__"};
+  PyObject* function = as_wrapped(self)->function;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == nullptr) return nullptr;
+  if (std::strcmp(text, "__wrapped__") == 0) return Py_NewRef(function);
+  for (const char* mine : own)
+    if (std::strcmp(text, mine) == 0) return PyObject_GenericGetAttr(self, name);
+  return PyObject_GetAttr(function, name);
+}
+inline int wrapped_setattro(PyObject* self, PyObject* name, PyObject* value) {
+  return PyObject_SetAttr(as_wrapped(self)->function, name, value);
+}
+inline PyObject* wrapped_repr(PyObject* self) { return PyObject_Repr(as_wrapped(self)->function); }
+
+inline PyObject* make_wrapped_type() {
+  static PyMethodDef methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapped, call), READONLY, nullptr},
+      {nullptr, 0, 0, 0, nullptr}};
+  static PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(wrapped_init)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(wrapped_dealloc)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(wrapped_traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(wrapped_clear)},
+                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_descr_get, reinterpret_cast<void*>(wrapped_get)},
+                                {Py_tp_getattro, reinterpret_cast<void*>(wrapped_getattro)},
+                                {Py_tp_setattro, reinterpret_cast<void*>(wrapped_setattro)},
+                                {Py_tp_repr, reinterpret_cast<void*>(wrapped_repr)},
+                                {Py_tp_methods, methods},
+                                {Py_tp_members, members},
+                                {0, nullptr}};
+  static PyType_Spec spec = {"drivetrain.scope._native.Wrapped", sizeof(Wrapped), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                 Py_TPFLAGS_METHOD_DESCRIPTOR,
+                             slots};
+  return PyType_FromSpec(&spec);
+}
+
+}  // namespace drivetrain::bind

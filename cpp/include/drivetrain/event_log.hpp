@@ -1,0 +1,111 @@
+// The recorder: threads append events to segments of their own, without a lock and without waiting.
+//
+//   open(folder) -> threads: begin(site) ... end(site), step() -> close()
+//
+// One recording at a time in a process. Each thread keeps the stack of sites it is in, so that an end without a
+// begin is never written, and so that a forked child, which opens files of its own, can begin what it is in.
+#pragma once
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "drivetrain/event_log_segment.hpp"
+#include "drivetrain/process.hpp"
+
+namespace drivetrain {
+
+/// CLOCK_MONOTONIC: the same for all processes, adjusted in speed by at most 500 ppm, never set back.
+inline std::uint64_t monotonic_ns() noexcept {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// What is entered and left: a site with how it is recorded.
+struct SiteUse {
+  std::uint32_t site = 0;
+  StepKind step = StepKind::kMarked;
+  bool ends_step = false;  // when the outermost of these is left, a step is over
+  bool collapses = false;  // entered again directly inside itself, it says nothing new
+};
+
+/// The recording of this process. Written by open() and close(); read by all threads.
+struct EventLog {
+  std::atomic<std::uint32_t> epoch{0};  // 0: not recording. acquire, so that what open() wrote is seen
+  std::atomic<std::uint32_t> num_threads{0};  // relaxed: hands out numbers
+  std::uint32_t last_epoch = 0;
+  std::uint32_t pid = 0;
+  std::uint64_t process_start = 0;
+  SharedState* shared = nullptr;  // stays mapped until the next open(): a late thread may still look at it
+  char folder[3072] = {};
+
+  bool recording() const noexcept { return epoch.load(std::memory_order_acquire) != 0; }
+
+  /// Starts recording into an existing folder; `limit_nbytes` holds for all processes of the session and is that of
+  /// the first. Returns 0, or the errno of what failed. Not to be called while recording.
+  int open(const char* path, std::uint64_t limit_nbytes) noexcept;
+
+  /// Ends the recording. Segments of other threads stay as they are, and complete.
+  void close() noexcept { epoch.store(0, std::memory_order_release); }
+
+  /// True if `nbytes` more may be written by this session.
+  bool take(std::uint64_t nbytes) noexcept {
+    const std::uint64_t before = shared->taken_nbytes.fetch_add(nbytes, std::memory_order_relaxed);
+    if (before + nbytes <= shared->limit_nbytes) return true;
+    give_back(nbytes);
+    return false;
+  }
+  void give_back(std::uint64_t nbytes) noexcept {
+    shared->taken_nbytes.fetch_sub(nbytes, std::memory_order_relaxed);
+  }
+
+  void identify() noexcept {
+    pid = static_cast<std::uint32_t>(::getpid());
+    process_start = read_process_stat(pid).start_time;
+  }
+};
+
+inline EventLog event_log;
+
+inline int EventLog::open(const char* path, std::uint64_t limit_nbytes) noexcept {
+  static const bool registered = [] {
+    // A forked child goes on recording, into files of its own.
+    pthread_atfork(nullptr, nullptr, [] {
+      EventLog& log = event_log;
+      if (!log.recording()) return;
+      log.identify();
+      log.num_threads.store(0, std::memory_order_relaxed);
+      log.epoch.store(++log.last_epoch, std::memory_order_release);
+    });
+    return true;
+  }();
+  (void)registered;
+  char file[4096];
+  if (std::snprintf(folder, sizeof folder, "%s", path) >= static_cast<int>(sizeof folder)) return ENAMETOOLONG;
+  std::snprintf(file, sizeof file, "%s/shared", folder);
+  int fd = ::open(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const bool is_first = fd >= 0;
+  if (!is_first) fd = ::open(file, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return errno;
+  if (is_first) {
+    SharedState state{kSharedMagic, kEventLogVersion, 0, limit_nbytes, sizeof(SharedState), 0};
+    if (::write(fd, static_cast<void*>(&state), sizeof state) != sizeof state) {
+      const int error = errno ? errno : EIO;
+      ::close(fd);
+      return error;
+    }
+  }
+  void* memory = ::mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = errno;
+  ::close(fd);
+  if (memory == MAP_FAILED) return error;
+  shared = static_cast<SharedState*>(memory);
+  if (shared->magic != kSharedMagic || shared->version != kEventLogVersion) return EPROTO;
+  identify();
+  num_threads.store(0, std::memory_order_relaxed);
+  epoch.store(++last_epoch, std::memory_order_release);
+  return 0;
+}
+
+}  // namespace drivetrain

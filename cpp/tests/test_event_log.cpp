@@ -1,0 +1,251 @@
+// The recorder: threads, forks, kills, limits, and stacks that are left out of order.
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "drivetrain/event_log_thread.hpp"
+#include "tests/check.hpp"
+
+using namespace drivetrain;
+
+namespace {
+
+constexpr std::uint64_t kNoLimit = 1ull << 40;
+
+struct Folder {
+  std::string path;
+  Folder() {
+    char name[] = "event-log-XXXXXX";
+    CHECK(::mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~Folder() {
+    for (const auto& name : names()) ::unlink((path + "/" + name).c_str());
+    ::rmdir(path.c_str());
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    DIR* folder = ::opendir(path.c_str());
+    while (const dirent* entry = ::readdir(folder))
+      if (entry->d_name[0] != '.') found.emplace_back(entry->d_name);
+    ::closedir(folder);
+    return found;
+  }
+};
+
+struct Stream {
+  std::uint64_t num_dropped = 0;
+  std::map<std::uint32_t, std::vector<Event>> segments;  // by sequence
+  std::vector<Event> events() const {
+    std::vector<Event> all;
+    for (const auto& [sequence, part] : segments) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }
+};
+
+/// What the reader in Python does, in a few lines: whole events, by process and thread.
+std::map<std::pair<std::uint32_t, std::uint32_t>, Stream> read_all(const Folder& folder) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Stream> streams;
+  for (const auto& name : folder.names()) {
+    if (name == "shared") continue;
+    std::FILE* file = std::fopen((folder.path + "/" + name).c_str(), "rb");
+    SegmentHeader header;
+    CHECK(std::fread(&header, sizeof header, 1, file) == 1 && header.magic == kSegmentMagic);
+    Stream& stream = streams[{header.pid, header.thread}];
+    stream.num_dropped += header.num_dropped;
+    auto& events = stream.segments[header.sequence];
+    for (Event event; std::fread(&event, sizeof event, 1, file) == 1 && event.time_ns != 0;) events.push_back(event);
+    std::fclose(file);
+  }
+  return streams;
+}
+
+void check_nested_and_ordered(const std::vector<Event>& events) {
+  std::vector<std::uint32_t> stack;
+  std::uint64_t last = 0;
+  for (const Event& event : events) {
+    CHECK(event.time_ns >= last);
+    last = event.time_ns;
+    if (event.kind == EventKind::kBegin) stack.push_back(event.site);
+    if (event.kind == EventKind::kEnd) {
+      CHECK(!stack.empty() && stack.back() == event.site);
+      stack.pop_back();
+    }
+  }
+}
+
+std::size_t count(const std::vector<Event>& events, EventKind kind) {
+  std::size_t number = 0;
+  for (const Event& event : events) number += event.kind == kind;
+  return number;
+}
+
+void record_pairs(std::uint32_t site, int pairs) {
+  const SiteUse outer{.site = site}, inner{.site = site + 1};
+  for (int i = 0; i < pairs; ++i) {
+    thread_log.begin(outer);
+    thread_log.begin(inner);
+    thread_log.end(site + 1);
+    thread_log.end(site);
+  }
+}
+
+void threads_write_files_of_their_own() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  std::vector<std::thread> threads;
+  constexpr int kPairs = 30'000;  // several segments each
+  for (std::uint32_t t = 0; t < 4; ++t) threads.emplace_back([t] { record_pairs(10 * t, kPairs); });
+  for (auto& thread : threads) thread.join();
+  event_log.close();
+  const auto streams = read_all(folder);
+  CHECK(streams.size() == 4);
+  for (const auto& [key, stream] : streams) {
+    const auto events = stream.events();
+    CHECK(stream.segments.size() > 2);
+    check_nested_and_ordered(events);
+    CHECK(count(events, EventKind::kBegin) == 2 * kPairs && count(events, EventKind::kEnd) == 2 * kPairs);
+    CHECK(events.back().kind == EventKind::kThreadEnd);
+  }
+}
+
+void closing_while_threads_record_is_safe() {
+  for (int round = 0; round < 20; ++round) {
+    Folder folder;
+    CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (std::uint32_t t = 0; t < 3; ++t)
+      threads.emplace_back([&stop] {
+        while (!stop.load()) record_pairs(1, 50);
+      });
+    for (auto pause = monotonic_ns(); monotonic_ns() < pause + 1'000'000;) {
+    }
+    event_log.close();
+    stop.store(true);
+    for (auto& thread : threads) thread.join();
+    for (const auto& [key, stream] : read_all(folder)) check_nested_and_ordered(stream.events());
+  }
+}
+
+void a_forked_child_goes_on_in_files_of_its_own() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  thread_log.begin({.site = 7});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    record_pairs(20, 10);
+    thread_log.end(7);
+    thread_log.finish();
+    ::_exit(0);
+  }
+  int status;
+  CHECK(::waitpid(child, &status, 0) == child && status == 0);
+  thread_log.end(7);
+  thread_log.finish();
+  event_log.close();
+  auto streams = read_all(folder);
+  CHECK(streams.size() == 2);
+  const auto events = streams[{static_cast<std::uint32_t>(child), 0}].events();
+  CHECK(events.front().kind == EventKind::kBegin && events.front().site == 7);
+  check_nested_and_ordered(events);
+  CHECK(count(events, EventKind::kBegin) == 21 && count(events, EventKind::kEnd) == 21);
+  const auto own = streams[{static_cast<std::uint32_t>(::getpid()), 0}].events();
+  CHECK(count(own, EventKind::kBegin) == 1 && count(own, EventKind::kEnd) == 1);
+}
+
+void a_killed_process_leaves_every_event_it_wrote() {
+  Folder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+    record_pairs(1, 12'345);
+    ::raise(SIGKILL);
+  }
+  int status;
+  CHECK(::waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+  const auto streams = read_all(folder);
+  CHECK(streams.size() == 1);
+  const auto events = streams.begin()->second.events();
+  check_nested_and_ordered(events);
+  CHECK(count(events, EventKind::kEnd) == 2 * 12'345);
+}
+
+void the_limit_holds_for_all_threads_and_says_what_was_dropped() {
+  Folder folder;
+  constexpr std::uint64_t kLimit = 200'000;
+  CHECK(event_log.open(folder.path.c_str(), kLimit) == 0);
+  constexpr int kPairs = 10'000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) threads.emplace_back([] { record_pairs(1, kPairs); });
+  for (auto& thread : threads) thread.join();
+  CHECK(event_log.shared->taken_nbytes.load() <= kLimit);
+  const std::uint64_t dropped = event_log.shared->num_dropped.load();
+  event_log.close();
+  std::uint64_t nbytes = 0, kept = 0, told = 0;
+  for (const auto& [key, stream] : read_all(folder)) {
+    const auto events = stream.events();
+    nbytes += events.size() * sizeof(Event);
+    kept += count(events, EventKind::kBegin) + count(events, EventKind::kEnd);
+    told += stream.num_dropped;
+  }
+  CHECK(nbytes <= kLimit && told <= dropped);
+  CHECK(kept + dropped >= 3 * 4 * kPairs && kept + dropped <= 3 * (4 * kPairs + 1));  // and ends of threads
+}
+
+void sites_left_out_of_order_or_never_entered_do_no_harm() {
+  Folder folder;
+  thread_log.begin({.site = 1});  // before the recording: its end is not written
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  thread_log.end(1);
+  thread_log.begin({.site = 2});
+  thread_log.begin({.site = 3});
+  thread_log.end(2);
+  thread_log.end(3);
+  for (std::uint32_t i = 0; i < kMostNested + 5; ++i) thread_log.begin({.site = 4});
+  for (std::uint32_t i = 0; i < kMostNested + 5; ++i) thread_log.end(4);
+  thread_log.end(4);
+  thread_log.finish();
+  event_log.close();
+  const auto events = read_all(folder).begin()->second.events();
+  CHECK(count(events, EventKind::kBegin) == 2 + kMostNested && count(events, EventKind::kEnd) == 2 + kMostNested);
+  CHECK(events[0].site == 2 && events[2].kind == EventKind::kEnd && events[2].site == 2);
+}
+
+void only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  const SiteUse wrapper{.site = 1, .step = StepKind::kSimulated, .ends_step = true, .collapses = true};
+  const SiteUse simulator{.site = 2, .step = StepKind::kSimulated, .ends_step = true};
+  thread_log.begin(wrapper);
+  thread_log.begin(wrapper);
+  thread_log.begin(simulator);
+  thread_log.end(2);
+  thread_log.end(1);
+  thread_log.end(1);
+  thread_log.begin(simulator);
+  thread_log.end(2);
+  thread_log.finish();
+  event_log.close();
+  const auto events = read_all(folder).begin()->second.events();
+  check_nested_and_ordered(events);
+  CHECK(count(events, EventKind::kBegin) == 3 && count(events, EventKind::kStep) == 2);
+}
+
+}  // namespace
+
+int main() {
+  std::printf("no random draws\n");
+  threads_write_files_of_their_own();
+  closing_while_threads_record_is_safe();
+  a_forked_child_goes_on_in_files_of_its_own();
+  a_killed_process_leaves_every_event_it_wrote();
+  the_limit_holds_for_all_threads_and_says_what_was_dropped();
+  sites_left_out_of_order_or_never_entered_do_no_harm();
+  only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once();
+}

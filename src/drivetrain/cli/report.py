@@ -1,0 +1,35 @@
+"""`drivetrain report DIR`: what a profiled program spent its time on."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import rich.console
+import tyro
+
+from drivetrain import scope
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope.report import terminal
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flags:
+    """Show where the time of a recorded session went, raw and corrected for what recording cost."""
+
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
+    """The folder of the session."""
+    json: Path | None = None
+    """Write all numbers to this file."""
+
+
+def run(argv: list[str]) -> int:
+    """Read, print, and write what was asked for."""
+    flags = tyro.cli(_Flags, prog="drivetrain report", args=argv)
+    if not flags.folder.is_dir():
+        raise InvalidInput(f"DIR: expected the folder of a recorded session, and {flags.folder} is none")
+    profile = scope.load(flags.folder)
+    if flags.json is not None:
+        flags.json.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
+    terminal.show(profile, rich.console.Console())
+    return 0

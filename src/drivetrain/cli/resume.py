@@ -1,0 +1,53 @@
+"""`drivetrain resume RUN`: go on with a run from its checkpoint."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from drivetrain.cli.train import describe, prepare_this_process, show
+from drivetrain.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from drivetrain.train.run import Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flags:
+    """Go on with a run from its checkpoint, whatever has ended it."""
+
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run's folder."""
+    total_steps: int | None = None
+    """Environment steps of the whole run, if they are to be others than at first."""
+
+
+def run(argv: list[str]) -> int:
+    """Take the run up, and print what came of it."""
+    flags = tyro.cli(_Flags, prog="drivetrain resume", args=argv)
+    if flags.total_steps is not None and flags.total_steps < 1:
+        raise InvalidInput(f"--total-steps: expected at least 1, got {flags.total_steps}")
+    from drivetrain.train.resuming import prepare, take_up
+
+    config, _ = prepare(flags.run_dir, flags.total_steps)
+    if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
+        prepare_this_process(config)
+    show(take_up(flags.run_dir, total_steps=flags.total_steps, quiet=False, ready=announce))
+    return 0
+
+
+def announce(job: "Job") -> None:
+    """Say where the run goes on, and what is missing."""
+    config, origin = job.config, job.origin
+    print(
+        f"{config.algo} on {config.env}: {describe(config)}; resumed at step {origin.num_steps:,} of "
+        f"{config.run.total_steps:,}, after {origin.num_updates:,} updates",
+        flush=True,
+    )
+    if origin.refill_until:
+        print(
+            f"the checkpoint has no replay: nothing is learned before step {origin.refill_until:,}, while it fills "
+            "again; the updates due are done then",
+            flush=True,
+        )

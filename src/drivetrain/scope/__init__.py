@@ -1,0 +1,33 @@
+"""scope: where the time of a reinforcement-learning program goes, by operation and class of time.
+
+    session -> operation, phase, mark_step -> events on disk -> load -> breakdown, overhead, reports
+
+Recording needs the standard library alone; analysis needs NumPy. Imports no framework.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+from drivetrain.scope._native import mark_step
+from drivetrain.scope.session import session
+from drivetrain.scope.spans import operation, phase
+
+if TYPE_CHECKING:
+    from drivetrain.scope.profile import Profile
+
+
+def load(path: str | os.PathLike[str]) -> "Profile":
+    """Read what a session recorded, also while it runs and after it was killed.
+
+    Args:
+        path: The folder of the session.
+
+    Raises:
+        FileFormatError: There is no session of this version.
+    """
+    from drivetrain.scope.profile import Profile  # NumPy, which recording does without
+
+    return Profile.load(path)
+
+
+__all__ = ["load", "mark_step", "operation", "phase", "session"]

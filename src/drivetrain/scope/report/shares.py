@@ -1,0 +1,83 @@
+"""What all reports tell: time by operation and class over all threads, and what dominates, in words."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from drivetrain.scope.profile import Profile, Row
+
+WAITING = ("wait", "idle")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Time in one operation and class, summed over threads."""
+
+    operation: str
+    time_class: str
+    raw_ns: int
+    corrected_ns: float
+    low_ns: float
+    high_ns: float
+
+
+def shares(rows: Iterable[Row]) -> list[Share]:
+    """Sums over threads and phases, idle left out, longest first. Where no cost is known, raw stands for corrected."""
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
+    for row in rows:
+        if row.time_class != "idle":
+            corrected = [row.raw_ns if x is None else x for x in (row.corrected_ns, row.low_ns, row.high_ns)]
+            for place, value in enumerate([row.raw_ns, *corrected]):
+                sums[row.operation, row.time_class][place] += value
+    found = [
+        Share(operation=o, time_class=c, raw_ns=int(raw), corrected_ns=likely, low_ns=low, high_ns=high)
+        for (o, c), (raw, likely, low, high) in sums.items()
+    ]
+    return sorted(found, key=lambda share: -share.raw_ns)
+
+
+def seconds(ns: float) -> str:
+    """With a unit that suits the size."""
+    for limit, unit, scale in ((1e9, "s", 1e9), (1e6, "ms", 1e6), (1e3, "µs", 1e3)):
+        if abs(ns) >= limit:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+_ADVICE = {
+    "simulation": "Step several environments at once (a vector environment, or more actor processes), or use a "
+    "compiled simulator.",
+    "inference": "Act on several observations at once; for small networks a NumPy or jitted policy costs less per call "
+    "than a framework's eager mode.",
+    "replay": "Sample several batches per call, and keep rows in one contiguous array per field.",
+    "backpropagation": "Compile the update (torch.compile, or one jitted scan over several updates), or use larger and "
+    "fewer batches.",
+    "optimizer": "Use the framework's fused or foreach optimizer, or compile it into the update.",
+    "other": "This time is in no known operation: annotate the program with scope.operation to see what it is.",
+}
+
+
+def in_words(profile: Profile) -> list[str]:
+    """What dominates, and what could be done about it; one sentence or two per paragraph."""
+    found = shares(profile.breakdown())
+    busy = sum(share.raw_ns for share in found)
+    if not busy:
+        return ["Nothing was recorded."]
+    by_operation: dict[str, int] = defaultdict(int)
+    waiting = 0
+    for share in found:
+        by_operation[share.operation] += share.raw_ns
+        waiting += share.raw_ns if share.time_class in WAITING else 0
+    first, ns = max(by_operation.items(), key=lambda item: item[1])
+    name = "time outside known operations" if first == "other" else first
+    text = [f"Most of the time is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
+    text.append(_ADVICE.get(first, f"Look into {first} first: nothing else can save as much."))
+    if waiting > 0.2 * busy:
+        text.append(f"{waiting / busy:.0%} is waiting: for other processes, or for a device.")
+    overhead = profile.overhead()
+    text.append(
+        f"Recording added about {seconds(overhead['total_ns'])} "
+        f"({seconds(overhead['low_ns'])} to {seconds(overhead['high_ns'])}), "
+        f"{overhead['total_ns'] / busy:.1%}; corrected numbers are without it."
+    )
+    return text

@@ -1,0 +1,42 @@
+"""The report for a terminal: what dominates in words, and a table."""
+
+import rich.box
+import rich.console
+import rich.table
+
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report.shares import in_words, seconds, shares
+
+
+def show(profile: Profile, console: rich.console.Console) -> None:
+    """Print it."""
+    steps = profile.num_steps()
+    console.print(
+        f"{seconds(profile.wall_ns)} of wall time, {len(profile.trace.processes)} processes, "
+        f"{len(profile.trace.threads)} threads, {steps} steps",
+        highlight=False,
+    )
+    console.print(table(profile))
+    for paragraph in [*in_words(profile), *profile.trace.notes]:
+        console.print(paragraph, highlight=False, markup=False)
+
+
+def table(profile: Profile) -> rich.table.Table:
+    """Operation and class, with time and share over all threads."""
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD)
+    for heading in ("operation", "class"):
+        drawn.add_column(heading)
+    for heading in ("raw", "share", "corrected", "bounds"):
+        drawn.add_column(heading, justify="right")
+    found = shares(profile.breakdown())
+    busy = sum(share.raw_ns for share in found) or 1
+    for share in found:
+        drawn.add_row(
+            share.operation,
+            share.time_class,
+            seconds(share.raw_ns),
+            f"{share.raw_ns / busy:.1%}",
+            seconds(share.corrected_ns),
+            f"{seconds(share.low_ns)} .. {seconds(share.high_ns)}",
+        )
+    return drawn

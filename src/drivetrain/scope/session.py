@@ -1,0 +1,160 @@
+"""Sessions: a folder into which this process, its threads and its forked children record.
+
+FOLDER/session.json              when it began and ended, on the monotonic clock
+       shared                    bytes taken by all, events dropped
+       PID-START.json            a process: arguments, parent
+       PID-START.sites           its table of sites
+       PID-START.THREAD.N.events its threads' events
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from drivetrain.core._native import process_start_time
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import _native
+from drivetrain.scope.sites import CALIBRATION, table
+
+LIMIT_NBYTES = 2**30
+FORMAT = 1
+_NUM_EMPTY_SPANS = 1000
+
+
+def session(path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES) -> "Session":
+    """A context in which everything is recorded into a new folder.
+
+    Threads and forked children are followed. What is recorded survives the death of its process. Read it with
+    `load(path)` or `drivetrain report`.
+
+    Args:
+        path: A folder that does not exist, or is empty.
+        limit_nbytes: Disk space for all processes together. What comes after is dropped, and the report says so.
+
+    Raises:
+        InvalidInput: The folder is in use, or this process records already.
+    """
+    return Session(Path(path), limit_nbytes)
+
+
+class Session:
+    """See `session`; a context manager, to be entered once."""
+
+    def __init__(self, path: Path, limit_nbytes: int) -> None:
+        self._path = path
+        self._limit_nbytes = limit_nbytes
+
+    def __enter__(self) -> Self:
+        create(self._path, sys.argv)
+        join(self._path, self._limit_nbytes)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if leave(self._path):
+            end(self._path)
+
+
+def create(path: Path, argv: list[str]) -> None:
+    """Make the folder of a session that begins now.
+
+    Raises:
+        InvalidInput: The folder exists and is not empty.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
+    _write(path / "session.json", {"format": FORMAT, "argv": argv, "begin_ns": time.monotonic_ns()})
+
+
+def end(path: Path, **more: Any) -> None:
+    """Note that the session is over, and what else is known of its end."""
+    file = path / "session.json"
+    _write(file, {**json.loads(file.read_text()), "end_ns": time.monotonic_ns(), **more})
+
+
+def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
+    """Let this process record into the folder of a session.
+
+    Raises:
+        InvalidInput: It records already.
+    """
+    if _native.recording():
+        raise InvalidInput("session: this process records already; one session at a time")
+    folder = path.resolve()
+    _current.folder = folder
+    _describe(folder)
+    table.write_to(_own(folder, "sites"))
+    _native.start(str(folder), limit_nbytes)
+    _native.lane(0)  # this thread's time line begins here
+    empty = _native.Span(table.number(CALIBRATION))
+    for _ in range(_NUM_EMPTY_SPANS):
+        with empty:
+            pass
+
+
+def leave(path: Path) -> bool:
+    """Stop recording; False in a forked child of the process that joined."""
+    _native.stop()
+    table.write_to(None)
+    is_own = _current.pid == os.getpid()
+    _current.folder = None
+    return is_own and (path / "session.json").exists()
+
+
+def recording_into() -> Path | None:
+    """The folder into which this process records."""
+    return _current.folder if _native.recording() else None
+
+
+class _Current:
+    """What a forked child has to know of its parent's recording."""
+
+    folder: Path | None = None
+    pid = 0
+    started = False
+
+
+_current = _Current()
+
+
+def _describe(folder: Path) -> None:
+    """Write who this process is, once per process."""
+    if not _current.started:
+        os.register_at_fork(after_in_child=_after_fork)
+        _current.started = True
+    _current.pid = os.getpid()
+    parent = os.getppid()
+    about = {
+        "pid": os.getpid(),
+        "start": process_start_time(os.getpid()),
+        "parent": parent,
+        "argv": sys.orig_argv,
+    }
+    _write(_own(folder, "json"), about)
+
+
+def _after_fork() -> None:
+    folder = _current.folder
+    if folder is None or not _native.recording():
+        return
+    pid = _current.pid
+    _describe(folder)
+    _current.pid = pid  # the session stays the parent's
+    table.after_fork(_own(folder, "sites"))
+    _native.lane(0)
+
+
+def _own(folder: Path, suffix: str) -> Path:
+    return folder / f"{os.getpid()}-{process_start_time(os.getpid())}.{suffix}"
+
+
+def _write(file: Path, data: dict[str, Any]) -> None:
+    aside = file.with_name(f"{file.name}.{os.getpid()}")
+    aside.write_text(json.dumps(data, indent=1) + "\n")
+    aside.replace(file)

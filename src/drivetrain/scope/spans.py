@@ -1,0 +1,107 @@
+"""Operations and phases: what a program says of itself, as context managers and decorators.
+
+operation("inference") -> Span -> events of this thread
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any, ParamSpec, TypeVar, cast
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope._native import Span, Wrapped
+from drivetrain.scope.sites import CLASSES, Site, table
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Operation(Span):
+    """A site to be entered: `with` it, or decorate a function with it. One object serves all threads."""
+
+    __slots__ = ()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """A function that is recorded whenever it runs; also of coroutines and generators."""
+        return recorded(function, self)
+
+
+def operation(name: str) -> Operation:
+    """Whatever runs inside belongs to this operation, unless an operation inside says otherwise.
+
+    Nestable, recursive, and the same in all threads and processes of a session. Costs next to nothing while
+    nothing records.
+
+    Args:
+        name: Free; `simulation`, `inference`, `replay`, `backpropagation`, `optimizer` join what is found by itself.
+
+    Raises:
+        InvalidInput: The name is empty.
+    """
+    return _operation(_checked(name, "operation"))
+
+
+def phase(name: str) -> Operation:
+    """Like `operation`, but beside it: a phase of training, over which breakdowns can be told apart.
+
+    Holds for the thread that enters it.
+
+    Raises:
+        InvalidInput: The name is empty.
+    """
+    return _phase(_checked(name, "phase"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _operation(name: str) -> Operation:
+    # Whoever enters an operation is Python code, wherever it was called from.
+    return Operation(table.number(Site(name, operation=name, time_class="python")))
+
+
+@functools.lru_cache(maxsize=1024)
+def _phase(name: str) -> Operation:
+    return Operation(table.number(Site(name, phase=name)))
+
+
+def span(site: Site, *, ends_step: int = -1, collapses: bool = False) -> Span:
+    """The span of a site, for hooks; its class of time must be one of `CLASSES`."""
+    if site.time_class and site.time_class not in CLASSES:
+        raise InvalidInput(f"site {site.name!r}: expected a class of {', '.join(CLASSES)}, got {site.time_class!r}")
+    return Span(table.number(site), ends_step, collapses)
+
+
+def recorded(function: Callable[P, R], inside: Span) -> Callable[P, R]:
+    """The function, recorded as a site while its own code runs.
+
+    A coroutine or generator is in the site until it ends, also while it is suspended.
+    """
+    if inspect.iscoroutinefunction(function):
+        return cast("Callable[P, R]", _recorded_coroutine(function, inside))
+    if inspect.isgeneratorfunction(function):
+        return cast("Callable[P, R]", _recorded_generator(function, inside))
+    return cast("Callable[P, R]", Wrapped(function, inside))
+
+
+def _recorded_coroutine(function: Callable[..., Any], inside: Span) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def coroutine(*args: Any, **keywords: Any) -> Any:
+        with inside:
+            return await function(*args, **keywords)
+
+    return coroutine
+
+
+def _recorded_generator(function: Callable[..., Any], inside: Span) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def generator(*args: Any, **keywords: Any) -> Generator[Any, Any, Any]:
+        with inside:
+            inner: Generator[Any, Any, Any] = function(*args, **keywords)
+            return (yield from inner)
+
+    return generator
+
+
+def _checked(name: str, what: str) -> str:
+    if not name:
+        raise InvalidInput(f"{what}: expected a name, got an empty one; say what the program does there")
+    return name

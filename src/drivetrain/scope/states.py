@@ -1,0 +1,84 @@
+"""States: pairs of operation and class of time with a phase, as one small integer each.
+
+sites of a trace -> StateSpace: which part each site sets, and how states are numbered
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.scope.sites import CLASSES, FORWARD, OPERATIONS, Site
+
+
+class State(NamedTuple):
+    """What a thread is in at a time."""
+
+    operation: str
+    time_class: str
+    phase: str
+
+
+BASE = State("other", "python", "")
+"""A thread outside all sites."""
+IDLE = State("other", "idle", "")
+"""Before a thread began, and after it ended."""
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """Operations, classes and phases of a trace; code = (operation, class, phase) in mixed radix."""
+
+    sites: tuple[Site, ...]
+
+    @cached_property
+    def operations(self) -> tuple[str, ...]:
+        """Those found by themselves, then the program's own, in the order of the sites."""
+        own = (site.operation for site in self.sites if site.operation not in ("", FORWARD))
+        return tuple(dict.fromkeys([*OPERATIONS, *own]))
+
+    @cached_property
+    def phases(self) -> tuple[str, ...]:
+        """No phase first."""
+        return tuple(dict.fromkeys(["", *(site.phase for site in self.sites)]))
+
+    @property
+    def size(self) -> int:
+        """How many codes there are."""
+        return len(self.operations) * len(CLASSES) * len(self.phases)
+
+    def code(self, state: State) -> int:
+        """The number of a state."""
+        operation, time_class, phase = map(int, self.parts(state))
+        return (operation * len(CLASSES) + time_class) * len(self.phases) + phase
+
+    def parts(self, state: State) -> tuple[int, int, int]:
+        """Indices of operation, class and phase."""
+        return (
+            self.operations.index(state.operation),
+            CLASSES.index(state.time_class),
+            self.phases.index(state.phase),
+        )
+
+    def state(self, code: int) -> State:
+        """The state of a number."""
+        rest, phase = divmod(code, len(self.phases))
+        operation, time_class = divmod(rest, len(CLASSES))
+        return State(self.operations[operation], CLASSES[time_class], self.phases[phase])
+
+    @cached_property
+    def set_by(self) -> tuple[NDArray[np.int16], NDArray[np.int16], NDArray[np.int16]]:
+        """Per site the operation, class and phase it sets, -1 where it inherits. A forward pass sets no operation
+        here: `rules` decides.
+        """
+        operation = [self.operations.index(s.operation) if s.operation in self.operations else -1 for s in self.sites]
+        time_class = [CLASSES.index(s.time_class) if s.time_class else -1 for s in self.sites]
+        phase = [self.phases.index(s.phase) if s.phase else -1 for s in self.sites]
+        return np.array(operation, np.int16), np.array(time_class, np.int16), np.array(phase, np.int16)
+
+    @cached_property
+    def is_forward(self) -> NDArray[np.bool_]:
+        """Per site, whether it is a forward pass whose purpose `rules` finds."""
+        return np.array([site.operation == FORWARD for site in self.sites], np.bool_)

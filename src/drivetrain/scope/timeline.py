@@ -1,0 +1,135 @@
+"""From a thread's events to its time line: which state from when to when, exactly and without gaps.
+
+events -> innermost open site after each event -> state after each event -> Timeline
+
+A site sets some of operation, class and phase and inherits the others from the site around it. Everything is
+vectorised; a stack that was left out of order (by a generator, say) is walked event by event instead, as
+`reference.py` does for all.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.scope import reference, rules
+from drivetrain.scope.sites import CLASSES
+from drivetrain.scope.states import BASE, IDLE, StateSpace
+from drivetrain.scope.trace.events import BEGIN, END, LANE, Thread, Trace
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """State `state[i]` holds from `edge_ns[i]` to `edge_ns[i + 1]`; the first edge is the session's begin, the last
+    its end.
+    """
+
+    edge_ns: Ints
+    state: NDArray[np.int32]
+    entered: NDArray[np.int32]
+    """The state of each site entered, in order ..."""
+    entered_from: NDArray[np.int32]
+    """... and the state around it."""
+    entered_site: NDArray[np.int32]
+
+    def totals(self, num_states: int) -> Ints:
+        """Nanoseconds in each state; they sum to the session's wall time."""
+        # Sums of integers below 2^53 are exact in float64: 104 days.
+        return np.bincount(self.state, np.diff(self.edge_ns), num_states).astype(np.int64)
+
+
+def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
+    """The time line of one thread."""
+    begins = np.flatnonzero(thread.kind == BEGIN)
+    own = own_parts(space, begins, thread.site)
+    after, around = _states(thread, begins, own, space)
+    idle = space.code(IDLE)
+    edges = np.concatenate([[trace.begin_ns], thread.time_ns, [trace.end_ns]])
+    states = np.concatenate([[idle], after]).astype(np.int32)
+    if thread.num_events:
+        states[-1] = idle
+    return Timeline(edges, states, after[begins].astype(np.int32), around.astype(np.int32), thread.site[begins])
+
+
+def own_parts(space: StateSpace, begins: Ints, site: NDArray[np.int32]) -> NDArray[np.int16]:
+    """What each begin event sets of [operation, class, phase], -1 where it inherits; shape [3, begins]."""
+    entered = site[begins]
+    parts = np.stack([part[entered] for part in space.set_by]) if len(begins) else np.zeros((3, 0), np.int16)
+    if len(begins) and rules.has_forward(space.sites):
+        forward = space.is_forward[entered]
+        update = rules.is_update(begins, entered, space.sites)
+        inference, backpropagation = map(space.operations.index, ("inference", "backpropagation"))
+        parts[0] = np.where(forward, np.where(update, backpropagation, inference), parts[0])
+    return parts
+
+
+def _states(thread: Thread, begins: Ints, own: NDArray[np.int16], space: StateSpace) -> tuple[Ints, Ints]:
+    """The code after each event, and the code around each begin event."""
+    inner, parent = innermost(thread)
+    base = np.array(space.parts(BASE), np.int64)
+    parts = _inherited(own.astype(np.int64), parent, base)
+    codes = (parts[0] * len(CLASSES) + parts[1]) * len(space.phases) + parts[2]
+    padded = np.append(codes, space.code(BASE))  # index -1: outside all sites
+    return padded[inner], padded[parent]
+
+
+def _inherited(own: Ints, parent: Ints, base: Ints) -> Ints:
+    """Fill in what begins inherit. Parents come before their children, so levels are filled from the top."""
+    parts = own.copy()
+    level = _levels(parent)
+    order = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[order], np.arange(1, int(level.max(initial=0)) + 2))
+    for first, last in pairwise(bounds.tolist()):
+        at = order[first:last]
+        above = np.where(parent[at] < 0, base[:, None], parts[:, np.maximum(parent[at], 0)])
+        parts[:, at] = np.where(parts[:, at] < 0, above, parts[:, at])
+    return parts
+
+
+def _levels(parent: Ints) -> Ints:
+    """1 for begins outside all others, one more than its parent's for the others."""
+    level = np.ones(len(parent), np.int64)
+    above = parent
+    while (above >= 0).any():
+        level += above >= 0
+        above = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
+    return level
+
+
+def innermost(thread: Thread) -> tuple[Ints, Ints]:
+    """For each event the innermost open begin after it, and for each begin the one around it; -1 for none.
+
+    Begins are counted from 0. With lanes, a stack other than the thread's own lies on top of that.
+    """
+    kind, site = thread.kind, thread.site
+    if (kind == LANE).any() and thread.site[kind == LANE].any():
+        return reference.innermost(kind, site)
+    delta = (kind == BEGIN).astype(np.int32) - (kind == END)
+    depth = np.cumsum(delta)
+    begins = np.flatnonzero(delta == 1)
+    inner = _last_at_depth(depth, begins, kind != BEGIN)
+    inner[begins] = np.arange(len(begins))
+    before = np.concatenate([[-1], inner[:-1]]) if len(inner) else inner
+    ends = np.flatnonzero(delta == -1)
+    in_order = depth.min(initial=0) >= 0 and np.array_equal(site[begins][before[ends]], site[ends])
+    if not in_order:
+        return reference.innermost(kind, site)
+    return inner, before[begins]
+
+
+def _last_at_depth(depth: NDArray[np.int32], begins: Ints, wanted: NDArray[np.bool_]) -> Ints:
+    """For wanted events, which begin last reached the event's depth; -1 at depth 0."""
+    size = len(depth)
+    result = np.full(size, -1, np.int64)
+    if not len(begins) or depth.min(initial=0) < 0:
+        return result
+    level = depth[begins]
+    order = np.argsort(level, kind="stable")
+    keys = level[order].astype(np.int64) * size + begins[order]
+    asked = np.flatnonzero(wanted & (depth > 0))
+    at = np.searchsorted(keys, depth[asked].astype(np.int64) * size + asked, side="right") - 1
+    result[asked] = order[at]
+    return result

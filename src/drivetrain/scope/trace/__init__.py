@@ -1,0 +1,1 @@
+"""Traces: what a session recorded, in memory and at rest."""

@@ -1,0 +1,68 @@
+"""A trace in memory: events of threads as arrays, sites numbered once for all processes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.scope.sites import Site
+
+# EventKind and StepKind of cpp/include/drivetrain/event_log_format.hpp
+BEGIN, END, STEP, LANE, THREAD_END = 1, 2, 3, 4, 5
+MARKED, SIMULATED, UPDATED = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process of the session."""
+
+    pid: int
+    start: int
+    """Clock ticks since boot: with the pid, names a process for good."""
+    parent: int
+    """Its parent's pid; 0 where it is not known."""
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Thread:
+    """A thread's events, in the order in which they happened."""
+
+    process: int
+    """Index into the trace's processes."""
+    number: int
+    """In its process, by first event."""
+    tid: int
+    name: str
+    time_ns: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    site: NDArray[np.int32]
+    """Index into the trace's sites for BEGIN and END; the stack's number for LANE."""
+    value: NDArray[np.uint16]
+    num_dropped: int = 0
+
+    @property
+    def num_events(self) -> int:
+        """All of them, steps included."""
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trace:
+    """What a session recorded. Times are nanoseconds of the machine's monotonic clock."""
+
+    begin_ns: int
+    end_ns: int
+    sites: tuple[Site, ...]
+    processes: tuple[Process, ...]
+    threads: tuple[Thread, ...]
+    about: dict[str, Any]
+    """session.json."""
+    notes: tuple[str, ...] = ()
+    """What was not captured, and why, in sentences."""
+
+    @property
+    def num_events(self) -> int:
+        """Of all threads."""
+        return sum(thread.num_events for thread in self.threads)

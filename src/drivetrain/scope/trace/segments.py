@@ -1,0 +1,189 @@
+"""Reads a session's folder: segments up to the last whole event, tables of sites, processes.
+
+FOLDER/*.events, *.sites, *.json -> Trace
+"""
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.errors import FileFormatError
+from drivetrain.scope import _native
+from drivetrain.scope.session import FORMAT
+from drivetrain.scope.sites import Site
+from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace
+
+_HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("header_nbytes", "<u4"),
+        ("process_start", "<u8"),
+        ("pid", "<u4"),
+        ("tid", "<u4"),
+        ("sequence", "<u4"),
+        ("thread", "<u4"),
+        ("nbytes", "<u8"),
+        ("thread_name", "S16"),
+        ("num_dropped", "<u8"),
+        ("dropped_from_ns", "<u8"),
+    ]
+)
+_EVENT = np.dtype([("time_ns", "<i8"), ("site", "<u4"), ("kind", "<u2"), ("value", "<u2")])
+_MAGIC = b"dtscseg1"
+_SHARED = np.dtype(
+    [("magic", "S8"), ("version", "<u4"), ("unused", "<u4"), ("limit", "<u8"), ("taken", "<u8"), ("dropped", "<u8")]
+)
+_PROCESS_FILE = re.compile(r"(\d+)-(\d+)\.json$")
+
+
+class _Segment(NamedTuple):
+    header: Any
+    events: NDArray[Any]
+
+
+def read_folder(folder: Path) -> Trace:
+    """The trace of a session, finished or not.
+
+    Raises:
+        FileFormatError: The folder holds no session, or one of another version.
+    """
+    about = _session(folder)
+    streams: dict[tuple[int, int, int], list[_Segment]] = defaultdict(list)
+    for file in sorted(folder.glob("*.events")):
+        if (segment := _segment(file)) is not None:
+            head = segment.header
+            streams[int(head["pid"]), int(head["process_start"]), int(head["thread"])].append(segment)
+    processes = _processes(folder, [(pid, start) for pid, start, _ in streams])
+    index = {(process.pid, process.start): number for number, process in enumerate(processes)}
+    sites, numbers = _sites(folder, processes)
+    threads = tuple(
+        _thread(parts, index[pid, start], numbers[index[pid, start]]) for (pid, start, _), parts in streams.items()
+    )
+    begin_ns, end_ns = _extent(about, threads)
+    notes = _notes(folder, about, processes, threads)
+    return Trace(
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        sites=sites,
+        processes=processes,
+        threads=threads,
+        about=about,
+        notes=tuple(notes),
+    )
+
+
+def _session(folder: Path) -> dict[str, Any]:
+    file = folder / "session.json"
+    if not file.is_file():
+        raise FileFormatError(f"{folder}: expected the folder of a scope session, and it has no session.json")
+    about = json.loads(file.read_text())
+    if about.get("format") != FORMAT:
+        raise FileFormatError(
+            f"{file}: expected format {FORMAT}, got {about.get('format')}; use the drivetrain it is of"
+        )
+    return about
+
+
+def _segment(file: Path) -> _Segment | None:
+    """None for a file that ends before its header is whole."""
+    raw = file.read_bytes()
+    if len(raw) < _HEADER.itemsize or raw[:8] == bytes(8):
+        return None
+    header = np.frombuffer(raw, _HEADER, 1)[0]
+    if header["magic"] != _MAGIC or header["version"] != _native.VERSION:
+        raise FileFormatError(f"{file}: expected a segment of version {_native.VERSION}, got another kind of file")
+    start = int(header["header_nbytes"])
+    whole = (len(raw) - start) // _EVENT.itemsize
+    events = np.frombuffer(raw, _EVENT, whole, start)
+    unwritten = np.flatnonzero(events["time_ns"] == 0)
+    return _Segment(header, events[: unwritten[0]] if len(unwritten) else events)
+
+
+def _thread(parts: list[_Segment], process: int, numbers: NDArray[np.int32]) -> Thread:
+    parts = sorted(parts, key=lambda part: int(part.header["sequence"]))
+    whole = [part for number, part in enumerate(parts) if int(part.header["sequence"]) == number]
+    events = np.concatenate([part.events for part in whole]) if whole else np.zeros(0, _EVENT)
+    site = events["site"].astype(np.int64)
+    names_site = (events["kind"] == BEGIN) | (events["kind"] == END)
+    # The last number stands for sites whose name did not reach the disk.
+    site[names_site] = numbers[np.minimum(site[names_site], len(numbers) - 1)]
+    head = parts[0].header
+    return Thread(
+        process=process,
+        number=int(head["thread"]),
+        tid=int(head["tid"]),
+        name=head["thread_name"].decode(errors="replace"),
+        time_ns=np.ascontiguousarray(events["time_ns"]),
+        kind=events["kind"].astype(np.uint8),
+        site=site.astype(np.int32),
+        value=events["value"].copy(),
+        num_dropped=sum(int(part.header["num_dropped"]) for part in parts),
+    )
+
+
+def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, ...]:
+    found = {key: Process(pid=key[0], start=key[1], parent=0, argv=()) for key in recorded}
+    for file in folder.glob("*.json"):
+        if match := _PROCESS_FILE.fullmatch(file.name):
+            about = json.loads(file.read_text())
+            key = (int(match[1]), int(match[2]))
+            found[key] = Process(pid=key[0], start=key[1], parent=about["parent"], argv=tuple(about["argv"]))
+    return tuple(found[key] for key in sorted(found, key=lambda key: (key[1], key[0])))
+
+
+def _sites(folder: Path, processes: tuple[Process, ...]) -> tuple[tuple[Site, ...], list[NDArray[np.int32]]]:
+    """All sites, and per process the index of each of its numbers; one more at the end is for the unknown."""
+    sites: dict[Site, int] = {}
+    numbers: list[NDArray[np.int32]] = []
+    for process in processes:
+        own: dict[int, Site] = {}
+        file = folder / f"{process.pid}-{process.start}.sites"
+        for line in file.read_text().splitlines() if file.exists() else ():
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:  # cut off by a kill
+                continue
+            number = entry.pop("number")
+            own[number] = Site(**entry)
+        size = max(own, default=-1) + 2
+        listed = [own.get(number, Site("unknown")) for number in range(size)]
+        numbers.append(np.array([sites.setdefault(site, len(sites)) for site in listed], np.int32))
+    return tuple(sites), numbers
+
+
+def _extent(about: dict[str, Any], threads: tuple[Thread, ...]) -> tuple[int, int]:
+    last = max((int(thread.time_ns[-1]) for thread in threads if thread.num_events), default=about["begin_ns"])
+    first = min((int(thread.time_ns[0]) for thread in threads if thread.num_events), default=last)
+    return min(int(about["begin_ns"]), first), max(int(about.get("end_ns", last)), last)
+
+
+def _notes(
+    folder: Path, about: dict[str, Any], processes: tuple[Process, ...], threads: tuple[Thread, ...]
+) -> list[str]:
+    notes: list[str] = []
+    if "end_ns" not in about:
+        notes.append("The session was not ended: it still runs, or its process was killed. Its end is its last event.")
+    shared = folder / "shared"
+    if shared.exists() and (raw := shared.read_bytes()):
+        state = np.frombuffer(raw, _SHARED, 1)[0]
+        if state["dropped"]:
+            notes.append(
+                f"{state['dropped']} events found no room in {state['limit']} bytes, or on the disk; "
+                "a thread is shown as idle from where its first event was dropped."
+            )
+    for number, process in enumerate(processes):
+        own = [thread for thread in threads if thread.process == number]
+        unended = [thread for thread in own if not thread.num_events or thread.kind[-1] != THREAD_END]
+        if unended and "end_ns" in about:
+            notes.append(
+                f"{len(unended)} of {len(own)} threads of process {process.pid} did not say that they ended "
+                "(killed, left by os._exit, or still running): what came after their last event is shown as idle."
+            )
+    notes += [file.read_text().strip() for file in sorted(folder.glob("*.not-captured"))]
+    return notes

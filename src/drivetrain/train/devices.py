@@ -1,0 +1,113 @@
+"""What the learners compute on: as many CPU devices as there are learners, or GPUs.
+
+    device_environment(config) -> a new process -> prepare_devices(config) -> jax.devices()
+
+XLA takes its number of threads from the environment when it is loaded, and its number of CPU devices from JAX
+when it is first used.
+"""
+
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, cast
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.core.threads import one_thread_environment
+from drivetrain.train.config import TrainConfig
+
+_QUESTION = """
+import json, jax
+try:
+    gpus = [device.device_kind for device in jax.devices("gpu")]
+except RuntimeError:
+    gpus = []
+print(json.dumps(gpus))
+"""
+MIN_WORK = 2_000_000
+"""Rows of a batch times parameters below which several learners are slower than one. An exchange takes about 0.1
+ms, as long as 1 million of these take a DQN learner on one core (design/training-learners.md)."""
+_REMEDY = 'install JAX for it (pip install "jax[cuda13]"), or use device "auto" or "cpu"'
+
+
+def device_environment(config: TrainConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables for a process that learns: one computation thread for each learner.
+
+    Args:
+        config: The run's.
+        environ: The present environment.
+    """
+    return one_thread_environment(environ, num_devices=config.run.num_learners)
+
+
+def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> None:
+    """Refuse learners that cannot work or would not gain, before anything starts.
+
+    Whether JAX sees GPUs is asked in a process of its own, and only where the run insists on them.
+
+    Args:
+        config: The run's.
+        num_parameters: Of the acting network.
+        cores: That this machine has for us.
+
+    Raises:
+        InvalidInput: There are too few GPUs or cores for the learners, or too little work.
+    """
+    if config.run.device == "gpu":
+        answer = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, check=False)
+        _require_enough(config, len(json.loads(answer.stdout)) if answer.returncode == 0 else 0)
+    wanted = config.run.num_learners
+    if wanted == 1:
+        return
+    if not gains(config, num_parameters):
+        raise InvalidInput(
+            f"num_learners: expected 1, got {wanted}; batches of {config.updates.batch_size} rows for a network of "
+            f"{num_parameters:,} parameters are so little work that learners would wait for each other most of the time"
+        )
+    processes = wanted + config.num_actors
+    if config.run.device != "gpu" and processes > cores and not config.run.oversubscribe:
+        raise InvalidInput(
+            f"num_learners: {wanted} learners and {config.num_actors} actors are more than the {cores} cores here; "
+            "a learner that shares its core holds up all of them: use fewer, or set oversubscribe (--oversubscribe) "
+            "where actors are mostly idle"
+        )
+
+
+def gains(config: TrainConfig, num_parameters: int) -> bool:
+    """Whether updates are large enough for a second learner to be worth the exchange of gradients."""
+    return config.updates.batch_size * num_parameters >= MIN_WORK
+
+
+def prepare_devices(config: TrainConfig) -> None:
+    """Settle what JAX will compute on; for the process that learns, before its first computation.
+
+    Raises:
+        InvalidInput: There are fewer devices than learners, or not of the kind asked for; or JAX was used
+            before and cannot be told any more.
+    """
+    import jax
+
+    if config.run.device == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+    if config.run.num_learners > 1:
+        try:
+            jax.config.update("jax_num_cpu_devices", config.run.num_learners)
+        except RuntimeError as error:
+            raise InvalidInput(
+                f"num_learners: {config.run.num_learners} learners in one process have to be set up before JAX is "
+                "first used in it; start from a fresh process, or use actor processes (num_actors of at least 1)"
+            ) from error
+    found = cast("list[Any]", jax.devices())
+    if config.run.device == "gpu" or found[0].platform == "gpu":
+        _require_enough(config, sum(device.platform == "gpu" for device in found))
+
+
+def _require_enough(config: TrainConfig, num_gpus: int) -> None:
+    wanted = config.run.num_learners
+    if num_gpus == 0:
+        raise InvalidInput(f"device: expected a GPU, and JAX sees none here; {_REMEDY}")
+    if num_gpus < wanted:
+        raise InvalidInput(f"num_learners: expected at most {num_gpus}, one for each GPU here, got {wanted}")

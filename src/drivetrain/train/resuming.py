@@ -1,0 +1,124 @@
+"""Taking a run up again where its checkpoint says it was, after any kind of death.
+
+RUN/checkpoint -> Origin, weights, replay -> the same processes as for a new run
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.machine import num_cores
+from drivetrain.train.archives import save_text
+from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import require_devices
+from drivetrain.train.environments import describe
+from drivetrain.train.interface import Interface
+from drivetrain.train.ledger import Origin
+from drivetrain.train.policies import policy_network
+from drivetrain.train.run import Job, Result, carry_out
+from drivetrain.train.run_dir import RunLock, load_result
+from drivetrain.train.saving import describe_interface
+
+
+def prepare(run_dir: Path, total_steps: int | None) -> tuple[TrainConfig, dict[str, Any]]:
+    """The configuration that a run goes on with, and the description of its checkpoint.
+
+    Args:
+        run_dir: The run's folder.
+        total_steps: Environment steps of the whole run; None: as many as before.
+
+    Raises:
+        InvalidInput: There is no run to be taken up there, or it is finished.
+        FileFormatError: Its checkpoint is absent, damaged, foreign, or of a newer version.
+    """
+    if not run_dir.is_dir():
+        raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
+    _, meta = load_checkpoint(run_dir)
+    try:
+        config = TrainConfig.from_dict(meta["config"]).override(run_dir=str(run_dir.resolve()))
+    except (KeyError, ValueError, TypeError) as error:
+        raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
+    done, wanted = meta["num_steps"], total_steps or config.run.total_steps
+    if wanted < done:
+        raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
+    if load_result(run_dir) is not None and wanted <= done:
+        raise InvalidInput(f"{run_dir} is finished ({done:,} steps); give more total_steps to go on with it")
+    return config.override(total_steps=wanted), meta
+
+
+def origin_of(config: TrainConfig, meta: dict[str, Any]) -> Origin:
+    """Where the run goes on.
+
+    Raises:
+        InvalidInput: The replay was not kept, and too few steps are left to fill it again.
+    """
+    num_steps = meta["num_steps"]
+    origin = Origin(
+        num_steps=num_steps,
+        num_updates=meta["num_updates"],
+        num_resumes=meta["num_resumes"] + 1,
+        elapsed_s=meta["elapsed_s"],
+        learning_s=meta["learning_s"],
+    )
+    if "replay" in meta["files"]:
+        return origin
+    needed, left = config.num_rows_before_learning, config.run.total_steps - num_steps
+    due = config.updates.update_ratio * max(0, config.run.total_steps - config.updates.warmup_steps)
+    if left < needed and int(due) > origin.num_updates:
+        raise InvalidInput(
+            f"the checkpoint has no replay, and its {left:,} steps left are fewer than the {needed:,} after which a "
+            "batch can be drawn again; raise total_steps"
+        )
+    refill_until = min(num_steps + max(config.updates.warmup_steps, needed), config.run.total_steps)
+    return replace(origin, refill_until=refill_until)
+
+
+def take_up(
+    run_dir: Path, *, total_steps: int | None, quiet: bool, ready: Callable[[Job], None] = lambda job: None
+) -> Result:
+    """Take a run up again; `ready` is called with the Job once nothing stands in its way.
+
+    Raises:
+        InvalidInput: There is nothing to take up, somebody is at it, or the environment has changed.
+        FileFormatError: The checkpoint cannot be read.
+        RunError: The run had to end early.
+        KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
+    """
+    if not run_dir.is_dir():
+        raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
+    with RunLock(run_dir) as lock:
+        config, meta = prepare(run_dir, total_steps)
+        interface = describe(config)
+        require_devices(config, policy_network(config, interface).num_parameters, num_cores())
+        require_same(config.env, interface, meta["interface"])
+        run_dir = run_dir.resolve()
+        save_text(run_dir / "config.json", config.to_json())
+        (run_dir / "result.json").unlink(missing_ok=True)
+        job = Job(
+            config=config,
+            interface=interface,
+            run_dir=run_dir,
+            origin=origin_of(config, meta),
+            lock_fd=lock.fd,
+            quiet=quiet,
+        )
+        ready(job)
+        return carry_out(job)
+
+
+def require_same(env: str, interface: Interface, saved: dict[str, str]) -> None:
+    """Refuse an environment that looks other than it did.
+
+    Raises:
+        InvalidInput: Names what has changed.
+    """
+    now = describe_interface(interface)
+    for name in sorted({*now, *saved}):
+        if now.get(name) != saved.get(name):
+            raise InvalidInput(
+                f"environment {env!r} has changed since the checkpoint: {name} was {saved.get(name)}, and is "
+                f"{now.get(name)}; resume with the environment as it was, or start a new run"
+            )

@@ -1,0 +1,103 @@
+"""The folder of a run: made once, and locked by whoever works on it.
+
+RUN/config.json    every setting, resolved          RUN/lock         held while processes work on it
+RUN/logs/          what the processes print         RUN/result.json  there once the run is finished
+"""
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train.archives import save_text
+from drivetrain.train.config import TrainConfig
+
+_LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone
+_POLL_S = 0.05
+
+
+def make_run_dir(config: TrainConfig) -> Path:
+    """Make the run's folder.
+
+    Raises:
+        InvalidInput: It exists and is not empty, or cannot be written.
+    """
+    path = Path(config.run.run_dir) if config.run.run_dir else _default_run_dir(config)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            remedy = "resume it (`drivetrain resume`), " if (path / "config.json").exists() else ""
+            raise InvalidInput(f"run_dir: {path} is not empty; {remedy}choose another folder, or remove what is there")
+        (path / "logs").mkdir()
+    except OSError as error:
+        raise InvalidInput(f"run_dir: cannot write to {path}: {error.strerror}; choose another folder") from error
+    return path.resolve()
+
+
+def _default_run_dir(config: TrainConfig) -> Path:
+    env = "".join(c if c.isalnum() or c in "-_." else "_" for c in config.env)
+    moment = time.strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{config.algo}-{env}-{moment}-{os.getpid()}"
+
+
+class RunLock:
+    """Keeps a second run out of a folder while a process holds this, or the descriptor it passed on.
+
+    Args:
+        run_dir: The run's folder.
+        wait_s: How long to wait for whoever has it.
+
+    Raises:
+        InvalidInput: Somebody else works on the run.
+    """
+
+    def __init__(self, run_dir: Path, wait_s: float = _LOCK_WAIT_S) -> None:
+        self.fd = os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(self.fd)
+                    raise InvalidInput(
+                        f"{run_dir}: another process is working on this run; wait for it, or stop it"
+                    ) from None
+                time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self.fd)
+
+    def __enter__(self) -> "RunLock":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def save_result(run_dir: Path, values: dict[str, Any]) -> None:
+    """Note that the run is finished, and what it has achieved; JSON-able."""
+    save_text(run_dir / "result.json", json.dumps(values) + "\n")
+
+
+def load_result(run_dir: Path) -> dict[str, Any] | None:
+    """What `save_result` wrote; None for a run that is not finished.
+
+    Raises:
+        FileFormatError: The file is damaged.
+    """
+    path = run_dir / "result.json"
+    try:
+        values: dict[str, Any] = json.loads(path.read_text())
+        if not {"returns", "num_steps"} <= values.keys():
+            raise ValueError("it has no returns, or no number of steps")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, AttributeError) as error:
+        raise FileFormatError(f"{path}: expected the result of a finished run: {error}") from error
+    return values

@@ -1,0 +1,107 @@
+"""Time lines and overlaps equal those found by walking, and keep every nanosecond."""
+
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute import overlaps_by_walking, thread_of, threads, totals_by_walking, trace_of, traces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivetrain.scope import reference
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.sites import FORWARD, Site
+from drivetrain.scope.states import StateSpace
+from drivetrain.scope.timeline import innermost, timeline
+from drivetrain.scope.trace.events import BEGIN, END
+
+
+def totals(trace, thread):
+    space = StateSpace(trace.sites)
+    found = timeline(trace, thread, space).totals(space.size)
+    return {tuple(space.state(code)): int(found[code]) for code in np.flatnonzero(found).tolist()}
+
+
+@given(st.data(), st.sampled_from([(True, False), (False, False), (False, True), (True, True)]))
+@settings(max_examples=150, deadline=None)
+def test_the_totals_of_a_thread_equal_those_found_by_walking(data, how):
+    in_order, lanes = how
+    trace = trace_of([data.draw(threads(5, 300, in_order=in_order, lanes=lanes))], 0, 305)
+    assert totals(trace, trace.threads[0]) == totals_by_walking(trace, trace.threads[0])
+
+
+@given(traces(in_order=False, lanes=True))
+@settings(max_examples=100, deadline=None)
+def test_the_times_of_every_thread_sum_to_the_wall_time(trace):
+    rows = Profile(trace).breakdown()
+    for thread in trace.threads:
+        own = [row.raw_ns for row in rows if row.process == str(trace.processes[thread.process].pid)]
+        assert sum(own) == len(trace.threads) * (trace.end_ns - trace.begin_ns)
+
+
+@given(threads(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_the_vectorised_stack_equals_the_reference(thread):
+    for fast, slow in zip(innermost(thread), reference.innermost(thread.kind, thread.site), strict=True):
+        np.testing.assert_array_equal(fast, slow)
+
+
+@given(traces(most=12, end_ns=60))
+@settings(max_examples=60, deadline=None)
+def test_overlaps_equal_those_found_nanosecond_by_nanosecond(trace):
+    profile = Profile(trace)
+    found = {(frozenset(o.classes), frozenset(o.operations)): o.ns for o in profile.overlaps()}
+    assert found == overlaps_by_walking(trace)
+    assert sum(found.values()) == profile.wall_ns
+
+
+@given(traces(), st.integers(0, 2**60), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_results_do_not_depend_on_the_order_of_threads_or_on_where_time_begins(trace, shift, random):
+    before = Profile(trace)
+    moved = [replace(thread, time_ns=thread.time_ns + shift) for thread in trace.threads]
+    random.shuffle(moved)
+    after = Profile(replace(trace, threads=tuple(moved), begin_ns=trace.begin_ns + shift, end_ns=trace.end_ns + shift))
+    assert before.overlaps() == after.overlaps()
+    key = repr
+    assert sorted(before.breakdown(), key=key) == sorted(after.breakdown(), key=key)
+
+
+def test_a_forward_pass_belongs_to_an_update_if_a_backward_pass_comes_before_the_next_simulation():
+    sites = (
+        Site("forward", FORWARD, "backend"),
+        Site("Env.step", "simulation", "simulator"),
+        Site("backward", "backpropagation", "backend"),
+    )
+    order = [0, 1, 0, 0, 2, 0, 1, 0]
+    events = [(10 * i + 5 * half, kind, site) for i, site in enumerate(order) for half, kind in enumerate((BEGIN, END))]
+    trace = trace_of([thread_of(events)], 0, 80, sites)
+    assert totals(trace, trace.threads[0]) == {
+        ("inference", "backend", ""): 15,  # the first, the one after the update, the last
+        ("simulation", "simulator", ""): 10,
+        ("backpropagation", "backend", ""): 15,
+        ("other", "python", ""): 35,
+        ("other", "idle", ""): 5,
+    }
+
+
+@pytest.mark.slow
+def test_five_million_events_keep_every_nanosecond():
+    num = 1_250_000
+    rng = np.random.default_rng(0)
+    kind = np.tile(np.array([BEGIN, BEGIN, END, END], np.uint8), num)
+    inner, outer = rng.integers(0, 7, num), rng.integers(0, 7, num)
+    thread = replace(
+        thread_of([]),
+        time_ns=np.cumsum(rng.integers(1, 2000, 4 * num)),
+        kind=kind,
+        site=np.stack([outer, inner, inner, outer], 1).ravel().astype(np.int32),
+        value=np.zeros(4 * num, np.uint16),
+    )
+    profile = Profile(trace_of([thread], 0, int(thread.time_ns[-1])))
+    start = time.process_time()
+    assert sum(row.raw_ns for row in profile.breakdown()) == profile.wall_ns
+    assert sum(overlap.ns for overlap in profile.overlaps()) == profile.wall_ns
+    sys.stdout.write(f"{time.process_time() - start:.2f} s of CPU time for {4 * num} events\n")

@@ -1,0 +1,50 @@
+"""Pendulums that break in the ways that environments do; FAULT says how, FAULT_STEP when, over all steps."""
+
+import os
+import sys
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
+
+
+class Faulty(PendulumEnv):
+    """Breaks at the step of its process that FAULT_STEP names, and at every later one."""
+
+    num_steps = 0
+
+    def step(self, action):
+        Faulty.num_steps += 1
+        observation, reward, *rest = super().step(action)
+        if Faulty.num_steps >= int(os.environ["FAULT_STEP"]):
+            observation, reward = FAULTS[os.environ["FAULT"]](observation, reward)
+        return observation, reward, *rest
+
+
+def hang_once(observation, reward):
+    """Not in the process that is started after."""
+    mark = os.environ["FAULT_MARK"]
+    if not os.path.exists(mark):
+        open(mark, "w").close()
+        time.sleep(1000)
+    return observation, reward
+
+
+def complain(observation, reward):
+    raise RuntimeError("the rod broke")
+
+
+FAULTS = {
+    "nan": lambda observation, reward: (observation * np.float32(np.nan), reward),
+    "infinite": lambda observation, reward: (observation, np.inf),
+    "shape": lambda observation, reward: (observation[:2], reward),
+    "dtype": lambda observation, reward: (np.array(["a", "b", "c"]), reward),
+    "nothing": lambda observation, reward: (None, reward),
+    "text": lambda observation, reward: (observation, "much"),
+    "exit": lambda observation, reward: sys.exit(),
+    "raise": complain,
+    "hang": hang_once,
+}
+
+gymnasium.register("Faulty-v0", Faulty, max_episode_steps=50)

@@ -1,0 +1,134 @@
+"""Whatever breaks: the user reads one sentence, no process is left, and the checkpoint loads."""
+
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from whole_run import ENDLESS, FLAGS, read
+
+from drivetrain.train.checkpoint import load_checkpoint, load_replay
+
+PENDULUM = [
+    *("--warmup-steps", "200", "--hidden", "8", "--batch-size", "16", "--envs-per-actor", "2", "--num-actors", "1"),
+    *("--eval-episodes", "2", "--final-eval-episodes", "2", "--eval-max-steps", "20", "--capacity", "2000"),
+    *("--update-ratio", "1/4", "--eval-interval-steps", "100000"),
+]  # fmt: skip
+OFTEN = ["--checkpoint-interval-s", "0.1", "--log-interval-steps", "100"]
+
+
+@pytest.fixture
+def start_faulty(start, tmp_path, monkeypatch):
+    """Starts a run whose environments break, in processes of their own or in one."""
+
+    def start_run(fault, step, *flags):
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+        monkeypatch.setenv("FAULT", fault)
+        monkeypatch.setenv("FAULT_STEP", str(step))
+        monkeypatch.setenv("FAULT_MARK", str(tmp_path / "mark"))
+        return start(*PENDULUM, *flags, what=("sac", "faulty_envs:Faulty-v0"))
+
+    return start_run
+
+
+def assert_loads(run_dir):
+    arrays, meta = load_checkpoint(run_dir)
+    assert arrays["params"].size > 0
+    with load_replay(run_dir, shared=False) as replay:
+        assert len(replay) > 0
+    return meta
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("nan", r"step 5 of an episode: expected finite numbers in an observation, got [nan, nan, nan]"),
+        ("infinite", "step 5 of an episode: expected a finite number as reward, got inf"),
+        ("text", "step 5 of an episode: expected a finite number as reward, got 'much'"),
+        ("shape", "step 5 of an episode: expected an observation float32[3], got float32[2]"),
+        ("dtype", "step 5 of an episode: expected an observation float32[3], got <U1[3]"),
+        ("nothing", "step 5 of an episode: expected an observation float32[3], got object[]"),
+    ],
+)
+def test_what_an_environment_may_not_return_is_named_in_one_sentence(start_faulty, fault, sentence):
+    run = start_faulty(fault, 9, "--num-actors", "0", "--total-steps", "1000")  # two environments, in turn
+    code, _, err = run.end()
+    assert code == 1
+    assert len(err.splitlines()) == 1, err
+    assert f"environment 'faulty_envs:Faulty-v0', {sentence}; mend the environment, or wrap it" in err
+
+
+def test_an_environment_that_always_breaks_late_ends_the_run_with_the_checkpoint_whole(start_faulty):
+    run = start_faulty("nan", 700, *OFTEN, "--total-steps", "1000000")
+    code, _, err = run.end()
+    assert code == 1
+    assert "actor 0 ended with exit code 1: environment 'faulty_envs:Faulty-v0', step " in err
+    assert "4 times within a minute; the latest checkpoint is" in err.splitlines()[-1]
+    assert "Traceback" not in err
+    assert assert_loads(run.run_dir)["num_steps"] >= 200
+
+
+def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_finishes(start_faulty):
+    run = start_faulty("hang", 150, "--total-steps", "1000", "--step-timeout-s", "5")
+    code, out, err = run.end()
+    assert code == 0, err
+    assert "actor 0 was ended: its environments have not come back from a step for 5 s (step_timeout_s)" in err
+    assert "0.2500 updates per step" in out
+    assert assert_loads(run.run_dir)["num_steps"] == 1_000
+
+
+def limit_files(pid, nbytes):
+    """Let a process write no file beyond a size: to it that is a full disk."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (nbytes, nbytes))
+
+
+def manifest_of(run_dir):
+    return json.loads(read(run_dir / "checkpoint" / "manifest.json") or '{"generation": 0}')
+
+
+def test_a_run_goes_on_when_there_is_no_room_for_its_checkpoint_and_the_one_before_is_whole(start):
+    run = start(*ENDLESS, *OFTEN)
+    run.wait_until(lambda: manifest_of(run.run_dir)["generation"] >= 1)
+    (learner,) = run.children("learner")
+    limit_files(learner, 1_000)
+    run.wait_until(lambda: not any(name.endswith(".tmp") for name in os.listdir(run.run_dir / "checkpoint")))
+    before = manifest_of(run.run_dir)["generation"]
+    rows = len(read(run.run_dir / "metrics.jsonl").splitlines())
+    run.wait_until(lambda: len(read(run.run_dir / "metrics.jsonl").splitlines()) > rows + 10)
+    assert manifest_of(run.run_dir)["generation"] <= before + 1
+    assert_loads(run.run_dir)
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.end()
+    assert code == 130
+    assert "checkpoint: cannot be written: File too large; the one before is whole, and the run goes on" in err
+    assert_loads(run.run_dir)
+
+
+def test_a_run_goes_on_when_there_is_no_room_for_its_metrics_and_says_so_once(start):
+    run = start(*FLAGS, *OFTEN, "--total-steps", "12000")
+    run.wait_until_learning()
+    limit_files(run.process.pid, (run.run_dir / "metrics.jsonl").stat().st_size + 50)
+    code, out, err = run.end()
+    assert code == 0, err
+    assert err.count("metrics.jsonl: File too large; the run goes on") == 1
+    assert "0.5000 updates per step" in out
+    assert all(json.loads(line) for line in read(run.run_dir / "metrics.jsonl").splitlines())
+    assert assert_loads(run.run_dir)["num_steps"] == 12_000
+
+
+def test_a_second_interrupt_leaves_the_checkpoint_before_whole(start):
+    run = start(*ENDLESS, *OFTEN)
+    run.wait_until(lambda: manifest_of(run.run_dir)["generation"] >= 2)
+    (learner,) = run.children("learner")
+    os.kill(learner, signal.SIGSTOP)
+    run.process.send_signal(signal.SIGINT)
+    run.wait_until(lambda: True)
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 130
+    assert_loads(run.run_dir)

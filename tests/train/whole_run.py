@@ -1,0 +1,80 @@
+"""A run in a process of its own, watched from outside; for the tests of whole runs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "drivetrain.cli.main"]
+SMALL = {
+    "warmup_steps": 200, "hidden": (16,), "batch_size": 16, "envs_per_actor": 4, "eval_interval_steps": 500,
+    "eval_episodes": 2, "final_eval_episodes": 3, "log_interval_steps": 500,
+}  # fmt: skip
+FLAGS = [
+    "--warmup-steps", "200", "--hidden", "16", "--batch-size", "16", "--envs-per-actor", "4",
+    "--eval-episodes", "2", "--final-eval-episodes", "3", "--num-actors", "2",
+]  # fmt: skip
+ENDLESS = [*FLAGS, "--total-steps", "100000000"]
+
+
+class Run:
+    """A `drivetrain train` or `drivetrain resume` in a process of its own, with a group of its own."""
+
+    def __init__(self, run_dir, *flags, what=("dqn", "CartPole-v1"), resume=False):
+        self.run_dir = run_dir
+        verb = ["resume", str(run_dir)] if resume else ["train", *what, "--run-dir", str(run_dir)]
+        self.process = subprocess.Popen(
+            [*COMMAND, *verb, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.pids = []
+
+    def children(self, role=""):
+        """(pid, role-index) of the live children, told apart by the log they write to."""
+        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        logs = {int(pid): Path(os.readlink(f"/proc/{pid}/fd/1")).stem for pid in pids}
+        self.pids = sorted({*self.pids, *logs})
+        return {pid: log for pid, log in logs.items() if log.startswith(role)}
+
+    def wait_until_learning(self):
+        """Wait for metrics with updates in them."""
+        self.wait_until(lambda: '"loss"' in read(self.run_dir / "metrics.jsonl"))
+
+    def wait_until(self, holds):
+        """Wait until something holds while the run goes on."""
+        deadline = time.monotonic() + 60
+        while not holds():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline, "it did not happen within 60 s"
+            time.sleep(0.02)
+        self.children()
+
+    def kill_all(self):
+        """Kill the supervisor and every child, and wait until they are gone."""
+        for pid in [self.process.pid, *self.children()]:
+            os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+        deadline = time.monotonic() + 10
+        while any(is_running(pid) for pid in self.pids):
+            assert time.monotonic() < deadline, "processes are left"
+            time.sleep(0.01)
+
+    def end(self):
+        """(exit code, stdout, stderr), after making sure that nothing is left."""
+        out, err = self.process.communicate(timeout=60)
+        assert not [pid for pid in self.pids if Path(f"/proc/{pid}").exists()], "processes are left"
+        return self.process.returncode, out, err
+
+
+def read(path):
+    """The text of a file, empty if there is none."""
+    return path.read_text() if path.exists() else ""
+
+
+def is_running(pid):
+    """Whether a process lives; an unreaped corpse does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
