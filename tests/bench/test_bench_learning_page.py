@@ -10,7 +10,7 @@ from drivetrain.bench.learning.intervals import Estimate, difference, estimate, 
 from drivetrain.bench.learning.page import as_markdown, curve_of
 from drivetrain.bench.learning.records import add, load, make_record
 from drivetrain.bench.learning.run import Learned
-from drivetrain.bench.learning.summary import compared, compared_together
+from drivetrain.bench.learning.summary import compared, compared_together, on_the_way
 
 CARTPOLE = case_named("dqn CartPole-v1")
 ORIGIN = {"commit": "abc", "command": "drivetrain bench learning", "versions": {"jax": "1"}, "machine": {"cores": 2}}
@@ -18,7 +18,7 @@ ORIGIN = {"commit": "abc", "command": "drivetrain bench learning", "versions": {
 
 def record(case, side, seed, mean):
     num_steps, num_updates = case.work
-    curve = [[0, 0.0], [case.total_steps, mean]]  # as JSON gives it back
+    curve = [[0, 0.0], [case.total_steps // 2, mean / 2]]  # as JSON gives it back
     learned = Learned(num_steps=num_steps, num_updates=num_updates, returns=[mean - 1, mean + 1], curve=curve)
     return make_record(case, side, seed, learned, ORIGIN)
 
@@ -124,9 +124,18 @@ def test_all_cases_together_are_those_with_enough_runs_on_one_scale():
     assert compared_together(runs, "ours-processes") is None
 
 
-def test_the_way_there_is_read_at_each_tenth_of_the_steps():
-    runs = records(CARTPOLE, ours=[100.0, 200.0, 300.0])
-    assert curve_of(runs, CARTPOLE) == pytest.approx([20.0 * tenth for tenth in range(1, 11)])
+def test_the_way_there_is_read_at_each_tenth_from_the_latest_evaluation():
+    run = {"curve": [[5_120, 10.0], [20_480, 40.0], [44_000, 80.0]]}
+    assert on_the_way(run, CARTPOLE).tolist() == [10, 10, 10, 40, 40, 40, 40, 40, 80]
+    assert on_the_way({"curve": [[30_000, 6.0]]}, CARTPOLE).tolist() == [6] * 9
+    runs = [*records(CARTPOLE, ours=[100.0, 200.0, 600.0])]
+    assert curve_of(runs, CARTPOLE) == [0, 0, 0, 0, 150, 150, 150, 150, 150]
+
+
+def test_how_fast_they_learn_is_compared_by_the_mean_over_the_tenths():
+    runs = records(CARTPOLE, ours=[190.0] * 5, sb3=[100.0] * 5)
+    (found,) = compared(runs, CARTPOLE)
+    assert found.on_the_way == pytest.approx((25.0, 25.0, 25.0))  # (190 - 100) / 2 at five of nine tenths
 
 
 def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were_made():
@@ -136,9 +145,10 @@ def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were
     assert lines[4] == "## Weaknesses first"
     assert "- Of 2 comparisons, parity: 1, not shown: 0, behind: 1." in lines
     assert "- dqn CartPole-v1 (ours, processes): behind" in lines
-    assert "- Not compared yet: ddpg Pendulum-v1, td3 Pendulum-v1, sac Pendulum-v1, dqn LunarLander-v3, " in page
+    others = [case.name for case in CASES if case is not CARTPOLE]
+    assert f"- Not compared yet: {', '.join(others)}." in lines
     assert "| dqn CartPole-v1 | SB3 | 50,176 | 24,704 | 5 | 490.0 [490.0, 490.0] |" in lines
-    assert "| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** |" in lines
+    assert "| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** | -2.8 [-2.8, -2.8] |" in lines
     assert "| dqn CartPole-v1 | ours | 1: 480.0, 2: 480.0, 3: 480.0, 4: 480.0, 5: 480.0 |" in lines
     assert "- Commit: `abc` (15 runs)" in lines
     assert page == as_markdown(runs[::-1])

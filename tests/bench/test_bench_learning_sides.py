@@ -1,5 +1,8 @@
 """Both sides of `drivetrain bench learning` do the same work at the same settings."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -91,3 +94,13 @@ def test_a_short_run_of_ours_answers_with_its_returns_and_its_way(monkeypatch):
     assert all(1 <= value <= 500 for value in learned.returns)
     assert learned.curve[-1][0] == 1_280
     assert learned.cpu_s > 0
+
+
+def test_a_run_whose_command_is_gone_ends(tmp_path):
+    replace(task(CASES[0], 0), command_pid=1).save(tmp_path / "task.json")
+    words = [sys.executable, "-m", OURS.rival.module, str(tmp_path / "task.json"), str(tmp_path / "learned.json")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "died before this process had started" in done.stderr
+    assert not (tmp_path / "learned.json").exists()

@@ -8,29 +8,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drivetrain.bench.learning.case import MARGIN_SHARE, LearningCase
+from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.intervals import Estimate, iqm
+from drivetrain.bench.learning.notes import METHOD, ON_THE_WAY, WEAKNESSES
 from drivetrain.bench.learning.records import Run, counting, load
 from drivetrain.bench.learning.sides import TITLES
-from drivetrain.bench.learning.summary import FORMS, Comparison, compared, compared_together, scores, summed_up
+from drivetrain.bench.learning.summary import (
+    FORMS,
+    TENTHS,
+    Comparison,
+    compared,
+    compared_together,
+    on_the_way,
+    scores,
+    summed_up,
+)
 from drivetrain.bench.report import write_text
 from drivetrain.bench.table import bullets, markdown_table, plain
-
-WEAKNESSES = (
-    "Few seeds: bootstrap intervals over five runs are narrower than they should be, over three more so.",
-    "The last policy is judged, not the best one on the way: algorithms whose policies swing from one update "
-    "to the next (DQN) are caught at a random moment, on both sides.",
-    "Small problems. CartPole's return ends at 500 and Pendulum's near -150, so a difference between good "
-    "learners cannot show there.",
-    'Each side gets the settings that others tuned for Stable-Baselines3. "ours" takes turns step by step with one '
-    'environment as it does; "ours, processes" has our default processes, environments (8 per actor) and pace.',
-    "Ours explores by its schedule while it waits for its first DQN update, Stable-Baselines3 at random; which "
-    "random numbers are drawn differs throughout, so equal seeds mean nothing in common.",
-)
-TENTHS = np.arange(1, 11) / 10
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
@@ -53,20 +49,6 @@ def as_markdown(runs: Sequence[Run]) -> str:
         "## Where and how\n\n" + bullets(provenance(counted(runs))),
     ]
     return "\n\n".join(sections) + "\n"
-
-
-METHOD = (
-    "A run's score is the mean return of its last policy, deterministic, over 100 episodes on seeds that nobody "
-    "trained with. Interquartile means of the runs' scores with 95% stratified bootstrap intervals (percentiles; "
-    "Agarwal et al. 2021, arXiv:2108.13264). Both sides took the same number of environment steps and updates.\n\n"
-    f"The margin is {MARGIN_SHARE:.0%} of the range from random actions to a good policy, set before the runs. "
-    "**Parity** is said only where the interval of the difference excludes a loss beyond the margin, **behind** where "
-    "it does not and lies below 0 as a whole, **not shown** otherwise."
-)
-ON_THE_WAY = (
-    "Interquartile mean over seeds of the mean return of 10 episodes, at each tenth of the steps, by linear "
-    "interpolation between the evaluations; our evaluator process may skip one when it is behind."
-)
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
@@ -111,10 +93,13 @@ def table_of_returns(runs: Sequence[Run]) -> str:
 def table_of_differences(comparisons: Sequence[Comparison]) -> str:
     """One line per case and form of ours."""
     rows = [
-        [c.case.name, TITLES[c.form], interval(c.difference, 1), f"{c.case.margin:.1f}", f"**{c.verdict}**"]
+        [
+            *(c.case.name, TITLES[c.form], interval(c.difference, 1), f"{c.case.margin:.1f}", f"**{c.verdict}**"),
+            interval(c.on_the_way, 1),
+        ]
         for c in comparisons
     ]
-    return markdown_table(["case", "who", "ours less SB3 [95%]", "margin", "verdict"], rows)
+    return markdown_table(["case", "who", "ours less SB3 [95%]", "margin", "verdict", "on the way [95%]"], rows)
 
 
 def together(runs: Sequence[Run]) -> list[str]:
@@ -142,11 +127,7 @@ def table_of_curves(runs: Sequence[Run]) -> str:
 
 def curve_of(runs: Sequence[Run], case: LearningCase) -> list[float]:
     """Interquartile mean over runs at each tenth of a case's steps."""
-    points: list[NDArray[np.float64]] = []
-    for run in runs:
-        curve = np.asarray(run["curve"], np.float64)
-        points.append(np.interp(TENTHS * case.total_steps, curve[:, 0], curve[:, 1]))
-    return [float(value) for value in iqm(np.stack(points), axis=0)]
+    return [float(value) for value in iqm(np.stack([on_the_way(run, case) for run in runs]), axis=0)]
 
 
 def table_of_runs(runs: Sequence[Run]) -> str:

@@ -4,9 +4,10 @@ Task -> task.json -> python -m drivetrain.bench.learning.peers.SIDE -> learned.j
 """
 
 import json
+import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,16 @@ TIMEOUT_S = 12 * 3_600.0  # a run may be paused for hours; it ends by its number
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One run: a case by name, a seed, the form of our side, and the steps (a quick run has fewer)."""
+    """One run: a case by name, a seed, the form of our side, and the steps (a quick run has fewer).
+
+    `command_pid` is the process that asks; the run ends with it.
+    """
 
     case: str
     seed: int
     num_actors: int | None
     total_steps: int
+    command_pid: int = field(default_factory=os.getpid)
 
     def save(self, path: Path) -> None:
         """Write the task for the process that carries it out."""

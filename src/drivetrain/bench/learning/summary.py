@@ -4,6 +4,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.intervals import Estimate, Verdict, difference, estimate, pooled_difference, verdict
@@ -12,21 +15,45 @@ from drivetrain.bench.learning.sides import PEER, SIDES
 
 FORMS = tuple(side.name for side in SIDES if side.name != PEER)
 """The sides that are ours."""
+TENTHS = np.arange(1, 10) / 10
+"""Shares of a case's steps at which runs are read on the way; at the end there is the score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One form of ours against Stable-Baselines3, in one case."""
+    """One form of ours against Stable-Baselines3, in one case.
+
+    Attributes:
+        difference: Of the scores, ours less theirs.
+        on_the_way: As `difference`, of each run's mean return at the tenths of its steps.
+        verdict: On the difference of the scores.
+    """
 
     case: LearningCase
     form: str
     difference: Estimate
+    on_the_way: Estimate
     verdict: Verdict
 
 
 def scores(runs: Sequence[Run]) -> list[float]:
     """The score of each run: the mean return of its evaluation."""
     return [statistics.fmean(run["returns"]) for run in runs]
+
+
+def on_the_way(run: Run, case: LearningCase) -> NDArray[np.float64]:
+    """Return at each tenth of a case's steps: that of the latest evaluation, of the first before there is one.
+
+    An evaluation comes at the end of a block of steps, so one counts for a tenth up to half a tenth later.
+    """
+    curve = np.asarray(run["curve"], np.float64)
+    latest = np.searchsorted(curve[:, 0], (TENTHS + 0.05) * case.total_steps, side="right") - 1
+    return curve[latest.clip(0), 1]
+
+
+def averages(runs: Sequence[Run], case: LearningCase) -> list[float]:
+    """Each run's mean return on the way."""
+    return [float(on_the_way(run, case).mean()) for run in runs]
 
 
 def summed_up(runs: Sequence[Run]) -> Estimate:
@@ -36,15 +63,22 @@ def summed_up(runs: Sequence[Run]) -> Estimate:
 
 def compared(runs: Sequence[Run], case: LearningCase) -> list[Comparison]:
     """Our forms that have runs of a case, against Stable-Baselines3's; none without runs of its."""
-    theirs = scores(counting(runs, case, PEER))
+    theirs = counting(runs, case, PEER)
     comparisons: list[Comparison] = []
     for form in FORMS:
-        ours = scores(counting(runs, case, form))
+        ours = counting(runs, case, form)
         if not ours or not theirs:
             continue
-        found = difference(ours, theirs)
-        shown = verdict(found, case.margin, (len(ours), len(theirs)), case.num_seeds)
-        comparisons.append(Comparison(case=case, form=form, difference=found, verdict=shown))
+        found = difference(scores(ours), scores(theirs))
+        comparisons.append(
+            Comparison(
+                case=case,
+                form=form,
+                difference=found,
+                on_the_way=difference(averages(ours, case), averages(theirs, case)),
+                verdict=verdict(found, case.margin, (len(ours), len(theirs)), case.num_seeds),
+            )
+        )
     return comparisons
 
 

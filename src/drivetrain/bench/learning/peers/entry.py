@@ -14,6 +14,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import describe
 from drivetrain.train.evaluate import Evaluator
 from drivetrain.train.interface import Interface
+from drivetrain.train.launch import die_with
 from drivetrain.train.policies import Policy
 from drivetrain.train.presets import preset
 
@@ -58,6 +59,7 @@ def main(learn: Callable[[Task, Interface, Examination], Training]) -> None:
     """Carry out the task named on the command line, and write what was learned beside it."""
     task_path, answer_path = map(Path, sys.argv[1:3])
     task = Task.load(task_path)
+    die_with(task.command_pid)
     config = preset(task.details().algo, task.details().env)
     interface = describe(config)
     examination = Examination(config, interface)

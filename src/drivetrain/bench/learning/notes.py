@@ -1,0 +1,29 @@
+"""What a reader of the page has to know to read its numbers right."""
+
+from drivetrain.bench.learning.case import MARGIN_SHARE
+
+WEAKNESSES = (
+    "Few seeds: bootstrap intervals over five runs are narrower than they should be, over three more so.",
+    "The last policy is judged, not the best one on the way: algorithms whose policies swing from one update "
+    "to the next (DQN) are caught at a random moment, on both sides.",
+    "Small problems. CartPole's return ends at 500 and Pendulum's near -150, so a difference between good "
+    "learners cannot show there.",
+    'Each side gets the settings that others tuned for Stable-Baselines3. "ours" takes turns step by step with one '
+    'environment as it does; "ours, processes" has our default processes, environments (8 per actor) and pace.',
+    "Ours explores by its schedule while it waits for its first DQN update, Stable-Baselines3 at random; which "
+    "random numbers are drawn differs throughout, so equal seeds mean nothing in common.",
+)
+METHOD = (
+    "A run's score is the mean return of its last policy, deterministic, over 100 episodes on seeds that nobody "
+    "trained with. Interquartile means of the runs' scores with 95% stratified bootstrap intervals (percentiles; "
+    "Agarwal et al. 2021, arXiv:2108.13264). Both sides took the same number of environment steps and updates.\n\n"
+    f"The margin is {MARGIN_SHARE:.0%} of the range from random actions to a good policy, set before the runs. "
+    "**Parity** is said only where the interval of the difference excludes a loss beyond the margin, **behind** where "
+    "it does not and lies below 0 as a whole, **not shown** otherwise."
+)
+ON_THE_WAY = (
+    "Interquartile mean over seeds of the mean return of 10 episodes, by the latest evaluation at each tenth of the "
+    "steps but the last; our evaluator process skips one when it is behind. The table of differences has in its last "
+    "column those of each run's mean over these tenths: how fast they learn, with less chance in it than one last "
+    "policy has. No verdict rests on it."
+)
