@@ -13,6 +13,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "optax": "optax",
         "gymnasium": "gymnasium",
         "tensorboardX": "tensorboardX",
+        "cloudpickle": "cloudpickle",
     },
     "atari": {"ale-py": "ale_py", "opencv-python-headless": "cv2"},
     "box2d": {"box2d": "Box2D"},

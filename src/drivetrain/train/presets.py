@@ -1,5 +1,6 @@
 """Settings per algorithm and per environment, each with its source."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -59,6 +60,7 @@ _PRESETS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
-def preset(algo: str, env: str) -> TrainConfig:
+def preset(algo: str, env: str | Callable[[], Any]) -> TrainConfig:
     """The configuration to start from."""
-    return TrainConfig.default(algo, env).override(**{**_DEFAULTS.get(algo, {}), **_PRESETS.get((algo, env), {})})
+    own = _PRESETS.get((algo, env), {}) if isinstance(env, str) else {}
+    return TrainConfig.default(algo, env).override(**{**_DEFAULTS.get(algo, {}), **own})
