@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.extras import missing_extra
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.faults import require_finite, require_reward, unfit_observation
@@ -60,7 +61,8 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
             return _wrapped(_made(env_id, settings), settings, training=training)
     except _UNFIT as error:
-        sentence = " ".join(str(error).split())
+        absent = missing_extra(error) if isinstance(error, ImportError) else None
+        sentence = " ".join(str(absent or error).split())
         raise InvalidInput(
             f"environment {env_id!r} cannot be made: {sentence}; `drivetrain envs` lists those that can"
         ) from error
