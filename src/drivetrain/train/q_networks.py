@@ -20,7 +20,7 @@ def q_network(observations: Observations, num_actions: int, config: DQNConfig) -
     heads = (("action", num_actions * config.num_atoms),)
     if config.dueling:
         heads = (*heads, ("value", config.num_atoms))
-    network = build(observations, MLP(num_inputs=0, hidden=config.hidden, heads=heads))
+    network = build(observations, MLP(num_inputs=0, hidden=config.hidden, heads=heads), config.torso)
     if not config.noisy:
         return network
     mlp = network.mlp if isinstance(network, TorsoNetwork) else network
