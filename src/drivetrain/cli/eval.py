@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -27,6 +27,12 @@ class _Flags:
     """The best policy by periodic evaluation, or the last of the checkpoint."""
     json: Path | None = None
     """Write the result to this file, too."""
+    env: str | None = None
+    """The environment again, as module:name, where it was a Python object."""
+    torso: str | None = None
+    """The torso again, likewise."""
+    optimizer: str | None = None
+    """The optimizer again, likewise."""
 
 
 def run(argv: list[str]) -> int:
@@ -36,7 +42,9 @@ def run(argv: list[str]) -> int:
         raise InvalidInput(f"--episodes: expected at least 1, got {flags.episodes}")
     if not flags.run_dir.is_dir():
         raise InvalidInput(f"RUN: expected the folder of a run, and {flags.run_dir} is none")
-    returns = evaluate(flags.run_dir, flags.which, flags.episodes)
+    returns = evaluate(
+        flags.run_dir, flags.which, flags.episodes, env=flags.env, torso=flags.torso, optimizer=flags.optimizer
+    )
     from drivetrain.train.evaluate import interval
 
     low, high = interval(returns)
@@ -51,8 +59,14 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def evaluate(run_dir: Path, which: Which, num_episodes: int) -> list[float]:
+def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> list[float]:
     """Returns of a run's policy on the run's final seeds.
+
+    Args:
+        run_dir: The run's folder.
+        which: The best policy, or the last.
+        num_episodes: How many to play.
+        again: Settings of the run that were Python objects, see `TrainConfig.load`.
 
     Raises:
         FileFormatError: The run's files are absent or damaged, or do not fit each other.
@@ -63,7 +77,7 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int) -> list[float]:
     from drivetrain.train.environments import describe
     from drivetrain.train.evaluate import Evaluator, policy_of
 
-    config = TrainConfig.load(run_dir / "config.json")
+    config = TrainConfig.load(run_dir / "config.json", **again)
     saved = load_policy(run_dir, which)
     interface = describe(config)
     evaluator = Evaluator(config, interface)

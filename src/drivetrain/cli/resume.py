@@ -21,6 +21,12 @@ class _Flags:
     """The run's folder."""
     total_steps: int | None = None
     """Environment steps of the whole run, if they are to be others than at first."""
+    env: str | None = None
+    """The environment again, as module:name, where it was a Python object."""
+    torso: str | None = None
+    """The torso again, likewise."""
+    optimizer: str | None = None
+    """The optimizer again, likewise."""
 
 
 def run(argv: list[str]) -> int:
@@ -30,10 +36,11 @@ def run(argv: list[str]) -> int:
         raise InvalidInput(f"--total-steps: expected at least 1, got {flags.total_steps}")
     from drivetrain.train.resuming import prepare, take_up
 
-    config, _ = prepare(flags.run_dir, flags.total_steps)
+    again = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
+    config, _ = prepare(flags.run_dir, flags.total_steps, **again)
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
         prepare_this_process(config)
-    show(take_up(flags.run_dir, total_steps=flags.total_steps, quiet=False, ready=announce))
+    show(take_up(flags.run_dir, total_steps=flags.total_steps, quiet=False, ready=announce, **again))
     return 0
 
 

@@ -1,6 +1,7 @@
 """`drivetrain train ALGO ENV`: the command line of `drivetrain.train.train`."""
 
 import dataclasses
+import json
 import os
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
 from drivetrain.train.config import EnvironmentConfig, ReplayConfig, RunConfig, TrainConfig, UpdateConfig
 from drivetrain.train.devices import device_environment
-from drivetrain.train.presets import preset
+from drivetrain.train.presets import preset, preset_for
 
 if TYPE_CHECKING:
     from drivetrain.train.run import Result
@@ -48,7 +49,9 @@ def run(argv: list[str]) -> int:
     """Train, and print what came of it; or print the configuration alone."""
     config = parse([word for word in argv if word != _SHOW])
     if _SHOW in argv:
-        print(config.to_json(), end="")
+        known = preset_for(config.algo, config.env)
+        shown = {"preset": {"source": known.source, "verified": known.verified}, **json.loads(config.to_json())}
+        print(json.dumps(shown, indent=2))
         return 0
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
         prepare_this_process(config)

@@ -13,10 +13,11 @@ EXTRAS: dict[str, dict[str, str]] = {
         "optax": "optax",
         "gymnasium": "gymnasium",
         "tensorboardX": "tensorboardX",
+        "cloudpickle": "cloudpickle",
     },
     "atari": {"ale-py": "ale_py", "opencv-python-headless": "cv2"},
-    "box2d": {"box2d": "Box2D"},
-    "mujoco": {"mujoco": "mujoco"},
+    "box2d": {"box2d": "Box2D", "pygame-ce": "pygame"},
+    "mujoco": {"mujoco": "mujoco", "imageio": "imageio"},
     "torch": {"torch": "torch"},
     "bench": {
         "scipy": "scipy",

@@ -10,21 +10,26 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from drivetrain.train.config import TrainConfig
     from drivetrain.train.run import Result
 
 __all__ = ["resume", "train"]
 
 
-def train(algo: str, env: str, *, config: "TrainConfig | None" = None, **overrides: Any) -> "Result":
+def train(
+    algo: str, env: "str | Callable[[], Any]", *, config: "TrainConfig | None" = None, **overrides: Any
+) -> "Result":
     """Train a policy, and evaluate the best one found.
 
     Starts actor, learner and evaluator processes (`num_actors=0`: none, everything here and
     reproducible), waits for them, and leaves none behind.
 
     Args:
-        algo: "dqn".
-        env: Gymnasium id; "module:Id" imports the module first, in every process.
+        algo: "dqn", "ddpg", "td3" or "sac".
+        env: Gymnasium id; "module:Id" imports the module first, in every process; or a function that makes
+            an environment, called in every process.
         config: All settings. None: the preset of the environment, or the defaults.
         overrides: Fields of the configuration by name, as total_steps=50_000, seed=1.
 
@@ -41,7 +46,7 @@ def train(algo: str, env: str, *, config: "TrainConfig | None" = None, **overrid
     return start(resolve(algo, env, config, overrides), quiet=False)
 
 
-def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None) -> "Result":
+def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, **again: Any) -> "Result":
     """Take a run up again from its checkpoint, after Ctrl-C, a failure, or a kill of everything.
 
     Weights, optimiser, targets, random streams, counts, replay and metrics go on from there; what was
@@ -50,6 +55,7 @@ def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None) -
     Args:
         run_dir: The run's folder.
         total_steps: Environment steps of the whole run, if they are to be others than at first.
+        again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
 
     Returns:
         As `train`.
@@ -64,4 +70,4 @@ def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None) -
 
     from drivetrain.train.resuming import take_up
 
-    return take_up(Path(run_dir), total_steps=total_steps, quiet=False)
+    return take_up(Path(run_dir), total_steps=total_steps, quiet=False, **again)

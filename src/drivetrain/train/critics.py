@@ -31,7 +31,7 @@ class Networks(NamedTuple):
 def networks_of(config: TrainConfig, interface: Interface) -> Networks:
     """The actor of a run, and a critic with hidden layers of the same widths."""
     critic = MLP(num_inputs=interface.num_actions, hidden=config.agent.hidden, heads=(("q", 1),))
-    return Networks(policy_network(config, interface), build(interface.observations, critic))
+    return Networks(policy_network(config, interface), build(interface.observations, critic, config.agent.torso))
 
 
 def q_of(network: Network, pieces: Pieces, obs: Any, action: Any) -> jax.Array:

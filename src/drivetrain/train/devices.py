@@ -7,7 +7,7 @@ when it is first used.
 """
 
 # JAX annotates parts of its interface only:
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import json
 import subprocess

@@ -7,13 +7,16 @@ import contextlib
 import importlib
 import io
 import warnings
+from collections.abc import Callable
 from typing import Any, SupportsFloat, cast
 
 import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.extras import missing_extra
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
+from drivetrain.train.config.given import Given
 from drivetrain.train.faults import require_finite, require_reward, unfit_observation
 from drivetrain.train.interface import Arrays, Interface
 from drivetrain.train.spaces import actions_of, algorithms_for, decoder, encoder, observations_of, require_fit
@@ -58,18 +61,34 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
             return _wrapped(_made(env_id, settings), settings, training=training)
     except _UNFIT as error:
-        sentence = " ".join(str(error).split())
+        absent = missing_extra(error) if isinstance(error, ImportError) else None
+        sentence = " ".join(str(absent or error).split())
         raise InvalidInput(
             f"environment {env_id!r} cannot be made: {sentence}; `drivetrain envs` lists those that can"
         ) from error
 
 
 def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
+    maker = _maker(env_id)
+    if maker is not None:
+        env = maker()
+        if not isinstance(env, gymnasium.Env):
+            raise TypeError(f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}")
+        return cast(_AnyEnv, env)
     options: dict[str, Any] = {"frameskip": 1} if settings.atari else {}  # the preprocessing skips frames itself
     if env_id.startswith("ALE/"):
         importlib.import_module("ale_py")  # registers them
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
+
+
+def _maker(env_id: str) -> Callable[[], Any] | None:
+    """The function that makes it, where it is given or its module has one of that name."""
+    if isinstance(env_id, Given):
+        return env_id.value
+    module, colon, name = env_id.partition(":")
+    found = getattr(importlib.import_module(module), name, None) if colon and name not in gymnasium.registry else None
+    return found if callable(found) else None
 
 
 def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:

@@ -171,15 +171,20 @@ class Interface:
 
     def zero_observations(self, *lead: int) -> Arrays:
         """Arrays [*lead, *shape] that hold observations."""
-        stored = self.observations.stored
-        if isinstance(stored, dict):
-            return {name: np.zeros((*lead, *shape), dtype) for name, (shape, dtype) in stored.items()}
-        shape, dtype = stored
-        return np.zeros((*lead, *shape), dtype)
+        return zeros(self.observations, *lead)
 
     def zero_actions(self, *lead: int) -> NDArray[Any]:
         """An array [*lead, *shape] that holds actions for the learner."""
         return np.zeros((*lead, *self.stored_action[0]), self.learned_action_dtype)
+
+
+def zeros(observations: Observations, *lead: int) -> Arrays:
+    """Arrays [*lead, *shape] that hold observations."""
+    stored = observations.stored
+    if isinstance(stored, dict):
+        return {name: np.zeros((*lead, *shape), dtype) for name, (shape, dtype) in stored.items()}
+    shape, dtype = stored
+    return np.zeros((*lead, *shape), dtype)
 
 
 def entries_of(observations: Observations) -> dict[str, Entry]:

@@ -1,4 +1,4 @@
-"""Adam with a clipped gradient norm, as an optax transformation that compiles to one loop per piece."""
+"""Optimizers: Adam with a clipped gradient norm that compiles to one loop per piece, or the user's own."""
 
 # optax annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import AgentConfig
+from drivetrain.train.config.given import load_object
 
 _BETA1, _BETA2 = 0.9, 0.999
 
@@ -23,6 +27,23 @@ class AdamState(NamedTuple):
     """Running mean of the gradients, like the parameters."""
     second: Any
     """Running mean of their squares, like the parameters."""
+
+
+def optimizer_of(config: AgentConfig, max_norm: float | None = None) -> optax.GradientTransformation:
+    """The optimizer that an algorithm's settings ask for, on gradients scaled down to `max_norm`.
+
+    Raises:
+        InvalidInput: A function of the user's own gives no optax transformation.
+    """
+    if config.optimizer == "adam":
+        return adam(config.learning_rate, config.adam_epsilon, max_norm)
+    own = load_object("optimizer", config.optimizer)(config.learning_rate)
+    if not (callable(getattr(own, "init", None)) and callable(getattr(own, "update", None))):
+        raise InvalidInput(
+            f"optimizer: expected a function from a learning rate to an optax transformation, and "
+            f"{config.optimizer!r} gave {type(own).__name__}"
+        )
+    return own if max_norm is None else optax.chain(optax.clip_by_global_norm(max_norm), own)
 
 
 def adam(learning_rate: float, epsilon: float, max_norm: float | None = None) -> optax.GradientTransformation:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from drivetrain.train.config import DDPGConfig, DQNConfig, SACConfig, TD3Config, TrainConfig
 from drivetrain.train.interface import Arrays, Interface, num_rows
-from drivetrain.train.networks import MLP, Network, Pieces, build, unpack
+from drivetrain.train.networks import MLP, Network, Pieces, acting, build, unpack
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds on the log standard deviation of a squashed Gaussian (Haarnoja et al. 2018)."""
@@ -43,7 +43,7 @@ def policy_network(config: TrainConfig, interface: Interface) -> Network:
         heads = (("mean", width), ("log_std", width))
     else:
         heads = (("action", width),)
-    return build(interface.observations, MLP(num_inputs=0, hidden=agent.hidden, heads=heads))
+    return build(interface.observations, MLP(num_inputs=0, hidden=agent.hidden, heads=heads), agent.torso)
 
 
 def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.float32]) -> Policy:
@@ -54,7 +54,7 @@ def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.fl
         interface: What the environment looks like.
         vector: float32[num_parameters]; the policy looks at it, it does not copy it.
     """
-    agent, network = config.agent, policy_network(config, interface)
+    agent, network = config.agent, acting(policy_network(config, interface))
     if isinstance(agent, DQNConfig):
         return EpsilonGreedy(network, vector, agent)
     warmup_steps = config.updates.warmup_steps

@@ -1,9 +1,26 @@
-"""Settings per algorithm and per environment, each with its source."""
+"""Settings per algorithm and per environment, each with its source and with what we reached."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from drivetrain.train.config import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Settings for an algorithm on an environment."""
+
+    settings: Mapping[str, Any]
+    """By name; the algorithm's usual ones hold where they say nothing."""
+    source: str
+    """Where they are from, and how they differ from there."""
+    verified: str = "not verified"
+    """The returns that we reached, with seeds and command; or "not verified"."""
+
+
+_ZOO = "RL Baselines3 Zoo, hyperparams"
 
 # The papers' batch of 256 and one update per step, uniform one-step replay of a million transitions
 # (Fujimoto et al. 2018, Haarnoja et al. 2018b; Stable-Baselines3's defaults), which the algorithms
@@ -20,45 +37,122 @@ _OFF_POLICY_CONTINUOUS: dict[str, Any] = {
 }
 _DEFAULTS: dict[str, dict[str, Any]] = dict.fromkeys(("ddpg", "td3", "sac"), _OFF_POLICY_CONTINUOUS)
 """Where an algorithm's usual settings are not the dataclasses' defaults."""
+_NO_PRESET = Preset(settings={}, source="the algorithm's usual settings; nothing is known of this environment")
 
-_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
-    # Our own sweep (design/training-defaults.md), which started from the settings of RL Baselines3 Zoo
-    # (hyperparams/dqn.yml, CartPole-v1: 50,000 steps, learning rate 2.3e-3, batch 64, 256 x 256,
-    # 128 updates per 256 steps, exploration over 16% of the steps down to 0.04).
-    ("dqn", "CartPole-v1"): {
-        "total_steps": 50_000,
-        "capacity": 100_000,
-        "num_step": 5,
-        "hidden": (128, 128),
-        "learning_rate": 2e-3,
-        "target_tau": 0.01,
-        "batch_size": 64,
-        "update_ratio": Fraction(1, 2),
-        "exploration_steps": 8_000,
-        "epsilon_end": 0.04,
-    },
-    # RL Baselines3 Zoo, hyperparams/sac.yml, td3.yml and ddpg.yml: 20,000 steps at learning rate 1e-3 (TD3
-    # there: 100,000); Stable-Baselines3's other defaults. The zoo's DDPG differs: 400 x 300 units, gamma
-    # 0.98, 10,000 steps of warm-up. The returns that we reached are in docs/training.md.
+_DQN_CLASSIC: dict[str, Any] = {
+    "capacity": 50_000,
+    "hidden": (128, 128),
+    "learning_rate": 6.3e-4,
+    "batch_size": 128,
+    "update_ratio": Fraction(1, 4),
+    "epsilon_end": 0.1,
+}
+
+PRESETS: dict[tuple[str, str], Preset] = {
+    ("dqn", "CartPole-v1"): Preset(
+        settings={
+            "total_steps": 50_000,
+            "capacity": 100_000,
+            "num_step": 5,
+            "hidden": (128, 128),
+            "learning_rate": 2e-3,
+            "target_tau": 0.01,
+            "batch_size": 64,
+            "update_ratio": Fraction(1, 2),
+            "exploration_steps": 8_000,
+            "epsilon_end": 0.04,
+        },
+        source=f"our sweep (design/training-defaults.md), from {_ZOO}/dqn.yml",
+        verified="496.0 to 500.0 (seeds 1 to 10): train dqn CartPole-v1",
+    ),
+    ("dqn", "Acrobot-v1"): Preset(
+        settings={**_DQN_CLASSIC, "total_steps": 40_000, "exploration_steps": 8_000, "eval_interval_steps": 4_000},
+        source=f"{_ZOO}/dqn.yml; 40,000 steps of 100,000, 128 x 128 units of 256 x 256, our soft target",
+        verified="-87.2, -98.4, -90.4 (seeds 1, 2, 3): train dqn Acrobot-v1 --num-actors 0",
+    ),
+    ("dqn", "LunarLander-v3"): Preset(
+        settings={**_DQN_CLASSIC, "total_steps": 100_000, "exploration_steps": 12_000, "eval_interval_steps": 10_000},
+        source=f"{_ZOO}/dqn.yml; 128 x 128 units of 256 x 256, our soft target",
+        verified="91.8, so NOT solved (seed 1): train dqn LunarLander-v3 --num-actors 0 --final-eval-episodes 50",
+    ),
+    ("dqn", "ALE/Pong-v5"): Preset(
+        settings={
+            "total_steps": 10_000_000,
+            "atari": True,
+            "frame_stack": 4,
+            "clip_rewards": True,
+            "terminal_on_life_loss": True,
+            "hidden": (),
+            "capacity": 100_000,
+            "learning_rate": 1e-4,
+            "batch_size": 32,
+            "warmup_steps": 100_000,
+            "update_ratio": Fraction(1, 4),
+            "target_interval": 250,
+            "target_tau": 1.0,
+            "exploration_steps": 1_000_000,
+            "epsilon_end": 0.01,
+            "eval_interval_steps": 250_000,
+            "eval_episodes": 10,
+        },
+        source=f"{_ZOO}/dqn.yml (atari), target copied every 1,000 steps; sticky actions as ALE's v5 has them",
+    ),
+    # The zoo's DDPG differs: 400 x 300 units, gamma 0.98, 10,000 steps of warm-up.
     **{
-        (algo, "Pendulum-v1"): {"total_steps": 20_000, "learning_rate": 1e-3, "eval_interval_steps": 2_000}
-        for algo in ("sac", "td3", "ddpg")
+        (algo, "Pendulum-v1"): Preset(
+            settings={"total_steps": 20_000, "learning_rate": 1e-3, "eval_interval_steps": 2_000},
+            source=f"{_ZOO}/{algo}.yml (20,000 steps for all), Stable-Baselines3's other defaults",
+            verified=f"{reached} (seed 1): train {algo} Pendulum-v1 --num-actors 0 --total-steps 10000",
+        )
+        for algo, reached in (("sac", -147.5), ("td3", -150.6), ("ddpg", -148.5))
     },
-    # The same zoo, sac.yml: MuJoCo with the defaults, 1e6 steps, 10,000 of them before the first update, as
-    # in td3.yml for HalfCheetah (there with batch 100 and 400 x 300 units). Not verified by us.
+    ("sac", "MountainCarContinuous-v0"): Preset(
+        settings={
+            "total_steps": 30_000,
+            "capacity": 50_000,
+            "learning_rate": 3e-4,
+            "learn_temperature": False,
+            "initial_temperature": 0.1,
+            "update_ratio": Fraction(1, 2),
+            "gamma": 0.9999,
+            "target_tau": 0.01,
+            "hidden": (64, 64),
+            "eval_interval_steps": 5_000,
+        },
+        source=f"{_ZOO}/sac.yml without its state-dependent exploration, which is not ours; batch 256 of 512",
+        verified="0.0, so NOT solved (seed 1, --num-actors 0): independent noise at each step does not find the goal",
+    ),
+    # MuJoCo with the defaults, 10,000 steps before the first update. The zoo's TD3 for HalfCheetah has batch 100
+    # and 400 x 300 units.
     **{
-        (algo, env): {
-            "total_steps": 1_000_000,
-            "warmup_steps": 10_000,
-            "learning_rate": rate,
-            "eval_interval_steps": 10_000,
-        }
+        (algo, env): Preset(
+            settings={
+                "total_steps": 1_000_000,
+                "warmup_steps": 10_000,
+                "learning_rate": rate,
+                "eval_interval_steps": 10_000,
+            },
+            source=f"{_ZOO}/{algo}.yml, Stable-Baselines3's other defaults",
+        )
         for env in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
         for algo, rate in (("sac", 3e-4), ("td3", 1e-3), ("ddpg", 1e-3))
     },
 }
+"""(algorithm, environment): the settings to start from."""
 
 
-def preset(algo: str, env: str) -> TrainConfig:
+def preset_for(algo: str, env: object) -> Preset:
+    """What is known of an environment; the algorithm's usual settings where nothing is."""
+    return PRESETS.get((algo, env), _NO_PRESET) if isinstance(env, str) else _NO_PRESET
+
+
+def preset(algo: str, env: str | Callable[[], Any]) -> TrainConfig:
     """The configuration to start from."""
-    return TrainConfig.default(algo, env).override(**{**_DEFAULTS.get(algo, {}), **_PRESETS.get((algo, env), {})})
+    settings = {**_DEFAULTS.get(algo, {}), **preset_for(algo, env).settings}
+    return TrainConfig.default(algo, env).override(**settings)
+
+
+def table() -> str:
+    """All presets, as a table for the documentation."""
+    rows = [f"| `{algo}` | {env} | {known.verified} | {known.source} |" for (algo, env), known in PRESETS.items()]
+    return "\n".join(["| algorithm | environment | return reached by us | source |", "|---|---|---|---|", *rows])

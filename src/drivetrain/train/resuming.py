@@ -13,6 +13,7 @@ from drivetrain.core.machine import num_cores
 from drivetrain.train.archives import save_text
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.devices import require_devices
 from drivetrain.train.environments import describe
 from drivetrain.train.interface import Interface
@@ -23,12 +24,13 @@ from drivetrain.train.run_dir import RunLock, load_result
 from drivetrain.train.saving import describe_interface
 
 
-def prepare(run_dir: Path, total_steps: int | None) -> tuple[TrainConfig, dict[str, Any]]:
+def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[TrainConfig, dict[str, Any]]:
     """The configuration that a run goes on with, and the description of its checkpoint.
 
     Args:
         run_dir: The run's folder.
         total_steps: Environment steps of the whole run; None: as many as before.
+        again: Settings of the run that were Python objects, see `TrainConfig.from_dict`.
 
     Raises:
         InvalidInput: There is no run to be taken up there, or it is finished.
@@ -38,7 +40,9 @@ def prepare(run_dir: Path, total_steps: int | None) -> tuple[TrainConfig, dict[s
         raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
     _, meta = load_checkpoint(run_dir)
     try:
-        config = TrainConfig.from_dict(meta["config"]).override(run_dir=str(run_dir.resolve()))
+        config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
+    except NotGivenAgain:
+        raise
     except (KeyError, ValueError, TypeError) as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
     done, wanted = meta["num_steps"], total_steps or config.run.total_steps
@@ -77,9 +81,16 @@ def origin_of(config: TrainConfig, meta: dict[str, Any]) -> Origin:
 
 
 def take_up(
-    run_dir: Path, *, total_steps: int | None, quiet: bool, ready: Callable[[Job], None] = lambda job: None
+    run_dir: Path,
+    *,
+    total_steps: int | None,
+    quiet: bool,
+    ready: Callable[[Job], None] = lambda job: None,
+    **again: Any,
 ) -> Result:
     """Take a run up again; `ready` is called with the Job once nothing stands in its way.
+
+    `again`: settings of the run that were Python objects, see `TrainConfig.from_dict`.
 
     Raises:
         InvalidInput: There is nothing to take up, somebody is at it, or the environment has changed.
@@ -90,7 +101,7 @@ def take_up(
     if not run_dir.is_dir():
         raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
     with RunLock(run_dir) as lock:
-        config, meta = prepare(run_dir, total_steps)
+        config, meta = prepare(run_dir, total_steps, **again)
         interface = describe(config)
         require_devices(config, policy_network(config, interface).num_parameters, num_cores())
         require_same(config.env, interface, meta["interface"])

@@ -16,6 +16,7 @@ from drivetrain.core.machine import num_cores
 from drivetrain.train.archives import save_text
 from drivetrain.train.checkpoint import checkpoint_nbytes
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import named
 from drivetrain.train.devices import require_devices
 from drivetrain.train.environments import describe
 from drivetrain.train.interface import Interface
@@ -67,7 +68,9 @@ class Result:
         return {**fields, "run_dir": str(self.run_dir), "mean_return": self.mean_return}
 
 
-def resolve(algo: str, env: str, config: TrainConfig | None, overrides: dict[str, Any]) -> TrainConfig:
+def resolve(
+    algo: str, env: str | Callable[[], Any], config: TrainConfig | None, overrides: dict[str, Any]
+) -> TrainConfig:
     """The configuration of a run: the given one, or the environment's preset, with overrides.
 
     Raises:
@@ -75,7 +78,7 @@ def resolve(algo: str, env: str, config: TrainConfig | None, overrides: dict[str
     """
     if config is None:
         config = preset(algo, env)
-    elif (config.algo, config.env) != (algo, env):
+    elif (config.algo, config.env) != (algo, named("env", env)):
         raise InvalidInput(f"config: expected one for {algo} on {env}, got one for {config.algo} on {config.env}")
     return config.override(**overrides)
 
@@ -122,6 +125,7 @@ def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambd
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
     """
     interface = describe(config)
+    # Refuses a torso that does not fit, too.
     require_devices(config, policy_network(config, interface).num_parameters, num_cores())
     run_dir = make_run_dir(config)
     with RunLock(run_dir) as lock:

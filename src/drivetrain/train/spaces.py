@@ -222,3 +222,17 @@ def _entry_encoder(entry: Entry) -> Callable[[Any], NDArray[Any]]:
         return lambda observation: (np.ravel(observation) - starts).astype(dtype)
     # Widths may differ, kinds may not: a picture in 0..1 is none in 0..255.
     return lambda observation: np.asarray(observation).astype(dtype, casting="same_kind", copy=False).reshape(shape)
+
+
+def table() -> str:
+    """Which algorithm takes which actions, as a table for the documentation."""
+    kinds = {
+        "Discrete": DiscreteActions,
+        "MultiDiscrete, MultiBinary": MultiDiscreteActions,
+        "Box of reals with finite bounds": BoxActions,
+    }
+    rows = [
+        f"| `{algo}` | {' | '.join('yes' if kind in taken else 'no' for kind in kinds.values())} |"
+        for algo, taken in ACTIONS_OF.items()
+    ]
+    return "\n".join([f"| algorithm | {' | '.join(kinds)} |", "|---|" + "---|" * len(kinds), *rows])

@@ -33,7 +33,7 @@ from drivetrain.train.critics import Networks, networks_of, q_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
 from drivetrain.train.networks import Pieces
-from drivetrain.train.optimizers import adam, global_norm
+from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
@@ -75,7 +75,7 @@ def init(networks: Networks, config: DDPGConfig, rng: np.random.Generator) -> St
     """The state before the first update, with targets like what they follow."""
     params = Params(*(network.initial(rng) for network in networks))
     online, target = (jax.tree.map(jnp.array, params) for _ in range(2))
-    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    optimizer = optimizer_of(config)
     return State(online, target, (optimizer.init(online.actor), optimizer.init(online.critic)), jnp.int32(0))
 
 
@@ -99,15 +99,15 @@ def update(
     state: State, batch: Batch, networks: Networks, config: DDPGConfig, learners: Learners = ONE_LEARNER
 ) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
-    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    optimizer = optimizer_of(config)
     actor_moments, critic_moments = state.optimizers
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.online.critic, state.target, batch, networks)
     slopes = learners.mean(slopes)
-    steps, critic_moments = optimizer.update(slopes, critic_moments)
+    steps, critic_moments = optimizer.update(slopes, critic_moments, state.online.critic)
     critic: Any = optax.apply_updates(state.online.critic, steps)
     policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.online.actor, critic, batch.obs, networks)
-    steps, actor_moments = optimizer.update(learners.mean(actor_slopes), actor_moments)
+    steps, actor_moments = optimizer.update(learners.mean(actor_slopes), actor_moments, state.online.actor)
     actor: Any = optax.apply_updates(state.online.actor, steps)
     online = Params(actor, critic)
     target = moved(state.target, online, config.target_tau)

@@ -30,7 +30,7 @@ from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import huber, moved, q_target, select, weighted_mean
 from drivetrain.train.networks import Network, Pieces
-from drivetrain.train.optimizers import adam, global_norm
+from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import policy_network, q_values
 from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
@@ -60,8 +60,8 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
 
 
 def optimizer(config: DQNConfig) -> optax.GradientTransformation:
-    """Adam on the clipped gradient."""
-    return adam(config.learning_rate, config.adam_epsilon, config.max_gradient_norm)
+    """On the clipped gradient."""
+    return optimizer_of(config, config.max_gradient_norm)
 
 
 def init(pieces: Pieces, config: DQNConfig) -> State:
@@ -88,7 +88,7 @@ def update(
     graded = jax.value_and_grad(loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.params, state.target, batch, network, config)
     slopes = learners.mean(slopes)
-    steps, moments = optimizer(config).update(slopes, state.optimizer)
+    steps, moments = optimizer(config).update(slopes, state.optimizer, state.params)
     params: Any = optax.apply_updates(state.params, steps)
     num_updates = state.num_updates + 1
     target = jax.lax.cond(

@@ -35,7 +35,7 @@ from drivetrain.train.critics import Networks, networks_of, noise, noise_key, q_
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
 from drivetrain.train.networks import Pieces, initial_twins
-from drivetrain.train.optimizers import adam, global_norm
+from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import gaussian
 from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
@@ -89,7 +89,7 @@ def init(networks: Networks, config: SACConfig, rng: np.random.Generator) -> Sta
     twins = initial_twins(networks.critic, rng)
     critics, targets = (jax.tree.map(jnp.array, twins) for _ in range(2))
     log_alpha = jnp.log(jnp.float32(config.initial_temperature))
-    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    optimizer = optimizer_of(config)
     moments = (optimizer.init(actor), optimizer.init(critics), optimizer.init(log_alpha))
     return State(actor, critics, targets, log_alpha, moments, noise_key(rng), jnp.int32(0))
 
@@ -118,26 +118,26 @@ def update(
     state: State, batch: Batch, draws: Draws, networks: Networks, config: SACConfig, learners: Learners = ONE_LEARNER
 ) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, mean |TD error| of the critics [B], metrics. Pure."""
-    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    optimizer = optimizer_of(config)
     actor_moments, critic_moments, alpha_moments = state.optimizers
 
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.critics, state, batch, draws.bootstrap, networks)
     slopes = learners.mean(slopes)
-    steps, critic_moments = optimizer.update(slopes, critic_moments)
+    steps, critic_moments = optimizer.update(slopes, critic_moments, state.critics)
     critics: Any = optax.apply_updates(state.critics, steps)
 
     alpha = jnp.exp(state.log_alpha)
     graded = jax.value_and_grad(actor_loss, has_aux=True)
     (policy_value, log_pi), actor_slopes = graded(state.actor, critics, alpha, batch.obs, draws.policy, networks)
     actor_slopes, log_pi = learners.mean((actor_slopes, log_pi))
-    steps, actor_moments = optimizer.update(actor_slopes, actor_moments)
+    steps, actor_moments = optimizer.update(actor_slopes, actor_moments, state.actor)
     actor: Any = optax.apply_updates(state.actor, steps)
 
     log_alpha = state.log_alpha
     if config.learn_temperature:
         wanted = -batch.action.shape[-1] if config.target_entropy is None else config.target_entropy
-        step, alpha_moments = optimizer.update(-(log_pi + wanted), alpha_moments)
+        step, alpha_moments = optimizer.update(-(log_pi + wanted), alpha_moments, log_alpha)
         moved_alpha: Any = optax.apply_updates(log_alpha, step)
         log_alpha = moved_alpha
 

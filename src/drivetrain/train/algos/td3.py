@@ -32,7 +32,7 @@ from drivetrain.train.critics import Networks, networks_of, noise, noise_key, q_
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
 from drivetrain.train.networks import Pieces, first_twin, initial_twins
-from drivetrain.train.optimizers import adam, global_norm
+from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
 
@@ -74,7 +74,7 @@ def init(networks: Networks, config: TD3Config, rng: np.random.Generator) -> Sta
     twins = initial_twins(networks.critic, rng)
     actor, actor_target = (jax.tree.map(jnp.array, pieces) for _ in range(2))
     critics, critics_target = (jax.tree.map(jnp.array, twins) for _ in range(2))
-    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    optimizer = optimizer_of(config)
     moments = (optimizer.init(actor), optimizer.init(critics))
     return State(actor, critics, (actor_target, critics_target), moments, noise_key(rng), jnp.int32(0))
 
@@ -102,18 +102,18 @@ def update(
     state: State, batch: Batch, noise: Any, networks: Networks, config: TD3Config, learners: Learners = ONE_LEARNER
 ) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, mean |TD error| of the critics [B], metrics. Pure."""
-    optimizer = adam(config.learning_rate, config.adam_epsilon)
+    optimizer = optimizer_of(config)
     actor_moments, critic_moments = state.optimizers
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.critics, state.targets, batch, noise, networks, config)
     slopes = learners.mean(slopes)
-    steps, critic_moments = optimizer.update(slopes, critic_moments)
+    steps, critic_moments = optimizer.update(slopes, critic_moments, state.critics)
     critics: Any = optax.apply_updates(state.critics, steps)
     num_updates = state.num_updates + 1
 
     def delayed() -> tuple[Any, Any, Any, jax.Array]:
         policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.actor, critics, batch.obs, networks)
-        steps, moments = optimizer.update(learners.mean(actor_slopes), actor_moments)
+        steps, moments = optimizer.update(learners.mean(actor_slopes), actor_moments, state.actor)
         actor: Any = optax.apply_updates(state.actor, steps)
         targets = moved(state.targets, (actor, critics), config.target_tau)
         return actor, moments, targets, policy_value

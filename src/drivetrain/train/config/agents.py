@@ -15,6 +15,12 @@ class DQNConfig:
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers (ReLU)."""
+    torso: str = "auto"
+    """What stands between observation and hidden layers: "auto" for what suits the observation, or your own, a
+    pair (init, apply) from Python or its "module:name"."""
+    optimizer: str = "adam"
+    """What steps the parameters: "adam", or your own, a function from learning rate to an optax transformation
+    from Python or its "module:name"."""
     double: bool = True
     """Choose the next action by the online network (van Hasselt et al. 2016)."""
     dueling: bool = False
@@ -61,6 +67,12 @@ class DDPGConfig:
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critic (ReLU)."""
+    torso: str = "auto"
+    """What stands between observation and hidden layers: "auto" for what suits the observation, or your own, a
+    pair (init, apply) from Python or its "module:name"."""
+    optimizer: str = "adam"
+    """What steps the parameters: "adam", or your own, a function from learning rate to an optax transformation
+    from Python or its "module:name"."""
     learning_rate: float = 1e-3
     """Step size of Adam, for actor and critic."""
     adam_epsilon: float = 1e-8
@@ -81,6 +93,12 @@ class TD3Config:
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics (ReLU)."""
+    torso: str = "auto"
+    """What stands between observation and hidden layers: "auto" for what suits the observation, or your own, a
+    pair (init, apply) from Python or its "module:name"."""
+    optimizer: str = "adam"
+    """What steps the parameters: "adam", or your own, a function from learning rate to an optax transformation
+    from Python or its "module:name"."""
     learning_rate: float = 1e-3
     """Step size of Adam, for actor and critics."""
     adam_epsilon: float = 1e-8
@@ -110,6 +128,12 @@ class SACConfig:
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics (ReLU)."""
+    torso: str = "auto"
+    """What stands between observation and hidden layers: "auto" for what suits the observation, or your own, a
+    pair (init, apply) from Python or its "module:name"."""
+    optimizer: str = "adam"
+    """What steps the parameters: "adam", or your own, a function from learning rate to an optax transformation
+    from Python or its "module:name"."""
     learning_rate: float = 3e-4
     """Step size of Adam, for actor, critics and temperature."""
     adam_epsilon: float = 1e-8

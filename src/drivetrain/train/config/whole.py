@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig
 from drivetrain.train.config.environment import EnvironmentConfig
+from drivetrain.train.config.given import NotGivenAgain, named, require_again
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 
 _PARTS = ("run", "environment", "replay", "updates", "agent")
@@ -23,7 +25,8 @@ class TrainConfig:
     algo: str
     """The algorithm: "dqn", "ddpg", "td3" or "sac"."""
     env: str
-    """Gymnasium's id of the environment; "module:Id" imports the module first."""
+    """Gymnasium's id of the environment; "module:Id" imports the module first, "module:name" calls a function of
+    it; or Given."""
     run: RunConfig = field(default_factory=RunConfig)
     """How long, how many processes, how often to look."""
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
@@ -36,12 +39,13 @@ class TrainConfig:
     """The algorithm's settings, of the type that `algo` names."""
 
     @classmethod
-    def default(cls, algo: str, env: str) -> "TrainConfig":
+    def default(cls, algo: str, env: str | Callable[[], Any]) -> "TrainConfig":
         """The dataclasses' defaults; `presets.preset` knows better ones.
 
         Raises:
             InvalidInput: There is no such algorithm.
         """
+        env = named("env", env)
         if algo not in AGENTS:
             raise InvalidInput(f"unknown algorithm {algo!r}: choose from {', '.join(AGENTS)}")
         return cls(algo=algo, env=env, agent=AGENTS[algo]())
@@ -104,32 +108,47 @@ class TrainConfig:
         return json.loads(json.dumps(dataclasses.asdict(resolved), default=str))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "TrainConfig":
+    def from_dict(cls, data: dict[str, Any], **again: Any) -> "TrainConfig":
         """The configuration that `to_dict` wrote.
 
+        Args:
+            data: What it wrote.
+            again: Settings that were Python objects (`env`, `torso`, `optimizer`), which it only mentions.
+
         Raises:
+            NotGivenAgain: A setting was a Python object, and is not given again.
             ValueError: A value is out of range, or not of this version's fields.
             KeyError: Something is missing.
         """
         data = {"environment": {}, **data}  # runs from before there were its settings
-        bare = cls.default(data["algo"], data["env"])
-        return bare.override(**{name: value for part in _PARTS for name, value in data[part].items()})
+        fields: dict[str, Any] = {name: value for part in _PARTS for name, value in data[part].items()}
+        fields = require_again({"env": data["env"], **fields}, again)
+        return cls.default(data["algo"], fields.pop("env")).override(**fields)
 
     @classmethod
-    def load(cls, path: Path) -> "TrainConfig":
+    def load(cls, path: Path, **again: Any) -> "TrainConfig":
         """Read a config.json.
+
+        Args:
+            path: The file.
+            again: As in `from_dict`.
 
         Raises:
             FileFormatError: It is absent, no JSON, or not of this version's fields.
+            NotGivenAgain: As in `from_dict`.
         """
         try:
-            return cls.from_dict(json.loads(path.read_text()))
+            return cls.from_dict(json.loads(path.read_text()), **again)
+        except NotGivenAgain:
+            raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
 
 
 def _convert(name: str, value: Any) -> Any:
-    """Accept the plain spellings of the two fields whose type JSON and callers cannot write."""
+    """Accept the plain spellings of the fields whose type JSON and callers cannot write."""
+    if name in ("torso", "optimizer"):
+        return named(name, value)
     if name == "hidden":
         return tuple(int(width) for width in value)
     if name == "update_ratio" and not isinstance(value, Fraction):

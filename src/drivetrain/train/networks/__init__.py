@@ -10,10 +10,11 @@ to actors and what a saved policy holds.
     torsos.py     Torso: from an observation to a vector
     convolution.py  the torso for images
     build.py      TorsoNetwork, a torso under an MLP; which torso suits which observations
+    custom.py     torsos of the user's own, and networks compiled for actors; imports JAX
     twins.py      two networks of one shape, evaluated together
 """
 
-from drivetrain.train.networks.build import TorsoNetwork, build
+from drivetrain.train.networks.build import TorsoNetwork, acting, build
 from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
 from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
@@ -29,6 +30,7 @@ __all__ = [
     "Pieces",
     "Torso",
     "TorsoNetwork",
+    "acting",
     "build",
     "first_twin",
     "initial_twins",

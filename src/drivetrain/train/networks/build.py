@@ -13,6 +13,8 @@ from drivetrain.train.networks.mlp import MLP
 from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
 from drivetrain.train.networks.torsos import Concatenation, Flat, OneHot, Torso, within
 
+AUTO = "auto"
+"""The setting by which the torso is chosen by what is observed."""
 TORSO = "torso."
 """How the names of a torso's pieces begin."""
 
@@ -57,23 +59,41 @@ class TorsoNetwork:
         return self.mlp.apply(pieces, self.torso.features(within(TORSO, pieces), obs, xp), xp, action)
 
 
-def build(observations: Observations, mlp: MLP) -> Network:
+def build(observations: Observations, mlp: MLP, torso: str = AUTO) -> Network:
     """The network for an environment's observations.
 
     Args:
         observations: What goes in.
         mlp: What comes after; its `num_inputs` counts what goes in besides: 0, or the dimensions of an
             action.
+        torso: "auto" chooses by what is observed; else the user's own, "module:name" or Given.
+
+    Raises:
+        InvalidInput: The user's torso does not fit.
     """
-    torso = torso_for(observations)
-    on_features = replace(mlp, num_inputs=mlp.num_inputs + torso.num_features)
-    if isinstance(observations, Vector) and observations == Vector(shape=(torso.num_features,)):
+    chosen = _suitable(observations) if torso == AUTO else _custom(torso, observations)
+    on_features = replace(mlp, num_inputs=mlp.num_inputs + chosen.num_features)
+    if isinstance(chosen, Flat) and observations == Vector(shape=(chosen.num_features,)):
         return on_features  # float32, flat, unscaled: the features are the observation
-    return TorsoNetwork(torso, on_features)
+    return TorsoNetwork(chosen, on_features)
 
 
-def torso_for(observations: Observations) -> Torso:
-    """The torso that suits what is observed."""
+def acting(network: Network) -> Network:
+    """The network for an actor, whose arrays are NumPy's."""
+    if not network.needs_jax:
+        return network
+    from drivetrain.train.networks.custom import Compiled  # imports jax: only where it is needed
+
+    return Compiled(network)
+
+
+def _custom(torso: str, observations: Observations) -> Torso:
+    from drivetrain.train.networks.custom import CustomTorso  # imports jax: only where it is needed
+
+    return CustomTorso(torso, observations)
+
+
+def _suitable(observations: Observations) -> Torso:
     if isinstance(observations, Entries):
         return Concatenation(tuple((name, _torso_for(entry)) for name, entry in observations.entries))
     return _torso_for(observations)

@@ -1,0 +1,118 @@
+"""Settings that are Python objects: an environment's maker, a torso, an optimizer.
+
+    "module:name"     a name, imported where it is needed
+    Given(object)     the object itself, from Python; travels to the processes by cloudpickle
+
+Lambdas and functions of notebooks and scripts travel by value. config.json can only say what was given.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+
+from drivetrain.core.errors import InvalidInput
+
+_PREFIX = "given from Python: "
+
+
+class NotGivenAgain(InvalidInput):
+    """A run's file mentions a Python object that the caller has to give again."""
+
+
+class Given(str):
+    """An object in the place of its name; as text it says what it is.
+
+    A str, so that messages, files and the command line need not know of it. Equal are those of equal
+    text and content.
+
+    Raises:
+        InvalidInput: It cannot be pickled.
+    """
+
+    __slots__ = ("_pickled",)
+    _pickled: bytes
+
+    def __new__(cls, setting: str, value: Any) -> "Given":
+        """Pickle an object for the setting of that name."""
+        name = getattr(value, "__qualname__", type(value).__qualname__)
+        try:
+            pickled: bytes = cloudpickle.dumps(value)  # pyright: ignore[reportUnknownMemberType]
+        except Exception as error:  # whatever the object's own pickling raises
+            sentence = " ".join(str(error).split())
+            raise InvalidInput(
+                f"{setting}: {name} cannot be sent to the run's processes ({sentence}); open what it holds inside it "
+                "when it is called, or put it into a module and name it module:name"
+            ) from error
+        return cls._of(_PREFIX + name, pickled)
+
+    @classmethod
+    def _of(cls, text: str, pickled: bytes) -> "Given":
+        given = super().__new__(cls, text)
+        given._pickled = pickled
+        return given
+
+    @property
+    def value(self) -> Any:
+        """The object; a copy of it in other processes."""
+        return cloudpickle.loads(self._pickled)
+
+    def __reduce__(self) -> Any:
+        return Given._of, (str(self), self._pickled)
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and str.__eq__(self, other) and self._pickled == other._pickled
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # str has its own
+
+    def __hash__(self) -> int:
+        return hash((str.__hash__(self), self._pickled))
+
+
+def named(setting: str, value: Any) -> str:
+    """A name as it is, or an object as Given."""
+    return value if isinstance(value, str) else Given(setting, value)
+
+
+def load_object(setting: str, name: str) -> Any:
+    """The object of a setting.
+
+    Raises:
+        InvalidInput: There is no such module, or nothing of that name in it.
+    """
+    if isinstance(name, Given):
+        return name.value
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"{setting}: expected module:name of something that can be imported, got {name!r} ({error})"
+        ) from error
+
+
+def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings read from a file, with the objects that it could only mention.
+
+    Args:
+        settings: By name, as read.
+        again: The objects by name, or their "module:name".
+
+    Raises:
+        NotGivenAgain: One is missing.
+    """
+    whole = dict(settings)
+    for name, value in settings.items():
+        if isinstance(value, str) and value.startswith(_PREFIX):
+            if again.get(name) is None:
+                raise NotGivenAgain(
+                    f"{name} of this run was {value}, which a file cannot hold; give it again, as {name}=... in "
+                    f"Python or --{name} module:name on the command line"
+                )
+            whole[name] = named(name, again[name])
+    return whole

@@ -1,0 +1,173 @@
+"""Settings that are Python objects: environments, torsos and optimizers from functions."""
+
+import functools
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import optax
+from strange_envs import Pictures
+
+from drivetrain.cli.eval import evaluate
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train import resume, train
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import Given
+from drivetrain.train.environments import describe
+from drivetrain.train.learner import Learner
+from drivetrain.train.optimizers import optimizer_of
+from drivetrain.train.policies import make_policy, policy_network
+
+SMALL = {
+    "num_actors": 0, "total_steps": 80, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
+    "update_ratio": "1/4", "eval_interval_steps": 80, "eval_episodes": 1, "final_eval_episodes": 2,
+    "capacity": 100, "updates_per_call": 2, "eval_max_steps": 20,
+}  # fmt: skip
+
+
+def cartpole():
+    return gymnasium.make("CartPole-v1", max_episode_steps=20)
+
+
+def sines_init(key, obs):
+    return {"w": jax.random.normal(key, (obs.shape[-1], 6)), "more": [jnp.zeros(6)]}
+
+
+def sines_apply(params, obs):
+    return jnp.sin(obs @ params["w"] + params["more"][0])
+
+
+SINES = (sines_init, sines_apply)
+
+
+def rmsprop(learning_rate):
+    return optax.rmsprop(learning_rate)
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
+
+
+def test_a_lambda_can_make_the_environment_of_a_run_with_processes(tmp_path):
+    steps = 20
+    make = lambda: gymnasium.make("CartPole-v1", max_episode_steps=steps)  # noqa: E731
+    result = train("dqn", make, run_dir=str(tmp_path), **{**SMALL, "num_actors": 1})
+    assert max(result.returns) <= 20
+    assert '"env": "given from Python: ' in (tmp_path / "config.json").read_text()
+
+
+def test_a_run_on_a_function_is_evaluated_when_the_function_is_given_again(tmp_path):
+    train("dqn", cartpole, run_dir=str(tmp_path), **SMALL)
+    with pytest.raises(InvalidInput, match=r"env of this run was given from Python: cartpole.*--env module:name"):
+        evaluate(tmp_path, "best", 2)
+    assert len(evaluate(tmp_path, "best", 2, env=cartpole)) == 2
+    assert len(evaluate(tmp_path, "best", 2, env="test_given:cartpole")) == 2
+    with pytest.raises(InvalidInput, match="env of this run was given from Python: cartpole"):
+        resume(tmp_path, total_steps=100)
+    assert resume(tmp_path, total_steps=100, env=cartpole).num_steps == 100
+
+
+def test_what_cannot_be_pickled_is_refused_before_anything_starts(tmp_path):
+    lock = threading.Lock()
+    with pytest.raises(InvalidInput, match=r"env: .*cannot be sent to the run's processes \(.*lock.*module:name"):
+        train("dqn", lambda: lock and cartpole(), run_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_function_that_makes_no_environment_is_refused_in_one_sentence():
+    with pytest.raises(InvalidInput, match=r"cannot be made: .*returns a gymnasium.Env, and it returned int"):
+        describe(TrainConfig.default("dqn", lambda: 3))
+
+
+def test_given_objects_travel_by_value_and_are_equal_by_content():
+    first, same, other = (Given("env", functools.partial(divmod, x)) for x in (7, 7, 8))
+    assert first == same
+    assert hash(first) == hash(same)
+    assert first != other
+    assert first != str(first)
+    there = pickle.loads(pickle.dumps(first))
+    assert there == first
+    assert there.value(2) == (3, 1)
+
+
+def test_a_module_and_function_name_an_environment_on_the_command_line():
+    interface = describe(TrainConfig.default("dqn", "test_given:cartpole"))
+    assert interface.num_actions == 2
+
+
+def config_with(algo="dqn", env="CartPole-v1", **settings):
+    return TrainConfig.default(algo, env).override(num_actors=1, hidden=(8,), **settings)
+
+
+@pytest.mark.parametrize("torso", [SINES, "test_given:SINES"], ids=["object", "name"])
+def test_actors_act_by_the_users_torso_as_the_learner_has_it(torso):
+    config = config_with(torso=torso)
+    interface = describe(config)
+    network = policy_network(config, interface)
+    learner = Learner(config, interface)
+    obs = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
+    vector = learner.vector
+    pieces = dict(zip([name for name, _ in network.layout], split(network, vector), strict=True))
+    features = np.sin(obs @ pieces["torso.w"] + pieces["torso.more/0"])
+    hidden = np.maximum(features @ pieces["hidden0.weight"] + pieces["hidden0.bias"], 0)
+    q = hidden @ pieces["action.weight"] + pieces["action.bias"]
+    assert np.array_equal(make_policy(config, interface, vector).act(obs), q.argmax(-1))
+
+
+def split(network, vector):
+    ends = np.cumsum([np.prod(shape, dtype=int) for _, shape in network.layout])
+    return [part.reshape(shape) for part, (_, shape) in zip(np.split(vector, ends[:-1]), network.layout, strict=True)]
+
+
+def test_a_torso_of_ones_own_learns_in_an_actor_critic_and_under_ones_own_optimizer(tmp_path):
+    result = train("sac", "Pendulum-v1", run_dir=str(tmp_path), torso=SINES, optimizer=optax.adamw, num_step=2, **SMALL)
+    assert result.num_updates == 10
+
+
+def test_images_reach_a_torso_of_ones_own_as_they_are_stored():
+    def apply(params, obs):
+        assert (obs.dtype, obs.shape[1:]) == (jnp.uint8, (40, 44, 3))
+        return obs[:, 0, :, 0].astype(jnp.float32) * params
+
+    config = TrainConfig.default("dqn", Pictures).override(torso=(lambda key, obs: jnp.ones(44), apply), hidden=())
+    assert policy_network(config, describe(config)).num_parameters == 44 + 3 * (44 + 1)
+
+
+@pytest.mark.parametrize(
+    ("torso", "sentence"),
+    [
+        (3, r"expected a pair \(init, apply\).*got int"),
+        ("no_such_module:x", "torso: expected module:name"),
+        ((sines_init, lambda params, obs: obs[0]), r"apply gave .* not float32\[1, num_features\]"),
+        ((lambda key, obs: jnp.zeros(2, jnp.int32), sines_apply), "not float32 alone|raised"),
+        ((sines_init, lambda params, obs: 1 / 0), "it raised ZeroDivisionError"),
+    ],
+)
+def test_a_torso_that_does_not_fit_is_refused_in_one_sentence(torso, sentence):
+    config = config_with(torso=torso)
+    with pytest.raises(InvalidInput, match=sentence) as caught:
+        policy_network(config, describe(config))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_users_optimizer_steps_the_parameters_along_the_clipped_gradient():
+    config = config_with(optimizer=optax.sgd, learning_rate=0.5)
+    steps, _ = (own := optimizer_of(config.agent, max_norm=1.0)).update(jnp.array([3.0, 4.0]), own.init(jnp.zeros(2)))
+    assert np.allclose(steps, [-0.3, -0.4])
+    with pytest.raises(InvalidInput, match=r"optimizer: expected a function .* gave int"):
+        optimizer_of(config.override(optimizer=lambda rate: 3).agent)
+
+
+def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():
+    code = "import sys, drivetrain.train.actor, drivetrain.train.evaluate; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
