@@ -23,6 +23,7 @@ VERBS: dict[str, str] = {
     "resume": "go on with a run from its checkpoint",
     "eval": "evaluate the policy of a finished or stopped run",
     "envs": "list the environments that can be trained on",
+    "profile": "run a program unchanged, and record where its time goes",
     "report": "show where the time of a profiled program went",
     "replay": "say what is in a replay file",
     "bench": "measure drivetrain against its peers on this machine",

@@ -1,0 +1,9 @@
+"""Hooks: how operations are found in programs that say nothing of themselves.
+
+    imports      runs a hook right after the module it is for was imported by the program
+    patch        replaces a method of a class by the same, recorded
+    gymnasium_, torch_, jax_, sb3, multiprocessing_, garbage    one framework each
+
+A hook imports no framework: it is handed the module that the program has just imported. Classes are patched, never
+builtins, so that `inspect`, `pickle` and `torch.jit.script` see what they saw.
+"""

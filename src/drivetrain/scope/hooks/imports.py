@@ -1,0 +1,73 @@
+"""Runs a hook right after the program has imported the module it is for, and never imports that module itself."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from drivetrain.scope.session import recording_into
+
+# The module that has to be there -> the file in this folder whose install(module) hooks it.
+HOOKS = {
+    "drivetrain.replay.buffer": "drivetrain_replay",
+    "gymnasium": "gymnasium",
+    "jax": "jax",
+    "multiprocessing.connection": "multiprocessing_wait",
+    "multiprocessing.process": "multiprocessing_end",
+    "stable_baselines3": "sb3",
+    "torch": "torch",
+}
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Stands first among the finders; finds what the others find, with a hook behind its execution."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """See importlib; None for all modules without a hook."""
+        if fullname not in HOOKS:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                _hook_after_execution(spec, fullname)
+                return spec
+        return None
+
+
+def install() -> None:
+    """Hook what is imported already, and from here on what the program imports."""
+    for name in HOOKS:
+        if name in sys.modules:
+            run_hook(name, sys.modules[name])
+    sys.meta_path.insert(0, Finder())
+
+
+def run_hook(name: str, module: ModuleType) -> None:
+    """Hook a module; a version of it that does not fit is noted in the session, and left as it is."""
+    try:
+        importlib.import_module(f"drivetrain.scope.hooks.{HOOKS[name]}").install(module)
+    except Exception as error:  # the program must run on, whatever a framework has become
+        folder = recording_into()
+        if folder is not None:
+            (folder / f"{os.getpid()}.{name}.not-captured").write_text(
+                f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}\n"
+            )
+
+
+def _hook_after_execution(spec: importlib.machinery.ModuleSpec, name: str) -> None:
+    execute: Callable[[ModuleType], None] | None = getattr(spec.loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def execute_and_hook(module: ModuleType) -> None:
+        execute(module)
+        run_hook(name, module)
+
+    spec.loader.exec_module = execute_and_hook  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]

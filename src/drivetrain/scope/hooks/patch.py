@@ -1,0 +1,39 @@
+"""Replaces a method of a class, or a function of a module, by the same, recorded."""
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from drivetrain.scope._native import Wrapped
+from drivetrain.scope.sites import Site
+from drivetrain.scope.spans import span
+
+
+def record(owner: Any, name: str, site: Site, *, ends_step: int = -1, collapses: bool = False) -> None:
+    """Record a Python function that a class or module has itself (not by inheritance); anything else is left alone."""
+    function = vars(owner).get(name)
+    if isinstance(function, FunctionType) and not getattr(function, "__isabstractmethod__", False):
+        setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses)))
+
+
+def for_subclasses(base: type, apply: Callable[[type], None]) -> None:
+    """Apply to a class, to all subclasses there are, and to those that will be defined."""
+    seen: set[type] = set()
+    pending = [base]
+    while pending:
+        cls = pending.pop()
+        if cls not in seen:
+            seen.add(cls)
+            apply(cls)
+            pending += cls.__subclasses__()
+
+    own: Any = vars(base).get("__init_subclass__")
+
+    def init_subclass(cls: type, **keywords: Any) -> None:
+        if own is None:
+            super(base, cls).__init_subclass__(**keywords)
+        else:
+            own.__func__(cls, **keywords)
+        apply(cls)
+
+    base.__init_subclass__ = classmethod(init_subclass)  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,32 @@
+"""What Python runs by itself at the start of every process of a profiled program, because `drivetrain profile` puts
+this folder at the head of PYTHONPATH. It starts recording, gives sys.path back as it was, and then runs the
+sitecustomize that it stands in front of. Whatever goes wrong, the program runs as it would have.
+"""
+
+import importlib.util
+import os
+import sys
+
+_here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _here]
+
+_folder = os.environ.get("DRIVETRAIN_SCOPE")
+if _folder and os.path.isdir(_folder):
+    try:
+        from drivetrain.scope import program
+
+        program.attach(_folder)
+    except Exception as _error:  # nothing may keep the program from running, not even our own mistake
+        with open(os.path.join(_folder, f"{os.getpid()}.not-captured"), "w") as _file:
+            _file.write(
+                f"Process {os.getpid()} ({sys.executable}) was not captured: {type(_error).__name__}: {_error}\n"
+            )
+
+_own = sys.modules.pop("sitecustomize", None)
+_spec = importlib.util.find_spec("sitecustomize")
+if _spec is not None and _spec.loader is not None:
+    _module = importlib.util.module_from_spec(_spec)
+    sys.modules["sitecustomize"] = _module
+    _spec.loader.exec_module(_module)
+elif _own is not None:
+    sys.modules["sitecustomize"] = _own
