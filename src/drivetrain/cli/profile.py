@@ -21,7 +21,7 @@ USAGE = """usage: drivetrain profile [-o DIR] SCRIPT.py [ARGS...]
 Run a Python program unchanged, and record where its time goes: simulation, inference, replay, backpropagation,
 optimizer, in all its processes. Ends with the program's exit code, after a table on standard error.
 
-  -o DIR   a new folder for the recording; the default is profiles/DATE-TIME. Read it again by `drivetrain report DIR`."""
+  -o DIR   a new folder for the recording; the default is profiles/DATE-TIME."""
 
 
 def run(argv: list[str]) -> int:

@@ -10,7 +10,7 @@ import tyro
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope.report import terminal
+from drivetrain.scope.report import page, terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,8 @@ class _Flags:
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
     """The folder of the session."""
+    html: Path | None = None
+    """Write a page to this file that opens in any browser, without a network."""
     json: Path | None = None
     """Write all numbers to this file."""
 
@@ -29,6 +31,8 @@ def run(argv: list[str]) -> int:
     if not flags.folder.is_dir():
         raise InvalidInput(f"DIR: expected the folder of a recorded session, and {flags.folder} is none")
     profile = scope.load(flags.folder)
+    if flags.html is not None:
+        flags.html.write_text(page.render(profile, f"Where the time of {flags.folder.name} went"))
     if flags.json is not None:
         flags.json.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
     terminal.show(profile, rich.console.Console())

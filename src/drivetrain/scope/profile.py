@@ -18,7 +18,7 @@ from drivetrain.scope import costs, overlap
 from drivetrain.scope.sites import CALIBRATION, CLASSES, NATIVE
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
-from drivetrain.scope.trace.events import MARKED, STEP, Thread, Trace
+from drivetrain.scope.trace.events import BEGIN, MARKED, SIMULATED, STEP, Thread, Trace
 from drivetrain.scope.trace.segments import read_folder
 
 
@@ -141,7 +141,17 @@ class Profile:
         kinds: Counter[int] = Counter()
         for thread in self.trace.threads:
             kinds.update(thread.value[thread.kind == STEP].tolist())
-        return kinds[MARKED] or kinds[1]
+        return kinds[MARKED] or kinds[SIMULATED]
+
+    def startup_ns(self) -> int:
+        """From the session's begin to the first operation that any thread enters: imports, and setting up."""
+        first = self.trace.end_ns
+        for thread in self.trace.threads:
+            names_one = np.array([bool(site.operation) for site in self.trace.sites], np.bool_)
+            begins = thread.kind == BEGIN
+            times = thread.time_ns[begins][names_one[thread.site[begins]]]
+            first = min(first, int(times[0])) if len(times) else first
+        return first - self.trace.begin_ns
 
     def transitions(self) -> dict[str, dict[str, int]]:
         """How often Python called into native code: operation -> class -> calls, in all threads."""
@@ -167,6 +177,7 @@ class Profile:
             "wall_ns": self.wall_ns,
             "overhead": self.overhead(),
             "num_steps": self.num_steps(),
+            "startup_ns": self.startup_ns(),
             "transitions": self.transitions(),
             "overlaps": [item._asdict() for item in self.overlaps()],
             "processes": [asdict(process) for process in self.trace.processes],

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope.session import create, end, join, leave
 from drivetrain.scope.hooks import garbage, imports
+from drivetrain.scope.session import create, end, join, leave
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"

@@ -24,10 +24,14 @@ def install(module: ModuleType) -> None:
     def jit(*args: Any, **keywords: Any) -> Any:
         jitted = original(*args, **keywords)
         if not hasattr(jitted, "lower"):  # jit(static_argnames=...) gives a decorator first
-            return lambda function: _recorded(jitted(function), function)
+            return functools.partial(_decorate, jitted)
         return _recorded(jitted, args[0] if args else None)
 
     jax.jit = jit
+
+
+def _decorate(decorator: Any, function: Any) -> Any:
+    return _recorded(decorator(function), function)
 
 
 def _recorded(jitted: Any, function: Any) -> Any:

@@ -11,7 +11,8 @@ from drivetrain.scope.spans import span
 
 def record(owner: Any, name: str, site: Site, *, ends_step: int = -1, collapses: bool = False) -> None:
     """Record a Python function that a class or module has itself (not by inheritance); anything else is left alone."""
-    function = vars(owner).get(name)
+    members: dict[str, Any] = vars(owner)
+    function = members.get(name)
     if isinstance(function, FunctionType) and not getattr(function, "__isabstractmethod__", False):
         setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses)))
 

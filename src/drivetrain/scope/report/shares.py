@@ -44,6 +44,17 @@ def seconds(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def extent(profile: Profile) -> str:
+    """How much was recorded, in one line."""
+    counts = [
+        (len(profile.trace.processes), "process", "processes"),
+        (len(profile.trace.threads), "thread", "threads"),
+        (profile.num_steps(), "step", "steps"),
+    ]
+    words = ", ".join(f"{number} {one if number == 1 else more}" for number, one, more in counts)
+    return f"{seconds(profile.wall_ns)} of wall time, {words}"
+
+
 _ADVICE = {
     "simulation": "Step several environments at once (a vector environment, or more actor processes), or use a "
     "compiled simulator.",
@@ -72,6 +83,11 @@ def in_words(profile: Profile) -> list[str]:
     name = "time outside known operations" if first == "other" else first
     text = [f"Most of the time is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
     text.append(_ADVICE.get(first, f"Look into {first} first: nothing else can save as much."))
+    if (startup := profile.startup_ns()) > 0.1 * profile.wall_ns:
+        text.append(
+            f"{seconds(startup)} of {seconds(profile.wall_ns)} passed before the first operation, in imports and "
+            "setting up: a longer run has less of that."
+        )
     if waiting > 0.2 * busy:
         text.append(f"{waiting / busy:.0%} is waiting: for other processes, or for a device.")
     overhead = profile.overhead()

@@ -5,17 +5,12 @@ import rich.console
 import rich.table
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report.shares import in_words, seconds, shares
+from drivetrain.scope.report.shares import extent, in_words, seconds, shares
 
 
 def show(profile: Profile, console: rich.console.Console) -> None:
     """Print it."""
-    steps = profile.num_steps()
-    console.print(
-        f"{seconds(profile.wall_ns)} of wall time, {len(profile.trace.processes)} processes, "
-        f"{len(profile.trace.threads)} threads, {steps} steps",
-        highlight=False,
-    )
+    console.print(extent(profile), highlight=False)
     console.print(table(profile))
     for paragraph in [*in_words(profile), *profile.trace.notes]:
         console.print(paragraph, highlight=False, markup=False)

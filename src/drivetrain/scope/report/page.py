@@ -1,0 +1,169 @@
+"""The report as one HTML file that needs nothing else: no network, no script library, readable from disk.
+
+Profile -> what dominates, in words; breakdown; time line; processes; overhead; what was not captured
+
+Charts are drawn here, as SVG: bars and a time line are all there is, and a charting library embedded for them would be
+larger than the rest of the page. Every number of a chart stands in a table beside it.
+"""
+
+from html import escape
+from pathlib import Path
+
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report import strip
+from drivetrain.scope.report.shares import Share, extent, in_words, seconds, shares
+
+_STYLE = (Path(__file__).parent / "page.css").read_text()
+
+# One hue per operation that is found by itself; a program's own operations take turns with the rest.
+HUES = {"simulation": 145, "inference": 215, "replay": 35, "backpropagation": 0, "optimizer": 285, "other": None}
+_MORE_HUES = (180, 60, 320, 250, 100, 20)
+
+
+def render(profile: Profile, title: str) -> str:
+    """The page."""
+    found = shares(profile.breakdown())
+    colors = color_of([share.operation for share in found])
+    sections = [
+        ("Where the time went", _words(profile) + _bar(found, colors) + _breakdown(found, colors)),
+        ("Over time", strip.render(profile, colors)),
+        ("Python calling native code", _transitions(profile)),
+        ("Processes and threads", _processes(profile)),
+        ("What went on at the same time", _overlaps(profile)),
+        ("What recording cost", _overhead(profile)),
+        ("What was not captured", _notes(profile)),
+    ]
+    body = "".join(
+        f'<section aria-labelledby="s{i}"><h2 id="s{i}">{heading}</h2>{content}</section>'
+        for i, (heading, content) in enumerate(sections)
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f'<body><main><h1>{escape(title)}</h1><p class="facts">{extent(profile)}</p>{body}</main></body></html>\n'
+    )
+
+
+def color_of(operations: list[str]) -> dict[str, str]:
+    """A color per operation; custom properties of the page make it lighter or darker."""
+    colors: dict[str, str] = {}
+    more = 0
+    for name in dict.fromkeys(operations):
+        hue = HUES.get(name)
+        if name not in HUES:
+            hue, more = _MORE_HUES[more % len(_MORE_HUES)], more + 1
+        colors[name] = f"hsl({hue} 55% var(--light))" if hue is not None else "hsl(220 8% var(--light))"
+    return colors
+
+
+def _words(profile: Profile) -> str:
+    return "".join(f"<p>{escape(text)}</p>" for text in in_words(profile))
+
+
+def _bar(found: list[Share], colors: dict[str, str]) -> str:
+    """All operations in one bar, with a legend that also says it in words."""
+    sums: dict[str, int] = {}
+    for share in found:
+        sums[share.operation] = sums.get(share.operation, 0) + share.raw_ns
+    busy = sum(sums.values()) or 1
+    ordered = sorted(sums.items(), key=lambda item: -item[1])
+    parts = "".join(
+        f'<span style="width:{ns / busy:.4%};background:{colors[name]}" title="{escape(name)} {ns / busy:.1%}"></span>'
+        for name, ns in ordered
+    )
+    legend = "".join(
+        f'<li><i style="background:{colors[name]}"></i>{escape(name)} <b>{ns / busy:.1%}</b></li>'
+        for name, ns in ordered
+    )
+    return f'<div class="bar" role="img" aria-label="Shares of operations, as listed">{parts}</div><ul>{legend}</ul>'
+
+
+def _breakdown(found: list[Share], colors: dict[str, str]) -> str:
+    busy = sum(share.raw_ns for share in found) or 1
+    rows = [
+        [
+            f'<i style="background:{colors[share.operation]}"></i>{escape(share.operation)}',
+            share.time_class,
+            seconds(share.raw_ns),
+            f"{share.raw_ns / busy:.1%}",
+            seconds(share.corrected_ns),
+            f"{seconds(share.low_ns)} to {seconds(share.high_ns)}",
+        ]
+        for share in found
+    ]
+    return _table(["operation", "class of time", "raw", "share", "corrected", "between"], rows, "breakdown")
+
+
+def _transitions(profile: Profile) -> str:
+    steps = profile.num_steps()
+    rows = [
+        [escape(operation), name, str(count), f"{count / steps:.3g}" if steps else "no steps"]
+        for operation, classes in profile.transitions().items()
+        for name, count in classes.items()
+    ]
+    return _table(["operation", "into", "calls", "per step"], rows) if rows else "<p>None was seen.</p>"
+
+
+def _processes(profile: Profile) -> str:
+    """The tree of processes: children below their parents."""
+    processes = profile.trace.processes
+    pids = {process.pid for process in processes}
+
+    def branch(pid: int) -> str:
+        items = ""
+        for process in processes:
+            is_root = process.parent not in pids or process.parent == process.pid
+            if (process.parent == pid and not is_root) or (pid == 0 and is_root):
+                index = processes.index(process)
+                threads = sum(thread.process == index for thread in profile.trace.threads)
+                command = escape(" ".join(process.argv)[:200])
+                recorded = f"{threads} recorded thread" + "s" * (threads != 1)
+                items += f"<li><b>{process.pid}</b>, {recorded}: <code>{command}</code>{branch(process.pid)}</li>"
+        return f'<ul class="tree">{items}</ul>' if items else ""
+
+    return branch(0)
+
+
+def _overlaps(profile: Profile) -> str:
+    rows = [
+        [
+            escape(", ".join(o.operations)) or "nothing",
+            ", ".join(o.classes),
+            seconds(o.ns),
+            f"{o.ns / profile.wall_ns:.1%}",
+        ]
+        for o in profile.overlaps()[:20]
+    ]
+    return _table(["operations", "classes", "time", "of the wall time"], rows)
+
+
+def _overhead(profile: Profile) -> str:
+    overhead = profile.overhead()
+    rows = [
+        ["events", str(overhead["num_events"])],
+        ["dropped", str(overhead["num_dropped"])],
+        ["added by recording, all threads", seconds(overhead["total_ns"])],
+        ["between", f"{seconds(overhead['low_ns'])} and {seconds(overhead['high_ns'])}"],
+        ["how it is known", escape(overhead["method"])],
+    ]
+    return _table(["", ""], rows)
+
+
+def _notes(profile: Profile) -> str:
+    notes = [
+        *profile.trace.notes,
+        "GPU time is not recorded; waiting for a device shows where the program waits.",
+        "Threads that never entered a known operation, and programs that are not Python, are not seen.",
+    ]
+    return "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
+
+
+def _table(headings: list[str], rows: list[list[str]], name: str = "") -> str:
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    # Wide tables scroll by themselves, by keyboard too.
+    return (
+        f'<div class="wide" tabindex="0"><table id="{name}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )

@@ -1,0 +1,41 @@
+"""Runs programs under `drivetrain profile`, in processes of their own."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+from drivetrain import scope
+from drivetrain.scope.trace.events import BEGIN
+
+
+def profiled(folder, *command, check=True, stdin=b"", cwd=None, python_path=()):
+    """The finished process of `drivetrain profile -o FOLDER COMMAND`."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, python_path), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-m", "drivetrain.cli.main", "profile", "-o", str(folder), *map(str, command)],
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        check=False,
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"exit code {done.returncode}\n{done.stderr.decode()}")
+    return done
+
+
+def profiled_text(folder, text, **how):
+    """The same for a script of this text."""
+    script = folder.with_suffix(".py")
+    script.write_text(text)
+    return profiled(folder, script, **how)
+
+
+def entered(folder):
+    """How often each site was entered, in all threads."""
+    trace = scope.load(folder).trace
+    counts = Counter()
+    for thread in trace.threads:
+        counts.update(trace.sites[site].name for site in thread.site[thread.kind == BEGIN].tolist())
+    return counts

@@ -1,0 +1,117 @@
+"""Reports say the same as the profile, and the page needs nothing but itself."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+from brute import trace_of, traces
+from hypothesis import given, settings
+
+from drivetrain import scope
+from drivetrain.cli.main import main
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report import page, strip
+from drivetrain.scope.report.shares import in_words, seconds, shares
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+VOID = {"meta", "link", "br", "rect"}
+
+
+class Cells(HTMLParser):
+    """The text of the cells of a table by its id, and whether all tags are closed."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.wanted, self.inside, self.rows, self.stack = table, False, [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID or tag == "rect":
+            self.stack.append(tag)
+        if tag == "table":
+            self.inside = dict(attrs).get("id") == self.wanted
+        if tag == "tr" and self.inside:
+            self.rows.append([])
+        if tag == "td" and self.inside:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        if self.inside and self.stack and self.rows and self.rows[-1] and "td" in self.stack:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "<run> & 'scope'"
+    with scope.session(folder):
+        for _ in range(20):
+            with scope.operation("inference"), scope.operation("<b>mine</b>"):
+                sum(range(1000))
+            with scope.operation("simulation"):
+                sum(range(10000))
+            scope.mark_step()
+    return folder
+
+
+def test_the_page_has_the_numbers_of_the_profile_and_closes_every_tag(folder):
+    profile = scope.load(folder)
+    parser = Cells("breakdown")
+    parser.feed(page.render(profile, folder.name))
+    assert parser.stack == []
+    rows = [row for row in parser.rows if row]
+    found = shares(profile.breakdown())
+    assert [row[:3] for row in rows] == [[s.operation, s.time_class, seconds(s.raw_ns)] for s in found]
+    assert sum(s.raw_ns for s in found) + sum(
+        row.raw_ns for row in profile.breakdown() if row.time_class == "idle"
+    ) == profile.wall_ns * len(profile.trace.threads)
+
+
+def test_the_page_asks_for_nothing_and_escapes_what_programs_say(folder, tmp_path):
+    html = tmp_path / "page.html"
+    assert main(["report", str(folder), "--html", str(html)]) == 0
+    text = html.read_text()
+    assert not re.search(r"https?://|src=|href=|url\(|@import|<script", text)
+    assert "<b>mine</b>" not in text
+    assert "&lt;b&gt;mine&lt;/b&gt;" in text
+    assert "<run>" not in text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+@pytest.mark.parametrize("width", [360, 1600])
+def test_a_browser_shows_the_page_without_a_network_and_without_scrolling_sideways(folder, tmp_path, width):
+    html = tmp_path / "page.html"
+    probe = (
+        "<script>document.title = [document.documentElement.scrollWidth <= innerWidth, "
+        "performance.getEntriesByType('resource').length, document.querySelectorAll('svg rect').length > 0].join()"
+        "</script></body>"
+    )
+    html.write_text(page.render(scope.load(folder), "page").replace("</body>", probe))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    command += [f"--user-data-dir={tmp_path / 'browser'}", f"--window-size={width},2000", "--dump-dom", html.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "<title>true,0,true</title>" in done.stdout
+
+
+def test_words_name_what_dominates_and_what_to_do(folder):
+    words = in_words(scope.load(folder))
+    assert words[0].startswith("Most of the time is simulation")
+    assert "vector environment" in words[1]
+    assert in_words(Profile(trace_of([]))) == ["Nothing was recorded."]
+
+
+@given(traces(in_order=False, lanes=True))
+@settings(max_examples=40, deadline=None)
+def test_every_trace_has_a_page_and_valid_json(trace):
+    profile = Profile(trace)
+    parser = Cells("breakdown")
+    parser.feed(page.render(profile, "any"))
+    assert parser.stack == []
+    json.loads(json.dumps(profile.as_json(), allow_nan=False))
+    for line in profile.timelines:
+        assert len(strip.dominant(profile, line)) == strip.NUM_CELLS
