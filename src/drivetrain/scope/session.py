@@ -28,8 +28,8 @@ _NUM_EMPTY_SPANS = 1000
 def session(path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES) -> "Session":
     """A context in which everything is recorded into a new folder.
 
-    Threads and forked children are followed; other processes are by `drivetrain profile`. What is recorded survives the death of its process. Read it with
-    `load(path)` or `drivetrain report`.
+    Threads and forked children are followed; other processes are by `drivetrain profile`. What is recorded survives
+    the death of its process. Read it with `load(path)` or `drivetrain report`.
 
     Args:
         path: A folder that does not exist, or is empty.

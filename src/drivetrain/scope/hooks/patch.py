@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from drivetrain.scope._native import Wrapped
 from drivetrain.scope.sites import Site
@@ -11,8 +11,7 @@ from drivetrain.scope.spans import span
 
 def record(owner: Any, name: str, site: Site, *, ends_step: int = -1, collapses: bool = False) -> None:
     """Record a Python function that a class or module has itself (not by inheritance); anything else is left alone."""
-    members: dict[str, Any] = vars(owner)
-    function = members.get(name)
+    function = cast(dict[str, Any], vars(owner)).get(name)
     if isinstance(function, FunctionType) and not getattr(function, "__isabstractmethod__", False):
         setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses)))
 

@@ -38,7 +38,8 @@ def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:
     per_operation = len(CLASSES) * len(profile.space.phases)
     operation = line.state // per_operation
     operation = np.where(line.state // len(profile.space.phases) % len(CLASSES) == CLASSES.index("idle"), -1, operation)
-    bounds: NDArray[np.float64] = np.linspace(line.edge_ns[0], line.edge_ns[-1], NUM_CELLS + 1)
+    first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
+    bounds = first + np.arange(NUM_CELLS + 1) * ((last - first) / NUM_CELLS)
     num = len(profile.space.operations)
     time_in = np.zeros((num + 1, NUM_CELLS))
     for index in range(-1, num):
