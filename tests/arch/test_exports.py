@@ -10,6 +10,7 @@ CONTRACT = [
     ("drivetrain.scope", "load"),
     ("drivetrain.scope", "mark_step"),
     ("drivetrain.scope", "operation"),
+    ("drivetrain.scope", "pack"),
     ("drivetrain.scope", "phase"),
     ("drivetrain.scope", "session"),
     ("drivetrain.train", "train"),

@@ -1,5 +1,6 @@
 """Reports say the same as the profile, and the page needs nothing but itself."""
 
+import csv
 import json
 import re
 import shutil
@@ -115,3 +116,18 @@ def test_every_trace_has_a_page_and_valid_json(trace):
     json.loads(json.dumps(profile.as_json(), allow_nan=False))
     for line in profile.timelines:
         assert len(strip.dominant(profile, line)) == strip.NUM_CELLS
+
+
+def test_perfetto_and_csv_hold_the_events_and_rows_of_the_profile(folder, tmp_path):
+    events_file, rows_file = tmp_path / "events.json", tmp_path / "rows.csv"
+    assert main(["report", str(folder), "--perfetto", str(events_file), "--csv", str(rows_file)]) == 0
+    profile = scope.load(folder)
+    events = json.loads(events_file.read_text())
+    begun = [event["name"] for event in events if event["ph"] == "B" and event["cat"] != "scope"]
+    assert begun == ["inference", "<b>mine</b>", "simulation"] * 20
+    assert len([event for event in events if event["ph"] == "E"]) == len([e for e in events if e["ph"] == "B"])
+    assert len([event for event in events if event["ph"] == "i"]) == 20
+    with rows_file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert sum(int(row["raw_ns"]) for row in rows) == profile.wall_ns
+    assert [row["class"] for row in rows] == [row.time_class for row in profile.breakdown()]

@@ -19,6 +19,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "box2d": {"box2d": "Box2D", "pygame-ce": "pygame"},
     "mujoco": {"mujoco": "mujoco", "imageio": "imageio"},
     "torch": {"torch": "torch"},
+    "scope": {"pyarrow": "pyarrow"},
     "bench": {
         "scipy": "scipy",
         "stable-baselines3": "stable_baselines3",

@@ -18,8 +18,8 @@ from drivetrain.scope import costs, overlap
 from drivetrain.scope.sites import CALIBRATION, CLASSES, NATIVE
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
+from drivetrain.scope.trace import folder
 from drivetrain.scope.trace.events import BEGIN, MARKED, SIMULATED, STEP, Thread, Trace
-from drivetrain.scope.trace.segments import read_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Profile:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a session's folder."""
-        return cls(read_folder(Path(path)))
+        return cls(folder.read(Path(path)))
 
     @property
     def wall_ns(self) -> int:

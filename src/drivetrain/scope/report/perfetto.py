@@ -1,0 +1,48 @@
+"""The events themselves, for Perfetto's and Chrome's trace viewers: JSON of the Trace Event Format."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.sites import Site
+from drivetrain.scope.trace.events import BEGIN, END, STEP, Thread
+
+
+def write(profile: Profile, file: Path) -> None:
+    """One line per event; open it at ui.perfetto.dev or chrome://tracing."""
+    with file.open("w") as out:
+        out.write("[\n")
+        for number, event in enumerate(events(profile)):
+            out.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))
+        out.write("\n]\n")
+
+
+def events(profile: Profile) -> Iterator[dict[str, Any]]:
+    """Names of processes and threads, then their events; times in microseconds from the session's begin."""
+    for process in profile.trace.processes:
+        name = " ".join(process.argv)[:200] or str(process.pid)
+        yield {"ph": "M", "pid": process.pid, "tid": 0, "name": "process_name", "args": {"name": name}}
+    for thread in profile.trace.threads:
+        yield from _thread(profile, thread)
+
+
+def _thread(profile: Profile, thread: Thread) -> Iterator[dict[str, Any]]:
+    where = {"pid": profile.trace.processes[thread.process].pid, "tid": thread.tid}
+    yield {"ph": "M", **where, "name": "thread_name", "args": {"name": profile.thread_name(thread)}}
+    sites: tuple[Site, ...] = profile.trace.sites
+    columns: Iterable[tuple[int, int, int]] = zip(
+        thread.time_ns.tolist(), thread.kind.tolist(), thread.site.tolist(), strict=True
+    )
+    for time_ns, kind, site in columns:
+        at = {**where, "ts": (time_ns - profile.trace.begin_ns) / 1000}
+        if kind == BEGIN:
+            entered = sites[site]
+            about = {"operation": entered.operation, "class": entered.time_class, "phase": entered.phase}
+            args = {name: value for name, value in about.items() if value}
+            yield {"ph": "B", **at, "name": entered.name, "cat": entered.operation or "scope", "args": args}
+        elif kind == END:
+            yield {"ph": "E", **at}
+        elif kind == STEP:
+            yield {"ph": "i", **at, "s": "t", "name": "step"}
