@@ -23,7 +23,6 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float)
 parser.add_argument("-o")
 print(__name__, beside.name, os.path.basename(sys.argv[0]), parser.parse_args(), sys.stdin.read())
-print([path for path in sys.path if "startup" in path], "sitecustomize" in sys.modules)
 sys.exit(7)
 """
     done = profiled_text(folder, text, check=False, stdin=b"input")
@@ -181,6 +180,23 @@ assert jax.grad(lambda x: power(x, n=2))(1.0) == 8.0
     assert counts["jax.block_until_ready"] == 5
     rows = {(row.operation, row.time_class) for row in scope.load(folder).breakdown()}
     assert {("inference", "backend"), ("inference", "accelerator_sync")} <= rows
+
+
+def test_a_training_run_of_ours_is_followed_into_its_processes_and_told_apart(folder, tmp_path):
+    pytest.importorskip("jax")
+    run_dir = tmp_path / "run"
+    command = ["-m", "drivetrain.cli.main", "train", "dqn", "CartPole-v1", "--total-steps", "1500", "--num-actors", "1"]
+    profiled(folder, *command, "--run-dir", run_dir)
+    profile = scope.load(folder)
+    assert len(profile.trace.processes) >= 4, "supervisor, actor, learner, evaluator"
+    rows = {(row.operation, row.time_class) for row in profile.breakdown()}
+    assert rows >= {
+        ("simulation", "simulator"),
+        ("inference", "backend"),
+        ("replay", "backend"),
+        ("backpropagation", "backend"),
+    }
+    assert profile.num_steps() >= 1500 / 8
 
 
 @pytest.mark.torch

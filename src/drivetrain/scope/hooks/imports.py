@@ -12,7 +12,11 @@ from drivetrain.scope.session import recording_into
 
 # The module that has to be there -> the file in this folder whose install(module) hooks it.
 HOOKS = {
-    "drivetrain.replay.buffer": "drivetrain_replay",
+    "drivetrain.replay.buffer": "drivetrain",
+    "drivetrain.train.actor": "drivetrain",
+    "drivetrain.train.learner": "drivetrain",
+    "drivetrain.train.ledger": "drivetrain",
+    "drivetrain.train.policies": "drivetrain",
     "gymnasium": "gymnasium",
     "jax": "jax",
     "multiprocessing.connection": "multiprocessing_wait",

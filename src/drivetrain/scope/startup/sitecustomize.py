@@ -1,6 +1,6 @@
 """What Python runs by itself at the start of every process of a profiled program, because `drivetrain profile` puts
-this folder at the head of PYTHONPATH. It starts recording, gives sys.path back as it was, and then runs the
-sitecustomize that it stands in front of. Whatever goes wrong, the program runs as it would have.
+this folder at the head of PYTHONPATH. It starts recording, steps aside, and then runs the sitecustomize that it stands
+in front of. Whatever goes wrong, the program runs as it would have.
 """
 
 import importlib.util
@@ -30,3 +30,6 @@ if _spec is not None and _spec.loader is not None:
     _spec.loader.exec_module(_module)
 elif _own is not None:
     sys.modules["sitecustomize"] = _own
+
+# Last, where it hides nothing: programs that make their children's PYTHONPATH of their own sys.path take it along.
+sys.path.append(_here)
