@@ -20,6 +20,7 @@ from drivetrain.train.devices import prepare_devices, require_devices
 
 CASES = {
     "dqn": ("dqn", {"dueling": True, "max_gradient_norm": 0.05}),
+    "rainbow": ("dqn", {"dueling": True, "noisy": True, "num_atoms": 11}),
     "ddpg": ("ddpg", {}),
     "td3": ("td3", {}),
     "sac": ("sac", {}),

@@ -8,20 +8,20 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train.losses import huber, q_target, select, weighted_mean
+from drivetrain.train.losses import bootstrapped, huber, select, weighted_mean
 
 
 def test_the_target_bootstraps_from_the_target_network_at_the_chosen_action():
     reward = jnp.array([1.0, 2.0, 3.0])
     discount = jnp.array([0.9, 0.0, 0.5])
     next_q = jnp.array([[10.0, 20.0], [30.0, 40.0], [50.0, 60.0]])
-    target = q_target(reward, discount, next_q, jnp.array([1, 0, 0]))
+    target = bootstrapped(reward, discount, select(next_q, jnp.array([1, 0, 0])))
     assert target.tolist() == pytest.approx([1 + 0.9 * 20, 2.0, 3 + 0.5 * 50])
 
 
 def test_no_gradient_flows_through_the_target():
     def total(next_q):
-        return q_target(jnp.ones(1), jnp.ones(1), next_q, jnp.array([1])).sum()
+        return bootstrapped(jnp.ones(1), jnp.ones(1), select(next_q, jnp.array([1]))).sum()
 
     assert not jax.grad(total)(jnp.ones((1, 2))).any()
 

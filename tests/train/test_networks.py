@@ -7,10 +7,11 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax.numpy as jnp
 
+from drivetrain.train.config import DQNConfig
 from drivetrain.train.interface import Categories, Entries, Image, Vector
 from drivetrain.train.networks import MLP, build, first_twin, initial_twins, initial_vector, pack, unpack
 from drivetrain.train.networks.convolution import convolve
-from drivetrain.train.policies import q_values
+from drivetrain.train.q_networks import q_values
 
 NETWORKS = [
     MLP(num_inputs=4, hidden=(16, 8), heads=(("action", 3),)),
@@ -54,10 +55,10 @@ def test_dueling_q_values_average_to_the_state_value():
     vector, obs = draw(network)
     pieces = unpack(network, vector)
     shifted = {**pieces, "action.bias": pieces["action.bias"] + 7}  # a common advantage changes nothing
-    q = q_values(network, pieces, obs, np)
-    assert np.allclose(q, q_values(network, shifted, obs, np), atol=1e-5)
+    q = q_values(network, pieces, obs, DQNConfig(), np)
+    assert np.allclose(q, q_values(network, shifted, obs, DQNConfig(), np), atol=1e-5)
     raised = {**pieces, "value.bias": pieces["value.bias"] + 7}
-    assert np.allclose(q + 7, q_values(network, raised, obs, np), atol=1e-5)
+    assert np.allclose(q + 7, q_values(network, raised, obs, DQNConfig(), np), atol=1e-5)
 
 
 def test_twins_are_two_independent_networks_evaluated_together():

@@ -6,7 +6,8 @@ import pytest
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.networks import initial_vector, unpack
-from drivetrain.train.policies import gaussian, make_policy, policy_network, q_values
+from drivetrain.train.policies import gaussian, make_policy, policy_network
+from drivetrain.train.q_networks import q_values
 
 DISCRETE = Interface(observations=Vector(shape=(4,)), actions=DiscreteActions(count=3, start=0))
 CONTINUOUS = Interface(
@@ -47,7 +48,7 @@ def test_dqn_takes_the_action_of_largest_q():
     config, vector, policy = make("dqn")
     network = policy_network(config, DISCRETE)
     obs = observations()
-    assert np.array_equal(policy.act(obs), q_values(network, unpack(network, vector), obs, np).argmax(-1))
+    assert np.array_equal(policy.act(obs), q_values(network, unpack(network, vector), obs, config.agent, np).argmax(-1))
 
 
 def test_dqn_explores_with_the_share_of_random_actions_that_the_schedule_says():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
 _SHOW = "--show-config"
+_PRESET = "--preset"
 _PARTS: dict[str, type[Any]] = {
     "run": RunConfig,
     "environment": EnvironmentConfig,
@@ -85,6 +86,7 @@ def prepare_this_process(config: TrainConfig) -> None:
 
 def parse(argv: list[str]) -> TrainConfig:
     """The configuration a command line asks for; flags change the environment's preset."""
+    argv, name = _without_preset(argv)
     args = argv[2:]
     if "-h" in argv or "--help" in argv:
         names = [word for word in argv[:2] if not word.startswith("-")]
@@ -93,7 +95,7 @@ def parse(argv: list[str]) -> TrainConfig:
     elif len(argv) < 2 or argv[0].startswith("-") or argv[1].startswith("-"):
         raise InvalidInput(f"expected an algorithm and an environment first: {_USAGE}")
     else:
-        base = preset(argv[0], argv[1])
+        base = preset(argv[0], argv[1], name)
     parts = {part: getattr(base, part) for part in _PARTS}
     # The algorithm's settings are a field of their own type, so that --help lists those and no others.
     flags_of: Any = dataclasses.make_dataclass(
@@ -102,7 +104,10 @@ def parse(argv: list[str]) -> TrainConfig:
     flags = tyro.cli(
         flags_of,
         prog="drivetrain train ALGO ENV",
-        description=f"Train a policy with parallel actors and a learner. {_SHOW}: print the settings and do nothing.",
+        description=(
+            f"Train a policy with parallel actors and a learner. {_PRESET} NAME: start from a variant, as rainbow "
+            f"for dqn. {_SHOW}: print the settings and do nothing."
+        ),
         args=args,
         default=flags_of(**parts, agent=base.agent),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
@@ -110,6 +115,16 @@ def parse(argv: list[str]) -> TrainConfig:
     )
     chosen = {part: getattr(flags, part) for part in (*_PARTS, "agent")}
     return dataclasses.replace(base, **chosen)
+
+
+def _without_preset(argv: list[str]) -> tuple[list[str], str | None]:
+    """The words without `--preset NAME`, which decides what the others change; and NAME."""
+    if _PRESET not in argv:
+        return argv, None
+    index = argv.index(_PRESET)
+    if index + 1 == len(argv):
+        raise InvalidInput(f"{_PRESET}: expected a name after it, as rainbow for dqn")
+    return argv[:index] + argv[index + 2 :], argv[index + 1]
 
 
 def describe(config: TrainConfig) -> str:

@@ -31,7 +31,8 @@ def train(
         env: Gymnasium id; "module:Id" imports the module first, in every process; or a function that makes
             an environment, called in every process.
         config: All settings. None: the preset of the environment, or the defaults.
-        overrides: Fields of the configuration by name, as total_steps=50_000, seed=1.
+        overrides: Fields of the configuration by name, as total_steps=50_000, seed=1; preset="rainbow"
+            starts from that variant of the algorithm.
 
     Returns:
         The run's folder, the returns of its final evaluation, and its counts.

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
@@ -37,11 +36,6 @@ def networks_of(config: TrainConfig, interface: Interface) -> Networks:
 def q_of(network: Network, pieces: Pieces, obs: Any, action: Any) -> jax.Array:
     """Q(s, a): [B], of twins [2, B]."""
     return network.apply(pieces, obs, jnp, action)["q"][..., 0]
-
-
-def noise_key(rng: np.random.Generator) -> jax.Array:
-    """The key of a run's noise, as plain numbers that a checkpoint can hold."""
-    return jax.random.key_data(jax.random.key(int(rng.integers(2**31))))
 
 
 def noise(key: jax.Array, num_updates: jax.Array, shape: tuple[int, ...], learners: Learners) -> jax.Array:

@@ -11,27 +11,48 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
 
 
-def select(q: jax.Array, action: jax.Array) -> jax.Array:
-    """Q of the chosen actions: [B, A] and int[B] to [B]."""
-    return jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
+def select(values: jax.Array, action: jax.Array) -> jax.Array:
+    """What belongs to the chosen actions: [B, A, ...] and int[B] to [B, ...]."""
+    return jnp.take_along_axis(values, action.reshape(-1, *[1] * (values.ndim - 1)), axis=1)[:, 0]
 
 
-def q_target(reward: jax.Array, discount: jax.Array, next_q: jax.Array, next_action: jax.Array) -> jax.Array:
-    """The target y = R + discount * Q_target(s', a').
+def projected(
+    probabilities: jax.Array, reward: jax.Array, discount: jax.Array, atoms: npt.NDArray[np.float32]
+) -> jax.Array:
+    """The distribution of R + discount * Z on the atoms of Z, which are evenly spaced.
+
+    The probability of each shifted atom goes to its two neighbours in proportion to nearness, and to
+    the ends where it lies beyond them.
 
     Args:
+        probabilities: [B, N] of Z at the bootstrap observations.
         reward: [B] n-step returns.
         discount: [B] gamma^n, 0 where the episode terminated within the n steps.
-        next_q: [B, A] target network at the bootstrap observations.
-        next_action: int[B] its actions: the target's own argmax (DQN) or the online network's
-            (double DQN, van Hasselt et al. 2016, eq. 4).
+        atoms: [N].
 
     Returns:
-        [B], through which no gradient flows.
+        [B, N], through which no gradient flows.
+
+    Reference: Bellemare et al. 2017, arXiv:1707.06887, eq. 7.
     """
-    return bootstrapped(reward, discount, select(next_q, next_action))
+    spacing = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
+    shifted = jnp.clip(reward[:, None] + discount[:, None] * atoms, atoms[0], atoms[-1])
+    distance = jnp.abs(shifted[:, None, :] - atoms[:, None]) / spacing  # [B, to, from]
+    return jax.lax.stop_gradient((jnp.maximum(1 - distance, 0) * probabilities[:, None, :]).sum(-1))
+
+
+def cross_entropy(target: jax.Array, logits: jax.Array) -> jax.Array:
+    """-sum target * log softmax(logits) over the last axis."""
+    return -(target * jax.nn.log_softmax(logits)).sum(-1)
+
+
+def entropy(probabilities: jax.Array) -> jax.Array:
+    """-sum p log p over the last axis."""
+    return -jax.scipy.special.xlogy(probabilities, probabilities).sum(-1)
 
 
 def huber(error: jax.Array, delta: float) -> jax.Array:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from drivetrain.train.config import DDPGConfig, DQNConfig, SACConfig, TD3Config, TrainConfig
 from drivetrain.train.interface import Arrays, Interface, num_rows
-from drivetrain.train.networks import MLP, Network, Pieces, acting, build, unpack
+from drivetrain.train.networks import MLP, Network, Noisy, Pieces, acting, build, unpack
+from drivetrain.train.q_networks import q_network, q_values
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds on the log standard deviation of a squashed Gaussian (Haarnoja et al. 2018)."""
@@ -38,11 +39,8 @@ def policy_network(config: TrainConfig, interface: Interface) -> Network:
     """The network that acts."""
     agent, width = config.agent, interface.num_actions
     if isinstance(agent, DQNConfig):
-        heads = (("action", width), ("value", 1)) if agent.dueling else (("action", width),)
-    elif isinstance(agent, SACConfig):
-        heads = (("mean", width), ("log_std", width))
-    else:
-        heads = (("action", width),)
+        return q_network(interface.observations, width, agent)
+    heads = (("mean", width), ("log_std", width)) if isinstance(agent, SACConfig) else (("action", width),)
     return build(interface.observations, MLP(num_inputs=0, hidden=agent.hidden, heads=heads), agent.torso)
 
 
@@ -63,18 +61,6 @@ def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.fl
     return Deterministic(network, vector, agent, warmup_steps)
 
 
-def q_values(network: Network, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
-    """Q(s, a) for every action: [..., num_actions].
-
-    With a value head, Q = V + A - mean(A) (dueling; Wang et al. 2016, eq. 9).
-    """
-    outputs = network.apply(pieces, observations, xp)
-    q = outputs["action"]
-    if "value" in outputs:
-        q = outputs["value"] + q - q.mean(-1, keepdims=True)
-    return q
-
-
 def deterministic_action(network: Network, pieces: Pieces, observations: Any, xp: ModuleType) -> Any:
     """mu(s) = tanh(head), in -1..1: [..., num_actions]."""
     return xp.tanh(network.apply(pieces, observations, xp)["action"])
@@ -87,23 +73,33 @@ def gaussian(network: Network, pieces: Pieces, observations: Any, xp: ModuleType
 
 
 class EpsilonGreedy:
-    """DQN's policy: the action of largest Q, and a random one for a share epsilon of the steps."""
+    """DQN's policy: the action of largest Q, and a random one for a share epsilon of the steps.
+
+    Noisy layers get new noise at every step while exploring, the same for the environments of the batch.
+    """
 
     def __init__(self, network: Network, vector: NDArray[np.float32], config: DQNConfig) -> None:
         self._network = network
         self._pieces = unpack(network, vector)
         self._config = config
-        self._num_actions = dict(network.heads)["action"]
 
     def act(self, obs: Arrays) -> NDArray[np.int64]:
-        """The action of largest Q; the first among equals."""
-        return q_values(self._network, self._pieces, obs, np).argmax(-1)
+        """The action of largest Q, without noise; the first among equals."""
+        return self._q_values(self._pieces, obs).argmax(-1)
 
     def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Epsilon-greedy, with epsilon falling over the run."""
+        pieces = self._pieces
+        if isinstance(self._network, Noisy):
+            noise = rng.standard_normal(self._network.num_noise, np.float32)
+            pieces = self._network.perturbed(pieces, noise, np)
+        q = self._q_values(pieces, obs)
         explore = rng.random(num_rows(obs)) < self._config.epsilon_at(step)
-        random = rng.integers(0, self._num_actions, num_rows(obs))
-        return np.where(explore, random, self.act(obs))
+        random = rng.integers(0, q.shape[-1], num_rows(obs))
+        return np.where(explore, random, q.argmax(-1))
+
+    def _q_values(self, pieces: Pieces, obs: Arrays) -> NDArray[np.float32]:
+        return q_values(self._network, pieces, obs, self._config, np)
 
 
 class Deterministic:

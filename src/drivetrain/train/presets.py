@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 
 
@@ -140,16 +141,52 @@ PRESETS: dict[tuple[str, str], Preset] = {
 }
 """(algorithm, environment): the settings to start from."""
 
+# Hessel et al. 2018, arXiv:1710.02298, table 1: everything at once, noise in place of epsilon; alpha 0.5,
+# 3 steps, 51 atoms from -10 to 10, as fits clipped rewards. Rates and sizes stay the environment's.
+_RAINBOW: dict[str, Any] = {
+    "double": True,
+    "dueling": True,
+    "noisy": True,
+    "noise_scale": 0.5,
+    "num_atoms": 51,
+    "prioritized": True,
+    "alpha": 0.5,
+    "num_step": 3,
+    "epsilon_start": 0.0,
+    "epsilon_end": 0.0,
+    "exploration_steps": 0,
+}
+_NAMED: dict[str, dict[str, dict[str, Any]]] = {"dqn": {"rainbow": _RAINBOW}}
+"""Algorithm: variants that change the settings of any environment."""
+_RANGES: dict[str, dict[str, Any]] = {"CartPole-v1": {"value_min": 0.0, "value_max": 100.0}}
+"""Environment: where discounted returns lie; CartPole's reward is 1, so at gamma 0.99 below 100."""
+
 
 def preset_for(algo: str, env: object) -> Preset:
     """What is known of an environment; the algorithm's usual settings where nothing is."""
     return PRESETS.get((algo, env), _NO_PRESET) if isinstance(env, str) else _NO_PRESET
 
 
-def preset(algo: str, env: str | Callable[[], Any]) -> TrainConfig:
-    """The configuration to start from."""
-    settings = {**_DEFAULTS.get(algo, {}), **preset_for(algo, env).settings}
-    return TrainConfig.default(algo, env).override(**settings)
+def preset(algo: str, env: str | Callable[[], Any], name: str | None = None) -> TrainConfig:
+    """The configuration to start from.
+
+    Args:
+        algo: The algorithm.
+        env: The environment.
+        name: A variant of the algorithm, as "rainbow" of DQN; None: none.
+
+    Raises:
+        InvalidInput: There is no such algorithm, or no such variant of it.
+    """
+    config = TrainConfig.default(algo, env)
+    fields = {**_DEFAULTS.get(algo, {}), **preset_for(algo, env).settings}
+    if name is not None:
+        variants = _NAMED.get(algo, {})
+        if name not in variants:
+            known = ", ".join(variants) or "none"
+            raise InvalidInput(f"preset: expected one of those for {algo} ({known}), got {name!r}")
+        fields |= {**variants[name], **_RANGES.get(env, {})}
+    return config.override(**fields)
 
 
 def table() -> str:

@@ -76,11 +76,15 @@ def resolve(
     Raises:
         InvalidInput: A field is unknown or out of range, or `config` is of another run.
     """
+    fields = dict(overrides)
+    name = fields.pop("preset", None)
     if config is None:
-        config = preset(algo, env)
+        config = preset(algo, env, name)
     elif (config.algo, config.env) != (algo, named("env", env)):
         raise InvalidInput(f"config: expected one for {algo} on {env}, got one for {config.algo} on {config.env}")
-    return config.override(**overrides)
+    elif name is not None:
+        raise InvalidInput(f"preset: expected none beside a config, got {name!r}")
+    return config.override(**fields)
 
 
 @dataclass(frozen=True, kw_only=True)

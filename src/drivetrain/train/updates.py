@@ -156,3 +156,8 @@ def for_everyone(state: Any, learners: Learners) -> Any:
 def _mesh(learners: Learners) -> Mesh:
     """One device for each."""
     return Mesh(np.array(jax.devices()[: learners.count]), (_AXIS,))
+
+
+def noise_key(rng: np.random.Generator) -> jax.Array:
+    """The key of a run's noise, as plain numbers that a checkpoint can hold."""
+    return jax.random.key_data(jax.random.key(int(rng.integers(2**31))))

@@ -1,7 +1,10 @@
-"""Deep Q-learning: double, n-step and prioritized by default, dueling as an option.
+"""Deep Q-learning: double, n-step and prioritized by default; dueling, distributional and noisy as options.
 
     y  = R_n + gamma^n Q_target(s_n, argmax_a Q(s_n, a))
     L  = mean_i w_i huber(Q(s_i, a_i) - y_i)
+or, with atoms (C51; Z the distribution of returns, Q its mean)
+    y  = projection on the atoms of R_n + gamma^n Z_target(s_n, argmax_a Q(s_n, a))
+    L  = mean_i w_i cross entropy(y_i, Z(s_i, a_i));   its excess over the entropy of y is the priority
     theta <- Adam(clip(grad L));   every K updates: target <- target + tau (theta - target)
 
 Differences from the papers:
@@ -10,9 +13,13 @@ Differences from the papers:
 - Priorities of the U batches of one call are all drawn before the call's updates are known.
 - A truncated episode bootstraps from its last observation; only termination ends the return.
 - tau < 1 with K = 1 is the soft target of DDPG rather than DQN's copy.
+- Noisy layers: an update draws a noise for each of online, target and choosing network, the same for
+  all rows; an actor one per step, the same for its environments. All dense layers are noisy; layers
+  of convolutions are not. All together are Rainbow (`--preset rainbow`).
 
 References: Mnih et al. 2015 (Nature 518); van Hasselt et al. 2016, arXiv:1509.06461; Schaul et al.
-2016, arXiv:1511.05952; Wang et al. 2016, arXiv:1511.06581; Hessel et al. 2018, arXiv:1710.02298.
+2016, arXiv:1511.05952; Wang et al. 2016, arXiv:1511.06581; Bellemare et al. 2017, arXiv:1707.06887;
+Fortunato et al. 2018, arXiv:1706.10295; Hessel et al. 2018, arXiv:1710.02298.
 """
 
 # JAX and optax annotate parts of their interfaces only:
@@ -24,15 +31,26 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.losses import huber, moved, q_target, select, weighted_mean
-from drivetrain.train.networks import Network, Pieces
+from drivetrain.train.losses import (
+    bootstrapped,
+    cross_entropy,
+    entropy,
+    huber,
+    moved,
+    projected,
+    select,
+    weighted_mean,
+)
+from drivetrain.train.networks import Network, Noisy, Pieces
 from drivetrain.train.optimizers import global_norm, optimizer_of
-from drivetrain.train.policies import policy_network, q_values
-from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
+from drivetrain.train.policies import policy_network
+from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
+from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics, noise_key
 
 
 class State(NamedTuple):
@@ -44,19 +62,43 @@ class State(NamedTuple):
     """The target network."""
     optimizer: Any
     """Adam's moments."""
+    key: jax.Array
+    """Of the noise of noisy layers; update k draws from `fold_in(key, k)`."""
     num_updates: jax.Array
     """int32, updates so far."""
+
+
+class Noises(NamedTuple):
+    """Noise of noisy layers for one update, float32[num_noise] each (Fortunato et al. 2018, section 3.1)."""
+
+    online: Any
+    """Of the network that learns."""
+    target: Any
+    """Of the target network."""
+    chooser: Any
+    """Of the online network that chooses the next action."""
 
 
 def make(config: TrainConfig, interface: Interface) -> Algorithm:
     """DQN for a run."""
     assert isinstance(config.agent, DQNConfig)
     network, agent = policy_network(config, interface), config.agent
+
+    def draw_and_update(state: State, batch: Batch, learners: Learners) -> tuple[State, jax.Array, Metrics]:
+        return update(state, batch, network, agent, learners, draw(state, network))
+
     return Algorithm(
-        init=lambda rng: init(network.initial(rng), agent),
-        update=lambda state, batch, learners: update(state, batch, network, agent, learners),
+        init=lambda rng: init(network.initial(rng), agent, noise_key(rng)),
+        update=draw_and_update,
         policy=lambda state: state.params,
     )
+
+
+def draw(state: State, network: Network) -> Noises | None:
+    """The noise of the next update, the same for every learner; None where no layer is noisy."""
+    if not isinstance(network, Noisy):
+        return None
+    return Noises(*jax.random.normal(jax.random.fold_in(state.key, state.num_updates), (3, network.num_noise)))
 
 
 def optimizer(config: DQNConfig) -> optax.GradientTransformation:
@@ -64,29 +106,47 @@ def optimizer(config: DQNConfig) -> optax.GradientTransformation:
     return optimizer_of(config, config.max_gradient_norm)
 
 
-def init(pieces: Pieces, config: DQNConfig) -> State:
+def init(pieces: Pieces, config: DQNConfig, key: Any = None) -> State:
     """The state before the first update, with online and target network alike."""
     params, target = (jax.tree.map(jnp.array, pieces) for _ in range(2))
-    return State(params, target, optimizer(config).init(params), jnp.int32(0))
+    key = noise_key(np.random.default_rng(0)) if key is None else key
+    return State(params, target, optimizer(config).init(params), key, jnp.int32(0))
 
 
 def loss(
-    online: Pieces, target: Pieces, batch: Batch, network: Network, config: DQNConfig
+    online: Pieces, target: Pieces, batch: Batch, network: Network, config: DQNConfig, noises: Noises | None = None
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """The loss of one batch: (loss, (TD errors [B], chosen Q [B]))."""
-    next_q = q_values(network, target, batch.next_obs, jnp)
-    chooser = q_values(network, online, batch.next_obs, jnp) if config.double else next_q
-    y = q_target(batch.reward, batch.discount, next_q, chooser.argmax(-1))
-    q = select(q_values(network, online, batch.obs, jnp), batch.action)
-    return weighted_mean(huber(q - y, config.huber_delta), batch.weights), (q - y, q)
+    """The loss of one batch: (loss, (TD errors or, with atoms, their like [B], chosen Q [B]))."""
+    learned, chooser = online, online
+    if noises is not None:
+        assert isinstance(network, Noisy)
+        learned = network.perturbed(online, noises.online, jnp)
+        chooser = network.perturbed(online, noises.chooser, jnp)
+        target = network.perturbed(target, noises.target, jnp)
+    logits = select(action_logits(network, learned, batch.obs, config, jnp), batch.action)
+    next_logits = action_logits(network, target, batch.next_obs, config, jnp)
+    next_q = q_values(network, chooser if config.double else target, batch.next_obs, config, jnp)
+    next_logits = select(next_logits, next_q.argmax(-1))
+    q = expected(logits, config, jnp)
+    if config.num_atoms == 1:
+        errors = q - bootstrapped(batch.reward, batch.discount, expected(next_logits, config, jnp))
+        return weighted_mean(huber(errors, config.huber_delta), batch.weights), (errors, q)
+    y = projected(jax.nn.softmax(next_logits), batch.reward, batch.discount, atoms(config))
+    losses = cross_entropy(y, logits)
+    return weighted_mean(losses, batch.weights), (losses - entropy(y), q)
 
 
 def update(
-    state: State, batch: Batch, network: Network, config: DQNConfig, learners: Learners = ONE_LEARNER
+    state: State,
+    batch: Batch,
+    network: Network,
+    config: DQNConfig,
+    learners: Learners = ONE_LEARNER,
+    noises: Noises | None = None,
 ) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
     graded = jax.value_and_grad(loss, has_aux=True)
-    (value, (td_errors, q)), slopes = graded(state.params, state.target, batch, network, config)
+    (value, (td_errors, q)), slopes = graded(state.params, state.target, batch, network, config, noises)
     slopes = learners.mean(slopes)
     steps, moments = optimizer(config).update(slopes, state.optimizer, state.params)
     params: Any = optax.apply_updates(state.params, steps)
@@ -97,4 +157,4 @@ def update(
         lambda: state.target,
     )
     metrics = {"loss": value, "q": q.mean(), "gradient_norm": global_norm(slopes)}
-    return State(params, target, moments, num_updates), jnp.abs(td_errors), metrics
+    return State(params, target, moments, state.key, num_updates), jnp.abs(td_errors), metrics

@@ -31,13 +31,13 @@ import numpy as np
 import optax
 
 from drivetrain.train.config import SACConfig, TrainConfig
-from drivetrain.train.critics import Networks, networks_of, noise, noise_key, q_of
+from drivetrain.train.critics import Networks, networks_of, noise, q_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
 from drivetrain.train.networks import Pieces, initial_twins
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import gaussian
-from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
+from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics, noise_key
 
 
 class State(NamedTuple):

@@ -25,6 +25,16 @@ class DQNConfig:
     """Choose the next action by the online network (van Hasselt et al. 2016)."""
     dueling: bool = False
     """Split the last layer into value and advantage (Wang et al. 2016)."""
+    num_atoms: int = 1
+    """Returns that the distribution of returns is over (C51: 51; Bellemare et al. 2017); 1: their mean alone."""
+    value_min: float = -10.0
+    """Smallest of them; discounted returns below it count as it."""
+    value_max: float = 10.0
+    """Largest of them."""
+    noisy: bool = False
+    """Dense layers with learned noise, for exploring (Fortunato et al. 2018); epsilon still applies."""
+    noise_scale: float = 0.5
+    """Scale of that noise at the start, sigma_0."""
     learning_rate: float = 1e-3
     """Step size of Adam."""
     adam_epsilon: float = 1e-8
@@ -46,6 +56,10 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
+        require(self, "num_atoms", self.num_atoms >= 1, "at least 1")
+        bounded = -math.inf < self.value_min < self.value_max < math.inf
+        require(self, "value_max", bounded, f"more than value_min ({self.value_min}), both finite")
+        require(self, "noise_scale", self.noise_scale > 0, "above 0")
         require(self, "huber_delta", self.huber_delta > 0, "above 0")
         require(self, "max_gradient_norm", self.max_gradient_norm > 0, "above 0")
         require(self, "target_interval", self.target_interval >= 1, "at least 1")

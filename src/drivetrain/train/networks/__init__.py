@@ -11,6 +11,7 @@ to actors and what a saved policy holds.
     convolution.py  the torso for images
     build.py      TorsoNetwork, a torso under an MLP; which torso suits which observations
     custom.py     torsos of the user's own, and networks compiled for actors; imports JAX
+    noisy.py      Noisy: layers with learned noise
     twins.py      two networks of one shape, evaluated together
 """
 
@@ -18,6 +19,7 @@ from drivetrain.train.networks.build import TorsoNetwork, acting, build
 from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
 from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
+from drivetrain.train.networks.noisy import Noisy
 from drivetrain.train.networks.torsos import Torso
 from drivetrain.train.networks.twins import first_twin, initial_twins
 
@@ -27,6 +29,7 @@ __all__ = [
     "Activation",
     "NatureCNN",
     "Network",
+    "Noisy",
     "Pieces",
     "Torso",
     "TorsoNetwork",

@@ -11,6 +11,7 @@ from drivetrain.train.interface import Categories, Entries, Entry, Image, Observ
 from drivetrain.train.networks.convolution import NatureCNN
 from drivetrain.train.networks.mlp import MLP
 from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
+from drivetrain.train.networks.noisy import Noisy
 from drivetrain.train.networks.torsos import Concatenation, Flat, OneHot, Torso, within
 
 AUTO = "auto"
@@ -82,6 +83,8 @@ def acting(network: Network) -> Network:
     """The network for an actor, whose arrays are NumPy's."""
     if not network.needs_jax:
         return network
+    if isinstance(network, Noisy):  # NumPy makes the noise, in the pieces
+        return replace(network, inner=acting(network.inner))
     from drivetrain.train.networks.custom import Compiled  # imports jax: only where it is needed
 
     return Compiled(network)
