@@ -1,0 +1,151 @@
+"""`drivetrain bench learners`: what two learners gain, on two cores without an actor beside.
+
+Each form (one learner, two learners) is a process that stays; they are asked in turn, so that a slow
+moment of the machine hits both.
+"""
+
+import contextlib
+import json as json_module
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from drivetrain.bench.learners.worker import Job
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.publish import publish, require_folders
+from drivetrain.bench.report import Case, Report, Target
+from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.machine import num_cores
+from drivetrain.core.threads import one_thread_environment
+
+ONE = "one learner"
+CALLS_PER_ROUND = 5
+# (what is updated, how far ahead of one learner two shall be)
+FORMS: Sequence[tuple[Job, float | None]] = (
+    (Job(algo="sac", batch_size=256, width=256, num_learners=2), 1.45),
+    (Job(algo="sac", batch_size=1024, width=256, num_learners=2), 1.8),
+    (Job(algo="td3", batch_size=256, width=256, num_learners=2), None),
+    (Job(algo="dqn", batch_size=64, width=256, num_learners=2, updates_per_call=32), None),
+    (Job(algo="dqn", batch_size=64, width=64, num_learners=2, updates_per_call=32), None),
+)
+WEAKNESSES = (
+    "Made-up transitions of HalfCheetah's shapes: updates alone, without replay, actors or evaluator beside.",
+    "Any other process on the two cores holds up two learners and not one; an idle machine is needed.",
+    "A shared or virtual machine: only the ratios of one run count.",
+)
+QUICK_WEAKNESS = "A quick run: two rounds. It shows that everything runs, not what is gained."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure updates by two learners against the same updates by one."""
+
+    json: Path | None = None
+    """Write the report to this file."""
+    markdown: Path | None = None
+    """Write the report as a page with tables to this file."""
+    quick: bool = False
+    """Two rounds of the first case alone; the numbers then mean little."""
+    rounds: int = 12
+    """How often both forms of a case are asked for five calls."""
+
+    def check(self) -> None:
+        """Refuse what cannot be measured.
+
+        Raises:
+            InvalidInput: A flag is out of range, or there is one core.
+        """
+        if self.rounds < 1:
+            raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
+        if num_cores() < 2:
+            raise InvalidInput("two learners need two cores, and there is one here")
+        require_folders(self.json, self.markdown)
+
+
+def run(options: Options, words: Sequence[str]) -> int:
+    """Measure, print the page, and write what was asked for; the exit code.
+
+    Raises:
+        InvalidInput: The options cannot be run; nothing was.
+        RunError: A worker ended early.
+    """
+    options.check()
+    forms, rounds = (FORMS[:1], 2) if options.quick else (FORMS, options.rounds)
+    report = Report(
+        title="Two learners against one",
+        machine=describe_machine(),
+        versions=describe_versions(("jax", "jaxlib", "optax", "numpy")),
+        commit=describe_commit(),
+        command=describe_command(words),
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
+        cases=[measure(job, aim, rounds) for job, aim in forms],
+        skipped=[],
+    )
+    publish(report, json=options.json, markdown=options.markdown)
+    return 0
+
+
+def measure(job: Job, aim: float | None, rounds: int) -> Case:
+    """One case: both forms in turn; a sample is the median of a round's calls."""
+    name = f"{job.algo}, 2 x {job.width} units, batch {job.batch_size}"
+    print(name, flush=True)
+    samples: dict[str, list[list[float]]] = {ONE: [], "ours": []}
+    with worker(replace(job, num_learners=1)) as one, worker(job) as several:
+        for _ in range(rounds):
+            samples[ONE].append(ask(one))
+            samples["ours"].append(ask(several))
+    medians = {form: [statistics.median(calls) for calls in asked] for form, asked in samples.items()}
+    return Case(
+        name=name,
+        unit="us per update",
+        better="lower",
+        samples={"ours": medians["ours"]},
+        references={ONE: medians[ONE]},
+        smallest={form: min(map(min, asked)) for form, asked in samples.items()},
+        targets=() if aim is None else (Target(against=ONE, aim=aim),),
+    )
+
+
+@contextlib.contextmanager
+def worker(job: Job) -> Iterator["subprocess.Popen[str]"]:
+    """A process that is ready to be asked; ended afterwards."""
+    environment = {**os.environ, **one_thread_environment(os.environ, num_devices=job.num_learners)}
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "drivetrain.bench.learners.worker", job.as_json()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        answer(process)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(process: "subprocess.Popen[str]") -> list[float]:
+    """Microseconds per update of each of a round's calls."""
+    assert process.stdin is not None
+    process.stdin.write(f"{CALLS_PER_ROUND}\n")
+    process.stdin.flush()
+    return json_module.loads(answer(process))
+
+
+def answer(process: "subprocess.Popen[str]") -> str:
+    """The next line that a worker writes.
+
+    Raises:
+        RunError: It ended instead.
+    """
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RunError(f"a worker ended with code {process.wait()}; what it said stands above")
+    return line
