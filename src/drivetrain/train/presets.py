@@ -195,7 +195,7 @@ def preset(algo: str, env: str | Callable[[], Any], name: str | None = None) -> 
         if name not in variants:
             known = ", ".join(variants) or "none"
             raise InvalidInput(f"preset: expected one of those for {algo} ({known}), got {name!r}")
-        fields |= {**variants[name], **_NAMED_FOR.get((name, env), {})}
+        fields |= {**variants[name], **(_NAMED_FOR.get((name, env), {}) if isinstance(env, str) else {})}
     return config.override(**fields)
 
 
