@@ -10,7 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,7 +111,7 @@ def measure(job: Job, aim: float | None, rounds: int) -> Case:
 
 
 @contextlib.contextmanager
-def worker(job: Job) -> Iterator["subprocess.Popen[str]"]:
+def worker(job: Job) -> Generator["subprocess.Popen[str]"]:
     """A process that is ready to be asked; ended afterwards."""
     environment = {**os.environ, **one_thread_environment(os.environ, num_devices=job.num_learners)}
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
