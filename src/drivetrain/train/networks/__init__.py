@@ -12,6 +12,7 @@ to actors and what a saved policy holds.
     build.py      TorsoNetwork, a torso under an MLP; which torso suits which observations
     noisy.py      Noisy: layers with learned noise
     custom.py     torsos of the user's own, and networks compiled for actors; imports JAX
+    noisy.py      Noisy: layers with learned noise
     twins.py      two networks of one shape, evaluated together
 """
 
