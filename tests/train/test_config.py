@@ -77,7 +77,7 @@ def test_a_setting_of_an_algorithm_out_of_range_is_refused_by_name(algo, name, v
 def test_no_two_parts_of_a_run_share_a_field_name():
     for algo in AGENTS:
         config = TrainConfig.default(algo, "E")
-        parts = [config.run, config.replay, config.updates, config.agent]
+        parts = [getattr(config, part) for part in config.parts]
         names = [field.name for part in parts for field in dataclasses.fields(part)]
         assert len(names) == len(set(names))
 
