@@ -13,12 +13,13 @@ pytest.importorskip("jax", reason="needs the train extra")
 from whole_run import Run
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train import train
+from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.ledger import Ledger, Rules
 from drivetrain.train.presets import preset
+from drivetrain.train.resuming import origin_of
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 
 DISCRETE = Interface(observations=Vector(shape=(2,)), actions=DiscreteActions(count=3, start=0))
@@ -33,7 +34,7 @@ FLAGS = [
     "--num-envs", "4", "--rollout-length", "64", "--batch-size", "64", "--hidden", "16", "--eval-episodes", "2",
     "--final-eval-episodes", "3", "--num-actors", "2",
 ]  # fmt: skip
-TIMES = {"wall_s", "steps_per_s", "updates_per_s"}
+TIMES = {"wall_s", "steps_per_s", "updates_per_s", "checkpoint_s"}
 
 
 @pytest.fixture(autouse=True)
@@ -222,6 +223,27 @@ def test_every_kind_of_action_and_observation_can_be_learned_from(tmp_path, env,
     result = train("ppo", f"strange_envs:{env}-v0", run_dir=str(tmp_path), **{**SMALL, **small, **settings})
     assert (result.num_steps, result.num_updates) == (64, 16)
     assert np.isfinite(result.returns).all()
+
+
+@pytest.mark.parametrize("num_actors", [0, 2])
+def test_a_run_goes_on_from_its_checkpoint_with_whole_rollouts(tmp_path, num_actors):
+    first = train("ppo", "CartPole-v1", run_dir=str(tmp_path), num_actors=num_actors, **SMALL)
+    before, _ = load_checkpoint(tmp_path)
+    result = resume(tmp_path, total_steps=1_400)
+    assert (first.num_steps, result.num_steps, result.num_updates) == (1_024, 1_408, 8 * 22)
+    after, meta = load_checkpoint(tmp_path)
+    assert (meta["num_steps"], meta["num_updates"], meta["num_resumes"]) == (1_408, 176, 1)
+    assert not np.array_equal(before["params"], after["params"])
+
+
+def test_steps_of_a_rollout_that_nothing_was_learned_from_are_taken_again(tmp_path):
+    config = config_of(num_actors=2).resolved()
+    meta = {"num_steps": 3 * 64 + 32, "num_updates": 3 * 8, "num_resumes": 0, "elapsed_s": 1.0, "learning_s": 1.0}
+    origin = origin_of(config, meta)
+    assert (origin.num_steps, origin.num_updates) == (3 * 64, 3 * 8)
+    ledger = Ledger.create(Rules.of(config, origin), 2, origin)
+    assert ledger.acquire(1, 32) == (192, 32)
+    ledger.close()
 
 
 @pytest.fixture
