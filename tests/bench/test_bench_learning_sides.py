@@ -11,7 +11,7 @@ from drivetrain.bench.learning import cases as table
 from drivetrain.bench.learning.case import ContinuousSettings
 from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.peers.entry import SEEDS
-from drivetrain.bench.learning.peers.ours import overrides
+from drivetrain.bench.learning.peers.ours import PACE, overrides
 from drivetrain.bench.learning.run import Task, run_side
 from drivetrain.bench.learning.sides import SIDES
 from drivetrain.bench.train.job import DqnSettings
@@ -47,7 +47,8 @@ def test_the_form_with_processes_differs_by_its_environments_and_pace_alone(case
     assert (alone.run.num_actors, alone.run.envs_per_actor) == (0, 1)
     assert processes.run.num_actors == default.run.num_actors
     assert processes.run.envs_per_actor == default.run.envs_per_actor
-    same = replace(alone.updates, updates_per_call=default.updates.updates_per_call)
+    pace = {name: getattr(default.updates, name) for name in PACE}
+    same = replace(alone.updates, **pace)
     assert processes.updates == same
 
 

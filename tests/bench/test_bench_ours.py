@@ -35,7 +35,7 @@ def test_without_settings_our_defaults_run_as_they_are():
     default = preset("dqn", job.env)
     assert (config.agent, config.updates, config.replay) == (default.agent, default.updates, default.replay)
     assert config.run.num_actors == default.run.num_actors
-    assert config.run.envs_per_actor == default.run.envs_per_actor
+    assert config.envs_per_actor == default.envs_per_actor
 
 
 def test_each_checkpoint_is_caught_once_with_its_time(tmp_path):

@@ -11,7 +11,7 @@ import tyro
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
-from drivetrain.train.config import EnvironmentConfig, ReplayConfig, RunConfig, TrainConfig, UpdateConfig
+from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import device_environment
 from drivetrain.train.presets import preset, preset_for
 
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
 _SHOW = "--show-config"
 _PRESET = "--preset"
-_PARTS: dict[str, type[Any]] = {
-    "run": RunConfig,
-    "environment": EnvironmentConfig,
-    "replay": ReplayConfig,
-    "updates": UpdateConfig,
-}
 _REGISTRY: Any = tyro.constructors.ConstructorRegistry()
 
 
@@ -96,11 +90,10 @@ def parse(argv: list[str]) -> TrainConfig:
         raise InvalidInput(f"expected an algorithm and an environment first: {_USAGE}")
     else:
         base = preset(argv[0], argv[1], name)
-    parts = {part: getattr(base, part) for part in _PARTS}
-    # The algorithm's settings are a field of their own type, so that --help lists those and no others.
-    flags_of: Any = dataclasses.make_dataclass(
-        "Flags", [*_PARTS.items(), ("agent", type(base.agent))], frozen=True, kw_only=True
-    )
+    parts: dict[str, Any] = {part: getattr(base, part) for part in base.parts}
+    # Each part is a field of its own type, so that --help lists what the algorithm has and nothing else.
+    types: list[tuple[str, type[Any]]] = [(part, type(config)) for part, config in parts.items()]
+    flags_of: Any = dataclasses.make_dataclass("Flags", types, frozen=True, kw_only=True)
     flags = tyro.cli(
         flags_of,
         prog="drivetrain train ALGO ENV",
@@ -109,12 +102,11 @@ def parse(argv: list[str]) -> TrainConfig:
             f"for dqn. {_SHOW}: print the settings and do nothing."
         ),
         args=args,
-        default=flags_of(**parts, agent=base.agent),
+        default=flags_of(**parts),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         registry=_REGISTRY,
     )
-    chosen = {part: getattr(flags, part) for part in (*_PARTS, "agent")}
-    return dataclasses.replace(base, **chosen)
+    return dataclasses.replace(base, **{part: getattr(flags, part) for part in parts})
 
 
 def _without_preset(argv: list[str]) -> tuple[list[str], str | None]:
@@ -135,4 +127,4 @@ def describe(config: TrainConfig) -> str:
     chosen = " (chosen for the cores of this machine)" if config.run.num_actors == "auto" else ""
     num_learners = config.run.num_learners
     learners = f"{num_learners} learner{'s' if num_learners > 1 else ''}"
-    return f"{actors} x {config.run.envs_per_actor} environments{chosen}, {learners}, 1 evaluator"
+    return f"{actors} x {config.envs_per_actor} environments{chosen}, {learners}, 1 evaluator"

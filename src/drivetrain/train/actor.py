@@ -1,6 +1,6 @@
-"""The actor: steps its environments with the latest weights, and writes into the replay.
+"""The actor: steps its environments with the latest weights, and writes into the replay or the rollout.
 
-weights -> policy -> environments -> replay, one grant of the ledger at a time
+weights -> policy -> environments -> replay, rollout; one grant of the ledger at a time
 """
 
 import time
@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.seeding import episode_seeds, stream
-from drivetrain.replay import Replay, Writer
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, copy_rows, first_rows, set_row
-from drivetrain.train.ledger import Ledger
+from drivetrain.train.ledger import Grant, Ledger
 from drivetrain.train.policies import Policy, make_policy
 from drivetrain.train.reports import Reports
-from drivetrain.train.topology import Assignment, attach_weights
+from drivetrain.train.topology import Assignment, StepWriter, attach_experience, attach_weights, writers
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
 _REPORT_EPISODES = 40
@@ -41,7 +40,7 @@ class Actor:
         config: The run's.
         interface: What the environments look like.
         policy: Chooses actions.
-        make_writer: Gives a replay writer for so many environments.
+        make_writer: Gives a writer for so many environments.
         path: Picks its random streams.
     """
 
@@ -50,10 +49,10 @@ class Actor:
         config: TrainConfig,
         interface: Interface,
         policy: Policy,
-        make_writer: Callable[[int], Writer],
+        make_writer: Callable[[int], StepWriter],
         path: tuple[int, ...] = (0, 0),
     ) -> None:
-        self._num_envs = config.run.envs_per_actor
+        self._num_envs = config.envs_per_actor
         self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
         self._policy = policy
@@ -129,22 +128,38 @@ def run(assignment: Assignment) -> None:
     config = assignment.config
     ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
     weights = attach_weights(assignment)
-    replay = Replay.attach(assignment.replay)
+    experience = attach_experience(assignment)
     policy = make_policy(config, assignment.interface, weights.vector)
     ledger.note_work(assignment.index)
-    actor = Actor(config, assignment.interface, policy, replay.writer, assignment.stream_path)
+    actor = Actor(config, assignment.interface, policy, writers(experience, assignment.index), assignment.stream_path)
     ledger.note_rest(assignment.index)
     news = News(assignment.reports)
-    while grant := ledger.acquire(assignment.index, config.run.envs_per_actor):
-        ledger.note_work(assignment.index)
+    while grant := ledger.acquire(assignment.index, config.steps_per_grant):
         weights.refresh()
         lag = ledger.updates - weights.num_updates
-        episodes = actor.step(grant.num_steps, grant.start)
-        ledger.commit(assignment.index, grant.num_steps)
+        episodes, num_steps = take(actor, grant, assignment, ledger)
+        if num_steps == grant.num_steps:
+            ledger.commit(assignment.index, num_steps)
         ledger.note_rest(assignment.index)
         news.add(lag, episodes)
     news.tell()
     actor.close()
+
+
+def take(actor: Actor, grant: Grant, assignment: Assignment, ledger: Ledger) -> tuple[list[Episode], int]:
+    """Take the steps of a grant, one of all environments at a time: the episodes that ended, and how many steps.
+
+    Fewer than granted where the run stops meanwhile: a rollout can be long.
+    """
+    episodes: list[Episode] = []
+    num_steps = 0
+    num_envs = assignment.config.envs_per_actor
+    while num_steps < grant.num_steps and not (num_steps and ledger.stopping):
+        ledger.note_work(assignment.index)
+        count = min(num_envs, grant.num_steps - num_steps)
+        episodes += actor.step(count, grant.start + num_steps)
+        num_steps += count
+    return episodes, num_steps
 
 
 class News:

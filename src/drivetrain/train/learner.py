@@ -27,8 +27,10 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger
 from drivetrain.train.networks import pack
 from drivetrain.train.policies import policy_network
+from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.saving import Progress, Saver
-from drivetrain.train.topology import Assignment, attach_weights
+from drivetrain.train.states import restored, saved
+from drivetrain.train.topology import Assignment, attach_experience, attach_weights
 from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
 
 _REPORT_INTERVAL_S = 0.1
@@ -69,6 +71,24 @@ class Learner:
         state = jax.tree.map(lambda x: x.copy(), self._state)
         self._updates(state, Batch(obs, action, row, obs, row, row), np.int32(0))
 
+    def learn(self, replay: Replay, count: int, progress: float) -> dict[str, float]:
+        """`count` updates: draw, update, write the priorities back.
+
+        Args:
+            replay: Is drawn from; its priorities change.
+            count: In 1..updates_per_call.
+            progress: Share of the run that is done, for the importance correction.
+
+        Returns:
+            Means of the metrics over the updates.
+        """
+        beta = self._config.replay.beta_at(progress)
+        sample = replay.sample(self._config.updates.batch_size, beta=beta, num_batches=count)
+        update = self.update(sample)
+        if self._config.replay.prioritized:
+            replay.update_priorities(sample.keys, update.td_errors)
+        return update.metrics
+
     def update(self, sample: Sample) -> Update:
         """Do one update per batch of a sample with leading axes [updates, batch].
 
@@ -92,14 +112,11 @@ class Learner:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of the state, for a checkpoint; "params" is the acting network's vector."""
-        leaves, _ = jax.tree_util.tree_flatten_with_path(self._state)
-        return {"params": self.vector, **{_name(path): np.array(leaf) for path, leaf in leaves}}
+        return {"params": self.vector, **saved(self._state)}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
-        leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
-        state = jax.tree.unflatten(structure, [jax.numpy.array(arrays[_name(path)]) for path, _ in leaves])
-        self._state = for_everyone(state, self._learners)
+        self._state = for_everyone(restored(self._state, arrays), self._learners)
 
     def _batches(self, sample: Sample) -> Batch:
         data = sample.data
@@ -117,27 +134,11 @@ class Learner:
         return jax.tree.map(lambda x: np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]), batches)
 
 
-def _name(path: Any) -> str:
-    """As in "state/params/hidden0.weight"."""
-    return "state/" + jax.tree_util.keystr(path, simple=True, separator="/")
-
-
-def learn(learner: Learner, replay: Replay, config: TrainConfig, count: int, progress: float) -> Update:
-    """`count` updates: draw, update, write the priorities back.
-
-    Args:
-        learner: Is changed.
-        replay: Is drawn from; its priorities change.
-        config: The run's.
-        count: In 1..updates_per_call.
-        progress: Share of the run that is done, for the importance correction.
-    """
-    beta = config.replay.beta_at(progress)
-    sample = replay.sample(config.updates.batch_size, beta=beta, num_batches=count)
-    update = learner.update(sample)
-    if config.replay.prioritized:
-        replay.update_priorities(sample.keys, update.td_errors)
-    return update
+def make_learner(config: TrainConfig, interface: Interface) -> Any:
+    """The learner of a run: a `Learner`, or a `RolloutLearner`, which has the same methods."""
+    if config.on_policy:
+        return RolloutLearner(config, interface)
+    return Learner(config, interface)
 
 
 def use_compilation_cache() -> None:
@@ -165,22 +166,22 @@ def run(assignment: Assignment) -> None:
     prepare_devices(config)
     ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
     weights = attach_weights(assignment)
-    replay = Replay.attach(assignment.replay)
-    learner = Learner(config, assignment.interface)
+    experience = attach_experience(assignment)
+    learner = make_learner(config, assignment.interface)
     if assignment.origin.num_resumes:
         learner.restore(load_checkpoint(assignment.run_dir)[0])
     learner.compile()
-    saver = Saver(assignment.run_dir, config, assignment.interface, replay, assignment.origin)
+    saver = Saver(assignment.run_dir, config, assignment.interface, experience, assignment.origin)
     reported_s = float("-inf")
     while count := ledger.wait_for_updates():
         if saver.is_due:
             saver.begin(learner.arrays(), progress(assignment, ledger, learner))  # the first: before any update
         done = ledger.counts().committed / config.run.total_steps
-        update = learn(learner, replay, config, count, done)
+        metrics = learner.learn(experience, count, done)
         weights.publish(learner.vector, learner.num_updates)
         ledger.complete(count)
         if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
-            assignment.reports.send(update.metrics)
+            assignment.reports.send(metrics)
             tell(assignment, saver)
             reported_s = time.monotonic()
     saver.save(learner.arrays(), progress(assignment, ledger, learner))

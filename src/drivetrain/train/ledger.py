@@ -12,6 +12,9 @@ A run may begin where an earlier process left off (`Origin`): the counts go on f
 was not kept, steps are taken without updates until it can be drawn from again; the updates that they
 call for come after that.
 
+On-policy, due(s) rises by a rollout's updates with every whole rollout, each actor has a part of every
+rollout, and is granted the next one when the updates of the last are done; the learner waits for all parts.
+
 The rule of granting is `replay.limiter`'s, and the shared counters, their lock and the waiting are
 `replay.tally`'s: actors are its producers, the learner is its consumer.
 """
@@ -74,15 +77,26 @@ class Rules:
     """Most updates the learner takes at once."""
     refill_until: int = 0
     """Step up to which nothing is learned; actors do not wait before."""
+    steps_per_rollout: int = 1
+    """Steps that call for updates together; beyond 1 on-policy alone."""
 
     @classmethod
     def of(cls, config: TrainConfig, origin: Origin = _START) -> "Rules":
         """The rules of a run."""
+        if config.on_policy:
+            return cls(
+                total_steps=config.total_steps,
+                warmup_steps=0,
+                ratio=Fraction(config.updates_per_rollout, config.steps_per_rollout),
+                tolerance=0,
+                updates_per_call=config.updates_per_rollout,
+                steps_per_rollout=config.steps_per_rollout,
+            )
         return cls(
             total_steps=config.run.total_steps,
             warmup_steps=config.updates.warmup_steps,
             ratio=config.updates.update_ratio,
-            tolerance=config.run.tolerance,
+            tolerance=config.updates.tolerance,
             updates_per_call=config.updates.updates_per_call,
             refill_until=origin.refill_until,
         )
@@ -94,11 +108,11 @@ class Rules:
 
     def due(self, steps: int) -> int:
         """Updates that `steps` environment steps call for, in exact arithmetic."""
-        return self.limit.due(steps)
+        return self.limit.due(self._whole(steps))
 
     def grantable(self, wanted: int, granted: int, updates: int) -> int:
         """Steps that may be granted now, of `wanted`, after `granted` in all."""
-        if granted >= self.refill_until and not self.limit.allows_insert(granted, updates):
+        if granted >= self.refill_until and not self.limit.allows_insert(self._whole(granted), updates):
             return 0
         return min(wanted, self.total_steps - granted)
 
@@ -111,11 +125,15 @@ class Rules:
         """
         if committed < self.refill_until:
             return 0
-        owed = self.limit.owed(committed, updates)
+        owed = self.limit.owed(self._whole(committed), updates)
         enough = min(self.updates_per_call, self.tolerance + 1)
         if owed >= enough or committed == self.total_steps:
             return min(owed, self.updates_per_call)
         return 0
+
+    def _whole(self, steps: int) -> int:
+        """The steps of the rollouts that are complete."""
+        return steps // self.steps_per_rollout * self.steps_per_rollout
 
 
 class Grant(NamedTuple):
@@ -149,6 +167,7 @@ class Ledger:
     def __init__(self, segment: Segment, rules: Rules, num_actors: int, *, initialize: bool = False) -> None:
         self.rules = rules
         self._segment = segment
+        self._num_actors = num_actors
         self._tally = Tally(segment, (num_actors, 1), initialize=initialize)
         self._marks: NDArray[np.int64] = np.frombuffer(segment.payload, np.int64)[-_num_marks(num_actors) :]
 
@@ -157,15 +176,21 @@ class Ledger:
         """A new ledger, with the counts that the run begins at, owned by this process."""
         segment = Segment.create("ledger", Tally.nbytes_for((num_actors, 1)) + 8 * _num_marks(num_actors))
         ledger = cls(segment, rules, num_actors, initialize=True)
-        for side, amount in ((Side.PRODUCERS, origin.num_steps), (Side.CONSUMERS, origin.num_updates)):
-            ledger._tally.grant(side, 0, amount)
-            ledger._tally.commit(side, 0, amount)
+        ledger._note(Side.CONSUMERS, _LEARNER, origin.num_updates)
+        for actor in range(num_actors):  # a share each: on-policy, every actor has a part of every rollout
+            first, end = (origin.num_steps * index // num_actors for index in (actor, actor + 1))
+            ledger._note(Side.PRODUCERS, actor, end - first)
         return ledger
 
     @classmethod
     def attach(cls, handle: SegmentHandle, rules: Rules, num_actors: int) -> "Ledger":
         """A view of another process's ledger."""
         return cls(Segment.attach(handle, "ledger"), rules, num_actors)
+
+    def _note(self, side: Side, index: int, amount: int) -> None:
+        """What was done before the run began here."""
+        self._tally.grant(side, index, amount)
+        self._tally.commit(side, index, amount)
 
     def handle(self) -> SegmentHandle:
         """What another process attaches by."""
@@ -186,11 +211,12 @@ class Ledger:
         def decide(counts: tally.Counts) -> Grant | None:
             if self.stopping or counts.committed == self.rules.total_steps:
                 return Grant(counts.granted, 0)
-            num_steps = self.rules.grantable(wanted, counts.granted, counts.updates)
+            granted = self._as_if_all(actor) if self._in_rollouts else counts.granted
+            num_steps = self.rules.grantable(wanted, granted, counts.updates)
             if num_steps == 0:
                 return None
             self._tally.grant(Side.PRODUCERS, actor, num_steps)
-            return Grant(counts.granted, num_steps)
+            return Grant(granted, num_steps)
 
         grant = self._tally.wait(Side.PRODUCERS, decide)
         return grant if grant and grant.num_steps else None
@@ -200,7 +226,7 @@ class Ledger:
         counts = self._tally.commit(Side.PRODUCERS, actor, num_steps)
         if not self._marks[_FIRST_STEP]:
             self._marks[_FIRST_STEP] = time.monotonic_ns()
-        if self.rules.takeable(counts.committed, counts.updates) > 0:
+        if self._takeable(counts) > 0:
             self._tally.wake(Side.CONSUMERS)
         if counts.committed == self.rules.total_steps:
             self._wake_all()
@@ -215,7 +241,7 @@ class Ledger:
         """Wait until updates are due, and say how many to do now; 0 when the run is over or stops."""
 
         def decide(counts: tally.Counts) -> int | None:
-            count = 0 if self.stopping else self.rules.takeable(counts.committed, counts.updates)
+            count = 0 if self.stopping else self._takeable(counts)
             over = self.stopping or self.is_finished(Counts(*counts[:3]))
             return count if count > 0 or over else None
 
@@ -271,6 +297,22 @@ class Ledger:
     def stop(self) -> None:
         """Tell everybody to end: no more grants, no more updates."""
         self._tally.stop()
+
+    @property
+    def _in_rollouts(self) -> bool:
+        """On-policy: every actor has a part of every rollout."""
+        return self.rules.steps_per_rollout > 1
+
+    def _takeable(self, counts: tally.Counts) -> int:
+        """Updates to do now; on-policy after the part of the last of the actors."""
+        committed = counts.committed
+        if self._in_rollouts:
+            committed = min(map(self._as_if_all, range(self._num_actors)))
+        return self.rules.takeable(committed, counts.updates)
+
+    def _as_if_all(self, actor: int) -> int:
+        """Steps of the run, were everybody as far as this actor, whose parts are all granted and done whole."""
+        return self._num_actors * self._tally.committed(Side.PRODUCERS, actor)
 
     def _wake_all(self) -> None:
         self._tally.wake(Side.PRODUCERS)

@@ -14,7 +14,7 @@ from drivetrain.train.actor import Actor, Episode
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.devices import prepare_devices
 from drivetrain.train.evaluate import Selection, next_evaluation
-from drivetrain.train.learner import Learner, learn, use_compilation_cache
+from drivetrain.train.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.policies import make_policy
@@ -22,7 +22,7 @@ from drivetrain.train.progress import Display
 from drivetrain.train.run import Job, Result, result
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
-from drivetrain.train.topology import make_replay
+from drivetrain.train.topology import make_experience, writers
 
 
 def run_sequentially(job: Job) -> Result:
@@ -53,17 +53,17 @@ class Loop:
         self._display = display
         self._rules = Rules.of(config, job.origin)
         saved = load_replay(job.run_dir, shared=False) if job.is_resumed else None
-        self._replay = make_replay(config, job.interface, shared=False) if saved is None else saved
-        self._learner = Learner(config, job.interface)
+        self._experience = make_experience(config, job.interface, shared=False) if saved is None else saved
+        self._learner = make_learner(config, job.interface)
         if job.is_resumed:
             self._learner.restore(load_checkpoint(job.run_dir)[0])
         self._learner.compile()
         self._vector = self._learner.vector  # the actor's; overwritten after each call
         policy = make_policy(config, job.interface, self._vector)
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
-        self._actor = Actor(config, job.interface, policy, self._replay.writer, path)
+        self._actor = Actor(config, job.interface, policy, writers(self._experience, 0), path)
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note)
-        self._saver = Saver(job.run_dir, config, job.interface, self._replay, job.origin)
+        self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
         self._evaluated = -1  # updates behind the weights last evaluated
@@ -103,11 +103,11 @@ class Loop:
         """Release environments and memory."""
         self._actor.close()
         self._selection.close()
-        self._replay.close()
+        self._experience.close()
 
     def _step(self) -> None:
         _, committed, updates = self._counts
-        num_steps = self._rules.grantable(self._config.run.envs_per_actor, committed, updates)
+        num_steps = self._rules.grantable(self._config.envs_per_actor, committed, updates)
         episodes: list[Episode] = self._actor.step(num_steps, committed)
         self._meter.add_episodes(episodes)
         committed += num_steps
@@ -120,8 +120,7 @@ class Loop:
             if self._saver.is_due:
                 self._save()
             progress = committed / self._rules.total_steps
-            update = learn(self._learner, self._replay, self._config, count, progress)
-            self._meter.set_learning(update.metrics)
+            self._meter.set_learning(self._learner.learn(self._experience, count, progress))
             self._vector[:] = self._learner.vector
             self._counts = Counts(committed, committed, self._counts.updates + count)
 

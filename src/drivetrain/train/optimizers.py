@@ -29,15 +29,23 @@ class AdamState(NamedTuple):
     """Running mean of their squares, like the parameters."""
 
 
-def optimizer_of(config: AgentConfig, max_norm: float | None = None) -> optax.GradientTransformation:
+def optimizer_of(
+    config: AgentConfig, max_norm: float | None = None, learning_rate: Any = None
+) -> optax.GradientTransformation:
     """The optimizer that an algorithm's settings ask for, on gradients scaled down to `max_norm`.
+
+    Args:
+        config: The algorithm's.
+        max_norm: Largest norm of all gradients together; None: any.
+        learning_rate: A step size, of a schedule perhaps; None: that of the settings.
 
     Raises:
         InvalidInput: A function of the user's own gives no optax transformation.
     """
+    rate = config.learning_rate if learning_rate is None else learning_rate
     if config.optimizer == "adam":
-        return adam(config.learning_rate, config.adam_epsilon, max_norm)
-    own = load_object("optimizer", config.optimizer)(config.learning_rate)
+        return adam(rate, config.adam_epsilon, max_norm)
+    own = load_object("optimizer", config.optimizer)(rate)
     if not (callable(getattr(own, "init", None)) and callable(getattr(own, "update", None))):
         raise InvalidInput(
             f"optimizer: expected a function from a learning rate to an optax transformation, and "
@@ -46,7 +54,7 @@ def optimizer_of(config: AgentConfig, max_norm: float | None = None) -> optax.Gr
     return own if max_norm is None else optax.chain(optax.clip_by_global_norm(max_norm), own)
 
 
-def adam(learning_rate: float, epsilon: float, max_norm: float | None = None) -> optax.GradientTransformation:
+def adam(learning_rate: Any, epsilon: float, max_norm: float | None = None) -> optax.GradientTransformation:
     """Adam, after scaling gradients whose norm exceeds `max_norm` down to it.
 
     Equals optax's chain of `clip_by_global_norm` and `adam`. All that is common to the elements

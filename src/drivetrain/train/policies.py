@@ -14,10 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.train.config import DDPGConfig, DQNConfig, SACConfig, TD3Config, TrainConfig
+from drivetrain.train.config import DDPGConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, TrainConfig
+from drivetrain.train.distributions import distribution_of
 from drivetrain.train.interface import Arrays, Interface, num_rows
 from drivetrain.train.networks import MLP, Network, Noisy, Pieces, acting, build, unpack
 from drivetrain.train.q_networks import q_network, q_values
+from drivetrain.train.stochastic import Stochastic, stochastic_network
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds on the log standard deviation of a squashed Gaussian (Haarnoja et al. 2018)."""
@@ -38,6 +40,8 @@ class Policy(Protocol):
 def policy_network(config: TrainConfig, interface: Interface) -> Network:
     """The network that acts."""
     agent, width = config.agent, interface.num_actions
+    if isinstance(agent, PPOConfig):
+        return stochastic_network(agent, interface)
     if isinstance(agent, DQNConfig):
         return q_network(interface.observations, width, agent)
     heads = (("mean", width), ("log_std", width)) if isinstance(agent, SACConfig) else (("action", width),)
@@ -55,6 +59,8 @@ def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.fl
     agent, network = config.agent, acting(policy_network(config, interface))
     if isinstance(agent, DQNConfig):
         return EpsilonGreedy(network, vector, agent)
+    if isinstance(agent, PPOConfig):
+        return Stochastic(network, vector, distribution_of(interface))
     warmup_steps = config.updates.warmup_steps
     if isinstance(agent, SACConfig):
         return SquashedGaussian(network, vector, warmup_steps)

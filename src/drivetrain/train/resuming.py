@@ -50,7 +50,7 @@ def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[Train
         raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
     if load_result(run_dir) is not None and wanted <= done:
         raise InvalidInput(f"{run_dir} is finished ({done:,} steps); give more total_steps to go on with it")
-    return config.override(total_steps=wanted), meta
+    return config.override(total_steps=wanted).resolved(), meta
 
 
 def origin_of(config: TrainConfig, meta: dict[str, Any]) -> Origin:
@@ -67,6 +67,9 @@ def origin_of(config: TrainConfig, meta: dict[str, Any]) -> Origin:
         elapsed_s=meta["elapsed_s"],
         learning_s=meta["learning_s"],
     )
+    if config.on_policy:  # steps of a rollout that nothing was learned from are taken again
+        num_rollouts = origin.num_updates // config.updates_per_rollout
+        return replace(origin, num_steps=num_rollouts * config.steps_per_rollout)
     if "replay" in meta["files"]:
         return origin
     needed, left = config.num_rows_before_learning, config.run.total_steps - num_steps

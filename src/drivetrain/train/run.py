@@ -133,7 +133,7 @@ def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambd
     require_devices(config, policy_network(config, interface).num_parameters, num_cores())
     run_dir = make_run_dir(config)
     with RunLock(run_dir) as lock:
-        config = config.override(num_actors=config.num_actors, run_dir=str(run_dir))
+        config = config.resolved().override(run_dir=str(run_dir))
         save_text(run_dir / "config.json", config.to_json())
         ready()
         return carry_out(Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, quiet=quiet))

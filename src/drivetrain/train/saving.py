@@ -19,6 +19,7 @@ from drivetrain.train.checkpoint import save_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin
+from drivetrain.train.topology import Experience
 
 
 class Progress(NamedTuple):
@@ -41,16 +42,16 @@ class Saver:
         run_dir: The run's folder.
         config: The run's.
         interface: What its environments look like.
-        replay: The run's.
+        experience: What the run learns from; a rollout is not kept.
         origin: Where this part of the run began.
     """
 
     def __init__(
-        self, run_dir: Path, config: TrainConfig, interface: Interface, replay: Replay, origin: Origin
+        self, run_dir: Path, config: TrainConfig, interface: Interface, experience: Experience, origin: Origin
     ) -> None:
         self._run_dir = run_dir
         self._interval_s = config.run.checkpoint_interval_s
-        self._replay = replay if config.run.save_replay else None
+        self._replay = experience if isinstance(experience, Replay) and config.replay.save_replay else None
         self._meta = {
             "num_resumes": origin.num_resumes,
             "config": config.to_dict(),

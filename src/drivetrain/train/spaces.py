@@ -35,6 +35,7 @@ ACTIONS_OF: Mapping[str, tuple[type[Actions], ...]] = {
     "ddpg": (BoxActions,),
     "td3": (BoxActions,),
     "sac": (BoxActions,),
+    "ppo": (DiscreteActions, MultiDiscreteActions, BoxActions),
 }
 """Name of an algorithm: the kinds of actions that it chooses."""
 ACTION_WORDS: Mapping[type[Actions], str] = {

@@ -132,7 +132,7 @@ class Supervisor:
             began_s=self._began_s,
             ledger=self._memory.ledger.handle(),
             weights=self._memory.weights.handle(),
-            replay=self._memory.replay.handle(),
+            experience=self._memory.experience.handle(),
             reports=Reports(fd=inbox.writing_fd),
         )
         # The learner writes checkpoints: as long as it lives, nobody else may take the run up.

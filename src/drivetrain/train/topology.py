@@ -1,16 +1,17 @@
 """Who works on a run, and what they share.
 
     supervisor (owns the memory, is never on the data path)
-    |-- actor 0..A-1   weights -> replay, ledger
-    |-- learner        replay -> weights, ledger
+    |-- actor 0..A-1   weights -> replay (on-policy: rollout), ledger
+    |-- learner        replay (rollout) -> weights, ledger
     `-- evaluator      weights -> RUN/best
 
 Each child has a pipe of its own to the supervisor, for reports.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -24,9 +25,20 @@ from drivetrain.train.ledger import Ledger, Origin, Rules
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies import policy_network
 from drivetrain.train.reports import Reports
+from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.weights import Weights
 
 Role = Literal["actor", "learner", "evaluator"]
+Experience = Replay | RolloutBuffer
+"""What actors write and the learner learns from."""
+
+
+class StepWriter(Protocol):
+    """Takes the steps of an actor's environments: a replay's writer, or a rollout's."""
+
+    def add(self, *, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> object:
+        """Write one step of all of them, [num_envs, ...] each."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +67,8 @@ class Assignment:
     """Steps and updates."""
     weights: SegmentHandle
     """The latest parameters."""
-    replay: Any
-    """Handle of the replay."""
+    experience: Any
+    """Handle of the replay, or of the rollout."""
     reports: Reports
     """Its pipe to the supervisor."""
 
@@ -72,8 +84,29 @@ class Assignment:
         return (self.index, self.restart, *resumes)
 
 
+def make_experience(config: TrainConfig, interface: Interface, *, shared: bool) -> Experience:
+    """What a run learns from, empty."""
+    if config.on_policy:
+        return RolloutBuffer.create(config, interface, shared=shared)
+    return make_replay(config, interface, shared=shared)
+
+
+def attach_experience(assignment: Assignment) -> Experience:
+    """A child's view of what the run learns from."""
+    if assignment.config.on_policy:
+        return RolloutBuffer.attach(assignment.experience, assignment.config, assignment.interface)
+    return Replay.attach(assignment.experience)
+
+
+def writers(experience: Experience, actor: int) -> Callable[[int], StepWriter]:
+    """How an actor gets writers, for so many of its environments."""
+    if isinstance(experience, RolloutBuffer):
+        return lambda count: experience.writer(actor, count)
+    return lambda count: experience.writer(num_envs=count)
+
+
 def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> Replay:
-    """The replay of a run."""
+    """What an off-policy run learns from, empty."""
     seed = stream(config.run.seed, "replay").integers(0, 2**31)
     return Replay(
         config.replay.capacity,
@@ -110,7 +143,7 @@ class Memory:
     def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
         network = policy_network(config, interface)
         saved = load_replay(checkpoint, shared=True) if checkpoint else None
-        self.replay = make_replay(config, interface, shared=True) if saved is None else saved
+        self.experience = make_experience(config, interface, shared=True) if saved is None else saved
         self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
         self.weights = Weights.create(network.num_parameters)
         if checkpoint:
@@ -121,6 +154,6 @@ class Memory:
 
     def close(self) -> None:
         """Let go of it; the kernel frees it with the last process that holds it."""
-        self.replay.close()
+        self.experience.close()
         self.ledger.close()
         self.weights.close()

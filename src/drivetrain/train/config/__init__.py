@@ -1,11 +1,12 @@
 """The configuration of a run: one frozen dataclass per part, resolved once, then passed whole.
 
     TrainConfig
-    |-- run      RunConfig      how long, how many processes, how often to look
-    |-- environment EnvironmentConfig   how the environment is wrapped
-    |-- replay   ReplayConfig   what is remembered, and how it is drawn
-    |-- updates  UpdateConfig   how much is learned from it
-    `-- agent    DQNConfig | DDPGConfig | TD3Config | SACConfig    the algorithm
+    |-- run          RunConfig          how long, how many processes, how often to look
+    |-- environment  EnvironmentConfig  how the environment is wrapped
+    |-- replay       ReplayConfig       off-policy: what is remembered, and how it is drawn
+    |-- updates      UpdateConfig       off-policy: how much is learned from it
+    |-- rollout      RolloutConfig      on-policy: how much is gathered before it is learned from
+    `-- agent        DQNConfig | DDPGConfig | TD3Config | SACConfig | PPOConfig    the algorithm
 
 Field names are unique across the parts of a run, so that `train(..., batch_size=64)` and
 `--batch-size 64` need no prefix. `config.json` of a run holds all of it, resolved.
@@ -20,6 +21,7 @@ from drivetrain.train.config.agents import (
     TD3Config,
 )
 from drivetrain.train.config.environment import EnvironmentConfig
+from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 from drivetrain.train.config.whole import TrainConfig
 
@@ -29,7 +31,9 @@ __all__ = [
     "DDPGConfig",
     "DQNConfig",
     "EnvironmentConfig",
+    "PPOConfig",
     "ReplayConfig",
+    "RolloutConfig",
     "RunConfig",
     "SACConfig",
     "TD3Config",

@@ -1,4 +1,4 @@
-"""The settings of each algorithm: one dataclass each, none inherits from another.
+"""The settings of each off-policy algorithm: one dataclass each, none inherits from another.
 
 Fields that several algorithms have carry the same name and meaning in each of them.
 """
@@ -6,6 +6,7 @@ Fields that several algorithms have carry the same name and meaning in each of t
 import math
 from dataclasses import dataclass
 
+from drivetrain.train.config.on_policy import PPOConfig
 from drivetrain.train.config.parts import require
 
 
@@ -168,7 +169,7 @@ class SACConfig:
         require(self, "target_entropy", valid, "a finite number of nats, or None")
 
 
-AgentConfig = DQNConfig | DDPGConfig | TD3Config | SACConfig
+AgentConfig = DQNConfig | DDPGConfig | TD3Config | SACConfig | PPOConfig
 """The settings of any algorithm."""
 
 AGENTS: dict[str, type[AgentConfig]] = {
@@ -176,12 +177,13 @@ AGENTS: dict[str, type[AgentConfig]] = {
     "ddpg": DDPGConfig,
     "td3": TD3Config,
     "sac": SACConfig,
+    "ppo": PPOConfig,
 }
 """Name of an algorithm: the type of its settings."""
 
 
-def _require_network_and_adam(config: AgentConfig) -> None:
-    """What holds for the fields that all of them have."""
+def _require_network_and_adam(config: DQNConfig | DDPGConfig | TD3Config | SACConfig) -> None:
+    """What holds for the fields that all off-policy algorithms have."""
     require(config, "hidden", all(width >= 1 for width in config.hidden), "widths of at least 1")
     require(config, "learning_rate", 0 < config.learning_rate < math.inf, "above 0")
     require(config, "adam_epsilon", 0 < config.adam_epsilon < math.inf, "above 0")

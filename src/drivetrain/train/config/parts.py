@@ -1,4 +1,4 @@
-"""The parts of a configuration that every algorithm shares: the run, the replay, the updates."""
+"""The parts of a configuration beside the algorithm's own: the run; off-policy, the replay and the updates."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,18 +21,15 @@ class RunConfig:
     """What learners compute on; auto: GPUs where JAX sees some."""
     oversubscribe: bool = False
     """Allow several learners where they and the actors are more than the cores."""
-    envs_per_actor: int = 8
-    """Environments that one actor steps together, sharing one evaluation of the network."""
+    envs_per_actor: int | Literal["auto"] = "auto"
+    """Environments that one actor steps together, sharing one evaluation of the network. "auto": 8, or what
+    num_envs of an on-policy algorithm comes to."""
     seed: int = 0
     """Seed of every random stream of the run."""
     run_dir: str | None = None
     """Folder for the results; must be empty or absent. None: runs/ALGO-ENV-TIME."""
-    tolerance: int = 64
-    """Updates that the learner may owe before actors wait for it; 0 is lock-step."""
     checkpoint_interval_s: float = 10.0
     """Seconds between checkpoints; the first is written at the end of warm-up."""
-    save_replay: bool = True
-    """Keep the replay in checkpoints; without it a resumed run first gathers warmup_steps anew."""
     step_timeout_s: float = 300.0
     """Seconds after which an actor whose environments do not come back from a step is started anew."""
     log_interval_steps: int = 1_000
@@ -52,9 +49,9 @@ class RunConfig:
         require(self, "num_actors", valid, '0 (sequential), a count, or "auto"')
         require(self, "num_learners", self.num_learners >= 1, "at least 1")
         require(self, "device", self.device in ("auto", "cpu", "gpu"), '"auto", "cpu" or "gpu"')
-        require(self, "envs_per_actor", self.envs_per_actor >= 1, "at least 1")
+        valid = self.envs_per_actor == "auto" or self.envs_per_actor >= 1
+        require(self, "envs_per_actor", valid, 'at least 1, or "auto"')
         require(self, "seed", self.seed >= 0, "at least 0")
-        require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
         require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
@@ -78,6 +75,8 @@ class ReplayConfig:
     """Importance-correction exponent at the start; rises linearly to 1 at the end of the run."""
     num_step: int = 3
     """Rewards summed before bootstrapping."""
+    save_replay: bool = True
+    """Keep the replay in checkpoints; without it a resumed run first gathers warmup_steps anew."""
 
     def __post_init__(self) -> None:
         require(self, "capacity", self.capacity >= 1, "at least 1 transition")
@@ -104,6 +103,8 @@ class UpdateConfig:
     """Updates per environment step after warm-up, kept exactly. An integer, "1/4" or 0.25."""
     updates_per_call: int = 32
     """Most updates compiled into one call of the learner."""
+    tolerance: int = 64
+    """Updates that the learner may owe before actors wait for it; 0 is lock-step."""
 
     def __post_init__(self) -> None:
         require(self, "gamma", 0 <= self.gamma <= 1, "in 0..1")
@@ -111,6 +112,7 @@ class UpdateConfig:
         require(self, "warmup_steps", self.warmup_steps >= 0, "at least 0")
         require(self, "update_ratio", self.update_ratio >= 0, "at least 0")
         require(self, "updates_per_call", self.updates_per_call >= 1, "at least 1")
+        require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
 
 
 def require(config: object, name: str, holds: bool, expected: str) -> None:

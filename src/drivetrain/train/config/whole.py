@@ -13,9 +13,12 @@ from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig
 from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
+from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 
-_PARTS = ("run", "environment", "replay", "updates", "agent")
+_OFF_POLICY_PARTS = ("run", "environment", "replay", "updates", "agent")
+_ON_POLICY_PARTS = ("run", "environment", "rollout", "agent")
+_ENVS_PER_ACTOR = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,7 @@ class TrainConfig:
     """All of a run's configuration, with the conditions that span its parts."""
 
     algo: str
-    """The algorithm: "dqn", "ddpg", "td3" or "sac"."""
+    """The algorithm: "dqn", "ddpg", "td3", "sac" or "ppo"."""
     env: str
     """Gymnasium's id of the environment; "module:Id" imports the module first, "module:name" calls a function of
     it; or Given."""
@@ -32,9 +35,11 @@ class TrainConfig:
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     """How the environment is wrapped."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """What is remembered, and how it is drawn."""
+    """Off-policy alone: what is remembered, and how it is drawn."""
     updates: UpdateConfig = field(default_factory=UpdateConfig)
-    """How much is learned from it."""
+    """Off-policy alone: how much is learned from it."""
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    """On-policy alone: how much is gathered before it is learned from."""
     agent: AgentConfig
     """The algorithm's settings, of the type that `algo` names."""
 
@@ -54,6 +59,12 @@ class TrainConfig:
         expected = AGENTS.get(self.algo)
         if expected is None or type(self.agent) is not expected:
             raise InvalidInput(f"agent: {type(self.agent).__name__} is not for the algorithm {self.algo!r}")
+        if self.on_policy:
+            self._check_rollouts()
+        else:
+            self._check_replay()
+
+    def _check_replay(self) -> None:
         needed, updates = self.num_rows_before_learning, self.updates
         if updates.update_ratio > 0 and updates.warmup_steps < needed:
             raise InvalidInput(
@@ -69,18 +80,90 @@ class TrainConfig:
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
 
+    def _check_rollouts(self) -> None:
+        assert isinstance(self.agent, PPOConfig)
+        num_steps, num_envs, batch_size = self.steps_per_rollout, self.rollout.num_envs, self.agent.batch_size
+        if num_envs != max(1, self.num_actors) * self.envs_per_actor:
+            asked = "" if self.run.envs_per_actor == "auto" else f" of {self.envs_per_actor} environments each"
+            raise InvalidInput(
+                f"num_envs: expected as many environments for every actor, got {num_envs} for {self.num_actors} "
+                f"actors{asked}; change num_envs, num_actors or envs_per_actor"
+            )
+        if self.run.num_learners != 1:
+            raise InvalidInput(
+                f"num_learners: expected 1, as minibatches of {self.algo} are not shared, got {self.run.num_learners}"
+            )
+        if num_steps % batch_size:
+            raise InvalidInput(
+                f"batch_size: expected a divisor of the rollout, {num_steps} steps ({self.rollout.rollout_length} of "
+                f"each of {num_envs} environments), got {batch_size}; change it, rollout_length or num_envs"
+            )
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether the algorithm learns from rollouts of its latest policy, rather than from a replay."""
+        return isinstance(self.agent, PPOConfig)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that the algorithm has; the others stay at their defaults, unread."""
+        return _ON_POLICY_PARTS if self.on_policy else _OFF_POLICY_PARTS
+
     @property
     def num_rows_before_learning(self) -> int:
         """Steps after which a batch can surely be drawn: windows hold back num_step - 1 rows."""
-        num_envs = max(1, self.num_actors) * self.run.envs_per_actor
+        num_envs = max(1, self.num_actors) * self.envs_per_actor
         return self.updates.batch_size + num_envs * (self.replay.num_step - 1)
 
     @property
     def num_actors(self) -> int:
-        """Actor processes: as asked, or one for each core that the learner leaves."""
-        if self.run.num_actors == "auto":
+        """Actor processes: as asked; or one for each core that the learner leaves.
+
+        On-policy actors and learner wait for each other, so actors may take all cores; as many of them as
+        share the environments evenly. How many there are does not change the algorithm.
+        """
+        if self.run.num_actors != "auto":
+            return self.run.num_actors
+        if not self.on_policy:
             return max(1, num_cores() - 1)
-        return self.run.num_actors
+        num_envs = self.rollout.num_envs
+        return max(count for count in range(1, num_cores() + 1) if num_envs % count == 0)
+
+    @property
+    def envs_per_actor(self) -> int:
+        """Environments of each actor, or of a sequential run: as asked, or what is usual."""
+        if self.run.envs_per_actor != "auto":
+            return self.run.envs_per_actor
+        return self.rollout.num_envs // max(1, self.num_actors) if self.on_policy else _ENVS_PER_ACTOR
+
+    @property
+    def steps_per_rollout(self) -> int:
+        """On-policy: environment steps between two rounds of updates, over all actors."""
+        return self.rollout.rollout_length * self.rollout.num_envs
+
+    @property
+    def steps_per_grant(self) -> int:
+        """Environment steps that an actor takes between two looks at the ledger and the weights."""
+        return self.envs_per_actor * (self.rollout.rollout_length if self.on_policy else 1)
+
+    @property
+    def updates_per_rollout(self) -> int:
+        """On-policy: updates that a rollout calls for."""
+        assert isinstance(self.agent, PPOConfig)
+        return self.agent.num_epochs * self.steps_per_rollout // self.agent.batch_size
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps of the run; on-policy: rounded up to whole rollouts."""
+        if not self.on_policy:
+            return self.run.total_steps
+        return -(-self.run.total_steps // self.steps_per_rollout) * self.steps_per_rollout
+
+    def resolved(self) -> "TrainConfig":
+        """A copy without anything left to choose: as many actors, environments and steps as there will be."""
+        return self.override(
+            num_actors=self.num_actors, envs_per_actor=self.envs_per_actor, total_steps=self.total_steps
+        )
 
     def override(self, **fields: Any) -> "TrainConfig":
         """A copy with fields of any part replaced by name.
@@ -88,8 +171,8 @@ class TrainConfig:
         Raises:
             InvalidInput: No part has a field of that name, or its value is out of range.
         """
-        parts = {part: getattr(self, part) for part in _PARTS}
-        changes: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
+        parts = {part: getattr(self, part) for part in self.parts}
+        changes: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
         owners = {entry.name: part for part, config in parts.items() for entry in dataclasses.fields(config)}
         for name, value in fields.items():
             if name not in owners:
@@ -104,8 +187,9 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able, resolved, one object per part."""
-        resolved = self.override(num_actors=self.num_actors)
-        return json.loads(json.dumps(dataclasses.asdict(resolved), default=str))
+        shown = ("algo", "env", *self.parts)
+        data = {name: value for name, value in dataclasses.asdict(self.resolved()).items() if name in shown}
+        return json.loads(json.dumps(data, default=str))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **again: Any) -> "TrainConfig":
@@ -121,7 +205,8 @@ class TrainConfig:
             KeyError: Something is missing.
         """
         data = {"environment": {}, **data}  # runs from before there were its settings
-        fields: dict[str, Any] = {name: value for part in _PARTS for name, value in data[part].items()}
+        parts = cls.default(data["algo"], "").parts
+        fields: dict[str, Any] = {name: value for part in parts for name, value in data[part].items()}
         fields = require_again({"env": data["env"], **fields}, again)
         return cls.default(data["algo"], fields.pop("env")).override(**fields)
 
