@@ -73,7 +73,8 @@ def curve(runs: Sequence[Evaluations]) -> Curve:
     last = min(run.num_steps[-1] for run in runs)
     if first > last:
         raise InvalidInput(f"{runs[0].label}: the runs were evaluated at no steps in common; plot them one by one")
-    num_steps = np.linspace(first, last, _NUM_POINTS if first < last else 1)
+    shares = np.arange(_NUM_POINTS if first < last else 1) / (_NUM_POINTS - 1)
+    num_steps = np.asarray(first + shares * (last - first), np.float64)
     values = np.stack([np.interp(num_steps, run.num_steps, run.returns) for run in runs])
     picks = np.random.default_rng(0).integers(0, len(runs), (_NUM_RESAMPLES, len(runs)))
     counts = np.stack([np.bincount(pick, minlength=len(runs)) for pick in picks]) / len(runs)
