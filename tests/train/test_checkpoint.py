@@ -19,7 +19,6 @@ from drivetrain.replay import Replay
 from drivetrain.train.checkpoint import (
     checkpoint_nbytes,
     load_checkpoint,
-    load_lanes,
     load_policy,
     load_replay,
     save_checkpoint,
@@ -62,9 +61,8 @@ def test_only_the_files_of_the_latest_generation_are_there(tmp_path):
     for number in (1, 2, 3):
         save_checkpoint(tmp_path, ARRAYS, {**META, "num_updates": number})
         (tmp_path / "checkpoint" / "state-99.npz").write_bytes(b"of somebody who was killed")
-    save_checkpoint(tmp_path, ARRAYS, META, lanes={0: {"a": np.ones(2)}, 1: {"b": np.zeros(1)}})
-    assert names_in(tmp_path) == ["lanes-4-0.npz", "lanes-4-1.npz", "manifest.json", "state-4.npz"]
-    assert load_lanes(tmp_path).keys() == {"a", "b"}
+    save_checkpoint(tmp_path, ARRAYS, META)
+    assert names_in(tmp_path) == ["manifest.json", "state-4.npz"]
 
 
 def test_the_replay_is_saved_and_only_what_is_new_is_written(tmp_path):

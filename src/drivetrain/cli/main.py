@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "train": "train a policy with parallel actors and a learner",
     "resume": "go on with a run from its checkpoint",
     "eval": "evaluate the policy of a finished or stopped run",
+    "plot": "draw the learning curves of runs, with intervals over seeds",
     "envs": "list the environments that can be trained on",
     "profile": "run a program unchanged, and record where its time goes",
     "report": "show where the time of a profiled program went",

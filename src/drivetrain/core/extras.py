@@ -18,6 +18,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "atari": {"ale-py": "ale_py", "opencv-python-headless": "cv2"},
     "box2d": {"box2d": "Box2D", "pygame-ce": "pygame"},
     "mujoco": {"mujoco": "mujoco", "imageio": "imageio"},
+    "plot": {"matplotlib": "matplotlib"},
     "sim": {"jax": "jax"},
     "gymnax": {"gymnax": "gymnax", "six": "six"},
     "torch": {"torch": "torch"},

@@ -3,7 +3,6 @@
     RUN/checkpoint/manifest.json    which files make up the checkpoint, and the counters
     RUN/checkpoint/state-8.npz      all that learning changes
     RUN/checkpoint/replay-8         what is remembered, if that is kept
-    RUN/checkpoint/lanes-8-0.npz    where the environments of actor 0 are, in a deterministic run
     RUN/best/policy.npz             the parameters of the best policy by periodic evaluation
 
 A generation's files are written under new names, then the manifest that names them is replaced in one
@@ -54,7 +53,6 @@ def save_checkpoint(
     meta: Mapping[str, Any],
     *,
     replay: Replay | None = None,
-    lanes: Mapping[int, Arrays] | None = None,
 ) -> tuple[int, int]:
     """Replace the run's checkpoint.
 
@@ -64,7 +62,6 @@ def save_checkpoint(
         meta: JSON-able counters and settings; num_steps and num_updates at least.
         replay: Saved too; others may go on inserting meanwhile. Only what has changed is written if this
             object was saved to the present checkpoint.
-        lanes: Where the environments of each actor are.
 
     Returns:
         Bytes of the checkpoint, and how many of them the replay takes.
@@ -81,9 +78,6 @@ def save_checkpoint(
     files = {"state": f"state-{generation}.npz"}
     try:
         nbytes = save_archive(folder / files["state"], "state", arrays, {"generation": generation})
-        for index, part in (lanes or {}).items():
-            files[f"lanes-{index}"] = name = f"lanes-{generation}-{index}.npz"
-            nbytes += save_archive(folder / name, "lanes", part, {"generation": generation})
         manifest: dict[str, Any] = {"format": _FORMAT, "kind": _KIND, "generation": generation, **meta, "files": files}
         replay_nbytes = 0
         if replay is not None:
@@ -125,21 +119,6 @@ def load_checkpoint(run_dir: Path) -> tuple[Arrays, dict[str, Any]]:
         except FileFormatError:
             if _manifest(folder)["generation"] == manifest["generation"]:  # else it was replaced meanwhile
                 raise
-
-
-def load_lanes(run_dir: Path) -> Arrays:
-    """Where the environments of all actors are, in the checkpoint of a deterministic run.
-
-    Raises:
-        FileFormatError: A file is absent or damaged.
-    """
-    folder = run_dir / "checkpoint"
-    files: dict[str, str] = _manifest(folder)["files"]
-    lanes: Arrays = {}
-    for key, name in files.items():
-        if key.startswith("lanes-"):
-            lanes |= load_archive(folder / name, "lanes")[0]
-    return lanes
 
 
 def load_replay(run_dir: Path, *, shared: bool) -> Replay | None:

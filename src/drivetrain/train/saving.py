@@ -8,7 +8,6 @@ draws, so it may be some rows ahead of the counters, never behind.
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,14 +72,14 @@ class Saver:
         self._thread = threading.Thread(target=self.save, args=(arrays, progress), name="checkpoint")
         self._thread.start()
 
-    def save(self, arrays: Arrays, progress: Progress, lanes: Mapping[int, Arrays] | None = None) -> None:
+    def save(self, arrays: Arrays, progress: Progress) -> None:
         """Write a checkpoint now, after the one being written; a failure is an outcome, no exception."""
         if threading.current_thread() is not self._thread:
             self._wait()
         start_s = time.monotonic()
         try:
             meta = {**self._meta, **progress._asdict()}
-            nbytes, replay_nbytes = save_checkpoint(self._run_dir, arrays, meta, replay=self._replay, lanes=lanes)
+            nbytes, replay_nbytes = save_checkpoint(self._run_dir, arrays, meta, replay=self._replay)
         except OSError as error:
             folder = self._run_dir / "checkpoint"
             sentence = f"{folder}: cannot be written: {error.strerror}; the one before is whole, and the run goes on"

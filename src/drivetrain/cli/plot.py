@@ -1,0 +1,59 @@
+"""`drivetrain plot RUN...`: learning curves, with intervals over seeds, as PNG or SVG."""
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.curves import Curve, curves
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flags:
+    """Draw the evaluations of runs over their environment steps; runs alike but for the seed make one curve."""
+
+    run_dirs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
+    """Folders of runs."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("learning-curves.png")
+    """The file to write: .png, .svg or .pdf."""
+
+
+def run(argv: list[str]) -> int:
+    """Draw, and say where."""
+    flags = tyro.cli(_Flags, prog="drivetrain plot", args=argv)
+    if not flags.run_dirs:
+        raise InvalidInput("expected folders of runs: drivetrain plot RUN... [-o FILE]")
+    if flags.output.suffix not in _SUFFIXES:
+        raise InvalidInput(f"--output: expected a file ending in {' or '.join(_SUFFIXES)}, got {flags.output}")
+    found = curves(flags.run_dirs)
+    draw(found, flags.output)
+    for label, (curve, num_runs) in found.items():
+        interval = f" (95% interval {curve.low[-1]:.1f}..{curve.high[-1]:.1f})" if num_runs > 1 else ""
+        print(f"{label}, {num_runs} run{'s' * (num_runs > 1)}: {curve.mean[-1]:.1f}{interval} at the end")
+    print(f"written to {flags.output}")
+    return 0
+
+
+def draw(found: dict[str, tuple[Curve, int]], path: Path) -> None:
+    """Write the picture, without any window.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for label, (curve, num_runs) in found.items():
+        (line,) = axes.plot(curve.num_steps, curve.mean, label=f"{label} ({num_runs} run{'s' * (num_runs > 1)})")
+        if num_runs > 1:
+            axes.fill_between(curve.num_steps, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("return of an evaluation")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
