@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 
-from drivetrain.bench.train.evaluation import FIRST_SEED, evaluate, q_values
+from drivetrain.bench.train.evaluation import FIRST_SEED, chooser, evaluate, outputs
 
 ENV = "CartPole-v1"
 
@@ -24,7 +24,7 @@ def play_one_by_one(network, num_episodes):
         obs, _ = env.reset(seed=FIRST_SEED + episode)
         total, over = 0.0, False
         while not over:
-            action = int(q_values(network, obs[None]).argmax())
+            action = int(outputs(network, obs[None]).argmax())
             obs, reward, terminated, truncated, _ = env.step(action)
             total, over = total + float(reward), terminated or truncated
         returns.append(total)
@@ -57,5 +57,15 @@ def test_a_network_is_relu_between_its_layers():
     kernel = np.array([[1.0, -1.0]], np.float32)
     twice = 2 * np.eye(2, dtype=np.float32)
     bias = np.array([0.0, 0.5], np.float32)
-    outputs = q_values([(kernel, bias), (twice, bias)], np.array([[3.0]], np.float32))
-    assert outputs.tolist() == [[6.0, 0.5]]
+    numbers = outputs([(kernel, bias), (twice, bias)], np.array([[3.0]], np.float32))
+    assert numbers.tolist() == [[6.0, 0.5]]
+    hidden = np.tanh([[3.0, -2.5]])
+    assert np.allclose(
+        outputs([(kernel, bias), (twice, bias)], np.array([[3.0]], np.float32), "tanh"), 2 * hidden + bias
+    )
+
+
+def test_real_valued_actions_are_the_outputs_within_the_bounds():
+    space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+    choose = chooser([(np.ones((1, 1), np.float32), np.zeros(1, np.float32))], space, "tanh")
+    assert [action.tolist() for action in choose(np.array([[0.5], [-7.0]], np.float32))] == [[0.5], [-2.0]]

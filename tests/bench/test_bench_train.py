@@ -18,7 +18,7 @@ SPEED = {"ours": 1.0, "SB3": 6.0, "SBX": 3.0}
 
 
 def answer(rival, job):
-    settings = bench_train.SETTINGS["dqn", "CartPole-v1"]
+    settings = bench_train.SETTINGS[job.algo, job.env]
     return Outcome(
         cpu_s=SPEED[rival.name] * (1.0 if job.threads == 1 else 1.5),
         wall_s=SPEED[rival.name],
@@ -69,7 +69,7 @@ def test_a_quick_run_is_small_and_promises_nothing(everybody, tmp_path):
 def test_peers_that_are_not_installed_are_skipped_with_their_remedy(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench_train, "run_rival", answer)
     absent = Rival(name="SB3", module="m", requires=("no_such_module",), install=SB3.install)
-    monkeypatch.setattr(bench_train, "PEERS", (absent,))
+    monkeypatch.setitem(bench_train.PEERS_OF, "dqn", (absent,))
     path = tmp_path / "train.json"
     assert bench.run(["train", "--rounds", "1", "--json", str(path)]) == 0
     document = json.loads(path.read_text())
@@ -108,6 +108,24 @@ def test_without_our_own_extra_the_message_names_it(monkeypatch):
     monkeypatch.setattr(bench_train, "OURS", absent)
     with pytest.raises(MissingExtra, match=r"drivetrain\[train\]"):
         bench.run(["train"])
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_ppo_is_measured_in_steps_per_second_with_and_without_our_processes(everybody, tmp_path, env):
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--algo", "ppo", "--env", env, "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    names = [case["name"] for case in document["cases"]]
+    assert names == [
+        f"ppo {env}, same algorithm: ours {form} [{unit}]"
+        for form in ("sequential", "parallel")
+        for unit in ("steps/s", "CPU-s")
+    ]
+    steps, cpu = document["cases"][:2]
+    assert (steps["better"], steps["ratio"], cpu["ratio"]) == ("higher", 3.0, 3.0)
+    assert [(target["against"], target["met"]) for target in steps["targets"]] == [("SB3", True), ("SBX", True)]
+    assert cpu["targets"] == []
+    assert [peer["name"] for peer in document["skipped"]] == ["CleanRL"]
 
 
 @pytest.mark.parametrize(

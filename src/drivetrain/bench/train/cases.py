@@ -8,6 +8,7 @@ from drivetrain.bench.train.job import Outcome
 from drivetrain.bench.train.rounds import Results, details_of
 
 UNITS = ("CPU-s", "wall s")
+PPO_UNITS = ("steps/s", "CPU-s")
 GOAL = {"SB3": 5.0, "SBX": 2.0}  # same algorithm, CPU-seconds: how far ahead we promise to be
 
 
@@ -20,6 +21,7 @@ class Row:
     peers: Mapping[str, str]  # peer -> label of its form
     notes: Sequence[str]
     goal: Mapping[str, float]
+    units: Sequence[str] = UNITS
 
 
 def same_algorithm_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
@@ -44,6 +46,21 @@ def same_algorithm_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[
     return rows[-1:] if quick else rows
 
 
+def ppo_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
+    """PPO on equal terms, sequential and with processes; a quick run promises nothing."""
+    return [
+        Row(
+            name=f"ppo {env}, same algorithm: ours {form}",
+            ours=f"ours {form}",
+            peers={peer: peer for peer in peers},
+            notes=("as many environments on all sides; rollouts, epochs and minibatches alike",),
+            goal={} if quick else dict.fromkeys(peers, 1.0),
+            units=PPO_UNITS,
+        )
+        for form in ("sequential", "parallel")
+    ]
+
+
 def target_rows(env: str, peers: Sequence[str], target_return: float) -> list[Row]:
     """Time to the target: each side with the settings it recommends."""
     return [
@@ -59,7 +76,7 @@ def target_rows(env: str, peers: Sequence[str], target_return: float) -> list[Ro
 
 def make_cases(rows: Sequence[Row], results: Results) -> list[Case]:
     """One case per row and unit; rows without a run of ours are left out."""
-    return [make_case(row, unit, results) for row in rows for unit in UNITS if results.get(row.ours)]
+    return [make_case(row, unit, results) for row in rows for unit in row.units if results.get(row.ours)]
 
 
 def make_case(row: Row, unit: str, results: Results) -> Case:
@@ -70,9 +87,9 @@ def make_case(row: Row, unit: str, results: Results) -> Case:
     return Case(
         name=f"{row.name} [{unit}]",
         unit=unit,
-        better="lower",
+        better="higher" if unit == "steps/s" else "lower",
         samples={name: [quantity(run, unit) for run in runs] for name, runs in present.items()},
-        targets=[Target(against=peer, aim=aim) for peer, aim in row.goal.items()] if unit == "CPU-s" else (),
+        targets=[Target(against=peer, aim=aim) for peer, aim in row.goal.items()] if unit == row.units[0] else (),
         notes=[*row.notes, *notes_on_reaching(present)],
         details={name: details_of(runs) for name, runs in present.items()},
     )
@@ -80,7 +97,8 @@ def make_case(row: Row, unit: str, results: Results) -> Case:
 
 def quantity(outcome: Outcome, unit: str) -> float:
     """The value of one run in a unit."""
-    return outcome.cpu_s if unit == "CPU-s" else outcome.wall_s
+    values = {"CPU-s": outcome.cpu_s, "wall s": outcome.wall_s, "steps/s": outcome.num_steps / outcome.wall_s}
+    return values[unit]
 
 
 def notes_on_reaching(outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:

@@ -1,7 +1,7 @@
 """`drivetrain bench train`: our training against SB3's and SBX's, on the work of one algorithm.
 
-    same algorithm    vanilla DQN, RL-zoo settings, equal steps and updates; CPU and wall seconds
-    time to target    our defaults against RL-zoo settings, until the mean return is reached
+    same algorithm    vanilla DQN or PPO, RL-zoo settings, equal steps and updates
+    time to target    DQN: our defaults against RL-zoo settings, until the mean return is reached
 
 Times run from just before the environment and the network are made until training ends, over all
 processes; compilation is in them, evaluation and the imports of the main process are not.
@@ -21,33 +21,13 @@ from drivetrain.bench.machine import (
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
-from drivetrain.bench.train.cases import make_cases, same_algorithm_rows, target_rows
-from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS, probe_threads
+from drivetrain.bench.train.cases import make_cases, ppo_rows, same_algorithm_rows, target_rows
+from drivetrain.bench.train.contenders import ABSENT_FROM, DISTRIBUTIONS, OURS, PEERS_OF, probe_threads
 from drivetrain.bench.train.plan import SETTINGS, Plan, Threads
 from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
+from drivetrain.bench.train.weaknesses import QUICK_WEAKNESS, WEAKNESSES
 from drivetrain.core.errors import InvalidInput, MissingExtra
-
-WEAKNESSES = (
-    "One environment and one small network: the case where fused updates help most. It says "
-    "nothing about images, large networks, accelerators or slow environments.",
-    "The tuned settings have the peers step one environment; ours steps eight by default. The "
-    "rows with as many environments on all sides show what is left without that.",
-    "SBX clips no gradients, and neither peer flushes denormals; nobody was changed to match us.",
-    "Ours copies its target network once per block of 128 updates. The peers copy it every 10 "
-    "environment steps, which comes to the same: they do not update between the copies.",
-    "Imports of a contender's main process are on nobody's clock. Our actor, learner and "
-    "evaluator processes import after the clock starts, so our parallel rows carry imports that "
-    "the peers' times do not.",
-    "Time to target compares our defaults, another algorithm with a smaller network, with tuned "
-    "vanilla DQN: it says what a user gets, not whose code is faster.",
-    "Time to target ends at the first evaluation that reaches it, about every 1,000 steps, over "
-    "100 episodes on fixed seeds. Training may get worse again afterwards, for everybody.",
-    "In time to target, ours writes a checkpoint every 0.2 s to be evaluated afterwards; the "
-    "peers are evaluated in place, with the clock stopped.",
-    "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
-)
-QUICK_WEAKNESS = "A quick run: few steps, one seed. It shows that everything runs, not who is ahead."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +47,7 @@ class Options:
     rounds: int = 3
     """Seeds of the same-algorithm rows."""
     target_seeds: int = 5
-    """Seeds of the time-to-target rows; 0 leaves them out."""
+    """Seeds of the time-to-target rows, which DQN has; 0 leaves them out."""
 
     def check(self) -> None:
         """Refuse what cannot be run. Not at construction: tyro would turn the sentence into a box.
@@ -85,10 +65,12 @@ class Options:
     def plan(self) -> Plan:
         """What is run for these options."""
         plan = Plan(
+            algo=self.algo,
             env=self.env,
             settings=SETTINGS[self.algo, self.env],
+            fixed_steps=100_000 if self.algo == "ppo" else 50_000,
             fixed_seeds=range(1, self.rounds + 1),
-            target_seeds=range(1, self.target_seeds + 1),
+            target_seeds=range(1, self.target_seeds + 1) if self.algo == "dqn" else (),
         )
         return plan.quickened() if self.quick else plan
 
@@ -115,7 +97,8 @@ def run(options: Options, words: Sequence[str]) -> int:
 def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
-    peers, absent = present(PEERS)
+    peers, absent = present(PEERS_OF[options.algo])
+    absent = [*absent, *ABSENT_FROM[options.algo]]
     threads, probe = choose_threads(plan, peers)
     fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, quick=options.quick)
     target, target_failures = measure_to_target(plan, peers, threads)
@@ -125,7 +108,7 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
         versions=describe_versions(DISTRIBUTIONS),
         commit=describe_commit(),
         command=describe_command(words),
-        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES[options.algo]],
         cases=[*fixed, *target],
         skipped=[*absent, *fixed_failures, *target_failures],
     )
@@ -142,8 +125,9 @@ def choose_threads(plan: Plan, peers: Sequence[Rival]) -> tuple[Threads, Mapping
 def measure_same_algorithm(
     plan: Plan, peers: Sequence[Rival], threads: Threads, *, quick: bool
 ) -> tuple[list[Case], list[Skipped]]:
-    """Vanilla DQN at equal steps and updates; a quick run has one row."""
-    rows = same_algorithm_rows(plan.env, [peer.name for peer in peers], quick=quick)
+    """The algorithm at equal steps and updates; a quick run has fewer rows."""
+    make_rows = ppo_rows if plan.algo == "ppo" else same_algorithm_rows
+    rows = make_rows(plan.env, [peer.name for peer in peers], quick=quick)
     contenders = plan.same_algorithm(peers, threads, rows)
     print(f"same algorithm: {plan.fixed_steps:,} steps, {len(plan.fixed_seeds)} rounds", flush=True)
     results, failed = measure(contenders, plan.fixed_seeds, run_rival)

@@ -1,10 +1,11 @@
 """Who takes part in `drivetrain bench train`, and with how many threads each runs best."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from drivetrain.bench.process import Rival
+from drivetrain.bench.report import Skipped
 from drivetrain.bench.train.job import Job, Outcome
 
 PEER_INSTALL = 'pip install torch==2.13.0 "drivetrain[bench]"'
@@ -28,6 +29,18 @@ SBX = Rival(
     install=PEER_INSTALL,
 )
 PEERS = (SB3, SBX)
+OURS_PPO = replace(OURS, module="drivetrain.bench.train.peers.ours_ppo")
+SB3_PPO = replace(SB3, module="drivetrain.bench.train.peers.sb3_ppo")
+SBX_PPO = replace(SBX, module="drivetrain.bench.train.peers.sbx_ppo")
+PEERS_OF: dict[str, Sequence[Rival]] = {"dqn": PEERS, "ppo": (SB3_PPO, SBX_PPO)}
+"""Algorithm -> whom it is measured against."""
+CLEANRL = Skipped(
+    name="CleanRL",
+    reason="its package for this Python (0.4.8 of 2021) has no PPO for Gymnasium, newer ones want Python below 3.11",
+    remedy="run ppo.py of its repository by hand",
+)
+ABSENT_FROM: Mapping[str, Sequence[Skipped]] = {"dqn": (), "ppo": (CLEANRL,)}
+"""Algorithm -> peers that cannot be installed beside the others."""
 
 DISTRIBUTIONS = (
     "jax",

@@ -3,15 +3,16 @@
 One implementation for everybody, so that nobody's evaluation is better, luckier or dearer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 Layers = Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]  # (kernel [in, out], bias [out])
+Activation = Literal["relu", "tanh"]
 
 FIRST_SEED = 1_000_000  # far from the seeds anybody trains or selects with
 
@@ -24,11 +25,12 @@ class Evaluation:
     exact: bool
 
 
-def q_values(layers: Layers, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Outputs [batch, actions] of a multilayer perceptron with ReLU between its layers."""
+def outputs(layers: Layers, obs: NDArray[np.float32], activation: Activation = "relu") -> NDArray[np.float32]:
+    """Outputs [batch, actions] of a multilayer perceptron."""
     hidden = obs
     for kernel, bias in layers[:-1]:
-        hidden = np.maximum(hidden @ kernel + bias, 0.0)
+        inputs = hidden @ kernel + bias
+        hidden = np.maximum(inputs, 0.0) if activation == "relu" else np.tanh(inputs)
     kernel, bias = layers[-1]
     return hidden @ kernel + bias
 
@@ -39,28 +41,44 @@ def evaluate(
     *,
     num_episodes: int,
     target: float | None = None,
+    activation: Activation = "relu",
     first_seed: int = FIRST_SEED,
 ) -> Evaluation:
     """Play greedy episodes side by side, one per seed.
 
     Args:
-        layers: The network.
+        layers: The network: a number for each discrete action, or the action itself in the environment's units.
         env: Gymnasium id. With a target, its reward per step must be at most 1.
         num_episodes: One per seed from `first_seed` on.
         target: Give up as soon as the mean can no longer reach it; None plays to the end.
+        activation: Between its layers.
         first_seed: Seed of the first episode's reset.
     """
     envs: list[gymnasium.Env[Any, Any]] = [cast(Any, gymnasium).make(env) for _ in range(num_episodes)]
     limit = envs[0].spec.max_episode_steps if envs[0].spec else None
     try:
-        return play(layers, envs, first_seed, target if limit else None, limit or 0)
+        return play(
+            chooser(layers, envs[0].action_space, activation), envs, first_seed, target if limit else None, limit or 0
+        )
     finally:
         for each in envs:
             each.close()
 
 
+def chooser(layers: Layers, space: Any, activation: Activation) -> Callable[[NDArray[np.float32]], list[Any]]:
+    """The greedy actions of a batch of observations: of largest output, or the outputs within bounds."""
+
+    def choose(obs: NDArray[np.float32]) -> list[Any]:
+        numbers = outputs(layers, obs, activation)
+        if isinstance(space, gymnasium.spaces.Discrete):
+            return numbers.argmax(axis=1).tolist()
+        return list(np.clip(numbers, space.low, space.high))
+
+    return choose
+
+
 def play(
-    layers: Layers,
+    choose: Callable[[NDArray[np.float32]], list[Any]],
     envs: Sequence[gymnasium.Env[Any, Any]],
     first_seed: int,
     target: float | None,
@@ -72,9 +90,9 @@ def play(
     alive = list(range(len(envs)))
     num_steps = 0
     while alive:
-        actions = q_values(layers, obs[alive].astype(np.float32)).argmax(axis=1)
+        actions = choose(obs[alive].astype(np.float32))
         still: list[int] = []
-        for index, action in zip(alive, actions.tolist(), strict=True):
+        for index, action in zip(alive, actions, strict=True):
             obs[index], reward, terminated, truncated, _ = envs[index].step(action)
             returns[index] += float(reward)
             if not (terminated or truncated):

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from drivetrain.bench.train.settings import PpoSettings
+
 
 @dataclass(frozen=True, kw_only=True)
 class DqnSettings:
@@ -33,6 +35,11 @@ class DqnSettings:
     exploration_final_eps: float = 0.04
     max_grad_norm: float = 10.0
     hidden: tuple[int, ...] = (256, 256)
+
+    @property
+    def activation(self) -> Literal["relu", "tanh"]:
+        """Everybody's default."""
+        return "relu"
 
     def num_steps(self, total_steps: int) -> int:
         """Environment steps of a run: SB3 finishes the block in which `total_steps` falls."""
@@ -65,6 +72,7 @@ class Job:
         evaluate_every: Environment steps between evaluations ("target" only).
         target_return: Mean return over `num_episodes` to reach.
         settings: None asks for the rival's own defaults (ours only).
+        algo: Says of which type the settings are.
     """
 
     kind: Literal["fixed", "target"]
@@ -77,7 +85,8 @@ class Job:
     evaluate_every: int = 1_024
     target_return: float = 475.0
     num_episodes: int = 100
-    settings: DqnSettings | None = None
+    settings: DqnSettings | PpoSettings | None = None
+    algo: str = "dqn"
 
     def save(self, path: Path) -> None:
         """Write the job for the rival's process."""
@@ -89,8 +98,11 @@ class Job:
         fields = json.loads(path.read_text())
         if fields["settings"] is not None:
             hidden = tuple(fields["settings"].pop("hidden"))
-            fields["settings"] = DqnSettings(hidden=hidden, **fields["settings"])
+            fields["settings"] = _TYPES[fields["algo"]](hidden=hidden, **fields["settings"])
         return cls(**fields)
+
+
+_TYPES: Mapping[str, type[DqnSettings] | type[PpoSettings]] = {"dqn": DqnSettings, "ppo": PpoSettings}
 
 
 @dataclass(frozen=True, kw_only=True)

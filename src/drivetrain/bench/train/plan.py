@@ -5,11 +5,16 @@ from dataclasses import dataclass, replace
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.cases import Row
-from drivetrain.bench.train.contenders import OURS
+from drivetrain.bench.train.contenders import OURS, OURS_PPO
 from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.rounds import Contender
+from drivetrain.bench.train.settings import PENDULUM, PpoSettings
 
-SETTINGS: Mapping[tuple[str, str], DqnSettings] = {("dqn", "CartPole-v1"): DqnSettings()}
+SETTINGS: Mapping[tuple[str, str], DqnSettings | PpoSettings] = {
+    ("dqn", "CartPole-v1"): DqnSettings(),
+    ("ppo", "CartPole-v1"): PpoSettings(),
+    ("ppo", "Pendulum-v1"): PENDULUM,
+}
 
 Threads = Mapping[str, int | None]  # peer -> computation threads; None: its framework's choice
 
@@ -19,8 +24,9 @@ class Plan:
     """How much is run, and on what.
 
     Attributes:
+        algo: The algorithm.
         env: Gymnasium id.
-        settings: Of vanilla DQN, for the same-algorithm rows and the peers.
+        settings: Of the same-algorithm rows and the peers.
         fixed_steps: Environment steps of the same-algorithm runs.
         probe_steps: Of the runs that choose the peers' threads; 0: one thread, unprobed.
         target_steps: At most so many until the target is reached.
@@ -30,7 +36,8 @@ class Plan:
     """
 
     env: str
-    settings: DqnSettings
+    settings: DqnSettings | PpoSettings
+    algo: str = "dqn"
     fixed_steps: int = 50_000
     probe_steps: int = 6_000
     target_steps: int = 50_000
@@ -51,11 +58,26 @@ class Plan:
         )
 
     def fixed_job(self, total_steps: int) -> Job:
-        """Vanilla DQN for a number of steps; the seed is set later."""
-        return Job(kind="fixed", env=self.env, seed=0, total_steps=total_steps, settings=self.settings)
+        """The shared settings for a number of steps; the seed is set later."""
+        return Job(kind="fixed", algo=self.algo, env=self.env, seed=0, total_steps=total_steps, settings=self.settings)
 
     def same_algorithm(self, peers: Sequence[Rival], threads: Threads, rows: Sequence[Row]) -> list[Contender]:
         """The forms that the rows need, ours and the peers'."""
+        forms = self._ppo(peers, threads) if self.algo == "ppo" else self._dqn(peers, threads)
+        needed = {label for row in rows for label in (row.ours, *row.peers.values())}
+        return [contender for contender in forms if contender.label in needed]
+
+    def _ppo(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
+        """PPO's environments are part of the algorithm."""
+        job = replace(self.fixed_job(self.fixed_steps), num_envs=None)
+        return [
+            form("ours sequential", OURS_PPO, replace(job, num_actors=0)),
+            form("ours parallel", OURS_PPO, job),
+            *(form(peer.name, peer, replace(job, threads=threads[peer.name])) for peer in peers),
+        ]
+
+    def _dqn(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
+        """DQN with one environment, and with eight."""
         job = self.fixed_job(self.fixed_steps)
         forms = [
             form("ours sequential, 1 env", OURS, replace(job, num_actors=0, num_envs=1)),
@@ -66,8 +88,7 @@ class Plan:
             of_peer = replace(job, threads=threads[peer.name])
             forms.append(form(f"{peer.name}, 1 env", peer, replace(of_peer, num_envs=1)))
             forms.append(form(f"{peer.name}, 8 envs", peer, replace(of_peer, num_envs=8)))
-        needed = {label for row in rows for label in (row.ours, *row.peers.values())}
-        return [contender for contender in forms if contender.label in needed]
+        return forms
 
     def to_target(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
         """Our defaults, and the peers at their tuned settings."""

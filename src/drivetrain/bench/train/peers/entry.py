@@ -84,7 +84,8 @@ def main(run: Callable[[Job, Stopwatch], Training], prepare: Callable[[Job], Non
     training = run(job, watch)
     watch.stop()
     cpu_s, wall_s = training.times or watch.read()
-    final = evaluate(training.layers, job.env, num_episodes=job.num_episodes)
+    activation = job.settings.activation if job.settings else "relu"
+    final = evaluate(training.layers, job.env, num_episodes=job.num_episodes, activation=activation)
     Outcome(
         cpu_s=cpu_s,
         wall_s=wall_s,

@@ -14,12 +14,13 @@ from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.snapshots import Snapshots
+from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_policy
 from drivetrain.train.config import DQNConfig, TrainConfig
-from drivetrain.train.networks import MLP, unpack
+from drivetrain.train.networks import MLP, Pieces, unpack
 
 RUN_DIR = Path("run")  # in the empty folder that this process starts in
 SNAPSHOT_INTERVAL_S = 0.2
@@ -38,8 +39,8 @@ def prepare(job: Job) -> None:
         importlib.import_module(part)
 
 
-def overrides(job: Job) -> dict[str, Any]:
-    """The job in terms of our configuration; our own evaluations are reduced to an episode."""
+def run_settings(job: Job) -> dict[str, Any]:
+    """The job in terms of our RunConfig; our own evaluations are reduced to an episode."""
     fields: dict[str, Any] = {
         "total_steps": job.total_steps,
         "seed": job.seed,
@@ -49,12 +50,17 @@ def overrides(job: Job) -> dict[str, Any]:
         "final_eval_episodes": 1,
         "save_replay": False,  # no rival keeps its own
     }
+    return fields | ({} if job.num_actors is None else {"num_actors": job.num_actors})
+
+
+def overrides(job: Job) -> dict[str, Any]:
+    """The job in terms of our configuration."""
+    fields = run_settings(job)
     if job.num_envs is not None:
         fields["envs_per_actor"] = job.num_envs
-    if job.num_actors is not None:
-        fields["num_actors"] = job.num_actors
     if job.kind == "target":
         fields["checkpoint_interval_s"] = SNAPSHOT_INTERVAL_S
+    assert not isinstance(job.settings, PpoSettings)
     return fields | (vanilla(job.total_steps, job.settings) if job.settings else {})
 
 
@@ -103,8 +109,12 @@ def layers_of(vector: NDArray[np.float32]) -> Layers:
         heads=(("action", int(env.action_space.n)),),
     )
     env.close()
-    pieces = unpack(network, vector)
-    names = [name for name, _, _ in network.layers]
+    return dense_layers(unpack(network, vector))
+
+
+def dense_layers(pieces: Pieces) -> Layers:
+    """Kernels [in, out] and biases, in order, of a network that has one head."""
+    names = [name.removesuffix(".weight") for name in pieces if name.endswith(".weight")]
     return [(pieces[f"{name}.weight"], pieces[f"{name}.bias"]) for name in names]
 
 

@@ -1,0 +1,66 @@
+"""SBX's PPO: Stable-Baselines3's loop around JAX updates, one compiled call for each minibatch."""
+
+# The peer may be absent where types are checked.
+# pyright: basic, reportMissingImports=false
+
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from sbx import PPO
+from stable_baselines3.common.env_util import make_vec_env
+
+from drivetrain.bench.train.evaluation import Layers
+from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.peers.entry import Training, main
+from drivetrain.bench.train.peers.schedules import scheduled
+from drivetrain.bench.train.settings import PpoSettings
+from drivetrain.bench.train.stopwatch import Stopwatch
+
+
+def layers_of(model: PPO) -> Layers:
+    """The policy's kernels [in, out] and biases."""
+    dense: dict[str, Any] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(model.policy.actor_state.params["params"])[0]:
+        name = jax.tree_util.keystr(path[:-1], simple=True, separator="/")
+        dense.setdefault(name, {})[path[-1].key] = np.asarray(leaf)
+    names = sorted((name for name in dense if "kernel" in dense[name]), key=lambda name: name.rpartition("_")[2])
+    return [(dense[name]["kernel"], dense[name]["bias"]) for name in names]
+
+
+def run(job: Job, watch: Stopwatch) -> Training:
+    """Make the model and train it."""
+    settings = job.settings
+    assert isinstance(settings, PpoSettings)
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)  # SBX keeps SB3's rollout buffer, which goes through torch
+    model = PPO(
+        "MlpPolicy",
+        make_vec_env(job.env, n_envs=settings.num_envs, seed=job.seed),
+        learning_rate=scheduled(settings.learning_rate, settings),
+        n_steps=settings.n_steps,
+        batch_size=settings.batch_size,
+        n_epochs=settings.n_epochs,
+        gamma=settings.gamma,
+        gae_lambda=settings.gae_lambda,
+        clip_range=scheduled(settings.clip_range, settings),
+        ent_coef=settings.ent_coef,
+        vf_coef=settings.vf_coef,
+        max_grad_norm=settings.max_grad_norm,
+        policy_kwargs={"net_arch": list(settings.hidden), "log_std_init": settings.log_std_init},
+        seed=job.seed,
+    )
+    model.learn(settings.num_steps(job.total_steps))
+    jax.block_until_ready(model.policy.actor_state.params)
+    watch.stop()
+    return Training(
+        num_steps=model.num_timesteps,
+        num_updates=model._n_updates * settings.updates_per_epoch,  # it counts epochs
+        layers=layers_of(model),
+        details={"torch_threads": torch.get_num_threads()},
+    )
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,87 @@
+"""Hyperparameters of the compared algorithms beside DQN, in Stable-Baselines3's terms."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+class Settings(Protocol):
+    """What every algorithm's settings can say of a run."""
+
+    @property
+    def activation(self) -> Literal["relu", "tanh"]:
+        """Between the layers of the network that acts."""
+        ...
+
+    def num_steps(self, total_steps: int) -> int:
+        """Environment steps of a run of at least `total_steps`."""
+        ...
+
+    def num_updates(self, total_steps: int) -> int:
+        """Gradient updates of that run."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoSettings:
+    """Hyperparameters of PPO: everybody's row of the same-algorithm case.
+
+    The defaults are RL Baselines3 Zoo's tuned ones for CartPole-v1 (`hyperparams/ppo.yml`).
+
+    Attributes:
+        linear: Learning rate and clip range fall to 0 over the run.
+        log_std_init: Of real-valued actions, in the environment's units.
+        half_range: Half the range of such an action, by which ours are scaled.
+    """
+
+    num_envs: int = 8
+    n_steps: int = 32
+    batch_size: int = 256
+    n_epochs: int = 20
+    gamma: float = 0.98
+    gae_lambda: float = 0.8
+    learning_rate: float = 1e-3
+    clip_range: float = 0.2
+    linear: bool = True
+    ent_coef: float = 0.0
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+    log_std_init: float = 0.0
+    half_range: float = 1.0
+    hidden: tuple[int, ...] = (64, 64)
+
+    @property
+    def activation(self) -> Literal["relu", "tanh"]:
+        """Everybody's default."""
+        return "tanh"
+
+    @property
+    def steps_per_rollout(self) -> int:
+        """Environment steps between two rounds of updates."""
+        return self.num_envs * self.n_steps
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Minibatches of a rollout."""
+        return self.steps_per_rollout // self.batch_size
+
+    def num_steps(self, total_steps: int) -> int:
+        """Environment steps of a run: whole rollouts."""
+        return -(-total_steps // self.steps_per_rollout) * self.steps_per_rollout
+
+    def num_updates(self, total_steps: int) -> int:
+        """Gradient updates of a run, one per minibatch."""
+        num_rollouts = self.num_steps(total_steps) // self.steps_per_rollout
+        return num_rollouts * self.n_epochs * self.updates_per_epoch
+
+
+PENDULUM = PpoSettings(
+    num_envs=4,
+    n_steps=1_024,
+    batch_size=64,
+    n_epochs=10,
+    gamma=0.9,
+    gae_lambda=0.95,
+    linear=False,
+    half_range=2.0,
+)
+"""RL Baselines3 Zoo's for Pendulum-v1, without its state-dependent exploration (gSDE)."""

@@ -1,0 +1,39 @@
+"""What the numbers of `drivetrain bench train` do not show: the first thing on its page."""
+
+from collections.abc import Mapping, Sequence
+
+_DQN = (
+    "One environment and one small network: the case where fused updates help most. It says "
+    "nothing about images, large networks, accelerators or slow environments.",
+    "The tuned settings have the peers step one environment; ours steps eight by default. The "
+    "rows with as many environments on all sides show what is left without that.",
+    "SBX clips no gradients, and neither peer flushes denormals; nobody was changed to match us.",
+    "Ours copies its target network once per block of 128 updates. The peers copy it every 10 "
+    "environment steps, which comes to the same: they do not update between the copies.",
+    "Imports of a contender's main process are on nobody's clock. Our actor, learner and "
+    "evaluator processes import after the clock starts, so our parallel rows carry imports that "
+    "the peers' times do not.",
+    "Time to target compares our defaults, another algorithm with a smaller network, with tuned "
+    "vanilla DQN: it says what a user gets, not whose code is faster.",
+    "Time to target ends at the first evaluation that reaches it, about every 1,000 steps, over "
+    "100 episodes on fixed seeds. Training may get worse again afterwards, for everybody.",
+    "In time to target, ours writes a checkpoint every 0.2 s to be evaluated afterwards; the "
+    "peers are evaluated in place, with the clock stopped.",
+    "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
+)
+_PPO = (
+    "Small networks: the case where one compiled call per rollout helps most. It says nothing about images, "
+    "large networks, accelerators or slow environments.",
+    "SBX has an optimiser and a clipped gradient norm for policy and value each; Stable-Baselines3 and ours have one "
+    "for both. Stable-Baselines3 and SBX act in the environment's units, ours in units of half the range.",
+    "Compilation is on the clock of those who compile, in every run and without a cache; with a cache, which is what "
+    "our users have, ours takes some seconds less.",
+    "Imports of a contender's main process are on nobody's clock. Our actor, learner and evaluator processes import "
+    "after the clock starts, so our parallel rows carry imports that the peers' times do not.",
+    "The peers flush no denormals, and step their environments in the process that learns (DummyVecEnv), which is "
+    "what they recommend for cheap environments.",
+    "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
+)
+WEAKNESSES: Mapping[str, Sequence[str]] = {"dqn": _DQN, "ppo": _PPO}
+"""Algorithm -> sentences."""
+QUICK_WEAKNESS = "A quick run: few steps, one seed. It shows that everything runs, not who is ahead."
