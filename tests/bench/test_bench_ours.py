@@ -32,7 +32,7 @@ def test_our_settings_ask_for_exactly_the_steps_and_updates_of_the_peers(num_act
 def test_without_settings_our_defaults_run_as_they_are():
     job = replace(JOB, kind="target", settings=None, num_envs=None)
     config = preset("dqn", job.env).override(**overrides(job))
-    default = preset("dqn", job.env)
+    default = preset("dqn", job.env).override(save_replay=False)
     assert (config.agent, config.updates, config.replay) == (default.agent, default.updates, default.replay)
     assert config.run.num_actors == default.run.num_actors
     assert config.envs_per_actor == default.envs_per_actor

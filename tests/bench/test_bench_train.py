@@ -131,7 +131,7 @@ def test_ppo_is_measured_in_steps_per_second_with_and_without_our_processes(ever
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nothing"], "there is no bench 'nothing': choose from learning, replay, train"),
+        (["nothing"], "there is no bench 'nothing': choose from learners, learning, replay, train"),
         (["train", "--algo", "sac"], "sac on CartPole-v1 has no settings"),
         (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
         (["train", "--rounds", "0"], "--rounds of at least 1"),

@@ -36,7 +36,7 @@ PEERS_OF: dict[str, Sequence[Rival]] = {"dqn": PEERS, "ppo": (SB3_PPO, SBX_PPO)}
 """Algorithm -> whom it is measured against."""
 CLEANRL = Skipped(
     name="CleanRL",
-    reason="its package for this Python (0.4.8 of 2021) has no PPO for Gymnasium, newer ones want Python below 3.11",
+    reason="it is a collection of scripts, and no rival has been written for its ppo.py yet",
     remedy="run ppo.py of its repository by hand",
 )
 ABSENT_FROM: Mapping[str, Sequence[Skipped]] = {"dqn": (), "ppo": (CLEANRL,)}

@@ -48,14 +48,13 @@ def run_settings(job: Job) -> dict[str, Any]:
         "eval_interval_steps": 10 * job.total_steps,
         "eval_episodes": 1,
         "final_eval_episodes": 1,
-        "save_replay": False,  # no rival keeps its own
     }
     return fields | ({} if job.num_actors is None else {"num_actors": job.num_actors})
 
 
 def overrides(job: Job) -> dict[str, Any]:
     """The job in terms of our configuration."""
-    fields = run_settings(job)
+    fields = run_settings(job) | {"save_replay": False}  # no rival keeps its own
     if job.num_envs is not None:
         fields["envs_per_actor"] = job.num_envs
     if job.kind == "target":

@@ -61,7 +61,7 @@ def layers_of(config: TrainConfig) -> Layers:
     if isinstance(interface.actions, BoxActions):
         low, high = np.array(interface.actions.low), np.array(interface.actions.high)
         half, middle = (high - low) / 2, (high + low) / 2
-        kernel, bias = half * kernel, half * bias + middle
+        kernel, bias = (half * kernel).astype(np.float32), (half * bias + middle).astype(np.float32)
     return [*hidden, (kernel, bias)]
 
 

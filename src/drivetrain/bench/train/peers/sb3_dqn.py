@@ -9,7 +9,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.env_util import make_vec_env
 
 from drivetrain.bench.train.evaluation import Layers
-from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
 from drivetrain.bench.train.stopwatch import Stopwatch
@@ -26,7 +26,7 @@ def layers_of(model: DQN) -> Layers:
 def make_model(job: Job) -> DQN:
     """The untrained model."""
     settings = job.settings
-    assert settings, "SB3 runs with given settings only"
+    assert isinstance(settings, DqnSettings), "SB3 runs with given settings only"
     assert job.num_envs, "the number of environments has to be given"
     if job.threads is not None:
         torch.set_num_threads(job.threads)

@@ -50,12 +50,13 @@ def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it."""
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    model = make_model(job)
-    model.learn(job.settings.num_steps(job.total_steps))
+    model, settings = make_model(job), job.settings
+    assert isinstance(settings, PpoSettings)
+    model.learn(settings.num_steps(job.total_steps))
     watch.stop()
     return Training(
         num_steps=model.num_timesteps,
-        num_updates=model._n_updates * job.settings.updates_per_epoch,  # it counts epochs
+        num_updates=model._n_updates * settings.updates_per_epoch,  # it counts epochs
         layers=layers_of(model),
         details={"torch_threads": torch.get_num_threads()},
     )

@@ -12,7 +12,7 @@ from sbx import DQN
 from stable_baselines3.common.env_util import make_vec_env
 
 from drivetrain.bench.train.evaluation import Layers
-from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
 from drivetrain.bench.train.stopwatch import Stopwatch
@@ -27,7 +27,7 @@ def layers_of(model: DQN) -> Layers:
 def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it; SBX's DQN has no gradient clipping to set."""
     settings = job.settings
-    assert settings, "SBX runs with given settings only"
+    assert isinstance(settings, DqnSettings), "SBX runs with given settings only"
     assert job.num_envs, "the number of environments has to be given"
     assert settings.hidden == settings.hidden[:1] * 2, "SBX has two layers of equal width"
     if job.threads is not None:
