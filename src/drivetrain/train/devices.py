@@ -28,8 +28,9 @@ except RuntimeError:
 print(json.dumps(gpus))
 """
 MIN_WORK = 2_000_000
-"""Rows of a batch times parameters below which several learners are slower than one. An exchange takes about 0.1
-ms, as long as 1 million of these take a DQN learner on one core (design/training-learners.md)."""
+"""Rows of a batch times parameters below which several learners are refused: an estimate of where they begin to
+gain. An exchange takes about 0.1 ms, as long as 1 million of these take a DQN learner on one core
+(design/training-learners.md)."""
 _REMEDY = 'install JAX for it (pip install "jax[cuda13]"), or use device "auto" or "cpu"'
 
 

@@ -134,7 +134,7 @@ INLINE Words threefry(vu k0, vu k1, vu x, vu y) {
 }
 
 // ---- floats ----------------------------------------------------------------------------------------------
-// Polynomials are least-squares fits of ours; tests/sim/test_native_math.py states and checks the errors.
+// Polynomials are least-squares fits of ours, checked only through whole steps of environments so far (tests/sim).
 
 #define EACH(V, expression)                              \
   do {                                                   \
