@@ -42,7 +42,7 @@ def ran(monkeypatch):
 
 
 def words(tmp_path, *more):
-    return ["learning", "--json", str(tmp_path / "learning.json"), "--cases", "CartPole", *more]
+    return ["learning", "--json", str(tmp_path / "learning.json"), "--cases", "dqn CartPole", *more]
 
 
 def test_every_case_seed_and_side_is_run_once_and_kept(ran, tmp_path):
@@ -166,7 +166,7 @@ def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--cases", "Breakout"], "no case has 'Breakout' in its name: choose from dqn CartPole-v1"),
+        (["--cases", "Breakout"], "no case has 'Breakout' in its name: choose from ppo CartPole-v1"),
         (["--sides", "theirs"], "no side 'theirs': choose from ours, ours-processes, sb3"),
         (["--seeds", "5..1"], r"expected a seed such as 3, or a range such as 1\.\.5, got '5\.\.1'"),
         (["--seeds", "some"], "got 'some'"),

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from drivetrain.bench.learning import cases as table
-from drivetrain.bench.learning.case import ContinuousSettings
-from drivetrain.bench.learning.cases import CASES
+from drivetrain.bench.learning.case import ContinuousSettings, PpoSettings
+from drivetrain.bench.learning.cases import CASES, case_named
 from drivetrain.bench.learning.peers.entry import SEEDS
 from drivetrain.bench.learning.peers.ours import PACE, overrides
 from drivetrain.bench.learning.run import Task, run_side
@@ -21,7 +21,11 @@ from drivetrain.train.ledger import Rules
 from drivetrain.train.presets import preset
 
 NAMES = [case.name for case in CASES]
+OFF_POLICY = [case for case in CASES if not isinstance(case.settings, PpoSettings)]
+OFF_POLICY_NAMES = [case.name for case in OFF_POLICY]
+PPO = [case for case in CASES if case not in OFF_POLICY]
 OURS = SIDES[0]
+CARTPOLE = case_named("dqn CartPole-v1")
 
 
 def task(case, num_actors):
@@ -39,7 +43,7 @@ def test_ours_takes_the_steps_and_updates_of_the_case(case, num_actors):
     assert (rules.total_steps, rules.due(rules.total_steps)) == case.work
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
+@pytest.mark.parametrize("case", OFF_POLICY, ids=OFF_POLICY_NAMES)
 def test_the_form_with_processes_differs_by_its_environments_and_pace_alone(case):
     alone, processes = configured(case, 0), configured(case, None)
     assert (alone.agent, alone.replay) == (processes.agent, processes.replay)
@@ -52,7 +56,7 @@ def test_the_form_with_processes_differs_by_its_environments_and_pace_alone(case
     assert processes.updates == same
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
+@pytest.mark.parametrize("case", OFF_POLICY, ids=OFF_POLICY_NAMES)
 def test_the_settings_of_the_case_reach_our_configuration(case):
     config, settings = configured(case, 0), case.settings
     assert config.agent.hidden == settings.hidden
@@ -66,6 +70,25 @@ def test_the_settings_of_the_case_reach_our_configuration(case):
         assert getattr(config.agent, "exploration_noise", None) == settings.action_noise
     else:
         assert (config.agent.double, config.agent.dueling, config.agent.target_tau) == (False, False, 1.0)
+
+
+@pytest.mark.parametrize("num_actors", [0, None])
+@pytest.mark.parametrize("case", PPO, ids=lambda case: case.name)
+def test_the_settings_of_ppo_reach_our_configuration(case, num_actors):
+    config, settings = configured(case, num_actors), case.settings
+    rollout, agent = config.rollout, config.agent
+    assert (rollout.num_envs, rollout.rollout_length) == (settings.n_envs, settings.n_steps)
+    assert (agent.batch_size, agent.num_epochs) == (settings.batch_size, settings.n_epochs)
+    assert (agent.gamma, agent.gae_lambda) == (settings.gamma, settings.gae_lambda)
+    assert agent.learning_rate_at(0.5) == settings.learning_rate * (0.5 if settings.linear else 1)
+    assert agent.clip_range_at(0.5) == settings.clip_range * (0.5 if settings.linear else 1)
+    assert (agent.activation, agent.hidden) == ("tanh", (64, 64))
+    assert (agent.value_clip_range, agent.target_kl) == (None, None)  # Stable-Baselines3's defaults
+
+
+def test_a_run_of_ppo_ends_with_its_last_whole_rollout():
+    work = {case.env: case.work for case in PPO}
+    assert work == {"CartPole-v1": (391 * 256, 391 * 20), "Pendulum-v1": (25 * 4_096, 25 * 10 * 64)}
 
 
 def test_the_target_is_copied_as_often_as_the_peer_copies_it():
@@ -84,12 +107,12 @@ def test_policies_are_judged_on_seeds_that_no_run_trains_or_watches_itself_with(
 
 def test_a_short_run_of_ours_answers_with_its_returns_and_its_way(monkeypatch):
     settings = DqnSettings(hidden=(8,), learning_starts=256, batch_size=16)
-    case = replace(CASES[0], total_steps=512, settings=settings)
+    case = replace(CARTPOLE, total_steps=512, settings=settings)
     monkeypatch.setattr(table, "CASES", [case])
     assert case.work == (512, 128)
     with pytest.raises(RunError, match=r"ours: expected \(512, 128\) environment steps and updates, got \(512, 0\)"):
         run_side(OURS, case, 1)  # the process knows the case by its name, and there its settings are others
-    learned = run_side(OURS, CASES[0].quickened(), 1)
+    learned = run_side(OURS, CARTPOLE.quickened(), 1)
     assert (learned.num_steps, learned.num_updates) == (1_280, 256)
     assert len(learned.returns) == 100
     assert all(1 <= value <= 500 for value in learned.returns)
@@ -98,7 +121,7 @@ def test_a_short_run_of_ours_answers_with_its_returns_and_its_way(monkeypatch):
 
 
 def test_a_run_whose_command_is_gone_ends(tmp_path):
-    replace(task(CASES[0], 0), command_pid=1).save(tmp_path / "task.json")
+    replace(task(CARTPOLE, 0), command_pid=1).save(tmp_path / "task.json")
     words = [sys.executable, "-m", OURS.rival.module, str(tmp_path / "task.json"), str(tmp_path / "learned.json")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)

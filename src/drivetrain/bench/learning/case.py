@@ -40,7 +40,45 @@ class ContinuousSettings:
         return max(0, total_steps - self.learning_starts)
 
 
-Settings = DqnSettings | ContinuousSettings
+@dataclass(frozen=True, kw_only=True)
+class PpoSettings:
+    """Hyperparameters of PPO, in Stable-Baselines3's terms.
+
+    Attributes:
+        n_envs: Environments stepped together.
+        n_steps: Steps of each in a rollout.
+        linear: Whether learning rate and clip range fall linearly to 0 over the run.
+    """
+
+    n_envs: int
+    n_steps: int
+    batch_size: int
+    n_epochs: int
+    gamma: float
+    gae_lambda: float
+    learning_rate: float
+    clip_range: float = 0.2
+    linear: bool = False
+    ent_coef: float = 0.0
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+    hidden: tuple[int, ...] = (64, 64)
+
+    @property
+    def learning_starts(self) -> int:
+        """Environment steps before the first update: one rollout."""
+        return self.n_envs * self.n_steps
+
+    def num_steps(self, total_steps: int) -> int:
+        """Environment steps of a run: both sides finish the rollout in which `total_steps` falls."""
+        return -(-total_steps // self.learning_starts) * self.learning_starts
+
+    def num_updates(self, total_steps: int) -> int:
+        """Updates of a run of `total_steps`: every minibatch of every epoch of every rollout."""
+        return self.num_steps(total_steps) * self.n_epochs // self.batch_size
+
+
+Settings = DqnSettings | ContinuousSettings | PpoSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.learning.case import ContinuousSettings
+from drivetrain.bench.learning.case import ContinuousSettings, PpoSettings
 from drivetrain.bench.learning.peers.entry import POINT_EPISODES, Examination, Training, main, point_interval
 from drivetrain.bench.learning.run import Task
 from drivetrain.bench.train.peers.ours_dqn import vanilla
@@ -28,14 +28,18 @@ def overrides(task: Task) -> dict[str, Any]:
     environment and as many updates at a time as Stable-Baselines3 does.
     """
     settings = task.details().settings
-    if isinstance(settings, ContinuousSettings):
+    if isinstance(settings, PpoSettings):
+        fields = ppo(task.total_steps, settings)
+    elif isinstance(settings, ContinuousSettings):
         fields = continuous(task.total_steps, settings)
     else:
         fields = vanilla(task.total_steps, settings)
     if task.num_actors is None:
         fields = {name: value for name, value in fields.items() if name not in PACE}
     else:
-        fields |= {"num_actors": task.num_actors, "envs_per_actor": 1}
+        fields["num_actors"] = task.num_actors
+        if not isinstance(settings, PpoSettings):  # which say themselves how many
+            fields["envs_per_actor"] = 1
     return fields | {
         "seed": task.seed,
         "run_dir": str(RUN_DIR),
@@ -63,6 +67,30 @@ def continuous(total_steps: int, settings: ContinuousSettings) -> dict[str, Any]
         "batch_size": settings.batch_size,
         "target_tau": settings.tau,
         "adam_epsilon": 1e-8,
+    }
+
+
+def ppo(total_steps: int, settings: PpoSettings) -> dict[str, Any]:
+    """PPO at the shared settings; the exploration at the start is the preset's."""
+    schedule = "linear" if settings.linear else "constant"
+    return {
+        "total_steps": total_steps,
+        "num_envs": settings.n_envs,
+        "rollout_length": settings.n_steps,
+        "hidden": settings.hidden,
+        "activation": "tanh",
+        "batch_size": settings.batch_size,
+        "num_epochs": settings.n_epochs,
+        "gamma": settings.gamma,
+        "gae_lambda": settings.gae_lambda,
+        "learning_rate": settings.learning_rate,
+        "learning_rate_schedule": schedule,
+        "clip_range": settings.clip_range,
+        "clip_range_schedule": schedule,
+        "entropy_coefficient": settings.ent_coef,
+        "value_coefficient": settings.vf_coef,
+        "max_gradient_norm": settings.max_grad_norm,
+        "adam_epsilon": 1e-5,
     }
 
 

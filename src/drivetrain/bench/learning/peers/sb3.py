@@ -1,4 +1,4 @@
-"""Stable-Baselines3 (PyTorch, eager) at the settings of the case, one environment."""
+"""Stable-Baselines3 (PyTorch, eager) at the settings of the case."""
 
 # The peer may be absent where types are checked.
 # pyright: basic, reportMissingImports=false
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from stable_baselines3 import DDPG, SAC, TD3
+from stable_baselines3 import DDPG, PPO, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from drivetrain.bench.learning.case import ContinuousSettings
+from drivetrain.bench.learning.case import ContinuousSettings, PpoSettings
 from drivetrain.bench.learning.peers.entry import Examination, Training, main, point_interval
 from drivetrain.bench.learning.run import Task
 from drivetrain.bench.train.job import Job
@@ -27,7 +27,7 @@ CONTINUOUS = {"sac": SAC, "td3": TD3, "ddpg": DDPG}
 class Greedy:
     """A model's deterministic policy, with actions as the shared evaluator takes them."""
 
-    def __init__(self, model: OffPolicyAlgorithm, interface: Interface) -> None:
+    def __init__(self, model: BaseAlgorithm, interface: Interface) -> None:
         self._model = model
         self._actions = interface.actions
 
@@ -63,7 +63,7 @@ class EvaluateOnTheWay(BaseCallback):
         return True
 
 
-def make_continuous(task: Task, settings: ContinuousSettings) -> OffPolicyAlgorithm:
+def make_continuous(task: Task, settings: ContinuousSettings) -> BaseAlgorithm:
     """SAC, TD3 or DDPG; what is not named is the same by default on both sides."""
     env = make_vec_env(task.details().env, n_envs=1, seed=task.seed)
     num_actions = env.action_space.shape[0]
@@ -89,13 +89,47 @@ def make_continuous(task: Task, settings: ContinuousSettings) -> OffPolicyAlgori
     )
 
 
-def make(task: Task) -> OffPolicyAlgorithm:
+def make_ppo(task: Task, settings: PpoSettings) -> PPO:
+    """PPO with the networks, tanh units and Adam that it has by default."""
+
+    def scheduled(start: float) -> Any:
+        return (lambda remaining: remaining * start) if settings.linear else start
+
+    return PPO(
+        "MlpPolicy",
+        make_vec_env(task.details().env, n_envs=settings.n_envs, seed=task.seed),
+        learning_rate=scheduled(settings.learning_rate),
+        n_steps=settings.n_steps,
+        batch_size=settings.batch_size,
+        n_epochs=settings.n_epochs,
+        gamma=settings.gamma,
+        gae_lambda=settings.gae_lambda,
+        clip_range=scheduled(settings.clip_range),
+        ent_coef=settings.ent_coef,
+        vf_coef=settings.vf_coef,
+        max_grad_norm=settings.max_grad_norm,
+        policy_kwargs={"net_arch": list(settings.hidden)},
+        seed=task.seed,
+        device="cpu",
+    )
+
+
+def make(task: Task) -> BaseAlgorithm:
     """The model of a task."""
     case = task.details()
+    if isinstance(case.settings, PpoSettings):
+        return make_ppo(task, case.settings)
     if isinstance(case.settings, ContinuousSettings):
         return make_continuous(task, case.settings)
     job = Job(kind="fixed", env=case.env, seed=task.seed, total_steps=task.total_steps, settings=case.settings)
     return make_model(job)
+
+
+def num_updates(task: Task, model: BaseAlgorithm) -> int:
+    """Updates of a trained model, which shows them nowhere else; PPO counts epochs."""
+    settings = task.details().settings
+    batches = settings.learning_starts // settings.batch_size if isinstance(settings, PpoSettings) else 1
+    return model._n_updates * batches
 
 
 def learn(task: Task, interface: Interface, examination: Examination) -> Training:
@@ -107,7 +141,7 @@ def learn(task: Task, interface: Interface, examination: Examination) -> Trainin
     model.learn(task.total_steps, callback=callback)
     return Training(
         num_steps=model.num_timesteps,
-        num_updates=model._n_updates,  # SB3 shows it nowhere else
+        num_updates=num_updates(task, model),
         policy=greedy,
         curve=callback.curve,
     )
