@@ -73,12 +73,12 @@ def test_real_actions_run_from_minus_one_to_one_whatever_the_bounds_and_shape_of
 
 def test_the_list_names_what_can_be_trained_on_and_why_the_rest_cannot():
     found = trainable()
-    assert found["CartPole-v1"] == (("dqn",), "")
-    assert found["Pendulum-v1"] == (("ddpg", "td3", "sac"), "")
+    assert found["CartPole-v1"] == (("dqn", "ppo"), "")
+    assert found["Pendulum-v1"] == (("ddpg", "td3", "sac", "ppo"), "")
     algos, reason = found["Talking-v0"]
     assert algos == ()
     assert "Text" in reason
-    assert found["Nested-v0"] == (("dqn",), "")
+    assert found["Nested-v0"] == (("dqn", "ppo"), "")
 
 
 def test_images_are_stored_as_the_bytes_they_are_and_known_by_their_axes():
