@@ -125,15 +125,39 @@ void equal_parts_are_those_of_a_division() {
   Random random(11);
   for (int round = 0; round < 200; ++round) {
     const std::uint64_t parts = 1 + random.below(round % 2 ? 20 : 3000), total = random.below(1ull << (1 + round % 61));
-    const std::uint64_t begin = random.below(parts);
-    EqualParts part(total, parts);
+    const std::uint64_t begin = random.below(parts), step = random.below(parts);
+    EqualParts part(total, parts, step);
     part.go_to(begin);
     for (std::uint64_t i = 0; i < 2 * parts; ++i, part.go_on()) {
-      const auto k = static_cast<unsigned __int128>((begin + i) % parts);
+      const auto k = static_cast<unsigned __int128>((begin + i * step) % parts);
       CHECK(part.low() == static_cast<std::uint64_t>(total * k / parts));
       CHECK(part.low() + part.size() == static_cast<std::uint64_t>(total * (k + 1) / parts));
     }
   }
+}
+
+void strata_begin_anywhere_go_up_or_down_and_come_once_each() {
+  Random random(12);
+  for (int round = 0; round < 300; ++round) {
+    const std::uint64_t num = round < 20 ? 1 + round : 1 + random.below(3000), first = random.below(1000);
+    const Strata strata(num, random.word());
+    std::vector<int> taken(num);
+    for (std::uint64_t draw = first; draw < first + num; ++draw) ++taken[strata.part(draw)];
+    for (int times : taken) CHECK(times == 1);
+    CHECK(strata.part(first + 1) == (strata.part(first) + strata.step()) % num);
+  }
+  // Of ten parts in a row, each is as often the first of a batch, and as often before its neighbour.
+  constexpr int kRounds = 100'000, kParts = 10;
+  int first[kParts] = {}, before[kParts] = {};
+  for (int round = 0; round < kRounds; ++round) {
+    const Strata strata(kParts, random.word());
+    std::uint64_t place[kParts];
+    for (std::uint64_t draw = 0; draw < kParts; ++draw) place[strata.part(draw)] = draw;
+    ++first[strata.part(0)];
+    for (int i = 0; i + 1 < kParts; ++i) before[i] += place[i] < place[i + 1];
+  }
+  for (int i = 0; i < kParts; ++i) CHECK(std::abs(first[i] - kRounds / kParts) < 5 * std::sqrt(kRounds * 0.09));
+  for (int i = 0; i + 1 < kParts; ++i) CHECK(std::abs(before[i] - kRounds / 2) < 5 * std::sqrt(kRounds * 0.25));
 }
 
 void philox_gives_the_published_words() {
@@ -181,6 +205,7 @@ int main() {
               simd_name(best_simd_level()));
   philox_gives_the_published_words();
   equal_parts_are_those_of_a_division();
+  strata_begin_anywhere_go_up_or_down_and_come_once_each();
   every_simd_level_finds_the_leaf_that_a_walk_finds();
   sums_stay_exact_over_many_batches_with_repeats();
   filling_is_updating_with_one_priority();

@@ -33,6 +33,13 @@ def slots_of(keys):
     return (keys.ravel() & SLOT_MASK).astype(np.int64)
 
 
+def all_rows(replay, **options):
+    """Each row once, in the order of slots; for rows that all have one priority."""
+    sample = replay.sample(len(replay), **options)
+    order = np.argsort(slots_of(sample.keys))
+    return {name: values[order] for name, values in replay._schema.flatten(sample.data).items()}
+
+
 def count_draws(replay, num_draws, **options):
     """How often each slot was drawn in at least num_draws draws."""
     counts, out = np.zeros(replay.capacity, np.int64), None

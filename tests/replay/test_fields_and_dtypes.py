@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from filled import slots_of
+from filled import all_rows, slots_of
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Replay
@@ -129,7 +129,7 @@ def test_rewards_of_any_real_dtype_are_kept_as_float32(dtype):
     replay = Replay(4, {"x": ((), "uint8")})
     no = np.zeros(2, bool)
     replay.writer(2).add(x=no.view(np.uint8), reward=np.array([0, 1], dtype), terminated=no, truncated=no)
-    reward = replay.sample(2).data["reward"]
+    reward = all_rows(replay)["reward"]
     assert reward.dtype == np.float32
     assert reward.tolist() == [0.0, 1.0]
 
@@ -139,7 +139,7 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
     wide = np.arange(24, dtype=np.float32).reshape(4, 6)
     flags = np.zeros(8, bool)[::2]
     replay.writer(4).add(x=wide[:, ::2], reward=np.arange(8.0)[::2], terminated=flags, truncated=flags)
-    np.testing.assert_array_equal(replay.sample(4).data["x"], wide[:, ::2])
+    np.testing.assert_array_equal(all_rows(replay)["x"], wide[:, ::2])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from filled import all_rows
 
 from drivetrain.replay import Replay
 
@@ -26,7 +27,7 @@ def rows_of(episodes, num_step, *, gamma=GAMMA):
         )
     if len(replay) == 0:
         return []
-    data = replay.sample(len(replay)).data  # fresh rows weigh the same: equal parts give each once, in order
+    data = all_rows(replay)
     np.testing.assert_array_equal(data["action"], data["obs"] * 10)
     names = ("obs", "reward", "next_obs", "discount", "terminated", "truncated")
     return list(zip(*(data[name].tolist() for name in names), strict=True))

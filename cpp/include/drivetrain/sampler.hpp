@@ -33,11 +33,12 @@ class Sampler {
 
   /// Draws `count` rows and hands them to gather(first, num, draws) in runs of at most kMaxBatch,
   /// without the lock; draws[i] belongs to position first + i. Where a row changed during its
-  /// gather, it is drawn and gathered again. With strata = B > 0, position i is drawn from the
-  /// (i mod B)-th of B equal parts of the total priority; with 0 all draws are independent.
+  /// gather, it is drawn and gathered again. With num_strata = B > 0, any B positions in a row are drawn
+  /// from all of B equal parts of the total priority, in a random order; with 0 all draws are independent.
   template <class Gather>
-  Status sample(std::size_t count, std::size_t needed, std::size_t strata, Draw* draws,
+  Status sample(std::size_t count, std::size_t needed, std::size_t num_strata, Draw* draws,
                 Gather&& gather) noexcept {
+    const Strata strata = shuffled(num_strata);
     for (std::size_t first = 0; first < count; first += kMaxBatch) {
       const std::size_t num = std::min(kMaxBatch, count - first);
       std::uint32_t positions[kMaxBatch];
@@ -88,8 +89,15 @@ class Sampler {
     }
   }
 
+  Strata shuffled(std::size_t num_strata) const noexcept {
+    if (num_strata == 0) return {};
+    std::uint64_t words[kDrawsPerBlock];
+    random_words(1, words);
+    return {num_strata, words[0]};
+  }
+
   Status draw(const std::uint32_t* positions, std::size_t count, std::size_t needed,
-              std::size_t strata, Draw* draws) noexcept {
+              const Strata& strata, Draw* draws) noexcept {
     std::uint64_t words[kMaxBatch + kDrawsPerBlock];
     random_words(count, words);
     if (draw_without_lock(words, positions, count, needed, strata, draws)) return Status::kOk;
@@ -100,7 +108,7 @@ class Sampler {
 
   template <class Gather>
   Status draw_and_gather_locked(const std::uint32_t* positions, std::size_t count,
-                                std::size_t needed, std::size_t strata, Draw* draws,
+                                std::size_t needed, const Strata& strata, Draw* draws,
                                 Gather&& gather) noexcept {
     std::uint64_t words[kMaxBatch + kDrawsPerBlock];
     random_words(count, words);
@@ -114,7 +122,7 @@ class Sampler {
 
   // False: to be drawn under the lock, where what is missing here is there, or known to be missing.
   bool draw_without_lock(const std::uint64_t* words, const std::uint32_t* positions,
-                         std::size_t count, std::size_t needed, std::size_t strata,
+                         std::size_t count, std::size_t needed, const Strata& strata,
                          Draw* draws) noexcept {
     const bool prioritized = table_.config().prioritized;
     const std::uint32_t rebuilds = prioritized ? table_.tree().rebuilds() : 0;
@@ -132,7 +140,7 @@ class Sampler {
   }
 
   Status draw_from(const std::uint64_t* words, const std::uint32_t* positions, std::size_t count,
-                   std::size_t needed, std::size_t strata, float least, Draw* draws) noexcept {
+                   std::size_t needed, const Strata& strata, float least, Draw* draws) noexcept {
     const std::uint64_t num_committed = table_.num_committed();
     if (num_committed < needed || num_committed == 0) return Status::kNotEnoughData;
     std::uint64_t targets[kMaxBatch];
@@ -164,20 +172,20 @@ class Sampler {
   }
 
   static void make_targets(const std::uint64_t* words, const std::uint32_t* positions,
-                           std::size_t count, std::size_t strata, std::uint64_t total,
+                           std::size_t count, const Strata& strata, std::uint64_t total,
                            std::uint64_t* targets) noexcept {
-    if (strata == 0) {
+    if (strata.num() == 0) {
       for (std::size_t i = 0; i < count; ++i) targets[i] = scale_to(words[i], total);
       return;
     }
-    EqualParts parts(total, strata);
-    parts.go_to(positions[0] % strata);
+    EqualParts parts(total, strata.num(), strata.step());
+    parts.go_to(strata.part(positions[0]));
     for (std::size_t i = 0; i < count; ++i) {
       targets[i] = parts.low() + scale_to(words[i], parts.size());
       if (i + 1 == count || positions[i + 1] == positions[i] + 1)
         parts.go_on();
       else
-        parts.go_to(positions[i + 1] % strata);
+        parts.go_to(strata.part(positions[i + 1]));
     }
   }
 

@@ -227,7 +227,7 @@ class Replay:
             batch_size: Rows per batch, B.
             beta: Exponent of the importance correction in [0, 1]; 1 corrects fully.
             mode: "stratified" draws one row from each of B equal parts of the total priority (less
-                variance); "iid" draws each row independently.
+                variance), beginning with any of them; "iid" draws each row independently.
             num_batches: Draw U batches in one call; the leading axes are then `[U, B]`.
             out: A Sample of this replay and these sizes to write into and return.
 

@@ -154,11 +154,12 @@ class ReferenceReplay:
         sums = np.cumsum(units[order])
         total = int(sums[-1])
         slots: list[int] = []
+        strata = self._shuffled_strata(batch_size) if mode == "stratified" else []
         for position, word in enumerate(self._random_words(batch_size * (num_batches or 1))):
-            stratum = position % batch_size
-            low, high = total * stratum // batch_size, total * (stratum + 1) // batch_size
-            if mode == "iid":
-                low, high = 0, total
+            low, high = 0, total
+            if strata:
+                stratum = strata[position % batch_size]
+                low, high = total * stratum // batch_size, total * (stratum + 1) // batch_size
             place = np.searchsorted(sums, low + (word * (high - low) >> 64), side="right")
             slots.append(int(order[place]) if self.prioritized else self._whole_slot(int(order[place]), word))
         drawn = np.array(slots).reshape(batch_size if num_batches is None else (num_batches, batch_size))
@@ -264,6 +265,12 @@ class ReferenceReplay:
 
     def _unit_exponent_for(self, largest: float) -> int:
         return math.frexp(largest)[1] - self.leaf_bits
+
+    def _shuffled_strata(self, num: int) -> list[int]:
+        """The equal parts of the total priority, in the order in which the draws of a batch are of them."""
+        [word] = self._random_words(1)
+        first, step = word * num >> 64, -1 if word & 1 else 1
+        return [(first + draw * step) % num for draw in range(num)]
 
     def _random_words(self, count: int) -> list[int]:
         words: list[int] = []
