@@ -69,3 +69,10 @@ def test_real_valued_actions_are_the_outputs_within_the_bounds():
     space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
     choose = chooser([(np.ones((1, 1), np.float32), np.zeros(1, np.float32))], space, "tanh")
     assert [action.tolist() for action in choose(np.array([[0.5], [-7.0]], np.float32))] == [[0.5], [-2.0]]
+
+
+def test_squashed_actions_are_the_bounds_at_the_ends_of_tanh():
+    space = gymnasium.spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]), (2,), np.float32)
+    choose = chooser([(np.ones((1, 2), np.float32), np.zeros(2, np.float32))], space, "relu", squashed=True)
+    low, middle, high = choose(np.array([[-50.0], [0.0], [50.0]], np.float32))
+    assert (low.tolist(), middle.tolist(), high.tolist()) == ([-2.0, 0.0], [0.0, 5.0], [2.0, 10.0])

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from drivetrain.bench.learning import cases as table
-from drivetrain.bench.learning.case import ContinuousSettings, PpoSettings
 from drivetrain.bench.learning.cases import CASES, case_named
 from drivetrain.bench.learning.peers.entry import SEEDS
 from drivetrain.bench.learning.peers.ours import PACE, overrides
 from drivetrain.bench.learning.run import Task, run_side
 from drivetrain.bench.learning.sides import SIDES
 from drivetrain.bench.train.job import DqnSettings
+from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 from drivetrain.core.errors import RunError
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.ledger import Rules
@@ -77,7 +77,7 @@ def test_the_settings_of_the_case_reach_our_configuration(case):
 def test_the_settings_of_ppo_reach_our_configuration(case, num_actors):
     config, settings = configured(case, num_actors), case.settings
     rollout, agent = config.rollout, config.agent
-    assert (rollout.num_envs, rollout.rollout_length) == (settings.n_envs, settings.n_steps)
+    assert (rollout.num_envs, rollout.rollout_length) == (settings.num_envs, settings.n_steps)
     assert (agent.batch_size, agent.num_epochs) == (settings.batch_size, settings.n_epochs)
     assert (agent.gamma, agent.gae_lambda) == (settings.gamma, settings.gae_lambda)
     assert agent.learning_rate_at(0.5) == settings.learning_rate * (0.5 if settings.linear else 1)

@@ -2,16 +2,23 @@
 
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
 
+from drivetrain.bench.train.evaluation import chooser
 from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.peers import ours_continuous
 from drivetrain.bench.train.peers.entry import Target
-from drivetrain.bench.train.peers.ours_dqn import overrides
+from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, overrides
 from drivetrain.bench.train.peers.snapshots import Snapshots
+from drivetrain.bench.train.plan import SETTINGS
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.train.checkpoint import save_checkpoint
+from drivetrain.train.environments import describe
 from drivetrain.train.ledger import Rules
+from drivetrain.train.networks.network import initial_vector
+from drivetrain.train.policies import make_policy, policy_network
 from drivetrain.train.presets import preset
 
 JOB = Job(kind="fixed", env="CartPole-v1", seed=1, total_steps=50_000, settings=DqnSettings())
@@ -53,6 +60,42 @@ def test_each_checkpoint_is_caught_once_with_its_time(tmp_path):
     assert [snapshot.num_steps for snapshot in snapshots.found] == [100, 200]
     assert [snapshot.vector.tolist() for snapshot in snapshots.found] == [[1.0] * 3, [2.0] * 3]
     assert 0 < snapshots.found[0].wall_s < snapshots.found[1].wall_s
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3", "ddpg"])
+def test_the_layers_of_a_continuous_run_act_as_its_policy_does(algo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = preset(algo, "Pendulum-v1").override(hidden=(8, 8), run_dir=str(RUN_DIR))
+    interface = describe(config)
+    vector = initial_vector(policy_network(config, interface), np.random.default_rng(3))
+    RUN_DIR.mkdir()
+    save_checkpoint(RUN_DIR, {"params": vector}, {"num_steps": 1, "num_updates": 1})
+    obs = np.random.default_rng(4).normal(size=(5, 3)).astype(np.float32)
+    choose = chooser(
+        ours_continuous.layers_of(config), gymnasium.make("Pendulum-v1").action_space, "relu", squashed=True
+    )
+    np.testing.assert_allclose(np.array(choose(obs)), 2 * make_policy(config, interface, vector).act(obs), rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_actors", [0, None])
+@pytest.mark.parametrize("key", [key for key in SETTINGS if key[0] in ("sac", "td3", "ddpg")], ids=" ".join)
+def test_our_continuous_runs_do_the_steps_and_updates_of_the_peers(key, num_actors, tmp_path):
+    algo, env = key
+    settings = SETTINGS[key]
+    job = Job(
+        kind="fixed",
+        algo=algo,
+        env=env,
+        seed=1,
+        total_steps=20_000,
+        settings=settings,
+        num_actors=num_actors,
+        num_envs=None,
+    )
+    rules = Rules.of(preset(algo, env).override(**ours_continuous.overrides(job)))
+    assert (rules.total_steps, rules.due(20_000)) == (20_000, settings.num_updates(20_000))
+    job.save(path := tmp_path / "job.json")
+    assert Job.load(path) == job
 
 
 def wait_for(condition):

@@ -129,6 +129,29 @@ def test_ppo_is_measured_in_steps_per_second_with_and_without_our_processes(ever
 
 
 @pytest.mark.parametrize(
+    ("algo", "env", "aims"),
+    [
+        ("sac", "Pendulum-v1", {"SB3": 2.2, "SBX": 1.5}),
+        ("td3", "HalfCheetah-v5", {"SB3": 2.5, "SBX": 1.7}),
+        ("ddpg", "Pendulum-v1", {}),
+    ],
+)
+def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_path, algo, env, aims):
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--algo", algo, "--env", env, "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert [case["name"] for case in document["cases"]] == [
+        f"{algo} {env}, same algorithm: ours {form} [{unit}]"
+        for form in ("sequential", "parallel")
+        for unit in ("wall s", "updates/s", "CPU-s")
+    ]
+    wall, updates, cpu = document["cases"][:3]
+    assert (wall["better"], updates["better"], wall["ratio"], updates["ratio"]) == ("lower", "higher", 3.0, 3.0)
+    assert {target["against"]: target["aim"] for target in wall["targets"]} == aims
+    assert updates["targets"] == cpu["targets"] == []
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["nothing"], "there is no bench 'nothing': choose from learners, learning, replay, train"),

@@ -4,78 +4,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from drivetrain.bench.train.job import DqnSettings
+from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 
 MARGIN_SHARE = 0.05
 """A loss of up to this share of a case's range of returns still counts as parity."""
 QUICK_UPDATES = 256
 """Updates of a quick run."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContinuousSettings:
-    """Hyperparameters of SAC, TD3 and DDPG, in Stable-Baselines3's terms; one update after each step.
-
-    Attributes:
-        learning_starts: Environment steps, with uniform random actions, before the first update.
-        tau: Share of the way that targets move at every update.
-        action_noise: Standard deviation of the exploration noise on actions in -1..1; None for SAC,
-            which samples its policy.
-    """
-
-    learning_rate: float
-    learning_starts: int
-    gamma: float = 0.99
-    buffer_size: int = 1_000_000
-    hidden: tuple[int, ...] = (256, 256)
-    batch_size: int = 256
-    tau: float = 0.005
-    action_noise: float | None = None
-
-    def num_steps(self, total_steps: int) -> int:
-        """Environment steps of a run."""
-        return total_steps
-
-    def num_updates(self, total_steps: int) -> int:
-        """Updates of a run of `total_steps`."""
-        return max(0, total_steps - self.learning_starts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PpoSettings:
-    """Hyperparameters of PPO, in Stable-Baselines3's terms.
-
-    Attributes:
-        n_envs: Environments stepped together.
-        n_steps: Steps of each in a rollout.
-        linear: Whether learning rate and clip range fall linearly to 0 over the run.
-    """
-
-    n_envs: int
-    n_steps: int
-    batch_size: int
-    n_epochs: int
-    gamma: float
-    gae_lambda: float
-    learning_rate: float
-    clip_range: float = 0.2
-    linear: bool = False
-    ent_coef: float = 0.0
-    vf_coef: float = 0.5
-    max_grad_norm: float = 0.5
-    hidden: tuple[int, ...] = (64, 64)
-
-    @property
-    def learning_starts(self) -> int:
-        """Environment steps before the first update: one rollout."""
-        return self.n_envs * self.n_steps
-
-    def num_steps(self, total_steps: int) -> int:
-        """Environment steps of a run: both sides finish the rollout in which `total_steps` falls."""
-        return -(-total_steps // self.learning_starts) * self.learning_starts
-
-    def num_updates(self, total_steps: int) -> int:
-        """Updates of a run of `total_steps`: every minibatch of every epoch of every rollout."""
-        return self.num_steps(total_steps) * self.n_epochs // self.batch_size
 
 
 Settings = DqnSettings | ContinuousSettings | PpoSettings

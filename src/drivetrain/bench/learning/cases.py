@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from drivetrain.bench.learning.case import ContinuousSettings, LearningCase, PpoSettings, Settings
+from drivetrain.bench.learning.case import LearningCase, Settings
 from drivetrain.bench.train.job import DqnSettings
+from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, PpoSettings
 from drivetrain.core.errors import InvalidInput
 
 # Random actions: the mean of 100 episodes, rounded. Good: 500 ends an episode of CartPole; -150 is about
@@ -28,25 +29,6 @@ _LUNAR_LANDER = DqnSettings(
     gradient_steps=4,
     exploration_fraction=0.12,
     exploration_final_eps=0.1,
-)
-_PPO_CARTPOLE = PpoSettings(
-    n_envs=8,
-    n_steps=32,
-    batch_size=256,
-    n_epochs=20,
-    gamma=0.98,
-    gae_lambda=0.8,
-    learning_rate=1e-3,
-    linear=True,
-)
-_PPO_PENDULUM = PpoSettings(
-    n_envs=4,
-    n_steps=1_024,
-    batch_size=64,
-    n_epochs=10,
-    gamma=0.9,
-    gae_lambda=0.95,
-    learning_rate=1e-3,
 )
 _DDPG_AND_TD3 = ContinuousSettings(
     learning_rate=1e-3,
@@ -73,12 +55,12 @@ def _case(algo: str, env: str, total_steps: int, settings: Settings, source: str
 
 
 CASES: Sequence[LearningCase] = (
-    _case("ppo", "CartPole-v1", 100_000, _PPO_CARTPOLE, "ppo.yml, CartPole-v1"),
+    _case("ppo", "CartPole-v1", 100_000, PpoSettings(), "ppo.yml, CartPole-v1"),
     _case(
         "ppo",
         "Pendulum-v1",
         100_000,
-        _PPO_PENDULUM,
+        PENDULUM,
         "ppo.yml, Pendulum-v1, without its state-dependent exploration (gSDE), which ours does not have",
     ),
     _case("dqn", "CartPole-v1", 50_000, DqnSettings(), "dqn.yml, CartPole-v1"),

@@ -9,6 +9,7 @@ from drivetrain.bench.train.rounds import Results, details_of
 
 UNITS = ("CPU-s", "wall s")
 PPO_UNITS = ("steps/s", "CPU-s")
+CONTINUOUS_UNITS = ("wall s", "updates/s", "CPU-s")
 GOAL = {"SB3": 5.0, "SBX": 2.0}  # same algorithm, CPU-seconds: how far ahead we promise to be
 
 
@@ -61,6 +62,27 @@ def ppo_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
     ]
 
 
+def continuous_rows(algo: str, env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
+    """SAC, TD3 or DDPG with one update per step, sequential and with processes; a quick run promises nothing."""
+    goals = {("sac", "Pendulum-v1"): {"SB3": 2.2, "SBX": 1.5}}
+    if env == "HalfCheetah-v5":
+        goals = {("sac", env): {"SB3": 2.5, "SBX": 1.7}, ("td3", env): {"SB3": 2.5, "SBX": 1.7}}
+    return [
+        Row(
+            name=f"{algo} {env}, same algorithm: ours {form}",
+            ours=f"ours {form}",
+            peers={peer: peer for peer in peers},
+            notes=(note, "an update of one batch per step on all sides"),
+            goal={} if quick else goals.get((algo, env), {}),
+            units=CONTINUOUS_UNITS,
+        )
+        for form, note in (
+            ("sequential", "one environment on all sides"),
+            ("parallel", "one environment for the peers, the default processes and environments for ours"),
+        )
+    ]
+
+
 def target_rows(env: str, peers: Sequence[str], target_return: float) -> list[Row]:
     """Time to the target: each side with the settings it recommends."""
     return [
@@ -87,7 +109,7 @@ def make_case(row: Row, unit: str, results: Results) -> Case:
     return Case(
         name=f"{row.name} [{unit}]",
         unit=unit,
-        better="higher" if unit == "steps/s" else "lower",
+        better="higher" if unit.endswith("/s") else "lower",
         samples={name: [quantity(run, unit) for run in runs] for name, runs in present.items()},
         targets=[Target(against=peer, aim=aim) for peer, aim in row.goal.items()] if unit == row.units[0] else (),
         notes=[*row.notes, *notes_on_reaching(present)],
@@ -97,7 +119,12 @@ def make_case(row: Row, unit: str, results: Results) -> Case:
 
 def quantity(outcome: Outcome, unit: str) -> float:
     """The value of one run in a unit."""
-    values = {"CPU-s": outcome.cpu_s, "wall s": outcome.wall_s, "steps/s": outcome.num_steps / outcome.wall_s}
+    values = {
+        "CPU-s": outcome.cpu_s,
+        "wall s": outcome.wall_s,
+        "steps/s": outcome.num_steps / outcome.wall_s,
+        "updates/s": outcome.num_updates / outcome.wall_s,
+    }
     return values[unit]
 
 

@@ -1,6 +1,6 @@
 """`drivetrain bench train`: our training against SB3's and SBX's, on the work of one algorithm.
 
-    same algorithm    vanilla DQN or PPO, RL-zoo settings, equal steps and updates
+    same algorithm    DQN, DDPG, TD3, SAC or PPO, RL-zoo settings, equal steps and updates
     time to target    DQN: our defaults against RL-zoo settings, until the mean return is reached
 
 Times run from just before the environment and the network are made until training ends, over all
@@ -21,9 +21,9 @@ from drivetrain.bench.machine import (
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
-from drivetrain.bench.train.cases import make_cases, ppo_rows, same_algorithm_rows, target_rows
+from drivetrain.bench.train.cases import Row, continuous_rows, make_cases, ppo_rows, same_algorithm_rows, target_rows
 from drivetrain.bench.train.contenders import ABSENT_FROM, DISTRIBUTIONS, OURS, PEERS_OF, probe_threads
-from drivetrain.bench.train.plan import SETTINGS, Plan, Threads
+from drivetrain.bench.train.plan import SETTINGS, STEPS, Plan, Threads
 from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
 from drivetrain.bench.train.weaknesses import QUICK_WEAKNESS, WEAKNESSES
@@ -68,7 +68,7 @@ class Options:
             algo=self.algo,
             env=self.env,
             settings=SETTINGS[self.algo, self.env],
-            fixed_steps=100_000 if self.algo == "ppo" else 50_000,
+            fixed_steps=STEPS.get(self.algo, 20_000),
             fixed_seeds=range(1, self.rounds + 1),
             target_seeds=range(1, self.target_seeds + 1) if self.algo == "dqn" else (),
         )
@@ -119,19 +119,33 @@ def choose_threads(plan: Plan, peers: Sequence[Rival]) -> tuple[Threads, Mapping
     if plan.probe_steps == 0 or not peers:
         return {peer.name: 1 for peer in peers}, {}
     print(f"choosing the peers' threads: {plan.probe_steps:,} steps each", flush=True)
-    return probe_threads(peers, plan.fixed_job(plan.probe_steps), run_rival)
+    by_cpu = plan.algo == "dqn"  # what its goal is in; the others' goals are in wall time
+    return probe_threads(
+        peers,
+        plan.fixed_job(plan.probe_steps),
+        run_rival,
+        lambda outcome: outcome.cpu_s if by_cpu else outcome.wall_s,
+    )
 
 
 def measure_same_algorithm(
     plan: Plan, peers: Sequence[Rival], threads: Threads, *, quick: bool
 ) -> tuple[list[Case], list[Skipped]]:
     """The algorithm at equal steps and updates; a quick run has fewer rows."""
-    make_rows = ppo_rows if plan.algo == "ppo" else same_algorithm_rows
-    rows = make_rows(plan.env, [peer.name for peer in peers], quick=quick)
+    rows = rows_of(plan, [peer.name for peer in peers], quick=quick)
     contenders = plan.same_algorithm(peers, threads, rows)
     print(f"same algorithm: {plan.fixed_steps:,} steps, {len(plan.fixed_seeds)} rounds", flush=True)
     results, failed = measure(contenders, plan.fixed_seeds, run_rival)
     return make_cases(rows, results), as_skipped(failed)
+
+
+def rows_of(plan: Plan, peers: Sequence[str], *, quick: bool) -> list[Row]:
+    """The comparisons of the plan's algorithm."""
+    if plan.algo == "dqn":
+        return same_algorithm_rows(plan.env, peers, quick=quick)
+    if plan.algo == "ppo":
+        return ppo_rows(plan.env, peers, quick=quick)
+    return continuous_rows(plan.algo, plan.env, peers, quick=quick)
 
 
 def measure_to_target(plan: Plan, peers: Sequence[Rival], threads: Threads) -> tuple[list[Case], list[Skipped]]:

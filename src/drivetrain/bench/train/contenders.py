@@ -32,14 +32,22 @@ PEERS = (SB3, SBX)
 OURS_PPO = replace(OURS, module="drivetrain.bench.train.peers.ours_ppo")
 SB3_PPO = replace(SB3, module="drivetrain.bench.train.peers.sb3_ppo")
 SBX_PPO = replace(SBX, module="drivetrain.bench.train.peers.sbx_ppo")
-PEERS_OF: dict[str, Sequence[Rival]] = {"dqn": PEERS, "ppo": (SB3_PPO, SBX_PPO)}
+OURS_CONTINUOUS = replace(OURS, module="drivetrain.bench.train.peers.ours_continuous")
+_CONTINUOUS = tuple(replace(peer, module=peer.module.replace("_dqn", "_continuous")) for peer in PEERS)
+PEERS_OF: dict[str, Sequence[Rival]] = {
+    "dqn": PEERS,
+    "ppo": (SB3_PPO, SBX_PPO),
+    "sac": _CONTINUOUS,
+    "td3": _CONTINUOUS,
+    "ddpg": _CONTINUOUS,
+}
 """Algorithm -> whom it is measured against."""
 CLEANRL = Skipped(
     name="CleanRL",
-    reason="it is a collection of scripts, and no rival has been written for its ppo.py yet",
-    remedy="run ppo.py of its repository by hand",
+    reason="it is a collection of scripts, and no rival has been written for them yet",
+    remedy="run the script of its repository by hand",
 )
-ABSENT_FROM: Mapping[str, Sequence[Skipped]] = {"dqn": (), "ppo": (CLEANRL,)}
+ABSENT_FROM: Mapping[str, Sequence[Skipped]] = {algo: () if algo == "dqn" else (CLEANRL,) for algo in PEERS_OF}
 """Algorithm -> peers that cannot be installed beside the others."""
 
 DISTRIBUTIONS = (
@@ -57,22 +65,25 @@ DISTRIBUTIONS = (
 Runner = Callable[[Rival, Job], Outcome]
 
 
-def probe_threads(peers: Sequence[Rival], job: Job, run: Runner) -> tuple[dict[str, int | None], dict[str, Any]]:
+def probe_threads(
+    peers: Sequence[Rival], job: Job, run: Runner, cost: Callable[[Outcome], float]
+) -> tuple[dict[str, int | None], dict[str, Any]]:
     """Run each peer with one thread and with its framework's own choice.
 
     Args:
         peers: Those that are installed.
         job: A short one.
         run: Carries out one job.
+        cost: What the goal is in: CPU-seconds, or wall seconds.
 
     Returns:
-        The better choice of each by CPU-seconds (None: the framework's), and what was measured.
+        The choice of each that costs less (None: the framework's), and what was measured.
     """
     chosen: dict[str, int | None] = {}
     measured: dict[str, Any] = {}
     for peer in peers:
         outcomes = {threads: run(peer, replace(job, threads=threads)) for threads in (1, None)}
-        chosen[peer.name] = min(outcomes, key=lambda threads: outcomes[threads].cpu_s)
+        chosen[peer.name] = min(outcomes, key=lambda threads: cost(outcomes[threads]))
         measured[peer.name] = {
             "one thread" if threads == 1 else "framework's choice": {
                 "cpu_s": outcome.cpu_s,

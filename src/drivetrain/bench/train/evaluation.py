@@ -42,36 +42,42 @@ def evaluate(
     num_episodes: int,
     target: float | None = None,
     activation: Activation = "relu",
+    squashed: bool = False,
     first_seed: int = FIRST_SEED,
 ) -> Evaluation:
     """Play greedy episodes side by side, one per seed.
 
     Args:
-        layers: The network: a number for each discrete action, or the action itself in the environment's units.
+        layers: The network: a number for each discrete action, or for each real-valued one.
         env: Gymnasium id. With a target, its reward per step must be at most 1.
         num_episodes: One per seed from `first_seed` on.
         target: Give up as soon as the mean can no longer reach it; None plays to the end.
         activation: Between its layers.
+        squashed: Real-valued actions are the outputs through tanh, -1..1 being the bounds; otherwise the
+            outputs are in the environment's units.
         first_seed: Seed of the first episode's reset.
     """
     envs: list[gymnasium.Env[Any, Any]] = [cast(Any, gymnasium).make(env) for _ in range(num_episodes)]
     limit = envs[0].spec.max_episode_steps if envs[0].spec else None
+    choose = chooser(layers, envs[0].action_space, activation, squashed=squashed)
     try:
-        return play(
-            chooser(layers, envs[0].action_space, activation), envs, first_seed, target if limit else None, limit or 0
-        )
+        return play(choose, envs, first_seed, target if limit else None, limit or 0)
     finally:
         for each in envs:
             each.close()
 
 
-def chooser(layers: Layers, space: Any, activation: Activation) -> Callable[[NDArray[np.float32]], list[Any]]:
+def chooser(
+    layers: Layers, space: Any, activation: Activation, *, squashed: bool = False
+) -> Callable[[NDArray[np.float32]], list[Any]]:
     """The greedy actions of a batch of observations: of largest output, or the outputs within bounds."""
 
     def choose(obs: NDArray[np.float32]) -> list[Any]:
         numbers = outputs(layers, obs, activation)
         if isinstance(space, gymnasium.spaces.Discrete):
             return numbers.argmax(axis=1).tolist()
+        if squashed:
+            return list(space.low + (np.tanh(numbers) + 1) / 2 * (space.high - space.low))
         return list(np.clip(numbers, space.low, space.high))
 
     return choose

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from drivetrain.bench.train.settings import PpoSettings
+from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,11 @@ class DqnSettings:
     def activation(self) -> Literal["relu", "tanh"]:
         """Everybody's default."""
         return "relu"
+
+    @property
+    def squashed(self) -> bool:
+        """Its actions are discrete."""
+        return False
 
     def num_steps(self, total_steps: int) -> int:
         """Environment steps of a run: SB3 finishes the block in which `total_steps` falls."""
@@ -85,7 +90,7 @@ class Job:
     evaluate_every: int = 1_024
     target_return: float = 475.0
     num_episodes: int = 100
-    settings: DqnSettings | PpoSettings | None = None
+    settings: DqnSettings | ContinuousSettings | PpoSettings | None = None
     algo: str = "dqn"
 
     def save(self, path: Path) -> None:
@@ -102,7 +107,13 @@ class Job:
         return cls(**fields)
 
 
-_TYPES: Mapping[str, type[DqnSettings] | type[PpoSettings]] = {"dqn": DqnSettings, "ppo": PpoSettings}
+_TYPES: Mapping[str, type[DqnSettings] | type[ContinuousSettings] | type[PpoSettings]] = {
+    "dqn": DqnSettings,
+    "ddpg": ContinuousSettings,
+    "td3": ContinuousSettings,
+    "sac": ContinuousSettings,
+    "ppo": PpoSettings,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,16 +5,32 @@ from dataclasses import dataclass, replace
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.cases import Row
-from drivetrain.bench.train.contenders import OURS, OURS_PPO
+from drivetrain.bench.train.contenders import OURS, OURS_CONTINUOUS, OURS_PPO
 from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.rounds import Contender
-from drivetrain.bench.train.settings import PENDULUM, PpoSettings
+from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, PpoSettings
 
-SETTINGS: Mapping[tuple[str, str], DqnSettings | PpoSettings] = {
+_DETERMINISTIC = ContinuousSettings(
+    learning_rate=1e-3, learning_starts=1_000, gamma=0.98, hidden=(400, 300), action_noise=0.1
+)
+_SAC = ContinuousSettings(learning_rate=1e-3, learning_starts=256)
+_CHEETAH = replace(_SAC, learning_rate=3e-4, learning_starts=1_000)
+
+SETTINGS: Mapping[tuple[str, str], DqnSettings | ContinuousSettings | PpoSettings] = {
     ("dqn", "CartPole-v1"): DqnSettings(),
     ("ppo", "CartPole-v1"): PpoSettings(),
     ("ppo", "Pendulum-v1"): PENDULUM,
+    ("sac", "Pendulum-v1"): _SAC,
+    ("td3", "Pendulum-v1"): _DETERMINISTIC,
+    ("ddpg", "Pendulum-v1"): _DETERMINISTIC,
+    ("sac", "HalfCheetah-v5"): _CHEETAH,
+    ("td3", "HalfCheetah-v5"): replace(_CHEETAH, action_noise=0.1),
 }
+"""By algorithm and environment: RL Baselines3 Zoo's, less what not everybody has, and Stable-Baselines3's defaults;
+SAC and TD3 on HalfCheetah as in their papers but for the start."""
+
+STEPS = {"ppo": 100_000, "dqn": 50_000}
+"""Environment steps of a same-algorithm run; of the other algorithms 20,000, of about as many updates."""
 
 Threads = Mapping[str, int | None]  # peer -> computation threads; None: its framework's choice
 
@@ -36,7 +52,7 @@ class Plan:
     """
 
     env: str
-    settings: DqnSettings | PpoSettings
+    settings: DqnSettings | ContinuousSettings | PpoSettings
     algo: str = "dqn"
     fixed_steps: int = 50_000
     probe_steps: int = 6_000
@@ -63,16 +79,17 @@ class Plan:
 
     def same_algorithm(self, peers: Sequence[Rival], threads: Threads, rows: Sequence[Row]) -> list[Contender]:
         """The forms that the rows need, ours and the peers'."""
-        forms = self._ppo(peers, threads) if self.algo == "ppo" else self._dqn(peers, threads)
+        forms = self._dqn(peers, threads) if self.algo == "dqn" else self._as_they_are(peers, threads)
         needed = {label for row in rows for label in (row.ours, *row.peers.values())}
         return [contender for contender in forms if contender.label in needed]
 
-    def _ppo(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
-        """PPO's environments are part of the algorithm."""
+    def _as_they_are(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
+        """PPO's environments are part of the algorithm; of the others the peers step one."""
         job = replace(self.fixed_job(self.fixed_steps), num_envs=None)
+        ours = OURS_PPO if self.algo == "ppo" else OURS_CONTINUOUS
         return [
-            form("ours sequential", OURS_PPO, replace(job, num_actors=0)),
-            form("ours parallel", OURS_PPO, job),
+            form("ours sequential", ours, replace(job, num_actors=0)),
+            form("ours parallel", ours, job),
             *(form(peer.name, peer, replace(job, threads=threads[peer.name])) for peer in peers),
         ]
 

@@ -12,6 +12,11 @@ class Settings(Protocol):
         """Between the layers of the network that acts."""
         ...
 
+    @property
+    def squashed(self) -> bool:
+        """Whether real-valued actions are outputs squashed by tanh to the bounds, or outputs as they are."""
+        ...
+
     def num_steps(self, total_steps: int) -> int:
         """Environment steps of a run of at least `total_steps`."""
         ...
@@ -55,6 +60,16 @@ class PpoSettings:
         return "tanh"
 
     @property
+    def squashed(self) -> bool:
+        """Actions are clipped to their bounds."""
+        return False
+
+    @property
+    def learning_starts(self) -> int:
+        """Environment steps before the first update: one rollout."""
+        return self.steps_per_rollout
+
+    @property
     def steps_per_rollout(self) -> int:
         """Environment steps between two rounds of updates."""
         return self.num_envs * self.n_steps
@@ -72,6 +87,45 @@ class PpoSettings:
         """Gradient updates of a run, one per minibatch."""
         num_rollouts = self.num_steps(total_steps) // self.steps_per_rollout
         return num_rollouts * self.n_epochs * self.updates_per_epoch
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousSettings:
+    """Hyperparameters of SAC, TD3 and DDPG, in Stable-Baselines3's terms; one update after each step.
+
+    Attributes:
+        learning_starts: Environment steps, with uniform random actions, before the first update.
+        tau: Share of the way that targets move at every update.
+        action_noise: Standard deviation of the exploration noise on actions in -1..1; None for SAC,
+            which samples its policy.
+    """
+
+    learning_rate: float
+    learning_starts: int
+    gamma: float = 0.99
+    buffer_size: int = 1_000_000
+    hidden: tuple[int, ...] = (256, 256)
+    batch_size: int = 256
+    tau: float = 0.005
+    action_noise: float | None = None
+
+    @property
+    def activation(self) -> Literal["relu", "tanh"]:
+        """Everybody's default."""
+        return "relu"
+
+    @property
+    def squashed(self) -> bool:
+        """The policy's outputs go through tanh to the bounds of the actions."""
+        return True
+
+    def num_steps(self, total_steps: int) -> int:
+        """Environment steps of a run."""
+        return total_steps
+
+    def num_updates(self, total_steps: int) -> int:
+        """Updates of a run of `total_steps`."""
+        return max(0, total_steps - self.learning_starts)
 
 
 PENDULUM = PpoSettings(

@@ -34,6 +34,25 @@ _PPO = (
     "what they recommend for cheap environments.",
     "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
 )
-WEAKNESSES: Mapping[str, Sequence[str]] = {"dqn": _DQN, "ppo": _PPO}
+_CONTINUOUS = (
+    "Two networks of two layers and one batch size; it says nothing about images, larger networks, accelerators or "
+    "slow environments.",
+    "The peers step one environment and update after each step, in one process. Ours does the same in the sequential "
+    "rows; in the parallel rows actors and learner are processes and go on beside each other, at the same number of "
+    "steps and updates.",
+    "Compilation is on the clock of those who compile, in every run and without a cache; imports of our actor, learner "
+    "and evaluator processes as well, those of the peers' only process not.",
+    "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
+    "6,000 steps; ours has one per process.",
+    "SBX's and our update are compiled as a whole; Stable-Baselines3 runs eager PyTorch, as its users do.",
+    "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
+)
+WEAKNESSES: Mapping[str, Sequence[str]] = {
+    "dqn": _DQN,
+    "ppo": _PPO,
+    "ddpg": _CONTINUOUS,
+    "td3": _CONTINUOUS,
+    "sac": _CONTINUOUS,
+}
 """Algorithm -> sentences."""
 QUICK_WEAKNESS = "A quick run: few steps, one seed. It shows that everything runs, not who is ahead."

@@ -2,14 +2,14 @@
 
 import json
 import os
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.learning.case import ContinuousSettings, PpoSettings
 from drivetrain.bench.learning.peers.entry import POINT_EPISODES, Examination, Training, main, point_interval
 from drivetrain.bench.learning.run import Task
+from drivetrain.bench.train.peers import ours_continuous, ours_ppo
 from drivetrain.bench.train.peers.ours_dqn import vanilla
+from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_policy
@@ -29,9 +29,9 @@ def overrides(task: Task) -> dict[str, Any]:
     """
     settings = task.details().settings
     if isinstance(settings, PpoSettings):
-        fields = ppo(task.total_steps, settings)
+        fields = ours_ppo.shared(task.total_steps, settings)
     elif isinstance(settings, ContinuousSettings):
-        fields = continuous(task.total_steps, settings)
+        fields = ours_continuous.shared(task.total_steps, settings)
     else:
         fields = vanilla(task.total_steps, settings)
     if task.num_actors is None:
@@ -46,51 +46,6 @@ def overrides(task: Task) -> dict[str, Any]:
         "eval_interval_steps": point_interval(task),
         "eval_episodes": POINT_EPISODES,
         "final_eval_episodes": 1,  # of the best policy, which nobody asks for here
-    }
-
-
-def continuous(total_steps: int, settings: ContinuousSettings) -> dict[str, Any]:
-    """SAC, TD3 or DDPG at the shared settings."""
-    noise = {} if settings.action_noise is None else {"exploration_noise": settings.action_noise}
-    return noise | {
-        "total_steps": total_steps,
-        "warmup_steps": settings.learning_starts,
-        "update_ratio": Fraction(1),
-        "updates_per_call": 1,
-        "tolerance": 1,
-        "capacity": settings.buffer_size,
-        "prioritized": False,
-        "num_step": 1,
-        "hidden": settings.hidden,
-        "gamma": settings.gamma,
-        "learning_rate": settings.learning_rate,
-        "batch_size": settings.batch_size,
-        "target_tau": settings.tau,
-        "adam_epsilon": 1e-8,
-    }
-
-
-def ppo(total_steps: int, settings: PpoSettings) -> dict[str, Any]:
-    """PPO at the shared settings; the exploration at the start is the preset's."""
-    schedule = "linear" if settings.linear else "constant"
-    return {
-        "total_steps": total_steps,
-        "num_envs": settings.n_envs,
-        "rollout_length": settings.n_steps,
-        "hidden": settings.hidden,
-        "activation": "tanh",
-        "batch_size": settings.batch_size,
-        "num_epochs": settings.n_epochs,
-        "gamma": settings.gamma,
-        "gae_lambda": settings.gae_lambda,
-        "learning_rate": settings.learning_rate,
-        "learning_rate_schedule": schedule,
-        "clip_range": settings.clip_range,
-        "clip_range_schedule": schedule,
-        "entropy_coefficient": settings.ent_coef,
-        "value_coefficient": settings.vf_coef,
-        "max_gradient_norm": settings.max_grad_norm,
-        "adam_epsilon": 1e-5,
     }
 
 

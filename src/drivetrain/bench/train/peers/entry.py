@@ -84,8 +84,13 @@ def main(run: Callable[[Job, Stopwatch], Training], prepare: Callable[[Job], Non
     training = run(job, watch)
     watch.stop()
     cpu_s, wall_s = training.times or watch.read()
-    activation = job.settings.activation if job.settings else "relu"
-    final = evaluate(training.layers, job.env, num_episodes=job.num_episodes, activation=activation)
+    final = evaluate(
+        training.layers,
+        job.env,
+        num_episodes=job.num_episodes,
+        activation=job.settings.activation if job.settings else "relu",
+        squashed=job.settings is not None and job.settings.squashed,
+    )
     Outcome(
         cpu_s=cpu_s,
         wall_s=wall_s,

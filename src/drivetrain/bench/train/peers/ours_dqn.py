@@ -14,7 +14,6 @@ from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.snapshots import Snapshots
-from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
@@ -59,7 +58,7 @@ def overrides(job: Job) -> dict[str, Any]:
         fields["envs_per_actor"] = job.num_envs
     if job.kind == "target":
         fields["checkpoint_interval_s"] = SNAPSHOT_INTERVAL_S
-    assert not isinstance(job.settings, PpoSettings)
+    assert job.settings is None or isinstance(job.settings, DqnSettings)
     return fields | (vanilla(job.total_steps, job.settings) if job.settings else {})
 
 

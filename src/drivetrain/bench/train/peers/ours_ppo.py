@@ -23,13 +23,14 @@ from drivetrain.train.policies import policy_network
 def overrides(job: Job) -> dict[str, Any]:
     """The job in terms of our configuration."""
     assert isinstance(job.settings, PpoSettings)
-    return run_settings(job) | shared(job.settings)
+    return run_settings(job) | shared(job.total_steps, job.settings)
 
 
-def shared(settings: PpoSettings) -> dict[str, Any]:
+def shared(total_steps: int, settings: PpoSettings) -> dict[str, Any]:
     """The shared settings in our names."""
     schedule = "linear" if settings.linear else "constant"
     return {
+        "total_steps": total_steps,
         "num_envs": settings.num_envs,
         "rollout_length": settings.n_steps,
         "batch_size": settings.batch_size,

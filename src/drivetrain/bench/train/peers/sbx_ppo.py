@@ -19,13 +19,13 @@ from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
 
-def layers_of(model: PPO) -> Layers:
-    """The policy's kernels [in, out] and biases."""
+def dense_layers(params: Any) -> Layers:
+    """Kernels [in, out] and biases of a flax network, in the order of its layers' numbers."""
     dense: dict[str, Any] = {}
-    for path, leaf in jax.tree_util.tree_flatten_with_path(model.policy.actor_state.params["params"])[0]:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(params["params"])[0]:
         name = jax.tree_util.keystr(path[:-1], simple=True, separator="/")
         dense.setdefault(name, {})[path[-1].key] = np.asarray(leaf)
-    names = sorted((name for name in dense if "kernel" in dense[name]), key=lambda name: name.rpartition("_")[2])
+    names = sorted((name for name in dense if "kernel" in dense[name]), key=lambda name: int(name.rpartition("_")[2]))
     return [(dense[name]["kernel"], dense[name]["bias"]) for name in names]
 
 
@@ -57,7 +57,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     return Training(
         num_steps=model.num_timesteps,
         num_updates=model._n_updates * settings.updates_per_epoch,  # it counts epochs
-        layers=layers_of(model),
+        layers=dense_layers(model.policy.actor_state.params),
         details={"torch_threads": torch.get_num_threads()},
     )
 

@@ -1,0 +1,71 @@
+"""Our own SAC, TD3 and DDPG, through the public `drivetrain.train.train`, sequential or with its processes."""
+
+from fractions import Fraction
+from typing import Any
+
+from drivetrain.bench.train.evaluation import Layers
+from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.peers.entry import Training, main
+from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, dense_layers, prepare, run_settings
+from drivetrain.bench.train.settings import ContinuousSettings
+from drivetrain.bench.train.stopwatch import Stopwatch
+from drivetrain.train import train
+from drivetrain.train.checkpoint import load_policy
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import describe
+from drivetrain.train.networks import unpack
+from drivetrain.train.policies import policy_network
+
+PACE = ("updates_per_call", "tolerance")  # how learning and acting take turns; ours to choose with processes
+
+
+def overrides(job: Job) -> dict[str, Any]:
+    """The job in terms of our configuration: turn by turn without processes, at our default pace with them."""
+    assert isinstance(job.settings, ContinuousSettings)
+    fields = run_settings(job) | {"save_replay": False} | shared(job.total_steps, job.settings)
+    if job.num_actors is None:
+        return {name: value for name, value in fields.items() if name not in PACE}
+    return fields | {"envs_per_actor": 1}
+
+
+def shared(total_steps: int, settings: ContinuousSettings) -> dict[str, Any]:
+    """The shared settings in our names."""
+    noise = {} if settings.action_noise is None else {"exploration_noise": settings.action_noise}
+    return noise | {
+        "total_steps": total_steps,
+        "warmup_steps": settings.learning_starts,
+        "update_ratio": Fraction(1),
+        "updates_per_call": 1,
+        "tolerance": 1,
+        "capacity": settings.buffer_size,
+        "prioritized": False,
+        "num_step": 1,
+        "hidden": settings.hidden,
+        "gamma": settings.gamma,
+        "learning_rate": settings.learning_rate,
+        "batch_size": settings.batch_size,
+        "target_tau": settings.tau,
+        "adam_epsilon": 1e-8,
+    }
+
+
+def layers_of(config: TrainConfig) -> Layers:
+    """The policy's kernels and biases; of a distribution, its mean."""
+    pieces = unpack(policy_network(config, describe(config)), load_policy(RUN_DIR, "last").vector)
+    return dense_layers({name: piece for name, piece in pieces.items() if not name.startswith("log_std.")})
+
+
+def run(job: Job, watch: Stopwatch) -> Training:
+    """Train."""
+    result = train(job.algo, job.env, **overrides(job))
+    watch.stop()
+    return Training(
+        num_steps=result.num_steps,
+        num_updates=result.num_updates,
+        layers=layers_of(TrainConfig.load(RUN_DIR / "config.json")),
+        details={"learning_s": result.learning_s},
+    )
+
+
+if __name__ == "__main__":
+    main(run, prepare)
