@@ -127,3 +127,13 @@ def test_a_mistake_is_one_line_from_a_shell_too():
     assert done.returncode == 2
     assert done.stderr.startswith("drivetrain: error: unknown verb")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("verb", "found"), [("train", True), ("resume", True), ("eval", True), ("doctor", False)])
+def test_modules_of_the_folder_can_be_named_and_hide_no_other(verb, found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(command, "load_verb", lambda name: lambda arguments: 0)
+    assert (command.main([verb]), command.main([verb])) == (0, 0)
+    assert [path for path in sys.path if path == str(tmp_path)] == [str(tmp_path)] * found
+    assert not found or sys.path[-1] == str(tmp_path)

@@ -31,6 +31,9 @@ VERBS: dict[str, str] = {
     "doctor": "check what this machine and this installation can do",
 }
 
+# Those whose arguments may name modules of the user's, as in `--torso module:name`.
+TAKE_MODULES = ("train", "resume", "eval")
+
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141
 
@@ -58,7 +61,10 @@ def dispatch(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(f"drivetrain {drivetrain.__version__}")
         return 0
-    return load_verb(arguments[0])(arguments[1:])
+    run = load_verb(arguments[0])
+    if arguments[0] in TAKE_MODULES:
+        find_modules_here()
+    return run(arguments[1:])
 
 
 def usage() -> str:
@@ -82,6 +88,12 @@ def load_verb(verb: str) -> Callable[[list[str]], int]:
         raise InvalidInput(f"unknown {kind} {verb!r}: {remedy}")
     module = importlib.import_module(f"drivetrain.cli.{verb}")
     return cast("Callable[[list[str]], int]", module.run)
+
+
+def find_modules_here() -> None:
+    """Modules of the folder the command is given in can be named, but hide none that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def report(error: DrivetrainError | ImportError | OSError) -> int:
