@@ -77,9 +77,9 @@ def test_the_layers_of_a_continuous_run_act_as_its_policy_does(algo, tmp_path, m
     np.testing.assert_allclose(np.array(choose(obs)), 2 * make_policy(config, interface, vector).act(obs), rtol=1e-5)
 
 
-@pytest.mark.parametrize("num_actors", [0, None])
+@pytest.mark.parametrize(("num_actors", "num_learners"), [(0, 1), (None, 1), (1, 2)])
 @pytest.mark.parametrize("key", [key for key in SETTINGS if key[0] in ("sac", "td3", "ddpg")], ids=" ".join)
-def test_our_continuous_runs_do_the_steps_and_updates_of_the_peers(key, num_actors, tmp_path):
+def test_our_continuous_runs_do_the_steps_and_updates_of_the_peers(key, num_actors, num_learners, tmp_path):
     algo, env = key
     settings = SETTINGS[key]
     job = Job(
@@ -90,6 +90,7 @@ def test_our_continuous_runs_do_the_steps_and_updates_of_the_peers(key, num_acto
         total_steps=20_000,
         settings=settings,
         num_actors=num_actors,
+        num_learners=num_learners,
         num_envs=None,
     )
     rules = Rules.of(preset(algo, env).override(**ours_continuous.overrides(job)))

@@ -142,7 +142,7 @@ def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_pa
     document = json.loads(path.read_text())
     assert [case["name"] for case in document["cases"]] == [
         f"{algo} {env}, same algorithm: ours {form} [{unit}]"
-        for form in ("sequential", "parallel")
+        for form in ("sequential", "parallel", "2 learners")
         for unit in ("wall s", "updates/s", "CPU-s")
     ]
     wall, updates, cpu = document["cases"][:3]

@@ -63,7 +63,7 @@ def ppo_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
 
 
 def continuous_rows(algo: str, env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
-    """SAC, TD3 or DDPG with one update per step, sequential and with processes; a quick run promises nothing."""
+    """SAC, TD3 or DDPG with one update per step, in our forms; a quick run promises nothing."""
     goals = {("sac", "Pendulum-v1"): {"SB3": 2.2, "SBX": 1.5}}
     if env == "HalfCheetah-v5":
         goals = {("sac", env): {"SB3": 2.5, "SBX": 1.7}, ("td3", env): {"SB3": 2.5, "SBX": 1.7}}
@@ -79,6 +79,7 @@ def continuous_rows(algo: str, env: str, peers: Sequence[str], *, quick: bool) -
         for form, note in (
             ("sequential", "one environment on all sides"),
             ("parallel", "one environment for the peers, the default processes and environments for ours"),
+            ("2 learners", "one environment for the peers, one actor of 8 and two learners for ours"),
         )
     ]
 

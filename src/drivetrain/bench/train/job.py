@@ -74,6 +74,7 @@ class Job:
         threads: Computation threads per process; None leaves the framework's own choice.
         num_envs: Environments stepped together, in each process that steps any; None is our default.
         num_actors: Ours only: 0 is the sequential form; None is our default.
+        num_learners: Ours only: between which each batch is split.
         evaluate_every: Environment steps between evaluations ("target" only).
         target_return: Mean return over `num_episodes` to reach.
         settings: None asks for the rival's own defaults (ours only).
@@ -87,6 +88,7 @@ class Job:
     threads: int | None = 1
     num_envs: int | None = 1
     num_actors: int | None = None
+    num_learners: int = 1
     evaluate_every: int = 1_024
     target_return: float = 475.0
     num_episodes: int = 100

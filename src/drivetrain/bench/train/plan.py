@@ -90,6 +90,7 @@ class Plan:
         return [
             form("ours sequential", ours, replace(job, num_actors=0)),
             form("ours parallel", ours, job),
+            form("ours 2 learners", ours, replace(job, num_actors=1, num_learners=2)),
             *(form(peer.name, peer, replace(job, threads=threads[peer.name])) for peer in peers),
         ]
 

@@ -23,9 +23,11 @@ def overrides(job: Job) -> dict[str, Any]:
     """The job in terms of our configuration: turn by turn without processes, at our default pace with them."""
     assert isinstance(job.settings, ContinuousSettings)
     fields = run_settings(job) | {"save_replay": False} | shared(job.total_steps, job.settings)
-    if job.num_actors is None:
-        return {name: value for name, value in fields.items() if name not in PACE}
-    return fields | {"envs_per_actor": 1}
+    if job.num_actors == 0:
+        return fields | {"envs_per_actor": 1}
+    fields = {name: value for name, value in fields.items() if name not in PACE}
+    # An actor waits most of the time here, so that it needs no core of its own beside several learners.
+    return fields | {"num_learners": job.num_learners, "oversubscribe": job.num_learners > 1}
 
 
 def shared(total_steps: int, settings: ContinuousSettings) -> dict[str, Any]:
