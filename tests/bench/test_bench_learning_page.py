@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from drivetrain.bench.learning.cases import CASES, case_named
-from drivetrain.bench.learning.intervals import Estimate, difference, estimate, iqm, pooled_difference, verdict
+from drivetrain.bench.learning.differences import difference, pooled_difference, verdict
 from drivetrain.bench.learning.page import as_markdown, curve_of
 from drivetrain.bench.learning.records import add, load, make_record
 from drivetrain.bench.learning.run import Learned
 from drivetrain.bench.learning.summary import compared, compared_together, on_the_way
+from drivetrain.train.intervals import Estimate, estimate, iqm
 
 CARTPOLE = case_named("dqn CartPole-v1")
 ORIGIN = {"commit": "abc", "command": "drivetrain bench learning", "versions": {"jax": "1"}, "machine": {"cores": 2}}

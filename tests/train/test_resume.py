@@ -1,5 +1,6 @@
 """Runs that are taken up again after any death end as if nothing had happened."""
 
+import csv
 import json
 import os
 import shutil
@@ -33,7 +34,7 @@ def checkpoint_of(run_dir):
 
 @pytest.mark.parametrize("num_actors", ["2", "0"])
 def test_a_run_killed_with_all_its_processes_goes_on_and_ends_exactly(start, num_actors):
-    flags = [*FLAGS, *OFTEN, "--num-actors", num_actors, "--eval-interval-steps", "500"]
+    flags = [*FLAGS, *OFTEN, "--num-actors", num_actors, "--eval-interval-steps", "500", "--csv"]
     run = start(*flags, "--total-steps", "100000000")
     run.wait_until(lambda: checkpoint_of(run.run_dir)["generation"] >= 2 and len(rows_of(run.run_dir)) > 5)
     run.kill_all()
@@ -58,6 +59,11 @@ def test_a_run_killed_with_all_its_processes_goes_on_and_ends_exactly(start, num
     assert walls == sorted(walls), "the time the run has taken goes on"
     counts = {row["num_steps"]: row["num_updates"] for row in rows}
     assert scalars(run.run_dir / "tensorboard", "num_updates") == counts
+    with (run.run_dir / "metrics.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [(int(line["num_steps"]), int(line["num_updates"])) for line in lines] == [
+        (row["num_steps"], row["num_updates"]) for row in rows
+    ]
 
 
 def test_a_replay_that_was_not_kept_is_filled_again_and_the_counts_still_come_out(start):

@@ -3,24 +3,32 @@
 import dataclasses
 import json
 import os
+import sys
+import traceback
+from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import device_environment
 from drivetrain.train.presets import preset, preset_for
+from drivetrain.train.seed_lists import parse_seeds
 
 if TYPE_CHECKING:
     from drivetrain.train.run import Result
+    from drivetrain.train.seeds import Outcome
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
 _SHOW = "--show-config"
 _PRESET = "--preset"
+_SEED = "--seed"
+_SEEDS = "--seeds"
 _REGISTRY: Any = tyro.constructors.ConstructorRegistry()
 
 
@@ -42,19 +50,62 @@ _REGISTRY.primitive_rule(_fraction)
 
 def run(argv: list[str]) -> int:
     """Train, and print what came of it; or print the configuration alone."""
-    config = parse([word for word in argv if word != _SHOW])
+    words, listed = _taken_out([word for word in argv if word != _SHOW], _SEEDS, "seeds after it, as 1..5 or 1,2,5")
+    if listed is not None and any(word.partition("=")[0] == _SEED for word in words):
+        raise InvalidInput(f"{_SEEDS}: expected no {_SEED} beside it; leave one of them out")
+    config = parse(words)
+    seeds = None if listed is None else parse_seeds(listed)
     if _SHOW in argv:
         known = preset_for(config.algo, config.env)
         shown = {"preset": {"source": known.source, "verified": known.verified}, **json.loads(config.to_json())}
-        print(json.dumps(shown, indent=2))
+        print(json.dumps(shown if seeds is None else {"seeds": seeds, **shown}, indent=2))
         return 0
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
         prepare_this_process(config)
+    if seeds is not None:
+        return run_all(config, seeds)
     from drivetrain.train.run import start
 
-    heading = f"{config.algo} on {config.env}: {describe(config)}"
-    show(start(config, quiet=False, ready=lambda: print(heading, flush=True)))
+    show(start(config, quiet=False, ready=lambda: announce(config)))
     return 0
+
+
+def announce(config: TrainConfig) -> None:
+    """Say what begins, and how it is carried out."""
+    print(f"{config.algo} on {config.env}: {describe(config)}", flush=True)
+
+
+def run_all(config: TrainConfig, seeds: Sequence[int]) -> int:
+    """Train from each seed in turn, and print what they reach together; 1 if one failed."""
+    from drivetrain.train.seeds import SeedsResult, run_seeds, seed_configs
+
+    configs = seed_configs(config, seeds)
+    folder = Path(configs[0].run.run_dir or "").parent
+    outcomes: list[Outcome] = []
+
+    def began(config: TrainConfig) -> None:
+        if not outcomes:
+            announce(config)
+        print(f"seed {config.run.seed} ({len(outcomes) + 1} of {len(configs)}): {config.run.run_dir}", flush=True)
+
+    try:
+        for outcome in run_seeds(configs, quiet=False, began=began):
+            outcomes.append(outcome)
+            if outcome.error is not None:
+                complain(outcome.seed, outcome.error)
+    finally:  # after Ctrl-C, too
+        if outcomes:
+            print(SeedsResult(run_dir=folder, outcomes=tuple(outcomes)).table())
+    return 1 if any(outcome.error for outcome in outcomes) else 0
+
+
+def complain(seed: int, error: Exception) -> None:
+    """Say at once why a seed's run ended; what was not raised on purpose comes with its traceback."""
+    from drivetrain.train.seeds import sentence
+
+    if not isinstance(error, DrivetrainError):
+        traceback.print_exception(error)
+    print(f"seed {seed} failed: {sentence(error)}", file=sys.stderr, flush=True)
 
 
 def show(result: "Result") -> None:
@@ -80,7 +131,7 @@ def prepare_this_process(config: TrainConfig) -> None:
 
 def parse(argv: list[str]) -> TrainConfig:
     """The configuration a command line asks for; flags change the environment's preset."""
-    argv, name = _without_preset(argv)
+    argv, name = _taken_out(argv, _PRESET, "a name after it, as rainbow for dqn")
     args = argv[2:]
     if "-h" in argv or "--help" in argv:
         names = [word for word in argv[:2] if not word.startswith("-")]
@@ -99,7 +150,8 @@ def parse(argv: list[str]) -> TrainConfig:
         prog="drivetrain train ALGO ENV",
         description=(
             f"Train a policy with parallel actors and a learner. {_PRESET} NAME: start from a variant, as rainbow "
-            f"for dqn. {_SHOW}: print the settings and do nothing."
+            f"for dqn. {_SEEDS} 1..5 (or 1,2,5): train from each of these seeds, one after the other, and sum up. "
+            f"{_SHOW}: print the settings and do nothing."
         ),
         args=args,
         default=flags_of(**parts),
@@ -109,14 +161,20 @@ def parse(argv: list[str]) -> TrainConfig:
     return dataclasses.replace(base, **{part: getattr(flags, part) for part in parts})
 
 
-def _without_preset(argv: list[str]) -> tuple[list[str], str | None]:
-    """The words without `--preset NAME`, which decides what the others change; and NAME."""
-    if _PRESET not in argv:
+def _taken_out(argv: list[str], flag: str, expected: str) -> tuple[list[str], str | None]:
+    """The words without `flag VALUE` or `flag=VALUE`, which is no setting of a run; and VALUE."""
+    index = next((index for index, word in enumerate(argv) if word.partition("=")[0] == flag), None)
+    if index is None:
         return argv, None
-    index = argv.index(_PRESET)
-    if index + 1 == len(argv):
-        raise InvalidInput(f"{_PRESET}: expected a name after it, as rainbow for dqn")
-    return argv[:index] + argv[index + 2 :], argv[index + 1]
+    value, num_words = argv[index].partition("=")[2], 1
+    if argv[index] == flag:
+        value, num_words = (argv[index + 1] if index + 1 < len(argv) else ""), 2
+    if not value:
+        raise InvalidInput(f"{flag}: expected {expected}")
+    rest = argv[:index] + argv[index + num_words :]
+    if any(word.partition("=")[0] == flag for word in rest):
+        raise InvalidInput(f"{flag}: expected it once")
+    return rest, value
 
 
 def describe(config: TrainConfig) -> str:

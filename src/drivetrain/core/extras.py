@@ -14,6 +14,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "gymnasium": "gymnasium",
         "tensorboardX": "tensorboardX",
         "cloudpickle": "cloudpickle",
+        "scipy": "scipy",
     },
     "atari": {"ale-py": "ale_py", "opencv-python-headless": "cv2"},
     "box2d": {"box2d": "Box2D", "pygame-ce": "pygame"},
@@ -24,7 +25,6 @@ EXTRAS: dict[str, dict[str, str]] = {
     "torch": {"torch": "torch"},
     "scope": {"pyarrow": "pyarrow"},
     "bench": {
-        "scipy": "scipy",
         "stable-baselines3": "stable_baselines3",
         "sbx-rl": "sbx",
         "cpprb": "cpprb",
@@ -36,7 +36,6 @@ EXTRAS: dict[str, dict[str, str]] = {
         "pytest": "pytest",
         "pytest-timeout": "pytest_timeout",
         "hypothesis": "hypothesis",
-        "scipy": "scipy",
     },
 }
 

@@ -2,20 +2,21 @@
 
     actor processes -> replay -> learner process -> weights -> actor processes
 
-`train` carries out a run, `resume` goes on with one. Importing this package is cheap: frameworks load
-when a run starts.
+`train` carries out a run, `train_seeds` one from each of several seeds, `resume` goes on with one.
+Importing this package is cheap: frameworks load when a run starts.
 """
 
 import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from drivetrain.train.config import TrainConfig
     from drivetrain.train.run import Result
+    from drivetrain.train.seeds import SeedsResult
 
-__all__ = ["resume", "train"]
+__all__ = ["resume", "train", "train_seeds"]
 
 
 def train(
@@ -45,6 +46,48 @@ def train(
     from drivetrain.train.run import resolve, start
 
     return start(resolve(algo, env, config, overrides), quiet=False)
+
+
+def train_seeds(
+    algo: str,
+    env: "str | Callable[[], Any]",
+    *,
+    seeds: "str | Iterable[int]",
+    config: "TrainConfig | None" = None,
+    **overrides: Any,
+) -> "SeedsResult":
+    """Train from several seeds, one run after the other, since each takes the machine's cores.
+
+    A run that fails does not end the others; Ctrl-C ends all. The runs' folders are `run_dir`/seed-S.
+
+    Args:
+        algo: As for `train`.
+        env: As for `train`.
+        seeds: "1..5", "1,2,5", or whole numbers.
+        config: As for `train`; its seed gives way.
+        overrides: As for `train`, but `seed`.
+
+    Returns:
+        The result, or the error, of each seed, and what those that finished reach together.
+
+    Raises:
+        InvalidInput: A setting, a seed, the environment or a folder is unfit; nothing was started.
+        RunError: No seed finished.
+        KeyboardInterrupt: Ctrl-C; the run that was going on can be resumed.
+    """
+    from pathlib import Path
+
+    from drivetrain.core.errors import InvalidInput
+    from drivetrain.train.run import resolve
+    from drivetrain.train.seed_lists import checked_seeds, parse_seeds
+    from drivetrain.train.seeds import SeedsResult, run_seeds, seed_configs
+
+    if "seed" in overrides:
+        raise InvalidInput(f"seed: expected none beside seeds, got {overrides['seed']!r}")
+    found = parse_seeds(seeds) if isinstance(seeds, str) else checked_seeds(seeds)
+    configs = seed_configs(resolve(algo, env, config, overrides), found)
+    outcomes = tuple(run_seeds(configs, quiet=False))
+    return SeedsResult(run_dir=Path(outcomes[0].run_dir).parent, outcomes=outcomes).require_one()
 
 
 def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, **again: Any) -> "Result":

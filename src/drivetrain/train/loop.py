@@ -37,7 +37,7 @@ def run_sequentially(job: Job) -> Result:
     display = Display(job.config.run.total_steps, quiet=job.quiet)
     loop = Loop(job, display)
     try:
-        with Signals(loop.interrupt), MetricsFile(job.run_dir, job.resume_at, display.note) as metrics:
+        with Signals(loop.interrupt), MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics:
             return loop.run(metrics)
     finally:
         loop.close()

@@ -1,4 +1,4 @@
-"""Metrics of a run: rows of metrics.jsonl, mirrored as TensorBoard events.
+"""Metrics of a run: rows of metrics.jsonl, and from there of every sink.
 
 One row per log interval, one per evaluation, one per checkpoint. Keys of a row:
 
@@ -16,48 +16,61 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train.archives import append_whole, save_text
-from drivetrain.train.events import Events
+from drivetrain.train.config import TrainConfig
 from drivetrain.train.ledger import Counts, Origin, Rules
-
-Row = dict[str, float]
+from drivetrain.train.sinks.sink import Row, Sink
+from drivetrain.train.sinks.table import Table
+from drivetrain.train.sinks.tensorboard import TensorBoard
 
 
 class MetricsFile:
-    """Writes rows to RUN/metrics.jsonl and to TensorBoard.
+    """Writes rows to RUN/metrics.jsonl, and then to every sink: TensorBoard, and what the run asks for.
 
     Args:
-        run_dir: The run's folder.
+        config: The run's.
+        run_dir: Its folder.
         resume_at: Where a resumed run goes on: rows of later steps are cut off.
         complain: Told, once, that rows cannot be written; the run goes on without them until they can.
     """
 
-    def __init__(self, run_dir: Path, resume_at: int | None, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: TrainConfig, run_dir: Path, resume_at: int | None, complain: Callable[[str], None]
+    ) -> None:
         self._path = run_dir / "metrics.jsonl"
         self._complain = complain
-        self._is_failing = False
+        self._failing: set[str] = set()
         if resume_at is not None:
             cut_rows(self._path, resume_at)
         self._file = self._path.open("ab", buffering=0)
-        self._events = Events(run_dir / "tensorboard", resume_at)
+        self._sinks: list[Sink] = [TensorBoard(run_dir / "tensorboard", resume_at)]
+        if config.run.csv:
+            self._sinks.append(Table(run_dir / "metrics.csv", lambda: read_rows(self._path)))
 
     def write(self, row: Row) -> None:
         """Append a row; numbers that are not finite are left out, as JSON has none."""
         finite = {name: value for name, value in row.items() if math.isfinite(value)}
+        line = json.dumps(finite).encode() + b"\n"
+        if self._try(str(self._path), lambda: append_whole(self._file, line)):
+            for sink in self._sinks:
+                self._try(sink.name, partial(sink.write, finite))
+
+    def _try(self, place: str, write: Callable[[], object]) -> bool:
+        """Whether it could be written; says so where it no longer can."""
         try:
-            append_whole(self._file, json.dumps(finite).encode() + b"\n")
-            self._events.write(finite)
-            self._is_failing = False
+            write()
         except OSError as error:
-            if not self._is_failing:
-                self._complain(
-                    f"{self._path}: {error.strerror}; the run goes on, and rows are lost until that is mended"
-                )
-            self._is_failing = True
+            if place not in self._failing:
+                self._complain(f"{place}: {error.strerror}; the run goes on, and rows are lost until that is mended")
+            self._failing.add(place)
+            return False
+        self._failing.discard(place)
+        return True
 
     def __enter__(self) -> "MetricsFile":
         return self
@@ -69,7 +82,8 @@ class MetricsFile:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
-        self._events.close()
+        for sink in self._sinks:
+            sink.close()
 
 
 def read_rows(path: Path) -> list[Row]:

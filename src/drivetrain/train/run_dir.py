@@ -2,12 +2,15 @@
 
 RUN/config.json    every setting, resolved          RUN/lock         held while processes work on it
 RUN/logs/          what the processes print         RUN/result.json  there once the run is finished
+
+Runs of several seeds are RUN/seed-S each, below one folder.
 """
 
 import fcntl
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,25 @@ def make_run_dir(config: TrainConfig) -> Path:
     except OSError as error:
         raise InvalidInput(f"run_dir: cannot write to {path}: {error.strerror}; choose another folder") from error
     return path.resolve()
+
+
+def seed_dirs(config: TrainConfig, seeds: Sequence[int]) -> list[Path]:
+    """The folders of the runs of several seeds, absolute; nothing is made.
+
+    Raises:
+        InvalidInput: The folder that is to hold them is a run's, or there is a run of one of the seeds.
+    """
+    path = (Path(config.run.run_dir) if config.run.run_dir else _default_run_dir(config)).resolve()
+    if (path / "config.json").exists():
+        raise InvalidInput(f"run_dir: {path} is the folder of a run; choose another to hold those of the seeds")
+    folders = [path / f"seed-{seed}" for seed in seeds]
+    taken = [folder.name for folder in folders if folder.is_dir() and any(folder.iterdir())]
+    if taken:
+        raise InvalidInput(
+            f"run_dir: {path} has {', '.join(taken)} already; leave these seeds out (`drivetrain resume` goes on with "
+            "them), or choose another folder"
+        )
+    return folders
 
 
 def _default_run_dir(config: TrainConfig) -> Path:

@@ -89,7 +89,8 @@ class Supervisor:
         """Watch until everybody is done."""
         self._display = Display(self._config.run.total_steps, quiet=self._job.quiet)
         try:
-            with MetricsFile(self._run_dir, self._job.resume_at, self._display.note) as self._metrics:
+            metrics = MetricsFile(self._config, self._run_dir, self._job.resume_at, self._display.note)
+            with metrics as self._metrics:
                 self._watch()
                 return self._result()
         finally:

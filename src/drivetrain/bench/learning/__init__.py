@@ -1,7 +1,7 @@
 """`drivetrain bench learning`: whether our algorithms learn as well as Stable-Baselines3's.
 
     cases.py (what, at which settings) x sides.py (who) x seeds -> run.py: a fresh process each
-      -> records.py (one record per finished run, in a kept file) -> intervals.py -> page.py
+      -> records.py (one record per finished run, in a kept file) -> differences.py -> page.py
 
 Runs accumulate: what the file holds is not run again, so the command can be stopped at any moment.
 Speed is not measured here (`drivetrain bench train` does that), so a busy machine spoils nothing.

@@ -11,7 +11,6 @@ import numpy as np
 
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.cases import CASES
-from drivetrain.bench.learning.intervals import Estimate, iqm
 from drivetrain.bench.learning.notes import METHOD, ON_THE_WAY, WEAKNESSES
 from drivetrain.bench.learning.records import Run, counting, load
 from drivetrain.bench.learning.sides import TITLES
@@ -27,6 +26,7 @@ from drivetrain.bench.learning.summary import (
 )
 from drivetrain.bench.report import write_text
 from drivetrain.bench.table import bullets, markdown_table, plain
+from drivetrain.train.intervals import Estimate, iqm
 
 
 def as_markdown(runs: Sequence[Run]) -> str:

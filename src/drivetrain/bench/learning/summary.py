@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.cases import CASES
-from drivetrain.bench.learning.intervals import Estimate, Verdict, difference, estimate, pooled_difference, verdict
+from drivetrain.bench.learning.differences import Verdict, difference, pooled_difference, verdict
 from drivetrain.bench.learning.records import Run, counting
 from drivetrain.bench.learning.sides import PEER, SIDES
+from drivetrain.train.intervals import Estimate, estimate
 
 FORMS = tuple(side.name for side in SIDES if side.name != PEER)
 """The sides that are ours."""

@@ -34,6 +34,8 @@ class RunConfig:
     """Seconds after which an actor whose environments do not come back from a step is started anew."""
     log_interval_steps: int = 1_000
     """Environment steps between rows of metrics.jsonl."""
+    csv: bool = False
+    """Write the rows to metrics.csv, too."""
     eval_interval_steps: int = 2_500
     """Environment steps between evaluations that select the best policy."""
     eval_episodes: int = 20

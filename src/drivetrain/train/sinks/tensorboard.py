@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.train.archives import append_whole
+from drivetrain.train.sinks.sink import Row
 
 _MODULES = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
 
 
-class Events:
+class TensorBoard:
     """A file of events in a folder for TensorBoard.
 
     Args:
@@ -29,6 +30,7 @@ class Events:
     """
 
     def __init__(self, folder: Path, resume_at: int | None) -> None:
+        self.name = str(folder)
         # Here: children load their frameworks meanwhile.
         records, event, summary = (importlib.import_module(f"tensorboardX.{name}") for name in _MODULES)
         self._crc: Any = records.masked_crc32c
@@ -43,7 +45,7 @@ class Events:
             start = event.SessionLog(status=event.SessionLog.START)
             self._write(step=resume_at + 1, session_log=start)
 
-    def write(self, row: dict[str, float]) -> None:
+    def write(self, row: Row) -> None:
         """Add a row.
 
         Raises:

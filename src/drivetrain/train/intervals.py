@@ -1,4 +1,4 @@
-"""Interquartile means, their bootstrap intervals, and the verdict on a difference.
+"""Interquartile means of several runs' scores, and their bootstrap intervals.
 
 The methods are those of Agarwal et al. 2021, arXiv:2108.13264 (the library rliable): a run's score is
 the mean return of its evaluation; scores are summed up by the interquartile mean; intervals are
@@ -8,17 +8,15 @@ it wants packages for plots and econometrics for the same two calls.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats as untyped  # pyright: ignore[reportMissingTypeStubs]
 
 stats: Any = untyped
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 20_000
 
-Verdict = Literal["parity", "behind", "not shown"]
 Scores = Sequence[float]
 
 
@@ -36,29 +34,8 @@ def iqm(scores: Any, axis: int = -1) -> Any:
 
 
 def estimate(scores: Scores) -> Estimate:
-    """Interquartile mean of one side's runs."""
+    """Interquartile mean of some runs, one stratum."""
     return bootstrapped([scores], iqm)
-
-
-def difference(ours: Scores, theirs: Scores) -> Estimate:
-    """Interquartile mean of ours less theirs; above 0, ours is better."""
-    return pooled_difference([ours], [theirs])
-
-
-def pooled_difference(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Estimate:
-    """The difference over several cases at once, of scores on a common scale.
-
-    Args:
-        ours: Scores of each case.
-        theirs: As many.
-    """
-    count = len(ours)
-
-    def statistic(*strata: NDArray[np.float64], axis: int) -> Any:
-        mine, others = np.concatenate(strata[:count], axis), np.concatenate(strata[count:], axis)
-        return iqm(mine, axis) - iqm(others, axis)
-
-    return bootstrapped([*ours, *theirs], statistic)
 
 
 def bootstrapped(strata: Sequence[Scores], statistic: Callable[..., Any]) -> Estimate:
@@ -83,23 +60,3 @@ def bootstrapped(strata: Sequence[Scores], statistic: Callable[..., Any]) -> Est
     )
     low, high = found.confidence_interval
     return Estimate(value, float(low), float(high))
-
-
-def verdict(found: Estimate, margin: float, num_runs: Sequence[int], needed: int) -> Verdict:
-    """What a difference shows.
-
-    Args:
-        found: The difference, ours less theirs.
-        margin: The loss that still counts as parity.
-        num_runs: Of each side.
-        needed: Runs that a verdict takes of each.
-
-    Returns:
-        "parity" where the interval excludes a loss beyond the margin; "behind" where it does not, and
-        excludes that there is no loss; "not shown" otherwise, and with too few runs.
-    """
-    if found.low is None or found.high is None or min(num_runs) < needed:
-        return "not shown"
-    if found.low >= -margin:
-        return "parity"
-    return "behind" if found.high < 0 else "not shown"

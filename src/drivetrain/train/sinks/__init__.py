@@ -1,0 +1,1 @@
+"""Where rows of metrics go beside metrics.jsonl, which is their source: one file per place."""
