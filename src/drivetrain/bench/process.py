@@ -70,10 +70,18 @@ def launch(
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a rival's module in a process group of its own, with its output in `folder`/log.txt."""
-    command = [sys.executable, "-P", "-W", "ignore", "-m", rival.module, *arguments]
+    return start(
+        ["-P", "-W", "ignore", "-m", rival.module, *arguments], folder=folder, threads=threads, pass_fds=pass_fds
+    )
+
+
+def start(
+    words: Sequence[str], *, folder: Path, threads: int | None = 1, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start Python with these words on its command line, in the same way."""
     with (folder / LOG_NAME).open("w") as log:
         return subprocess.Popen(
-            command,
+            [sys.executable, *words],
             cwd=folder,
             env=environment_of(threads, os.environ),
             stdin=subprocess.DEVNULL,

@@ -16,6 +16,7 @@ BENCHES: dict[str, str] = {
     "learners": "updates by two learners, against the same by one",
     "learning": "returns reached, against Stable-Baselines3 at equal settings, steps and updates",
     "replay": "the replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and NumPy",
+    "scope": "what recording a program adds, and how far the corrected time is from the time alone",
     "train": "DQN training, against Stable-Baselines3 and SBX",
 }
 

@@ -19,9 +19,14 @@ HOOKS = {
     "drivetrain.train.policies": "drivetrain",
     "gymnasium": "gymnasium",
     "jax": "jax",
-    "multiprocessing.connection": "multiprocessing_wait",
+    "multiprocessing.connection": "waiting",
+    "multiprocessing.popen_fork": "waiting",
     "multiprocessing.process": "multiprocessing_end",
+    "multiprocessing.synchronize": "waiting",
+    "selectors": "waiting",
     "stable_baselines3": "sb3",
+    "subprocess": "waiting",
+    "threading": "waiting",
     "torch": "torch",
 }
 

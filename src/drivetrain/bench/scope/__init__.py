@@ -1,0 +1,10 @@
+"""`drivetrain bench scope`: what recording a program costs, and how near the corrected time comes to the truth.
+
+contenders   the programs, and the tools beside ours
+programs     reinforcement-learning programs that know nothing of any profiler; each writes its window
+trial        one run of one program in a fresh process: alone, recorded, or under another tool
+rounds       all of them, in random order
+cases        inflation, bias, interval, size, time to report
+
+What could run here and does not is named with the reason.
+"""

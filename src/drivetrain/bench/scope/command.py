@@ -1,0 +1,108 @@
+"""`drivetrain bench scope`: programs alone and recorded, in turn, and the corrected time beside the truth."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.publish import present, publish, require_folders
+from drivetrain.bench.report import Report
+from drivetrain.bench.scope.cases import make_cases
+from drivetrain.bench.scope.contenders import PROGRAMS, TOOLS, UNFIT, Program
+from drivetrain.bench.scope.rounds import Runner, measure
+from drivetrain.bench.scope.trial import run as run_trial
+from drivetrain.bench.train.contenders import DISTRIBUTIONS
+from drivetrain.core.errors import InvalidInput
+
+WEAKNESSES = (
+    "The time alone and the time recorded are of different processes: a shared machine that slows one of them is in "
+    "the bias. The spread of the runs alone, beside it, says how much of a bias is noise.",
+    "Programs are cut to seconds of work. Compilation (SBX, ours) is part of it, and small networks on one thread "
+    "are the worst case for recording and the best for nobody.",
+    "The window is that of the program's own work: what starting to record adds to the imports is not in it.",
+    "The interval is that of the cost of a span alone; it does not know the noise of the machine.",
+    "One process per program. What recording in one process adds to the waiting of another is not measured here.",
+    "Tools answer different questions. pyinstrument and Scalene sample, viztracer and ours record; only ours names "
+    "operations and corrects itself, so its time alone is comparable, not its use.",
+    "HalfCheetah is not among the environments yet.",
+    "A shared or virtual machine: only the ratios of one run count, and a few rounds are few.",
+)
+QUICK_WEAKNESS = "A quick run: one round of three programs. It shows that everything runs, not what recording costs."
+TOOL_DISTRIBUTIONS = ("pyinstrument", "viztracer", "scalene")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure what recording adds to programs, and how far the corrected time is from the time alone."""
+
+    json: Path | None = None
+    """Write the report to this file."""
+    markdown: Path | None = None
+    """Write the report as a page with tables to this file."""
+    quick: bool = False
+    """One round of three programs without other tools; the numbers then mean little."""
+    only: str = ""
+    """Only programs whose name contains this, or one of these: "SB3", "CartPole", "SBX,ours"."""
+    rounds: int = 5
+    """How often each program runs alone, recorded, and under each tool."""
+    tools: bool = True
+    """Run the other profilers that are installed, too."""
+    seed: int = 0
+    """Of the order of runs."""
+
+    def check(self) -> None:
+        """Refuse what cannot be run, before anything is.
+
+        Raises:
+            InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
+        """
+        if self.rounds < 1:
+            raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
+        require_folders(self.json, self.markdown)
+        if not self.programs():
+            names = ", ".join(program.name for program in PROGRAMS)
+            raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
+
+    def programs(self) -> list[Program]:
+        """What is asked for, whether it can run here or not."""
+        wanted = self.only.split(",")
+        return [p for p in PROGRAMS if any(word in p.name for word in wanted) and (p.is_quick or not self.quick)]
+
+
+def run(options: Options, words: Sequence[str]) -> int:
+    """Measure, print the page, and write what was asked for; the exit code.
+
+    Raises:
+        InvalidInput: The options cannot be run; nothing was.
+        RunError: A program failed only because it was recorded.
+    """
+    options.check()
+    publish(make_report(options, words, run_trial), json=options.json, markdown=options.markdown)
+    return 0
+
+
+def make_report(options: Options, words: Sequence[str], runner: Runner) -> Report:
+    """Run every program that can run here, and gather it."""
+    machine = describe_machine()
+    programs = options.programs()
+    absent = [skipped for program in programs if (skipped := program.missing()) is not None]
+    use_tools = options.tools and not options.quick
+    rivals, absent_tools = present([tool.rival for tool in TOOLS] if use_tools else [])
+    measured, failed = measure(
+        [program for program in programs if program.missing() is None],
+        [tool for tool in TOOLS if tool.rival in rivals],
+        num_rounds=1 if options.quick else options.rounds,
+        rng=random.Random(options.seed),
+        run=runner,
+    )
+    return Report(
+        title="What recording costs, and how near the corrected time is",
+        machine=machine,
+        versions=describe_versions((*DISTRIBUTIONS, *TOOL_DISTRIBUTIONS)),
+        commit=describe_commit(),
+        command=describe_command(words),
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
+        cases=make_cases(measured),
+        skipped=[*absent, *absent_tools, *(UNFIT if use_tools else ()), *failed],
+    )

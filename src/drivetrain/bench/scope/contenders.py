@@ -1,0 +1,107 @@
+"""What takes part in `drivetrain bench scope`: programs to be recorded, and the tools that can record them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivetrain.bench.process import Rival
+from drivetrain.bench.report import Skipped
+from drivetrain.bench.train.contenders import OURS as OURS_TRAIN
+from drivetrain.bench.train.contenders import SB3, SBX
+
+_FOLDER = Path(__file__).parent / "programs"
+_TORCH = Rival(name="PyTorch", module="", requires=("torch", "gymnasium"), install=SB3.install)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program to be recorded.
+
+    Attributes:
+        name: In tables.
+        script: Its file; it writes its window (bench/scope/window.py).
+        arguments: Its command line.
+        framework: What must be installed for it.
+        is_quick: Part of a quick run.
+    """
+
+    name: str
+    script: Path
+    arguments: tuple[str, ...] = ()
+    framework: Rival | None = None
+    is_quick: bool = False
+
+    def missing(self) -> Skipped | None:
+        """The reason why it cannot run here; None when it can."""
+        absent = None if self.framework is None else self.framework.missing()
+        return None if absent is None else Skipped(name=self.name, reason=absent.reason, remedy=absent.remedy)
+
+
+def _program(framework: Rival, script: str, algo: str, env: str, num_steps: int, *, is_quick: bool = False) -> Program:
+    return Program(
+        name=f"{framework.name} {algo} {env}",
+        script=_FOLDER / f"{script}.py",
+        arguments=(algo, env, str(num_steps)),
+        framework=framework,
+        is_quick=is_quick,
+    )
+
+
+PROGRAMS: Sequence[Program] = (
+    _program(SB3, "with_sb3", "DQN", "CartPole-v1", 4_000),
+    _program(SB3, "with_sb3", "PPO", "CartPole-v1", 4_096),
+    _program(SB3, "with_sb3", "A2C", "CartPole-v1", 2_000, is_quick=True),
+    _program(SB3, "with_sb3", "SAC", "Pendulum-v1", 300),
+    _program(SB3, "with_sb3", "TD3", "Pendulum-v1", 300),
+    _program(SB3, "with_sb3", "DDPG", "Pendulum-v1", 300),
+    _program(SBX, "with_sbx", "DQN", "CartPole-v1", 4_000),
+    _program(SBX, "with_sbx", "PPO", "CartPole-v1", 2_048),
+    _program(SBX, "with_sbx", "SAC", "Pendulum-v1", 300),
+    _program(_TORCH, "with_torch", "Q-learning", "CartPole-v1", 1_000, is_quick=True),
+    _program(OURS_TRAIN, "with_ours", "dqn", "CartPole-v1", 4_000, is_quick=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A profiler that runs a program unchanged.
+
+    Attributes:
+        rival: Its name, and what must be installed.
+        before: Words of Python's command line before the script.
+        between: Words between the script and its arguments.
+        report: A second command that makes the report a user would look at; empty where the first leaves it.
+    """
+
+    rival: Rival
+    before: tuple[str, ...]
+    between: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
+
+    def command(self, program: Program) -> list[str]:
+        """What follows `python`."""
+        return [*self.before, str(program.script), *self.between, *program.arguments]
+
+
+def _rival(name: str) -> Rival:
+    return Rival(name=name, module=name, requires=(name,), install=f"pip install {name}")
+
+
+RECORDING = "recording"
+OURS = Tool(
+    rival=Rival(name="ours", module="drivetrain", requires=(), install=""),
+    before=("-m", "drivetrain.cli.main", "profile", "-o", RECORDING),
+    report=("-m", "drivetrain.cli.main", "report", RECORDING, "--html", "report.html"),
+)
+TOOLS: Sequence[Tool] = (
+    Tool(rival=_rival("pyinstrument"), before=("-m", "pyinstrument", "-r", "html", "-o", "report.html")),
+    Tool(rival=_rival("viztracer"), before=("-m", "viztracer", "--quiet", "-o", "report.json", "--")),
+    Tool(rival=_rival("scalene"), before=("-m", "scalene", "run", "--cpu-only", "-o", "report.json"), between=("---",)),
+)
+UNFIT: Sequence[Skipped] = (
+    Skipped(
+        name="torch.profiler",
+        reason="it is started by lines in the program, and programs run unchanged here",
+        remedy="add them and run the program by hand",
+    ),
+)

@@ -1,0 +1,26 @@
+"""SBX: Stable-Baselines3's loop around learners in JAX; compilation is part of the work."""
+
+# The peer may be absent where types are checked.
+# pyright: basic, reportMissingImports=false
+
+import sys
+
+import sbx
+import torch
+
+from drivetrain.bench.scope.window import window
+
+OFF_POLICY = ("DQN", "SAC", "TD3", "DDPG")
+
+
+def main(algo: str, env: str, num_steps: int) -> None:
+    """Train; off-policy algorithms learn from step 100 on in all versions."""
+    torch.set_num_threads(1)  # SBX keeps Stable-Baselines3's replay, which goes through torch
+    settings = {"learning_starts": 100} if algo in OFF_POLICY else {}
+    model = getattr(sbx, algo)("MlpPolicy", env, seed=1, **settings)
+    with window():
+        model.learn(num_steps)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

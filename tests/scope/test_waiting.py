@@ -1,0 +1,84 @@
+"""Waiting is a class of its own, in whatever operation is around, and builtins stay builtins."""
+
+import pytest
+from programs import entered, profiled_text
+
+from drivetrain import scope
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.scope"
+
+
+THREADS = """
+import concurrent.futures, inspect, queue, threading, time
+from drivetrain import scope
+
+assert inspect.isbuiltin(time.sleep) and inspect.isbuiltin(threading.Lock)
+assert inspect.isfunction(inspect.unwrap(threading.Condition.wait)) and threading.Condition.wait.__name__ == "wait"
+data, asked = queue.Queue(), threading.Event()
+
+def answer():
+    asked.wait()
+    time.sleep(0.05)
+    data.put("answer")
+
+other = threading.Thread(target=answer)
+other.start()
+with scope.operation("ask"):
+    asked.set()
+    assert data.get() == "answer"
+other.join()
+try:
+    data.get(timeout=0.01)
+except queue.Empty:
+    pass
+with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    assert pool.submit(lambda: time.sleep(0.01) or 3).result() == 3
+try:
+    threading.Condition().wait()
+except RuntimeError as error:
+    assert str(error) == "cannot wait on un-acquired lock"
+"""
+
+PROCESSES = """
+import multiprocessing as mp, subprocess, sys
+from drivetrain import scope
+
+def work(asked, data, lock, done):
+    asked.wait(timeout=0.01)  # nobody sets it
+    with lock:
+        data.put(b"x" * 100_000)
+    done.acquire()
+
+if __name__ == "__main__":
+    context = mp.get_context("fork")
+    asked, data, lock, done = context.Event(), context.Queue(), context.Lock(), context.Semaphore(0)
+    child = context.Process(target=work, args=(asked, data, lock, done))
+    child.start()
+    with scope.operation("ask"):
+        assert len(data.get()) == 100_000
+        done.release()
+    child.join()
+    assert child.exitcode == 0
+    assert subprocess.run([sys.executable, "-S", "-c", "print(1)"], capture_output=True).stdout == b"1\\n"
+"""
+
+
+def test_waiting_for_a_thread_is_class_wait_in_the_operation_that_waits(folder):
+    profiled_text(folder, THREADS)
+    counts = entered(folder)
+    assert counts["Condition.wait"] >= 3, "the event, the queue twice"
+    assert counts["Thread.join"] >= 1
+    waited = {row.operation: row.raw_ns for row in scope.load(folder).breakdown() if row.time_class == "wait"}
+    assert waited["ask"] > 10e6, "of 50 ms that the other thread sleeps"
+
+
+def test_waiting_for_a_process_is_class_wait(folder):
+    profiled_text(folder, PROCESSES)
+    counts = entered(folder)
+    for site in ("Condition.wait between processes", "lock between processes", "Connection.recv", "Process.join"):
+        assert counts[site] >= 1, site
+    assert counts["subprocess.wait"] >= 1
+    assert ("ask", "wait") in {(row.operation, row.time_class) for row in scope.load(folder).breakdown()}
