@@ -1,9 +1,7 @@
 """Whatever happens to an incremental save, or to its file, the file loads as of a save, or is refused."""
 
 import os
-import resource
 import shutil
-import signal
 import threading
 import time
 import warnings
@@ -104,20 +102,13 @@ def test_a_part_with_good_sums_that_says_what_cannot_be_is_refused(tmp_path, two
             Replay.load(path)
 
 
-def test_an_incremental_save_that_fails_leaves_the_file_as_it_was(tmp_path):
+def test_an_incremental_save_that_fails_leaves_the_file_as_it_was(tmp_path, full_disk):
     replay, path = filled_replay(2**14), tmp_path / "replay"
     replay.save(path)
     add_rows(replay, 2**12)
     before = path.read_bytes()
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 2**12, limits[1]))  # as a full disk would
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            replay.save(path, incremental=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    with full_disk(len(before) + 2**12), pytest.raises(OSError, match="File too large"):
+        replay.save(path, incremental=True)
     assert path.read_bytes() == before
     replay.save(path, incremental=True)
     assert_loads_as_saved_whole(path, replay)

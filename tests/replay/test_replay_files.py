@@ -2,8 +2,6 @@
 
 import fcntl
 import os
-import resource
-import signal
 import threading
 import zlib
 
@@ -177,20 +175,13 @@ def test_a_missing_file_is_an_ordinary_error(tmp_path):
         Replay.load(tmp_path / "nothing")
 
 
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, full_disk):
     path = tmp_path / "replay"
     tagged_replay(num_rows=8).save(path)
     before = path.read_bytes()
     big = filled_replay(2**16)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))  # as a full disk would
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            big.save(path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    with full_disk(2**16), pytest.raises(OSError, match="File too large"):
+        big.save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["replay"]
     with pytest.raises(FileNotFoundError):

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import resource
 
 import pytest
 
@@ -57,13 +56,11 @@ def test_a_resumed_table_has_one_header_and_neither_later_rows_nor_half_a_line(t
     assert read(tmp_path / "metrics.csv").count("num_steps") == 1
 
 
-def test_a_line_that_found_no_room_is_there_once_there_is_room(tmp_path):
+def test_a_line_that_found_no_room_is_there_once_there_is_room(tmp_path, full_disk):
     rows = [{"num_steps": 1.0}]
     table = Table(tmp_path / "metrics.csv", lambda: rows)
     before = read(tmp_path / "metrics.csv")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, limits[1]))
-    try:
+    with full_disk(len(before) + 5):
         rows.append({"num_steps": 2.0})
         with pytest.raises(OSError, match="File too large"):
             table.write(rows[-1])
@@ -71,8 +68,6 @@ def test_a_line_that_found_no_room_is_there_once_there_is_room(tmp_path):
         with pytest.raises(OSError, match="File too large"):
             table.write(rows[-1])
         assert read(tmp_path / "metrics.csv") == before
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     rows.append({"num_steps": 4.0})
     table.write(rows[-1])
     table.close()

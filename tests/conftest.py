@@ -1,0 +1,28 @@
+"""What tests of every part use."""
+
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+FullDisk = Callable[[int], AbstractContextManager[None]]
+
+
+@contextmanager
+def _files_limited(nbytes: int) -> Iterator[None]:
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.fixture
+def full_disk() -> FullDisk:
+    """`with full_disk(nbytes):` this process can make no file longer than that; to it that is a full disk."""
+    return _files_limited
