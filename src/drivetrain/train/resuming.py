@@ -24,6 +24,7 @@ from drivetrain.train.results import Result
 from drivetrain.train.run import Job, carry_out
 from drivetrain.train.run_dir import RunLock, load_result
 from drivetrain.train.saving import describe_interface
+from drivetrain.train.sinks.wandb import require_wandb
 
 
 def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[TrainConfig, dict[str, Any]]:
@@ -99,6 +100,7 @@ def take_up(
     `again`: settings of the run that were Python objects, see `TrainConfig.from_dict`.
 
     Raises:
+        MissingExtra: The run asks for what is not installed.
         InvalidInput: There is nothing to take up, somebody is at it, or the environment has changed.
         FileFormatError: The checkpoint cannot be read.
         RunError: The run had to end early.
@@ -110,6 +112,7 @@ def take_up(
         raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
     with RunLock(run_dir) as lock:
         config, meta = prepare(run_dir, total_steps, **again)
+        require_wandb(config)
         interface = describe(config)
         require_devices(config, policy_network(config, interface).num_parameters, num_cores())
         require_same(config.env, interface, meta["interface"])

@@ -23,6 +23,7 @@ from drivetrain.train.policies import policy_network
 from drivetrain.train.presets import preset
 from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
+from drivetrain.train.sinks.wandb import require_wandb
 
 
 def resolve(
@@ -89,12 +90,14 @@ def start(
     """Carry out a new run; `ready` is called once nothing stands in its way.
 
     Raises:
+        MissingExtra: The run asks for what is not installed; nothing was started.
         InvalidInput: The environment, the learners, the callbacks or the run folder are unfit; nothing was started.
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
         BaseException: What a callback has raised, likewise.
     """
     require_callbacks(callbacks)
+    require_wandb(config)
     interface = describe(config)
     # Refuses a torso that does not fit, too.
     require_devices(config, policy_network(config, interface).num_parameters, num_cores())
