@@ -39,26 +39,27 @@ def test_a_ratio_that_binary_fractions_miss_stays_exact_over_long_runs():
     per_call=st.integers(1, 9),
     num_actors=st.integers(1, 3),
     wanted=st.integers(1, 7),
+    may_end_early=st.booleans(),
 )
 def test_any_order_of_events_keeps_the_promises_and_ends_exactly(
-    data, total, warmup, ratio, tolerance, per_call, num_actors, wanted
+    data, total, warmup, ratio, tolerance, per_call, num_actors, wanted, may_end_early
 ):
     rules = make_rules(
         total_steps=total, warmup_steps=warmup, ratio=ratio, tolerance=tolerance, updates_per_call=per_call
     )
     with_ledger = Ledger.create(rules, num_actors)
     try:
-        play(with_ledger, rules, num_actors, wanted, data.draw)
+        play(with_ledger, num_actors, wanted, may_end_early, data.draw)
     finally:
         with_ledger.close()
 
 
-def play(ledger, rules, num_actors, wanted, draw):
-    """Actors, learner and deaths in any order, until nobody can move."""
+def play(ledger, num_actors, wanted, may_end_early, draw):
+    """Actors, learner, deaths and a wish for an early end in any order, until nobody can move."""
     in_flight = [0] * num_actors
     while True:
-        counts = ledger.counts()
-        moves = []
+        counts, rules = ledger.counts(), ledger.rules
+        moves = [("end early", 0)] if may_end_early else []
         for actor in range(num_actors):
             if in_flight[actor]:
                 moves += [("commit", actor), ("die", actor)]
@@ -80,10 +81,13 @@ def play(ledger, rules, num_actors, wanted, draw):
         elif move == "die":
             assert ledger.give_back(actor) == in_flight[actor]
             in_flight[actor] = 0
+        elif move == "end early":
+            assert ledger.end_early() == ledger.rules.total_steps == counts.granted
+            may_end_early = False
         else:
             ledger.complete(ledger.wait_for_updates())
-        check_promises(ledger.counts(), rules, wanted)
-    counts = ledger.counts()
+        check_promises(ledger.counts(), ledger.rules, wanted)
+    counts, rules = ledger.counts(), ledger.rules
     assert ledger.is_finished(counts), "nobody can move, and the run is not over"
     assert counts == (rules.total_steps, rules.total_steps, rules.due(rules.total_steps))
     assert ledger.acquire(0, wanted) is None
@@ -95,6 +99,30 @@ def check_promises(counts, rules, wanted):
     assert counts.updates <= rules.due(counts.committed), "the learner ran ahead"
     bound = rules.tolerance + -(-rules.ratio.numerator * wanted // rules.ratio.denominator)
     assert rules.due(counts.granted) - counts.updates <= bound, "the actors ran ahead"
+
+
+def test_an_early_end_reaches_processes_that_wait_and_comes_out_exactly(spawn):
+    rules = make_rules(total_steps=10**9, ratio=Fraction(3, 4), tolerance=7)
+    ledger = Ledger.create(rules, 2)
+    busy = [spawn(act_for_ever, ledger.handle(), rules, 2, actor, 0.001) for actor in range(2)]
+    busy.append(spawn(learn_for_ever, ledger.handle(), rules, 2))
+    while ledger.counts().committed < 200:
+        time.sleep(0.005)
+    total_steps = ledger.end_early()
+    for process in busy:
+        process.join(30)
+        assert process.exitcode == 0
+    assert 200 <= total_steps < 10**9
+    assert ledger.counts() == (total_steps, total_steps, rules.due(total_steps))
+    assert ledger.end_early() == total_steps
+    ledger.close()
+
+
+def test_an_early_end_waits_for_whole_rollouts_and_for_a_replay_that_is_filled_again():
+    assert make_rules(steps_per_rollout=16, total_steps=96).ended_at(33).total_steps == 48
+    assert make_rules(refill_until=60).ended_at(33).total_steps == 60
+    assert make_rules(refill_until=60).ended_at(70).total_steps == 70
+    assert make_rules(total_steps=40).ended_at(40) == make_rules(total_steps=40)
 
 
 def test_lock_step_alternates_between_steps_and_all_the_updates_they_call_for():

@@ -118,6 +118,21 @@ def test_an_actor_gets_its_part_of_the_next_rollout_only_after_the_updates_of_th
     ledger.close()
 
 
+def test_a_rollout_that_one_actor_has_begun_is_made_whole_before_an_early_end():
+    ledger, config = make_ledger()
+    part = config.steps_per_grant
+    ledger.acquire(0, part)
+    assert ledger.end_early() == 2 * part, "one part is granted, and the other one is still to come"
+    ledger.commit(0, part)
+    assert ledger.acquire(1, part) == (0, part)
+    ledger.commit(1, part)
+    ledger.complete(ledger.wait_for_updates())
+    assert [ledger.acquire(actor, part) for actor in (0, 1)] == [None, None]
+    assert ledger.wait_for_updates() == 0
+    assert ledger.counts() == (64, 64, 8)
+    ledger.close()
+
+
 def test_the_part_of_a_dead_actor_is_granted_again_and_the_learner_waits_for_it():
     ledger, config = make_ledger()
     part = config.steps_per_grant

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -36,7 +36,7 @@ def run(argv: list[str]) -> int:
         raise InvalidInput(f"--total-steps: expected at least 1, got {flags.total_steps}")
     from drivetrain.train.resuming import prepare, take_up
 
-    again = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
+    again: dict[str, Any] = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
     config, _ = prepare(flags.run_dir, flags.total_steps, **again)
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
         prepare_this_process(config)

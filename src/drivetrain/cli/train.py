@@ -21,7 +21,7 @@ from drivetrain.train.presets import preset, preset_for
 from drivetrain.train.seed_lists import parse_seeds
 
 if TYPE_CHECKING:
-    from drivetrain.train.run import Result
+    from drivetrain.train.results import Result
     from drivetrain.train.seeds import Outcome
 
 _USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."

@@ -10,17 +10,23 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from drivetrain.train.callbacks import Callback
     from drivetrain.train.config import TrainConfig
-    from drivetrain.train.run import Result
+    from drivetrain.train.results import Result
     from drivetrain.train.seeds import SeedsResult
 
 __all__ = ["resume", "train", "train_seeds"]
 
 
 def train(
-    algo: str, env: "str | Callable[[], Any]", *, config: "TrainConfig | None" = None, **overrides: Any
+    algo: str,
+    env: "str | Callable[[], Any]",
+    *,
+    config: "TrainConfig | None" = None,
+    callbacks: "Sequence[Callback]" = (),
+    **overrides: Any,
 ) -> "Result":
     """Train a policy, and evaluate the best one found.
 
@@ -32,6 +38,8 @@ def train(
         env: Gymnasium id; "module:Id" imports the module first, in every process; or a function that makes
             an environment, called in every process.
         config: All settings. None: the preset of the environment, or the defaults.
+        callbacks: Functions of an Event, told of each record, evaluation and checkpoint, and of the end, here in the
+            caller's process and thread. One that returns "stop" ends the run early.
         overrides: Fields of the configuration by name, as total_steps=50_000, seed=1; preset="rainbow"
             starts from that variant of the algorithm.
 
@@ -42,10 +50,11 @@ def train(
         InvalidInput: A setting, the environment or the folder is unfit; nothing was started.
         RunError: The run had to end early; says what happened and where the checkpoint is.
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
+        BaseException: What a callback has raised, likewise.
     """
     from drivetrain.train.run import resolve, start
 
-    return start(resolve(algo, env, config, overrides), quiet=False)
+    return start(resolve(algo, env, config, overrides), quiet=False, callbacks=callbacks)
 
 
 def train_seeds(
@@ -54,6 +63,7 @@ def train_seeds(
     *,
     seeds: "str | Iterable[int]",
     config: "TrainConfig | None" = None,
+    callbacks: "Sequence[Callback]" = (),
     **overrides: Any,
 ) -> "SeedsResult":
     """Train from several seeds, one run after the other, since each takes the machine's cores.
@@ -65,6 +75,7 @@ def train_seeds(
         env: As for `train`.
         seeds: "1..5", "1,2,5", or whole numbers.
         config: As for `train`; its seed gives way.
+        callbacks: As for `train`, in every run; what one raises ends that run alone, and is its failure.
         overrides: As for `train`, but `seed`.
 
     Returns:
@@ -86,11 +97,17 @@ def train_seeds(
         raise InvalidInput(f"seed: expected none beside seeds, got {overrides['seed']!r}")
     found = parse_seeds(seeds) if isinstance(seeds, str) else checked_seeds(seeds)
     configs = seed_configs(resolve(algo, env, config, overrides), found)
-    outcomes = tuple(run_seeds(configs, quiet=False))
+    outcomes = tuple(run_seeds(configs, quiet=False, callbacks=callbacks))
     return SeedsResult(run_dir=Path(outcomes[0].run_dir).parent, outcomes=outcomes).require_one()
 
 
-def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, **again: Any) -> "Result":
+def resume(
+    run_dir: str | os.PathLike[str],
+    *,
+    total_steps: int | None = None,
+    callbacks: "Sequence[Callback]" = (),
+    **again: Any,
+) -> "Result":
     """Take a run up again from its checkpoint, after Ctrl-C, a failure, or a kill of everything.
 
     Weights, optimiser, targets, random streams, counts, replay and metrics go on from there; what was
@@ -99,6 +116,7 @@ def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, *
     Args:
         run_dir: The run's folder.
         total_steps: Environment steps of the whole run, if they are to be others than at first.
+        callbacks: As for `train`; those of before were not kept.
         again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
 
     Returns:
@@ -109,9 +127,10 @@ def resume(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, *
         FileFormatError: There is no checkpoint, or it is damaged, foreign or of a newer version.
         RunError: The run had to end early, again.
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
+        BaseException: What a callback has raised, likewise.
     """
     from pathlib import Path
 
     from drivetrain.train.resuming import take_up
 
-    return take_up(Path(run_dir), total_steps=total_steps, quiet=False, **again)
+    return take_up(Path(run_dir), total_steps=total_steps, quiet=False, callbacks=callbacks, **again)

@@ -6,7 +6,8 @@
 An actor is granted steps only while owed(all granted steps) <= tolerance, so with grants of n
 steps owed never exceeds tolerance + ceil(ratio * n). The learner takes no more than
 owed(committed steps), so it never runs ahead. A step counts when its transition is in the replay.
-At the end updates = due(total_steps), exactly.
+At the end updates = due(total_steps), exactly. A run that is to end early has its total_steps lowered
+to what was granted by then, and ends like any.
 
 A run may begin where an earlier process left off (`Origin`): the counts go on from there. If the replay
 was not kept, steps are taken without updates until it can be drawn from again; the updates that they
@@ -20,7 +21,7 @@ The rule of granting is `replay.limiter`'s, and the shared counters, their lock 
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
@@ -37,7 +38,8 @@ from drivetrain.train.config import TrainConfig
 _LEARNER = 0  # the only consumer
 # Marks, in nanoseconds of the monotonic clock; 0: not yet, or at rest.
 _FIRST_STEP = 0  # when the first actor had taken its first steps
-_WORK = 1  # since when each actor, and the evaluator, has been at the present step of its environments
+_LAST_STEP = 1  # no time: the steps of the whole run, fewer than the configuration's where it ends early
+_WORK = 2  # since when each actor, and the evaluator, has been at the present step of its environments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,14 @@ class Rules:
             return min(owed, self.updates_per_call)
         return 0
 
+    def ended_at(self, granted: int) -> "Rules":
+        """The rules of a run that ends early, when `granted` steps are taken.
+
+        On-policy with a whole rollout; not before a replay that was not kept is filled again.
+        """
+        whole = -(-granted // self.steps_per_rollout) * self.steps_per_rollout
+        return replace(self, total_steps=min(max(whole, self.refill_until), self.total_steps))
+
     def _whole(self, steps: int) -> int:
         """The steps of the rollouts that are complete."""
         return steps // self.steps_per_rollout * self.steps_per_rollout
@@ -165,11 +175,13 @@ class Ledger:
     """
 
     def __init__(self, segment: Segment, rules: Rules, num_actors: int, *, initialize: bool = False) -> None:
-        self.rules = rules
+        self._rules = rules
         self._segment = segment
         self._num_actors = num_actors
         self._tally = Tally(segment, (num_actors, 1), initialize=initialize)
         self._marks: NDArray[np.int64] = np.frombuffer(segment.payload, np.int64)[-_num_marks(num_actors) :]
+        if initialize:
+            self._marks[_LAST_STEP] = rules.total_steps
 
     @classmethod
     def create(cls, rules: Rules, num_actors: int, origin: Origin = _START) -> "Ledger":
@@ -283,6 +295,26 @@ class Ledger:
         """The instant of time.monotonic() at which the first actor was through with its first steps."""
         mark = int(self._marks[_FIRST_STEP])
         return mark * 1e-9 if mark else None
+
+    @property
+    def rules(self) -> Rules:
+        """The rules, with as many steps as the run is to have by now."""
+        total_steps = int(self._marks[_LAST_STEP])
+        if total_steps != self._rules.total_steps:
+            self._rules = replace(self._rules, total_steps=total_steps)
+        return self._rules
+
+    def end_early(self) -> int:
+        """Have the run end with the steps granted so far and the updates they call for; how many steps that is."""
+
+        def decide(counts: tally.Counts) -> int:
+            self._marks[_LAST_STEP] = self.rules.ended_at(counts.granted).total_steps
+            return int(self._marks[_LAST_STEP])
+
+        total_steps = self._tally.wait(Side.PRODUCERS, decide)
+        self._wake_all()
+        assert total_steps is not None
+        return total_steps
 
     @property
     def stopping(self) -> bool:

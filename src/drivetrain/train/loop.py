@@ -19,7 +19,8 @@ from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.policies import make_policy
 from drivetrain.train.progress import Display
-from drivetrain.train.run import Job, Result, result
+from drivetrain.train.results import Result
+from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
 from drivetrain.train.topology import make_experience, writers
@@ -31,6 +32,7 @@ def run_sequentially(job: Job) -> Result:
     Raises:
         KeyboardInterrupt: Ctrl-C, after the checkpoint is saved (again: before).
         SystemExit: SIGTERM, likewise; the code is 143.
+        BaseException: What a callback has raised, likewise.
     """
     use_compilation_cache()
     prepare_devices(job.config)
@@ -91,13 +93,17 @@ class Loop:
             if self._counts.committed >= next_eval:
                 self._evaluate()
                 next_eval += self._config.run.eval_interval_steps
+            self._heed_callbacks()
+        self._learn()  # what is left to do of a run that a callback has ended
         learning_s = self._progress().learning_s
         self._save()
         if self._evaluated != self._counts.updates:
             self._evaluate()
         if self._meter.has_news(self._counts):
             self._write(self._meter.row(self._counts))
-        return result(self._job, self._selection.final(), self._counts[1:], learning_s)
+        done = result(self._job, self._rules, self._selection.final(), self._counts[1:], learning_s)
+        self._job.callbacks.require_none_raised()
+        return done
 
     def close(self) -> None:
         """Release environments and memory."""
@@ -147,6 +153,17 @@ class Loop:
     def _write(self, row: Row) -> None:
         self._metrics.write(row)
         self._display.show(row)
+        self._job.callbacks.tell(row)
+
+    def _heed_callbacks(self) -> None:
+        """End as callbacks have asked: after the present step, or with what one has raised."""
+        callbacks = self._job.callbacks
+        if callbacks.error is not None:
+            self._save()
+            callbacks.require_none_raised()
+        if callbacks.wants_stop and (last := self._rules.ended_at(self._counts.committed)) != self._rules:
+            self._rules = last
+            self._display.note(f"ending at step {last.total_steps:,}, as a callback asks")
 
     def _stop(self) -> None:
         self._save()

@@ -27,6 +27,7 @@ from drivetrain.train.ledger import Counts, Origin, Rules
 from drivetrain.train.sinks.sink import Row, Sink
 from drivetrain.train.sinks.table import Table
 from drivetrain.train.sinks.tensorboard import TensorBoard
+from drivetrain.train.sinks.wandb import WeightsAndBiases
 
 
 class MetricsFile:
@@ -47,8 +48,10 @@ class MetricsFile:
         self._failing: set[str] = set()
         if resume_at is not None:
             cut_rows(self._path, resume_at)
+        # First: it may refuse. Late, in all: children load their frameworks meanwhile.
+        self._sinks: list[Sink] = [WeightsAndBiases(config, run_dir)] if config.run.wandb else []
         self._file = self._path.open("ab", buffering=0)
-        self._sinks: list[Sink] = [TensorBoard(run_dir / "tensorboard", resume_at)]
+        self._sinks.append(TensorBoard(run_dir / "tensorboard", resume_at))
         if config.run.csv:
             self._sinks.append(Table(run_dir / "metrics.csv", lambda: read_rows(self._path)))
 
@@ -83,7 +86,7 @@ class MetricsFile:
     ) -> None:
         self._file.close()
         for sink in self._sinks:
-            sink.close()
+            self._try(sink.name, sink.close)
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -3,7 +3,7 @@
 RUN/checkpoint -> Origin, weights, replay -> the same processes as for a new run
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.archives import save_text
+from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
@@ -19,9 +20,11 @@ from drivetrain.train.environments import describe
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin
 from drivetrain.train.policies import policy_network
-from drivetrain.train.run import Job, Result, carry_out
+from drivetrain.train.results import Result
+from drivetrain.train.run import Job, carry_out
 from drivetrain.train.run_dir import RunLock, load_result
 from drivetrain.train.saving import describe_interface
+from drivetrain.train.sinks.wandb import require_wandb
 
 
 def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[TrainConfig, dict[str, Any]]:
@@ -89,6 +92,7 @@ def take_up(
     total_steps: int | None,
     quiet: bool,
     ready: Callable[[Job], None] = lambda job: None,
+    callbacks: Sequence[Callback] = (),
     **again: Any,
 ) -> Result:
     """Take a run up again; `ready` is called with the Job once nothing stands in its way.
@@ -96,15 +100,19 @@ def take_up(
     `again`: settings of the run that were Python objects, see `TrainConfig.from_dict`.
 
     Raises:
+        MissingExtra: The run asks for what is not installed.
         InvalidInput: There is nothing to take up, somebody is at it, or the environment has changed.
         FileFormatError: The checkpoint cannot be read.
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
+        BaseException: What a callback has raised, likewise.
     """
+    require_callbacks(callbacks)
     if not run_dir.is_dir():
         raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
     with RunLock(run_dir) as lock:
         config, meta = prepare(run_dir, total_steps, **again)
+        require_wandb(config)
         interface = describe(config)
         require_devices(config, policy_network(config, interface).num_parameters, num_cores())
         require_same(config.env, interface, meta["interface"])
@@ -117,6 +125,7 @@ def take_up(
             run_dir=run_dir,
             origin=origin_of(config, meta),
             lock_fd=lock.fd,
+            callbacks=Callbacks(callbacks, config, run_dir),
             quiet=quiet,
         )
         ready(job)

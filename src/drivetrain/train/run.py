@@ -3,17 +3,15 @@
 train(...) -> resolve the configuration -> supervisor (processes) | loop (sequential) -> Result
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.archives import save_text
+from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.checkpoint import checkpoint_nbytes
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
@@ -23,49 +21,9 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin, Rules
 from drivetrain.train.policies import policy_network
 from drivetrain.train.presets import preset
+from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a finished run has achieved."""
-
-    run_dir: Path
-    """The run's folder."""
-    returns: tuple[float, ...]
-    """Return of each episode of the final evaluation of the best policy."""
-    num_steps: int
-    """Environment steps taken."""
-    num_updates: int
-    """Updates done."""
-    update_ratio: float
-    """Updates per environment step after warm-up, as achieved."""
-    learning_s: float
-    """Seconds from the first environment step to the last update."""
-    checkpoint_nbytes: int
-    """Bytes of the checkpoint at the end."""
-    replay_nbytes: int
-    """Of these, what the replay takes; 0 where it is not kept."""
-
-    @property
-    def mean_return(self) -> float:
-        """Mean return of the final evaluation."""
-        return float(np.mean(self.returns))
-
-    @property
-    def steps_per_s(self) -> float:
-        """Environment steps per second of learning."""
-        return self.num_steps / self.learning_s
-
-    @property
-    def updates_per_s(self) -> float:
-        """Updates per second of learning."""
-        return self.num_updates / self.learning_s
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able: what result.json holds."""
-        fields = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
-        return {**fields, "run_dir": str(self.run_dir), "mean_return": self.mean_return}
+from drivetrain.train.sinks.wandb import require_wandb
 
 
 def resolve(
@@ -101,6 +59,8 @@ class Job:
     """Where it begins."""
     lock_fd: int
     """The lock on its folder."""
+    callbacks: Callbacks
+    """Whom to tell what happens."""
     quiet: bool
     """Whether to show nothing."""
 
@@ -120,14 +80,24 @@ class Job:
         return self.origin.num_steps if self.is_resumed else None
 
 
-def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambda: None) -> Result:
+def start(
+    config: TrainConfig,
+    *,
+    quiet: bool,
+    ready: Callable[[], None] = lambda: None,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
     """Carry out a new run; `ready` is called once nothing stands in its way.
 
     Raises:
-        InvalidInput: The environment, the learners or the run folder are unfit; nothing was started.
+        MissingExtra: The run asks for what is not installed; nothing was started.
+        InvalidInput: The environment, the learners, the callbacks or the run folder are unfit; nothing was started.
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
+        BaseException: What a callback has raised, likewise.
     """
+    require_callbacks(callbacks)
+    require_wandb(config)
     interface = describe(config)
     # Refuses a torso that does not fit, too.
     require_devices(config, policy_network(config, interface).num_parameters, num_cores())
@@ -135,35 +105,46 @@ def start(config: TrainConfig, *, quiet: bool, ready: Callable[[], None] = lambd
     with RunLock(run_dir) as lock:
         config = config.resolved().override(run_dir=str(run_dir))
         save_text(run_dir / "config.json", config.to_json())
+        told = Callbacks(callbacks, config, run_dir)
         ready()
-        return carry_out(Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, quiet=quiet))
+        return carry_out(
+            Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
+        )
 
 
 def carry_out(job: Job) -> Result:
-    """Do the work, with processes or without, and note that it is done."""
-    if job.config.num_actors == 0:
-        from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
+    """Do the work, with processes or without, note that it is done, and tell the callbacks."""
+    try:
+        if job.config.num_actors == 0:
+            from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
 
-        done = run_sequentially(job)
-    else:
-        from drivetrain.train.supervisor import supervise
+            done = run_sequentially(job)
+        else:
+            from drivetrain.train.supervisor import supervise
 
-        done = supervise(job)
-    save_result(job.run_dir, done.to_dict())
+            done = supervise(job)
+        save_result(job.run_dir, done.to_dict())
+    except BaseException as error:
+        try:
+            job.callbacks.end(None)
+        except BaseException as another:
+            error.add_note(f"a callback raised when it was told of this: {another!r}")
+        raise
+    job.callbacks.end(done)
     return done
 
 
-def result(job: Job, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:
+def result(job: Job, rules: Rules, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:
     """Make the result, and check that the run kept its promise.
 
     Args:
         job: The run.
+        rules: By which it has ended.
         returns: Of the final evaluation.
         counts: Environment steps and updates done.
         learning_s: Seconds from the first step to the last update.
     """
     num_steps, num_updates = counts
-    rules = Rules.of(job.config, job.origin)
     assert num_steps == rules.total_steps, (num_steps, rules)
     assert num_updates == rules.due(num_steps), (num_updates, rules)
     after = num_steps - rules.warmup_steps

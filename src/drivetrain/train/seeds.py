@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from drivetrain.core.errors import DrivetrainError, RunError
+from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.run import Result, start
+from drivetrain.train.results import Result
+from drivetrain.train.run import start
 from drivetrain.train.run_dir import seed_dirs
 
 if TYPE_CHECKING:
@@ -104,7 +106,11 @@ def seed_configs(config: TrainConfig, seeds: Sequence[int]) -> list[TrainConfig]
 
 
 def run_seeds(
-    configs: Sequence[TrainConfig], *, quiet: bool, began: Callable[[TrainConfig], None] = lambda config: None
+    configs: Sequence[TrainConfig],
+    *,
+    quiet: bool,
+    began: Callable[[TrainConfig], None] = lambda config: None,
+    callbacks: Sequence[Callback] = (),
 ) -> Iterator[Outcome]:
     """Carry out one run after the other, whatever becomes of each; `began` is told when one begins.
 
@@ -123,7 +129,7 @@ def run_seeds(
 
         outcome = Outcome(seed=config.run.seed, run_dir=Path(config.run.run_dir or ""))
         try:
-            outcome = dataclasses.replace(outcome, result=start(config, quiet=quiet, ready=ready))
+            outcome = dataclasses.replace(outcome, result=start(config, quiet=quiet, ready=ready, callbacks=callbacks))
         except Exception as error:  # whatever an environment raises in a sequential run, too
             if not has_begun:
                 raise

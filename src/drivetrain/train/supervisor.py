@@ -4,6 +4,8 @@
        |-- Ctrl-C, SIGTERM --> drain: actors stop, the learner saves --> KeyboardInterrupt / exit 143
        |                         `-- again --> everything is killed at once
        |-- an actor or the evaluator dies --> restarted, three times within a minute
+       |-- a callback asks for the end --> no more grants; the rest as always --> finished
+       |-- a callback raises --> drain --> what it raised
        `-- the learner dies, or restarts do not help --> drain --> RunError
 
 It is not on the data path, and imports no framework. Whatever happens, it leaves no process and
@@ -22,10 +24,11 @@ from typing import Any
 from drivetrain.core.errors import RunError
 from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts, Rules
-from drivetrain.train.metrics import Meter, MetricsFile
+from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.progress import Display
 from drivetrain.train.reports import Inbox, Reports
-from drivetrain.train.run import Job, Result, result
+from drivetrain.train.results import Result
+from drivetrain.train.run import Job, result
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
 from drivetrain.train.topology import Assignment, Memory, Role
 
@@ -41,6 +44,7 @@ def supervise(job: Job) -> Result:
 
     Raises:
         RunError: It had to end early.
+        BaseException: What a callback has raised, after the drain.
         KeyboardInterrupt: Ctrl-C, after the drain.
         SystemExit: SIGTERM, after the drain; the code is 143.
     """
@@ -60,7 +64,8 @@ class Supervisor:
         self._job = job
         self._config = config = job.config
         self._run_dir = job.run_dir
-        self._rules = Rules.of(config, job.origin)
+        self._callbacks = job.callbacks
+        self._ends_early = False
         self._children: list[Child] = []
         self._deaths_s: dict[tuple[Role, int], list[float]] = {}
         self._restarts: dict[tuple[Role, int], int] = {}
@@ -70,7 +75,7 @@ class Supervisor:
         self._final_returns: list[float] = []
         self._finished_s: float | None = None
         self._began_s = time.monotonic() - job.origin.elapsed_s
-        self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
+        self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin)
         self._memory = Memory(config, job.interface, job.origin, job.checkpoint)
 
     def interrupt(self, signum: int) -> None:
@@ -92,7 +97,9 @@ class Supervisor:
             metrics = MetricsFile(self._config, self._run_dir, self._job.resume_at, self._display.note)
             with metrics as self._metrics:
                 self._watch()
-                return self._result()
+                done = self._result()
+                self._callbacks.require_none_raised()
+                return done
         finally:
             self._display.close()
 
@@ -102,6 +109,7 @@ class Supervisor:
             self._listen()
             self._kill_the_stuck()
             self._bury()
+            self._heed_callbacks()
             if (self._signum or self._failure) and not drain_s:
                 self._display.note(f"stopping: {self._failure or 'saving a checkpoint'}")
                 self._memory.ledger.stop()
@@ -110,6 +118,16 @@ class Supervisor:
                 break
             self._report()
         self._end()
+
+    def _heed_callbacks(self) -> None:
+        """Do what callbacks have asked for since the last look."""
+        error = self._callbacks.error
+        if error is not None and not self._failure:
+            self._failure = f"a callback raised {type(error).__name__}"
+        if self._callbacks.wants_stop and not self._ends_early:
+            self._ends_early = True
+            if (last_step := self._memory.ledger.end_early()) < self._config.total_steps:
+                self._display.note(f"ending at step {last_step:,}, as a callback asks")
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -161,8 +179,7 @@ class Supervisor:
         elif "final_returns" in report:
             self._final_returns = report["final_returns"]
         elif "num_steps" in report:  # an evaluation, a checkpoint
-            self._metrics.write(report)
-            self._display.show(report)
+            self._record(report)
         else:
             self._meter.set_learning(report)
 
@@ -194,7 +211,7 @@ class Supervisor:
         if child.role == "evaluator":
             return bool(self._final_returns)
         counts = self._memory.ledger.counts()
-        return counts.committed == self._rules.total_steps
+        return counts.committed == self._memory.ledger.rules.total_steps
 
     def _mourn(self, child: Child) -> None:
         if child.role != "learner":
@@ -226,19 +243,24 @@ class Supervisor:
         finished = self._memory.ledger.is_finished(counts)
         if finished and self._finished_s is None:
             self._finished_s = time.monotonic()
-        taken = counts.committed == self._rules.total_steps  # the last row waits for the last update
+        taken = counts.committed == self._memory.ledger.rules.total_steps  # the last row waits for the last update
         if (finished and self._meter.has_news(counts)) or (not taken and self._meter.row_is_due(counts)):
             self._write_row(counts)
 
     def _write_row(self, counts: Counts) -> None:
-        row = self._meter.row(counts)
+        self._record(self._meter.row(counts))
+
+    def _record(self, row: Row) -> None:
+        """Write a row of metrics, show it, and tell the callbacks."""
         self._metrics.write(row)
         self._display.show(row)
+        self._callbacks.tell(row)
 
     def _end(self) -> None:
         """Say how the run ended, unless it finished."""
         for child in self._children:
             child.kill()
+        self._callbacks.require_none_raised()
         if self._failure:
             raise RunError(f"{self._failure}; {self._saved()}")
         if self._signum:
@@ -257,4 +279,5 @@ class Supervisor:
             self._write_row(counts)
         now_s = self._finished_s or time.monotonic()
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
-        return result(self._job, self._final_returns, (counts.committed, counts.updates), learning_s)
+        rules = self._memory.ledger.rules
+        return result(self._job, rules, self._final_returns, (counts.committed, counts.updates), learning_s)

@@ -36,6 +36,8 @@ class RunConfig:
     """Environment steps between rows of metrics.jsonl."""
     csv: bool = False
     """Write the rows to metrics.csv, too."""
+    wandb: str | None = None
+    """Project of Weights & Biases that the rows go to, too; needs the extra `wandb`."""
     eval_interval_steps: int = 2_500
     """Environment steps between evaluations that select the best policy."""
     eval_episodes: int = 20
@@ -57,6 +59,7 @@ class RunConfig:
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
         require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
+        require(self, "wandb", self.wandb != "", "the name of a project, or None")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
         require(self, "eval_episodes", self.eval_episodes >= 1, "at least 1")
         require(self, "eval_max_steps", self.eval_max_steps >= 1, "at least 1")

@@ -26,5 +26,9 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Nothing more will come.
+
+        Raises:
+            OSError: What was given could not be kept to the end.
+        """
         ...

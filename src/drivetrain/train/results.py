@@ -1,0 +1,50 @@
+"""What a finished run has achieved."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a finished run has achieved."""
+
+    run_dir: Path
+    """The run's folder."""
+    returns: tuple[float, ...]
+    """Return of each episode of the final evaluation of the best policy."""
+    num_steps: int
+    """Environment steps taken."""
+    num_updates: int
+    """Updates done."""
+    update_ratio: float
+    """Updates per environment step after warm-up, as achieved."""
+    learning_s: float
+    """Seconds from the first environment step to the last update."""
+    checkpoint_nbytes: int
+    """Bytes of the checkpoint at the end."""
+    replay_nbytes: int
+    """Of these, what the replay takes; 0 where it is not kept."""
+
+    @property
+    def mean_return(self) -> float:
+        """Mean return of the final evaluation."""
+        return float(np.mean(self.returns))
+
+    @property
+    def steps_per_s(self) -> float:
+        """Environment steps per second of learning."""
+        return self.num_steps / self.learning_s
+
+    @property
+    def updates_per_s(self) -> float:
+        """Updates per second of learning."""
+        return self.num_updates / self.learning_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able: what result.json holds."""
+        fields = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        return {**fields, "run_dir": str(self.run_dir), "mean_return": self.mean_return}

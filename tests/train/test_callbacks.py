@@ -1,0 +1,154 @@
+"""Callbacks see what metrics.jsonl has, end runs early or by what they raise, and leave runs in good order."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from whole_run import SMALL, read
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train import resume, train
+from drivetrain.train.callbacks import Callbacks
+from drivetrain.train.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.run_dir import RunLock, load_result
+
+LONG = {**SMALL, "total_steps": 1_000_000}
+
+
+class Watcher:
+    """Notes every event, and where it was called."""
+
+    def __init__(self, act=lambda event: None):
+        self.act = act
+        self.events = []
+        self.places = set()
+
+    def __call__(self, event):
+        self.events.append(event)
+        self.places.add((os.getpid(), threading.get_ident()))
+        return self.act(event)
+
+    def kinds(self):
+        return [event.kind for event in self.events]
+
+
+def stop_at_an_evaluation(event):
+    return "stop" if event.kind == "evaluation" else None
+
+
+def rows_of(run_dir):
+    return [json.loads(line) for line in read(run_dir / "metrics.jsonl").splitlines()]
+
+
+def children():
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_callback_sees_every_row_ends_the_run_early_and_the_run_can_be_resumed(tmp_path, num_actors):
+    run_dir = tmp_path / "run"
+    watcher = Watcher(stop_at_an_evaluation)
+    result = train(
+        "dqn", "CartPole-v1", run_dir=str(run_dir), num_actors=num_actors, seed=3, callbacks=[watcher], **LONG
+    )
+    assert 500 <= result.num_steps < 1_000_000
+    assert result.num_updates == (result.num_steps - 200) // 2
+    assert len(result.returns) == 3
+    assert [dict(event.row) for event in watcher.events[:-1]] == rows_of(run_dir)
+    assert {"record", "evaluation", "checkpoint", "end"} == set(watcher.kinds())
+    assert watcher.kinds().count("end") == 1
+    assert watcher.events[-1].result is result
+    assert watcher.events[-1].num_steps == result.num_steps
+    assert {(event.run_dir, event.config.run.seed) for event in watcher.events} == {(run_dir, 3)}
+    assert watcher.places == {(os.getpid(), threading.get_ident())}
+    assert load_result(run_dir)["num_steps"] == result.num_steps
+
+    again = Watcher()
+    total = result.num_steps + 700
+    resumed = resume(run_dir, total_steps=total, callbacks=[again])
+    assert (resumed.num_steps, resumed.num_updates) == (total, (total - 200) // 2)
+    assert min(event.num_steps for event in again.events) >= result.num_steps
+    assert again.events[-1].result is resumed
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_what_a_callback_raises_ends_the_run_in_good_order_and_reaches_the_caller(tmp_path, num_actors):
+    class Mistake(Exception):
+        pass
+
+    mistake = Mistake("in the callback")
+
+    def fail(event):
+        if event.kind == "evaluation":
+            raise mistake
+
+    run_dir, watcher, failing = tmp_path / "run", Watcher(), Watcher(fail)
+    before = children()
+    with pytest.raises(Mistake) as raised:
+        train("dqn", "CartPole-v1", run_dir=str(run_dir), num_actors=num_actors, callbacks=[failing, watcher], **LONG)
+    assert raised.value is mistake
+    assert children() == before, "processes are left"
+    assert failing.kinds()[-1] == "evaluation", "nobody calls it again"
+    assert watcher.kinds()[-1] == "end"
+    assert watcher.events[-1].result is None
+    assert load_checkpoint(run_dir)[1]["num_steps"] >= 500
+    with load_replay(run_dir, shared=False) as replay:
+        assert len(replay) > 0
+    assert load_result(run_dir) is None
+    RunLock(run_dir).close()
+
+
+@pytest.mark.slow  # two runs of PPO; the ledger's own tests end rollouts early within a second
+@pytest.mark.parametrize("num_actors", [0, 2])
+def test_a_run_of_rollouts_ends_early_with_a_whole_one(tmp_path, num_actors):
+    settings = {"num_envs": 4, "rollout_length": 32, "batch_size": 32, "num_epochs": 2, "hidden": (8,)}
+    evaluation = {"eval_interval_steps": 500, "eval_episodes": 1, "final_eval_episodes": 1}
+    fields = {**settings, **evaluation, "total_steps": 1_000_000, "num_actors": num_actors}
+    result = train("ppo", "CartPole-v1", run_dir=str(tmp_path), callbacks=[stop_at_an_evaluation], **fields)
+    assert 500 <= result.num_steps < 1_000_000
+    assert result.num_steps % 128 == 0
+    assert result.num_updates == result.num_steps // 128 * 8
+
+
+@pytest.mark.parametrize("callbacks", [print, [print, 3], "stop"])
+def test_what_is_no_list_of_functions_is_refused_before_anything_starts(tmp_path, callbacks):
+    with pytest.raises(InvalidInput, match="callbacks: expected a list of functions of an Event"):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), callbacks=callbacks)
+    assert list(tmp_path.iterdir()) == []
+
+
+def told(*callbacks):
+    return Callbacks(callbacks, TrainConfig.default("dqn", "CartPole-v1"), Path("run"))
+
+
+@pytest.mark.parametrize("answer", [True, False, "halt", 0])
+def test_an_answer_that_other_libraries_give_is_refused_rather_than_guessed(answer):
+    callbacks = told(lambda event: answer)
+    callbacks.tell({"num_steps": 1})
+    with pytest.raises(InvalidInput, match='callback: expected "stop" to end the run, or None to go on, got'):
+        callbacks.require_none_raised()
+    assert not callbacks.wants_stop
+
+
+def test_numbers_that_are_not_finite_are_left_out_as_in_the_file():
+    watcher = Watcher()
+    told(watcher).tell({"num_steps": 5, "episode_return": float("nan")})
+    assert watcher.events[0].row == {"num_steps": 5}
+    assert watcher.events[0].num_steps == 5
+
+
+def test_everybody_is_told_of_the_end_even_if_one_raises_then():
+    def fail(event):
+        raise ValueError("at the end")
+
+    watcher = Watcher()
+    callbacks = told(fail, watcher)
+    with pytest.raises(ValueError, match="at the end"):
+        callbacks.end(None)
+    assert watcher.kinds() == ["end"]

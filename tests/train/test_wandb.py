@@ -1,0 +1,70 @@
+"""Runs whose rows also go to Weights & Biases, offline."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from whole_run import COMMAND, SMALL, read
+
+from drivetrain.core.errors import InvalidInput, MissingExtra
+from drivetrain.train import train
+from drivetrain.train.config import TrainConfig
+
+IS_INSTALLED = importlib.util.find_spec("wandb") is not None
+# A fresh interpreter: the library leaves threads and a process behind until its interpreter ends.
+TRAIN_AND_RESUME = """
+import json, sys
+from drivetrain.train import resume, train
+
+train("dqn", "CartPole-v1", total_steps=600, wandb="tests", run_dir=sys.argv[1], **json.loads(sys.argv[2]))
+resume(sys.argv[1], total_steps=1_100)
+"""
+
+
+def test_without_the_library_one_sentence_names_the_extra_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MissingExtra, match=r"this needs wandb, which is not installed: .*drivetrain\[wandb\]"):
+        train("dqn", "CartPole-v1", wandb="tests", run_dir=str(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(IS_INSTALLED, reason="wandb is installed")
+def test_the_command_line_says_the_same_in_one_line(tmp_path):
+    arguments = ["train", "dqn", "CartPole-v1", "--wandb", "tests", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'pip install "drivetrain[wandb]"' in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_project_without_a_name_is_refused():
+    with pytest.raises(InvalidInput, match="wandb: expected the name of a project, or None, got ''"):
+        TrainConfig.default("dqn", "CartPole-v1").override(wandb="")
+
+
+@pytest.mark.skipif(not IS_INSTALLED, reason="needs the wandb extra")
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_every_row_is_there_and_a_resumed_run_goes_on_with_the_same_id(tmp_path, monkeypatch, num_actors):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run_dir = tmp_path / "run"
+    settings = {**SMALL, "num_actors": num_actors}
+    command = [sys.executable, "-c", TRAIN_AND_RESUME, str(run_dir), json.dumps(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    known = json.loads(read(run_dir / "wandb.json"))
+    assert known["project"] == "tests"
+    histories = sorted((run_dir / "wandb").glob("offline-run-*/*.wandb"))
+    assert len(histories) == 2, "one for each part of the run"
+    assert {path.name for path in histories} == {f"run-{known['id']}.wandb"}
+    rows = [json.loads(line) for line in read(run_dir / "metrics.jsonl").splitlines()]
+    returns = [f"{row['eval_return']:.15g}".encode() for row in rows if "eval_return" in row]
+    content = b"".join(path.read_bytes() for path in histories)
+    assert returns
+    assert all(value in content for value in returns), "numbers are text in the library's file"
+    assert content.count(b"eval_return") >= len(returns)
