@@ -106,6 +106,7 @@ def test_a_run_with_two_learners_keeps_the_ratio_and_publishes_what_they_learned
         updates_per_call=8,
         eval_episodes=1,
         final_eval_episodes=1,
+        normalize_observations=True,
         run_dir=str(tmp_path / "run"),
     )
     assert (result.num_steps, result.num_updates) == (400, 100)

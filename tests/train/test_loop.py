@@ -77,6 +77,7 @@ def test_the_variants_run(tmp_path, variant):
 @pytest.mark.parametrize("algo", ["ddpg", "td3", "sac"])
 def test_continuous_control_is_reproducible_to_the_last_bit(tmp_path, algo):
     settings = {**SMALL, "total_steps": 401, "warmup_steps": 300, "eval_max_steps": 50}
+    settings |= {"normalize_observations": True, "normalize_rewards": True}
     results = [train(algo, "Pendulum-v1", run_dir=str(tmp_path / name), **settings) for name in "ab"]
     arrays = [load_checkpoint(result.run_dir)[0] for result in results]
     assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])

@@ -34,7 +34,8 @@ def checkpoint_of(run_dir):
 
 @pytest.mark.parametrize("num_actors", ["2", "0"])
 def test_a_run_killed_with_all_its_processes_goes_on_and_ends_exactly(start, num_actors):
-    flags = [*FLAGS, *OFTEN, "--num-actors", num_actors, "--eval-interval-steps", "500", "--csv"]
+    table_and_normalised = ["--csv", "--normalize-observations"]
+    flags = [*FLAGS, *OFTEN, "--num-actors", num_actors, "--eval-interval-steps", "500", *table_and_normalised]
     run = start(*flags, "--total-steps", "100000000")
     run.wait_until(lambda: checkpoint_of(run.run_dir)["generation"] >= 2 and len(rows_of(run.run_dir)) > 5)
     run.kill_all()

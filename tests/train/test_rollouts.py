@@ -34,6 +34,7 @@ FLAGS = [
     "--num-envs", "4", "--rollout-length", "64", "--batch-size", "64", "--hidden", "16", "--eval-episodes", "2",
     "--final-eval-episodes", "3", "--num-actors", "2",
 ]  # fmt: skip
+NORMALISED = {"normalize_observations": True, "normalize_rewards": True}
 TIMES = {"wall_s", "steps_per_s", "updates_per_s", "checkpoint_s"}
 
 
@@ -198,9 +199,9 @@ def rows_of(run_dir):
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_sequential_runs_of_a_seed_are_equal_to_the_last_bit_and_so_is_one_actor(tmp_path, env):
-    settings = {**SMALL, "eval_max_steps": 50, "seed": 3}
+@pytest.mark.parametrize(("env", "normalised"), [("CartPole-v1", {}), ("Pendulum-v1", NORMALISED)])
+def test_sequential_runs_of_a_seed_are_equal_to_the_last_bit_and_so_is_one_actor(tmp_path, env, normalised):
+    settings = {**SMALL, "eval_max_steps": 50, "seed": 3, **normalised}
     results = [
         train("ppo", env, run_dir=str(tmp_path / name), num_actors=num_actors, **settings)
         for name, num_actors in (("a", 0), ("b", 0), ("c", 1))
@@ -228,7 +229,7 @@ def test_a_run_with_two_actors_finishes_exactly_and_never_acts_on_old_weights(tm
     [
         ("Many", {}),
         ("Oblong", {"num_actors": 2}),
-        ("Nested", {}),
+        ("Nested", NORMALISED),
         pytest.param("Gray", {"frame_stack": 2}, marks=pytest.mark.slow),
     ],
 )
@@ -242,13 +243,14 @@ def test_every_kind_of_action_and_observation_can_be_learned_from(tmp_path, env,
 
 @pytest.mark.parametrize("num_actors", [0, 2])
 def test_a_run_goes_on_from_its_checkpoint_with_whole_rollouts(tmp_path, num_actors):
-    first = train("ppo", "CartPole-v1", run_dir=str(tmp_path), num_actors=num_actors, **SMALL)
+    first = train("ppo", "CartPole-v1", run_dir=str(tmp_path), num_actors=num_actors, **SMALL, **NORMALISED)
     before, _ = load_checkpoint(tmp_path)
     result = resume(tmp_path, total_steps=1_400)
     assert (first.num_steps, result.num_steps, result.num_updates) == (1_024, 1_408, 8 * 22)
     after, meta = load_checkpoint(tmp_path)
     assert (meta["num_steps"], meta["num_updates"], meta["num_resumes"]) == (1_408, 176, 1)
     assert not np.array_equal(before["params"], after["params"])
+    assert (before["moments"][:, 0].sum(), after["moments"][:, 0].sum()) == (1_024, 1_408), "all steps, each once"
 
 
 def test_steps_of_a_rollout_that_nothing_was_learned_from_are_taken_again(tmp_path):

@@ -16,9 +16,10 @@ from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, copy_rows, first_rows, set_row
 from drivetrain.train.ledger import Grant, Ledger
+from drivetrain.train.normalization import Moments, Normalization
 from drivetrain.train.policies import Policy, make_policy
 from drivetrain.train.reports import Reports
-from drivetrain.train.topology import Assignment, StepWriter, attach_experience, attach_weights, writers
+from drivetrain.train.topology import Assignment, StepWriter, attach_experience, attach_moments, attach_weights, writers
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
 _REPORT_EPISODES = 40
@@ -67,6 +68,9 @@ class Actor:
         self._reward = np.zeros(self._num_envs, np.float32)
         self._terminated = np.zeros(self._num_envs, np.bool_)
         self._truncated = np.zeros(self._num_envs, np.bool_)
+        normalization = Normalization.of(config, interface)
+        self.moments = Moments(normalization, self._num_envs) if normalization.num_columns else None
+        """What was seen so far, for normalisation."""
         self._return = [0.0] * self._num_envs
         self._length = [0] * self._num_envs
 
@@ -90,9 +94,14 @@ class Actor:
             self._return[index] += reward
             self._length[index] += 1
         require_finite(self._env_id, self._next_obs, self._length[:num_envs])
-        self._write(num_envs, actions)
-        copy_rows(self._obs, self._next_obs, num_envs)
+        rewards = self._reward[:num_envs]
+        if self._clip_rewards:
+            rewards = np.sign(rewards)
+        self._write(num_envs, actions, rewards)
         ended = self._terminated[:num_envs] | self._truncated[:num_envs]
+        if self.moments is not None:
+            self.moments.add(obs, rewards, ended)
+        copy_rows(self._obs, self._next_obs, num_envs)
         return [self._start_episode(int(index)) for index in np.flatnonzero(ended)]
 
     def close(self) -> None:
@@ -100,14 +109,13 @@ class Actor:
         for env in self._envs:
             env.close()
 
-    def _write(self, num_envs: int, actions: NDArray[Any]) -> None:
+    def _write(self, num_envs: int, actions: NDArray[Any], rewards: NDArray[np.float32]) -> None:
         partial = num_envs < self._num_envs
         writer = self._make_writer(num_envs) if partial else self._writer
-        rewards = self._reward[:num_envs]
         writer.add(
             obs=first_rows(self._obs, num_envs),
             action=actions,
-            reward=np.sign(rewards) if self._clip_rewards else rewards,
+            reward=rewards,
             next_obs=first_rows(self._next_obs, num_envs),
             terminated=self._terminated[:num_envs],
             truncated=self._truncated[:num_envs],
@@ -132,6 +140,9 @@ def run(assignment: Assignment) -> None:
     policy = make_policy(config, assignment.interface, weights.vector)
     ledger.note_work(assignment.index)
     actor = Actor(config, assignment.interface, policy, writers(experience, assignment.index), assignment.stream_path)
+    board = attach_moments(assignment)
+    if board is not None and actor.moments is not None:
+        actor.moments.table[:] = board.of(assignment.index)  # a predecessor's, or the checkpoint's
     ledger.note_rest(assignment.index)
     news = News(assignment.reports)
     while grant := ledger.acquire(assignment.index, config.steps_per_grant):
@@ -139,6 +150,8 @@ def run(assignment: Assignment) -> None:
         lag = ledger.updates - weights.num_updates
         episodes, num_steps = take(actor, grant, assignment, ledger)
         if num_steps == grant.num_steps:
+            if board is not None and actor.moments is not None:
+                board.publish(assignment.index, actor.moments.table)
             ledger.commit(assignment.index, num_steps)
         ledger.note_rest(assignment.index)
         news.add(lag, episodes)

@@ -19,6 +19,7 @@ from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.faults import require_finite, require_reward, unfit_observation
 from drivetrain.train.interface import Arrays, Interface
+from drivetrain.train.normalization import Normalization
 from drivetrain.train.spaces import actions_of, algorithms_for, decoder, encoder, observations_of, require_fit
 
 _AnyEnv = gymnasium.Env[Any, Any]
@@ -37,6 +38,7 @@ def describe(config: TrainConfig) -> Interface:
     """
     interface = _describe(config.env, config.environment)
     require_fit(interface, config.algo, config.env)
+    Normalization.of(config, interface)  # refuses what cannot be normalised
     return interface
 
 

@@ -16,7 +16,7 @@ from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, set_row
 from drivetrain.train.ledger import Ledger
-from drivetrain.train.policies import Policy, make_policy, policy_network
+from drivetrain.train.policies import Policy, make_policy, num_published
 from drivetrain.train.topology import Assignment, attach_weights
 
 _NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
@@ -141,10 +141,10 @@ def policy_of(config: TrainConfig, interface: Interface, saved: SavedPolicy) -> 
     Raises:
         FileFormatError: Its parameters do not fit the run's network.
     """
-    network = policy_network(config, interface)
-    if saved.vector.shape != (network.num_parameters,):
+    expected = num_published(config, interface)
+    if saved.vector.shape != (expected,):
         raise FileFormatError(
-            f"expected a policy of {network.num_parameters} parameters for {config.env}, got "
+            f"expected a policy of {expected} parameters for {config.env}, got "
             f"{saved.vector.shape}; the files are of different runs, or the environment has changed"
         )
     return make_policy(config, interface, saved.vector)

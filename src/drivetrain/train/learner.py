@@ -26,11 +26,12 @@ from drivetrain.train.devices import prepare_devices
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger
 from drivetrain.train.networks import pack
+from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.states import restored, saved
-from drivetrain.train.topology import Assignment, attach_experience, attach_weights
+from drivetrain.train.topology import Assignment, attach_experience, attach_moments, attach_weights
 from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
 
 _REPORT_INTERVAL_S = 0.1
@@ -59,6 +60,7 @@ class Learner:
         self._config = config
         self._interface = interface
         self._network = policy_network(config, interface)
+        self._statistics = Statistics(config, interface)
         self._learners = Learners(config.run.num_learners)
         self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
         self._updates = compile_updates(self._algorithm, self._learners)
@@ -70,6 +72,10 @@ class Learner:
         row = np.zeros(num_rows, np.float32)
         state = jax.tree.map(lambda x: x.copy(), self._state)
         self._updates(state, Batch(obs, action, row, obs, row, row), np.int32(0))
+
+    def observe(self, moments: NDArray[np.float64]) -> None:
+        """Normalise by what the environments have shown so far, see `normalization.moments`."""
+        self._statistics.take(moments)
 
     def learn(self, replay: Replay, count: int, progress: float) -> dict[str, float]:
         """`count` updates: draw, update, write the priorities back.
@@ -102,8 +108,13 @@ class Learner:
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The acting network's parameters, a copy."""
-        return pack(self._network, self._algorithm.policy(self._state))
+        """What is published, a copy: the acting network's parameters, then what observations are normalised by."""
+        return np.concatenate([pack(self._network, self._algorithm.policy(self._state)), self._statistics.parameters])
+
+    @property
+    def moments(self) -> NDArray[np.float64]:
+        """What it was told last by `observe`."""
+        return self._statistics.table
 
     @property
     def num_updates(self) -> int:
@@ -111,20 +122,21 @@ class Learner:
         return int(self._state.num_updates)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of the state, for a checkpoint; "params" is the acting network's vector."""
-        return {"params": self.vector, **saved(self._state)}
+        """All of the state, for a checkpoint; "params" is what is published."""
+        return {"params": self.vector, **saved(self._state), **self._statistics.arrays()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
         self._state = for_everyone(restored(self._state, arrays), self._learners)
+        self._statistics.restore(arrays)
 
     def _batches(self, sample: Sample) -> Batch:
         data = sample.data
         batches = Batch(
-            obs=data["obs"],
+            obs=self._statistics.observations(data["obs"]),
             action=np.asarray(data["action"], self._interface.learned_action_dtype),
-            reward=data["reward"],
-            next_obs=data["next_obs"],
+            reward=self._statistics.rewards(data["reward"], self._config.replay.num_step),
+            next_obs=self._statistics.observations(data["next_obs"]),
             discount=data["discount"],
             weights=sample.weights,
         )
@@ -166,7 +178,7 @@ def run(assignment: Assignment) -> None:
     prepare_devices(config)
     ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
     weights = attach_weights(assignment)
-    experience = attach_experience(assignment)
+    experience, board = attach_experience(assignment), attach_moments(assignment)
     learner = make_learner(config, assignment.interface)
     if assignment.origin.num_resumes:
         learner.restore(load_checkpoint(assignment.run_dir)[0])
@@ -174,6 +186,8 @@ def run(assignment: Assignment) -> None:
     saver = Saver(assignment.run_dir, config, assignment.interface, experience, assignment.origin)
     reported_s = float("-inf")
     while count := ledger.wait_for_updates():
+        if board is not None:
+            learner.observe(board.read())
         if saver.is_due:
             saver.begin(learner.arrays(), progress(assignment, ledger, learner))  # the first: before any update
         done = ledger.counts().committed / config.run.total_steps

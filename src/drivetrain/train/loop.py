@@ -64,6 +64,8 @@ class Loop:
         policy = make_policy(config, job.interface, self._vector)
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
         self._actor = Actor(config, job.interface, policy, writers(self._experience, 0), path)
+        if self._actor.moments is not None:
+            self._actor.moments.table[:] = self._learner.moments
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
@@ -123,6 +125,8 @@ class Loop:
         """Do the updates due, so that the next step may be taken."""
         committed = self._counts.committed
         while count := self._rules.takeable(committed, self._counts.updates):
+            if self._actor.moments is not None:
+                self._learner.observe(self._actor.moments.table)
             if self._saver.is_due:
                 self._save()
             progress = committed / self._rules.total_steps

@@ -1,7 +1,7 @@
 """What an agent does in an environment, by NumPy: actors and the evaluator import no framework.
 
     policy_network(config, interface) -> Network    the network whose parameters are published
-    make_policy(config, interface, vector) -> Policy
+    make_policy(config, interface, vector) -> Policy on what is published: weights, then means and deviations
         act      the best action, for evaluation
         explore  the action for gathering experience
 
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from drivetrain.train.config import DDPGConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, TrainConfig
 from drivetrain.train.distributions import distribution_of
 from drivetrain.train.interface import Arrays, Interface, num_rows
-from drivetrain.train.networks import MLP, Network, Noisy, Pieces, acting, build, unpack
+from drivetrain.train.networks import MLP, Network, Noisy, Pieces, acting, build, initial_vector, unpack
+from drivetrain.train.normalization import Normalization
 from drivetrain.train.q_networks import q_network, q_values
 from drivetrain.train.stochastic import Stochastic, stochastic_network
 
@@ -48,15 +49,33 @@ def policy_network(config: TrainConfig, interface: Interface) -> Network:
     return build(interface.observations, MLP(num_inputs=0, hidden=agent.hidden, heads=heads), agent.torso)
 
 
+def num_published(config: TrainConfig, interface: Interface) -> int:
+    """Length of what is published: the acting network's weights, then what observations are normalised by."""
+    return policy_network(config, interface).num_parameters + Normalization.of(config, interface).num_parameters
+
+
+def first_published(config: TrainConfig, interface: Interface, rng: np.random.Generator) -> NDArray[np.float32]:
+    """The vector before learning."""
+    weights = initial_vector(policy_network(config, interface), rng)
+    return np.concatenate([weights, Normalization.of(config, interface).nothing_known])
+
+
 def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.float32]) -> Policy:
-    """The policy of an algorithm on a parameter vector that somebody else may overwrite.
+    """The policy of an algorithm on a vector that somebody else may overwrite; it takes observations as stored.
 
     Args:
         config: The run's.
         interface: What the environment looks like.
-        vector: float32[num_parameters]; the policy looks at it, it does not copy it.
+        vector: float32[num_published]; the policy looks at it, it does not copy it.
     """
-    agent, network = config.agent, acting(policy_network(config, interface))
+    network = acting(policy_network(config, interface))
+    policy = _on_weights(config, interface, network, vector[: network.num_parameters])
+    normalization = Normalization.of(config, interface)
+    return Normalized(policy, normalization, vector[network.num_parameters :]) if normalization.entries else policy
+
+
+def _on_weights(config: TrainConfig, interface: Interface, network: Network, vector: NDArray[np.float32]) -> Policy:
+    agent = config.agent
     if isinstance(agent, DQNConfig):
         return EpsilonGreedy(network, vector, agent)
     if isinstance(agent, PPOConfig):
@@ -76,6 +95,23 @@ def gaussian(network: Network, pieces: Pieces, observations: Any, xp: ModuleType
     """Mean and log standard deviation before squashing by tanh: [..., num_actions] each."""
     outputs = network.apply(pieces, observations, xp)
     return outputs["mean"], xp.clip(outputs["log_std"], LOG_STD_MIN, LOG_STD_MAX)
+
+
+class Normalized:
+    """A policy that is shown normalised observations."""
+
+    def __init__(self, policy: Policy, normalization: Normalization, parameters: NDArray[np.float32]) -> None:
+        self._policy = policy
+        self._normalization = normalization
+        self._parameters = parameters
+
+    def act(self, obs: Arrays) -> NDArray[Any]:
+        """What the policy does on what it is shown."""
+        return self._policy.act(self._normalization.observations(obs, self._parameters))
+
+    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Likewise."""
+        return self._policy.explore(self._normalization.observations(obs, self._parameters), step, rng)
 
 
 class EpsilonGreedy:

@@ -152,6 +152,7 @@ class Supervisor:
             ledger=self._memory.ledger.handle(),
             weights=self._memory.weights.handle(),
             experience=self._memory.experience.handle(),
+            moments=self._memory.moments.handle() if self._memory.moments is not None else None,
             reports=Reports(fd=inbox.writing_fd),
         )
         # The learner writes checkpoints: as long as it lives, nobody else may take the run up.

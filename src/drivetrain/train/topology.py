@@ -22,8 +22,8 @@ from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger, Origin, Rules
-from drivetrain.train.networks import initial_vector
-from drivetrain.train.policies import policy_network
+from drivetrain.train.normalization import MomentsBoard
+from drivetrain.train.policies import first_published, num_published
 from drivetrain.train.reports import Reports
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.weights import Weights
@@ -69,6 +69,8 @@ class Assignment:
     """The latest parameters."""
     experience: Any
     """Handle of the replay, or of the rollout."""
+    moments: SegmentHandle | None
+    """What actors have seen, for normalisation; None where nothing is normalised."""
     reports: Reports
     """Its pipe to the supervisor."""
 
@@ -124,7 +126,14 @@ def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> R
 
 def attach_weights(assignment: Assignment) -> Weights:
     """A child's view of the weights channel."""
-    return Weights.attach(assignment.weights, policy_network(assignment.config, assignment.interface).num_parameters)
+    return Weights.attach(assignment.weights, num_published(assignment.config, assignment.interface))
+
+
+def attach_moments(assignment: Assignment) -> MomentsBoard | None:
+    """A child's view of what actors have seen; None where nothing is normalised."""
+    if assignment.moments is None:
+        return None
+    return MomentsBoard.attach(assignment.moments, assignment.config, assignment.interface)
 
 
 class Memory:
@@ -141,15 +150,18 @@ class Memory:
     """
 
     def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
-        network = policy_network(config, interface)
         saved = load_replay(checkpoint, shared=True) if checkpoint else None
         self.experience = make_experience(config, interface, shared=True) if saved is None else saved
         self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
-        self.weights = Weights.create(network.num_parameters)
+        self.weights = Weights.create(num_published(config, interface))
+        self.moments = MomentsBoard.create(config, interface)
         if checkpoint:
-            vector = load_checkpoint(checkpoint)[0]["params"]
+            arrays = load_checkpoint(checkpoint)[0]
+            vector = arrays["params"]
+            if self.moments is not None:
+                self.moments.publish_all(arrays["moments"])
         else:
-            vector = initial_vector(network, stream(config.run.seed, "network"))
+            vector = first_published(config, interface, stream(config.run.seed, "network"))
         self.weights.publish(vector.astype(np.float32), origin.num_updates)
 
     def close(self) -> None:
@@ -157,3 +169,5 @@ class Memory:
         self.experience.close()
         self.ledger.close()
         self.weights.close()
+        if self.moments is not None:
+            self.moments.close()

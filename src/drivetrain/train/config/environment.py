@@ -22,6 +22,12 @@ class EnvironmentConfig:
     """A lost life ends a training episode, with `atari`; never an evaluation."""
     clip_rewards: bool = False
     """Learn from the sign of each reward (Mnih et al. 2015); returns are reported unclipped."""
+    normalize_observations: bool = False
+    """Show the network (observation - mean) / deviation of all observations so far, number by number, cut off at
+    +-10; of Box observations stored as float32, alone or in dicts and tuples."""
+    normalize_rewards: bool = False
+    """Learn from rewards divided by the deviation of all discounted returns so far, cut off at +-10; after
+    clip_rewards. Returns are reported as they are."""
 
     def __post_init__(self) -> None:
         require(self, "frame_stack", 1 <= self.frame_stack <= 64, "in 1..64")

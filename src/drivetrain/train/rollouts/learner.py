@@ -18,9 +18,10 @@ from drivetrain.core.seeding import stream
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import pack
+from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
-from drivetrain.train.rollouts.buffer import RolloutBuffer
+from drivetrain.train.rollouts.buffer import Rollout, RolloutBuffer
 from drivetrain.train.states import restored, saved
 
 
@@ -38,6 +39,8 @@ class RolloutLearner:
         self._config = config
         self._interface = interface
         self._network = policy_network(config, interface)
+        self._statistics = Statistics(config, interface)
+        self._acted_by = self._statistics.parameters
         self._state: Any = self._algorithm.init(stream(config.run.seed, "network"))
         self._learn = jax.jit(self._algorithm.learn, donate_argnums=0)
 
@@ -46,6 +49,19 @@ class RolloutLearner:
         state = jax.tree.map(lambda x: x.copy(), self._state)
         nothing = RolloutBuffer.create(self._config, self._interface, shared=False)
         jax.block_until_ready(self._learn(state, nothing.rollout, np.float32(0)))
+
+    def observe(self, moments: NDArray[np.float64]) -> None:
+        """Normalise by what the environments have shown so far, see `normalization.moments`.
+
+        Rewards of the next rollout are; its observations by what its actions were chosen by, so that the
+        ratio of new to old policy starts at 1. But the first rollout's, chosen when nothing was known, are learned
+        from as they will be shown from then on: a new policy looks at them but little.
+        """
+        unknown = self._statistics.is_empty
+        self._acted_by = self._statistics.parameters
+        self._statistics.take(moments)
+        if unknown:
+            self._acted_by = self._statistics.parameters
 
     def learn(self, source: RolloutBuffer, count: int, progress: float) -> dict[str, float]:
         """Do all updates of the rollout in `source`.
@@ -59,13 +75,25 @@ class RolloutLearner:
             Means of the metrics over the updates.
         """
         assert count == self._config.updates_per_rollout
-        self._state, metrics = self._learn(self._state, source.rollout, np.float32(progress))
+        self._state, metrics = self._learn(self._state, self._normalized(source.rollout), np.float32(progress))
         return {name: float(value) for name, value in metrics.items()}
+
+    def _normalized(self, rollout: Rollout) -> Rollout:
+        return rollout._replace(
+            obs=self._statistics.observations(rollout.obs, self._acted_by),
+            last_obs=self._statistics.observations(rollout.last_obs, self._acted_by),
+            reward=self._statistics.rewards(rollout.reward),
+        )
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The acting network's parameters, a copy."""
-        return pack(self._network, self._algorithm.policy(self._state))
+        """What is published, a copy: the acting network's parameters, then what observations are normalised by."""
+        return np.concatenate([pack(self._network, self._algorithm.policy(self._state)), self._statistics.parameters])
+
+    @property
+    def moments(self) -> NDArray[np.float64]:
+        """What it was told last by `observe`."""
+        return self._statistics.table
 
     @property
     def num_updates(self) -> int:
@@ -73,9 +101,10 @@ class RolloutLearner:
         return int(self._state.num_updates)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of the state, for a checkpoint; "params" is the acting network's vector."""
-        return {"params": self.vector, **saved(self._state)}
+        """All of the state, for a checkpoint; "params" is what is published."""
+        return {"params": self.vector, **saved(self._state), **self._statistics.arrays()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
         self._state = restored(self._state, arrays)
+        self._statistics.restore(arrays)
