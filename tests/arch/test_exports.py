@@ -13,6 +13,7 @@ CONTRACT = [
     ("drivetrain.scope", "pack"),
     ("drivetrain.scope", "phase"),
     ("drivetrain.scope", "session"),
+    ("drivetrain.sim", "check_env"),
     ("drivetrain.sim", "compile"),
     ("drivetrain.sim", "from_gymnax"),
     ("drivetrain.sim", "make"),

@@ -10,6 +10,11 @@ from drivetrain.sim.gymnax import from_gymnax
 # name -> module of `envs`, class
 ENVIRONMENTS: dict[str, tuple[str, str]] = {
     "CartPole-v1": ("cartpole", "CartPole"),
+    "Pendulum-v1": ("pendulum", "Pendulum"),
+    "Acrobot-v1": ("acrobot", "Acrobot"),
+    "MountainCar-v0": ("mountain_car", "MountainCar"),
+    "MountainCarContinuous-v0": ("mountain_car_continuous", "MountainCarContinuous"),
+    "Knob": ("knob", "Knob"),
 }
 
 

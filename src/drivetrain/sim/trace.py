@@ -56,7 +56,7 @@ def trace(env: Environment, params: Tree, autoreset: Autoreset, record: tuple[st
 
     state, _ = abstract(env, "reset", start, key)
     action, _ = abstract(env, "action_space", draw, key)
-    check_same(env, state, abstract(env, "step", plain, key, state, action)[0])
+    check_same(env, "state", state, abstract(env, "step", plain, key, state, action)[0])
     number, done = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
     (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action)
     return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded)
@@ -72,6 +72,10 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise failure(env, what, error, "it needs a number in Python (NumPy, int(), a shape) that is only known when "
                       "it runs: compute it in jax.numpy") from error  # fmt: skip
+    except jax.errors.KeyReuseError as error:  # only where JAX was asked to look for it, as `check_env` does
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        raise failure(env, what, cause, "a key is used twice, so two random numbers are the same or related: split it "
+                      "first (`key, other = jax.random.split(key)`) and use each part once") from error  # fmt: skip
     except (TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
         raise failure(env, what, error, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
     if any(isinstance(value, jax.core.Tracer) for value in jaxpr.consts):
@@ -99,17 +103,17 @@ def name_of(env: Any) -> str:
     return str(getattr(env, "name", type(env).__name__))
 
 
-def check_same(env: Environment, before: Tree, after: Tree) -> None:
-    """The state that a step gives has the shapes and types of the one it took."""
+def check_same(env: Environment, what: str, before: Tree, after: Tree) -> None:
+    """What a step gives, the state say, has the shapes and types of what a reset gives."""
     if jax.tree.structure(before) != jax.tree.structure(after):
         raise CompileError(
-            f"{name_of(env)}: `step` gives a state of another structure than `reset`: expected "
+            f"{name_of(env)}: `step` gives the {what} in another structure than `reset`: expected "
             f"{jax.tree.structure(before)}, got {jax.tree.structure(after)}"
         )
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True):
         if (x.shape, x.dtype) != (y.shape, y.dtype):
             raise CompileError(
-                f"{name_of(env)}: the state's {jax.tree_util.keystr(path) or 'only leaf'} is {describe(x)} after "
+                f"{name_of(env)}: the {what}'s {jax.tree_util.keystr(path) or 'only leaf'} is {describe(x)} after "
                 f"`reset` and {describe(y)} after `step`: give it one shape and type, as with jnp.asarray(x, dtype)"
             )
 

@@ -3,6 +3,7 @@
 In a step with autoreset the next episode's start is chosen by `select(done, start, after)`. Everything
 that only such selects need, most of all its random numbers, is computed under `if done`: a tile of
 environments skips it while none of them is done. Any condition qualifies, and nothing has to be marked.
+A large array of constants counts as work, too: choosing it or not reads and writes every element.
 """
 
 import heapq
@@ -72,7 +73,8 @@ def movable(block: Block, users: dict[Value, list[Op | None]], position: dict[Va
     heap = sorted(waiting)
     while heap:  # from the last operation to the first, so that all users have been decided on
         op = block.ops[-heapq.heappop(heap)]
-        if op.name == "const" or op in selects or condition in op.outputs:
+        is_number = op.name == "const" and not op.out.shape
+        if is_number or op in selects or condition in op.outputs:
             continue
         if not all(is_only_taken(user, value) for value in op.outputs for user in users[value]):
             continue

@@ -1,0 +1,167 @@
+"""`sim.check_env`: tells the author of an environment what would go wrong, and what to change.
+
+form ─▶ traced ─▶ results, purity, keys ─▶ played with random actions ─▶ observations, resets
+"""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+import re
+from typing import Any, cast
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
+from drivetrain.sim.ir.importer import is_key
+from drivetrain.sim.random_play import play
+from drivetrain.sim.trace import abstract, check_same, describe, name_of, trace
+from drivetrain.sim.transition import strong
+
+RESULTS = ("obs", "state", "reward", "terminated", "truncated", "info")
+
+
+def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int = 0) -> None:
+    """Say everything that keeps an environment from being a good one, or return in silence.
+
+    Checked are: the form; that it can be traced, with one shape and type per leaf of state and observation;
+    that it is pure (a second trace gives the same program and changes no attribute); that each key is used
+    once; and, in 16 environments that act at random, that observations lie in the declared space and that
+    `step` leaves resets to the engine. What random actions never reach is not seen.
+
+    Args:
+        env: Anything that `sim.compile` takes.
+        params: Of the environment; its defaults when None.
+        num_steps: Steps to play in each of the 16.
+        seed: Of the actions and of the environments.
+
+    Raises:
+        InvalidInput: It lacks a method.
+        CompileError: It does not fit. Of what stops the rest from being checked that one is told, else all
+            faults, a line each.
+    """
+    require_form(env)
+    whole = cast("Environment", adapted(env))
+    params = whole.default_params if params is None else params
+    state, action = check_shapes(whole, params)
+    faults = impurities(whole, params, state, action) + reused_keys(whole, params, state, action)
+    if not faults:
+        faults = play(whole, params, num_steps, seed)
+    if faults:
+        listed = "".join(f"\n- {fault}" for fault in faults)
+        raise CompileError(f"{name_of(whole)} is not a good environment yet:{listed}")
+
+
+def require_form(env: Any) -> None:
+    """What `sim.compile` can do without, and an older form of gymnax."""
+    if hasattr(env, "step_env") and not hasattr(env, "is_truncated"):
+        raise InvalidInput(
+            f"env: {name_of(env)} has step_env, and no is_truncated: derive it from gymnax 1.0's Environment, where "
+            "`step_env` leaves the time limit to `is_truncated(state, params)`"
+        )
+    if hasattr(env, "reset") and not hasattr(env, "observation_space"):
+        raise InvalidInput(f"env: {name_of(env)} has no observation_space(params): give one of drivetrain.sim.spaces")
+
+
+def check_shapes(env: Environment, params: Tree) -> tuple[Tree, Tree]:
+    """Shapes of state and action, if everything that comes out of `reset` and `step` has the right ones."""
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+    start, _ = abstract(env, "reset", lambda w: env.reset(jax.random.wrap_key_data(w), params), key)
+    if not isinstance(start, tuple) or len(start) != 2:
+        raise CompileError(f"{name_of(env)}: `reset` must give two values, obs and state, got {counted(start)}")
+    (obs, state), _ = abstract(env, "reset", lambda w: strong(env.reset(jax.random.wrap_key_data(w), params)), key)
+    action, _ = abstract(
+        env, "action_space", lambda w: env.action_space(params).sample(jax.random.wrap_key_data(w)), key
+    )
+    results, _ = stepped(env, params, state, action)
+    if not isinstance(results, tuple) or len(results) != len(RESULTS):
+        raise CompileError(
+            f"{name_of(env)}: `step` must give {len(RESULTS)} values, {', '.join(RESULTS)}, got {counted(results)}"
+        )
+    check_same(env, "observation", obs, results[0])
+    check_scalars(env, dict(zip(RESULTS, results, strict=True)))
+    trace(env, params, "same_step", ())
+    return state, action
+
+
+def counted(results: Any) -> str:
+    """How many values there are instead."""
+    return str(len(results)) if isinstance(results, tuple) else f"one {type(results).__name__}"
+
+
+def check_scalars(env: Environment, results: dict[str, Any]) -> None:
+    """Reward, terminated and truncated are scalars; the last two Booleans."""
+    for name, kinds, wanted in (("reward", "fiu", "number"), ("terminated", "b", "bool"), ("truncated", "b", "bool")):
+        x = results[name]
+        if not hasattr(x, "dtype") or x.shape != () or np.dtype(x.dtype).kind not in kinds:
+            got = describe(x) if hasattr(x, "dtype") else str(jax.tree.structure(x))
+            remedy = "sum it" if name == "reward" else "compare, or use .all(), .any() or .astype(bool)"
+            raise CompileError(f"{name_of(env)}: `step` must give {name} as one {wanted}, got {got}: {remedy}")
+
+
+def stepped(env: Environment, params: Tree, state: Tree, action: Tree) -> tuple[Any, Any]:
+    """Shapes of what `step` gives, and its jaxpr; traced anew each time."""
+
+    def step(words: Any, state: Tree, action: Tree) -> Any:
+        return env.step(jax.random.wrap_key_data(words), state, action, params)
+
+    return abstract(env, "step", step, jax.ShapeDtypeStruct((2,), jnp.uint32), state, action)
+
+
+def impurities(env: Environment, params: Tree, state: Tree, action: Tree) -> list[str]:
+    """What a second trace does otherwise than the first, and what it changes."""
+    before = attributes(env)
+    (_, one), between = stepped(env, params, state, action), attributes(env)
+    (_, two), after = stepped(env, params, state, action), attributes(env)
+    changed = sorted(name for name in after if name in before and not before[name] == between[name] == after[name])
+    faults = [
+        f"`step` is impure: it changes the attribute {name!r}; keep what changes in the state, which `step` returns"
+        for name in changed
+    ]
+    if text_of(one) != text_of(two):
+        faults.append(
+            "`step` is impure: traced a second time it is another program; take random numbers from the key "
+            "(jax.random, not random or numpy.random), and read no clock, counter or file"
+        )
+    return faults
+
+
+def attributes(env: Environment) -> dict[str, Any]:
+    """Attributes of the environment in a form that can be compared."""
+    inner = env.inner if isinstance(env, GymnaxEnvironment) else env
+    return {name: comparable(value) for name, value in getattr(inner, "__dict__", {}).items()}
+
+
+def comparable(value: Any) -> Any:
+    """An attribute by its value if it is plain data, else by identity."""
+    if isinstance(value, jax.core.Tracer):
+        return object()
+    return value.tobytes() if isinstance(value, np.ndarray) else repr(value)
+
+
+def text_of(jaxpr: Any) -> tuple[str, list[bytes]]:
+    """A program as text without addresses, and the constants that it closes over."""
+    plain = [x for x in jaxpr.consts if not is_key(x)]
+    keys = [jax.random.key_data(x) for x in jaxpr.consts if is_key(x)]
+    return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), [np.asarray(x).tobytes() for x in (*plain, *keys)]
+
+
+def reused_keys(env: Environment, params: Tree, state: Tree, action: Tree) -> list[str]:
+    """The first place of `step` and of `reset` where a key is used that was used before, as JAX finds it."""
+    faults: list[str] = []
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+    for trace_it in (
+        lambda: abstract(env, "reset", lambda w: env.reset(jax.random.wrap_key_data(w), params), key),
+        lambda: stepped(env, params, state, action),
+    ):
+        try:
+            with jax.debug_key_reuse(True):
+                trace_it()
+        except CompileError as error:
+            faults.append(str(error).removeprefix(f"{name_of(env)}: "))
+    return faults

@@ -1,0 +1,110 @@
+"""What `sim.check_env` learns by playing: whether observations lie in their space, and who resets."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.ir.importer import is_key
+from drivetrain.sim.transition import first, select, strong
+
+NUM_ENVS = 16
+SLACK = 1e-5
+"""Relative: a cosine of 1 + 1e-7 lies inside ±1."""
+MOST_ASKED = 64
+"""Observations that a space without bounds of its own is asked about, one by one."""
+
+
+def play(env: Environment, params: Tree, num_steps: int, seed: int) -> list[str]:
+    """Faults that show in 16 environments with random actions; each restarts from where it started."""
+    reset = jax.jit(jax.vmap(lambda key: first(env, params, key)))
+
+    def one(key: jax.Array, state: Tree, start: Tree) -> Any:
+        key_step, key_action = jax.random.split(key)
+        action = env.action_space(params).sample(key_action)
+        obs, after, _, terminated, truncated, _ = env.step(key_step, state, action, params)
+        ended, after = jnp.asarray(terminated | truncated, bool), strong(after)
+        return select(ended, start, after), (strong(obs), ended, key_step, state, after)
+
+    @jax.jit
+    def steps(starts: Tree, keys: jax.Array) -> Any:
+        every = jax.vmap(one)
+        return jax.lax.scan(lambda s, key: every(jax.random.split(key, NUM_ENVS), s, starts), starts, keys)[1]
+
+    key_start, key_steps = jax.random.split(jax.random.key(seed))
+    start_obs, starts = reset(jax.random.split(key_start, NUM_ENVS))
+    obs, ended, keys, before, after = steps(starts, jax.random.split(key_steps, num_steps))
+    space = env.observation_space(params)
+    faults = outside(space, "reset", jax.tree.map(lambda x: x[None], start_obs)) or outside(space, "step", obs)
+    rows = np.argwhere(ended)
+    if len(rows) and resets_itself(reset, *at(np.resize(rows, (NUM_ENVS, 2)), (keys, before, after))):
+        faults.append(
+            "`step` resets by itself: where an episode ends it gives the state of a new one; give the state in which "
+            "it ended, and leave resets to `sim.compile(..., autoreset=...)`"
+        )
+    return faults
+
+
+def at(rows: Any, tree: Tree) -> Tree:
+    """Some of what was kept, by (step, environment)."""
+    return jax.tree.map(lambda x: x[rows[:, 0], rows[:, 1]], tree)
+
+
+def resets_itself(reset: Callable[[jax.Array], Any], keys: jax.Array, before: Tree, after: Tree) -> bool:
+    """Whether every one of 16 steps that ended an episode gave, of its own key or a part of its split, a start."""
+    parts = jax.vmap(jax.random.split)(keys)
+    is_start = [equal(after, reset(used)[1]) for used in (keys, parts[:, 0], parts[:, 1])]
+    return bool(np.all(np.any(is_start, axis=0) & ~equal(after, before)))
+
+
+def equal(x: Tree, y: Tree) -> Any:
+    """bool[16]: which environments have the same numbers in two pytrees."""
+    same = np.ones(NUM_ENVS, bool)
+    for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
+        same &= np.all(np.reshape(numbers(a) == numbers(b), (NUM_ENVS, -1)), axis=1)
+    return same
+
+
+def numbers(x: jax.Array) -> Any:
+    """A leaf as NumPy's; keys as their words."""
+    return np.asarray(jax.random.key_data(x) if is_key(x) else x)
+
+
+def outside(space: Any, what: str, obs: Tree) -> list[str]:
+    """Observations, leading axes [num_steps, 16], that the declared space does not hold: the first fault."""
+    if hasattr(obs, "shape") and hasattr(space, "low"):
+        return outside_box(space, what, np.asarray(obs))
+    flat = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), obs)
+    num = jax.tree.leaves(flat)[0].shape[0]
+    for k in np.linspace(0, num - 1, min(num, MOST_ASKED)).astype(int):
+        each = jax.tree.map(lambda x, k=k: x[k], flat)
+        if not np.all(space.contains(each)):
+            return [f"an observation of `{what}`, {each}, is not in observation_space: change one or the other"]
+    return []
+
+
+def outside_box(space: Any, what: str, obs: Any) -> list[str]:
+    """The same, for arrays between two bounds, all at once."""
+    if obs.shape[2:] != tuple(space.shape):
+        return [
+            f"observations of `{what}` have the shape {obs.shape[2:]}, and observation_space says "
+            f"{tuple(space.shape)}: declare the shape that is given"
+        ]
+    low, high = (np.broadcast_to(np.asarray(bound, np.float64), obs.shape[2:]) for bound in (space.low, space.high))
+    slack_low, slack_high = (np.where(np.isfinite(b), SLACK * (1 + abs(b)), 0) for b in (low, high))
+    inside = (obs >= low - slack_low) & (obs <= high + slack_high)  # NaN is nowhere inside
+    if inside.all():
+        return []
+    place = tuple(int(k) for k in np.argwhere(~inside)[0])
+    index = place[2:]
+    return [
+        f"an observation of `{what}` is outside observation_space: expected {low[index]:g} to {high[index]:g} at "
+        f"{list(index)}, got {obs[place]:g} (step {place[0]}, environment {place[1]} of 16): widen the space, or clip"
+    ]

@@ -1,0 +1,192 @@
+"""`check_env`: one broken environment per fault, told with what to change; good ones pass in silence."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from drivetrain import sim
+from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim.random_play import outside
+from drivetrain.sim.registry import ENVIRONMENTS
+from drivetrain.sim.spaces import Box, Discrete
+
+
+class Good:
+    """Walks to one of two ends; each test breaks it in one place."""
+
+    name = "Good"
+    default_params = None
+
+    def reset(self, key, params):
+        x = jax.random.uniform(key, minval=-1.0, maxval=1.0)
+        return x[None], (x, jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        x, time = state
+        x = x + 0.5 * (2 * action - 1) + 0.1 * jax.random.normal(key)
+        return x[None], (x, time + 1), -x, abs(x) > 3, time >= 20, {}
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(-9.0, 9.0, (1,))
+
+
+def changed(**methods):
+    return type("Broken", (Good,), methods)()
+
+
+def with_result(index, change):
+    """The good environment with one value of `step` changed."""
+
+    def step(self, *arguments):
+        results = list(Good.step(self, *arguments))
+        results[index] = change(results[index])
+        return tuple(results)
+
+    return changed(step=step)
+
+
+def refused(env, message, error=CompileError):
+    with pytest.raises(error, match=message):
+        sim.check_env(env)
+
+
+def test_a_good_environment_passes_in_silence(capsys):
+    assert sim.check_env(Good()) is None
+    assert capsys.readouterr().out == ""
+
+
+def test_an_environment_of_ours_and_one_of_gymnax_pass():
+    sim.check_env(sim.make("MountainCar-v0"))
+    pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    sim.check_env(sim.from_gymnax("FrozenLake-misc"))
+
+
+@pytest.mark.slow  # XLA takes seconds for each
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_our_environments_pass(name):
+    sim.check_env(sim.make(name))
+
+
+@pytest.mark.slow  # XLA takes minutes to compile all of them
+@pytest.mark.timeout(600)
+def test_every_environment_of_gymnax_passes():
+    gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    faults = {}
+    for name in gymnax.registered_envs:
+        if name == "MNISTBandit-bsuite":  # needs a download
+            continue
+        try:
+            sim.check_env(sim.from_gymnax(name))
+        except CompileError as error:
+            faults[name] = str(error)
+    assert not faults, faults
+
+
+def test_a_missing_method_is_named():
+    refused(object(), "without reset, step, action_space", InvalidInput)
+    env = type("Blind", (), {"reset": 0, "step": 0, "action_space": 0, "default_params": None})()
+    refused(env, r"has no observation_space\(params\): give one of drivetrain.sim.spaces", InvalidInput)
+    old = type("Old", (), {"step_env": 0, "reset_env": 0})()
+    refused(old, "no is_truncated: derive it from gymnax 1.0", InvalidInput)
+
+
+def test_a_wrong_number_of_results_is_counted():
+    refused(changed(step=lambda self, *a: Good.step(self, *a)[:5]), "must give 6 values, obs, state, .* got 5")
+    refused(changed(reset=lambda self, *a: Good.reset(self, *a)[1][0]), "must give two values.* got one ")
+
+
+def test_a_python_branch_on_a_traced_value_names_the_line_and_the_remedy():
+    def step(self, key, state, action, params):
+        return Good.step(self, key, state, action if state[0] > 0 else 1 - action, params)
+
+    refused(changed(step=step), r"`step` cannot be traced \(.*test_check_env.py:\d+\).*use jnp.where")
+
+
+def test_a_state_or_an_observation_of_other_types_after_a_step_is_told_with_both():
+    refused(
+        with_result(1, lambda state: (state[0], state[1] * 1.0)), r"state's \[1\] is int32\[\] .* float32\[\] after"
+    )
+    refused(
+        with_result(0, lambda obs: jnp.tile(obs, 2)), r"observation's .* float32\[1\] after `reset` and float32\[2\]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "change", "message"),
+    [
+        (2, lambda x: x[None], r"reward as one number, got float32\[1\]: sum it"),
+        (3, lambda x: x * 1.0, r"terminated as one bool, got float32\[\]: compare, or use"),
+        (4, lambda x: jnp.stack([x, x]), r"truncated as one bool, got bool\[2\]"),
+    ],
+)
+def test_results_that_are_no_scalars_of_their_kind_are_named(index, change, message):
+    refused(with_result(index, change), message)
+
+
+def test_an_attribute_that_a_step_changes_is_named():
+    def step(self, *arguments):
+        self.num_steps = getattr(self, "num_steps", 0) + 1
+        return Good.step(self, *arguments)
+
+    refused(changed(step=step, num_steps=0), "changes the attribute 'num_steps'; keep what changes in the state")
+
+
+def test_random_numbers_and_counters_from_outside_are_told():
+    rng, counter = np.random.default_rng(0), itertools.count()
+    for noise in (rng.normal, lambda: next(counter), lambda: rng.normal(size=1000)):
+        env = with_result(2, lambda reward, noise=noise: reward + jnp.sum(jnp.asarray(noise())))
+        refused(env, "traced a second time it is another program; take random numbers from the key")
+
+
+def test_a_key_that_is_used_twice_is_told_with_the_line():
+    def step(self, key, state, action, params):
+        obs, after, reward, *rest = Good.step(self, key, state, action, params)
+        return obs, after, reward + jax.random.uniform(key), *rest
+
+    refused(changed(step=step), r"`step` cannot be traced \(.*test_check_env.py:\d+\): a key is used twice.*split it")
+
+    def reset(self, key, params):
+        _, other = jax.random.split(key)
+        obs, state = Good.reset(self, key, params)
+        return obs + jax.random.uniform(other), state
+
+    refused(changed(reset=reset), r"`reset` cannot be traced \(.*test_check_env.py:\d+\): a key is used twice")
+
+
+def test_a_step_that_resets_by_itself_is_told():
+    def step(self, key, state, action, params):
+        key, key_reset = jax.random.split(key)
+        obs, after, reward, terminated, truncated, info = Good.step(self, key, state, action, params)
+        fresh_obs, fresh = self.reset(key_reset, params)
+        done = terminated | truncated
+        after = jax.tree.map(lambda a, b: jnp.where(done, a, b), fresh, after)
+        return jnp.where(done, fresh_obs, obs), after, reward, terminated, truncated, info
+
+    refused(changed(step=step), "resets by itself.*leave resets to `sim.compile")
+
+
+def test_observations_outside_the_declared_space_are_told_with_the_number():
+    obs = np.linspace(-1, 1, 3 * 16, dtype=np.float32).reshape(3, 16, 1)
+    told = "outside observation_space: expected -0.5 to 0.5 at [0], got -1 (step 0, environment 0 of 16): widen"
+    assert told in outside(Box(-0.5, 0.5, (1,)), "step", obs)[0]
+    assert "shape (1,), and observation_space says (2,)" in outside(Box(-9.0, 9.0, (2,)), "step", obs)[0]
+    assert "is not in observation_space" in outside(Discrete(3), "step", obs)[0]
+    assert "got nan" in outside(Box(-9.0, 9.0, (1,)), "step", obs * np.nan)[0]
+    assert outside(Box(-1.0, 1.0, (1,)), "step", obs * np.float32(1 + 1e-7)) == []
+    narrow = changed(observation_space=lambda self, params: Box(-2.0, 2.0, (1,)))
+    refused(narrow, "an observation of `step` is outside observation_space: expected -2 to 2 at")
+
+
+def test_every_fault_is_told_at_once():
+    def step(self, key, state, action, params):
+        self.last = object()
+        obs, after, reward, *rest = Good.step(self, key, state, action, params)
+        return obs, after, reward + jax.random.uniform(key), *rest
+
+    refused(changed(step=step, last=None), r"(?s)- `step` is impure: .*'last'.*\n- `step` cannot be traced")
