@@ -37,5 +37,6 @@ NB_MODULE(_native, m) {
   m.def(
       "mark_step", [] { thread_log.step(StepKind::kMarked); },
       "Say that a step of the program is over: counts are then also given per step.");
-  m.def("lane", [](std::uint32_t number) { thread_log.lane(number); }, "number"_a);
+  m.def("lane", [](std::uint32_t number) { return thread_log.lane(number); }, "number"_a,
+        "Go on with another stack of sites, 0 being the thread's own; returns the one before.");
 }

@@ -15,6 +15,7 @@ struct Wrapped {
   PyObject* function;
   SiteUse use;
   vectorcallfunc call;
+  PyObject* weak_references;  // as functions have; JAX keeps what it traced by them
 };
 
 inline Wrapped* as_wrapped(PyObject* object) { return reinterpret_cast<Wrapped*>(object); }
@@ -57,6 +58,7 @@ inline int wrapped_clear(PyObject* self) {
 inline void wrapped_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
+  if (as_wrapped(self)->weak_references != nullptr) PyObject_ClearWeakRefs(self);
   wrapped_clear(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -91,6 +93,7 @@ inline PyObject* make_wrapped_type() {
                                   {nullptr, nullptr, 0, nullptr}};
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapped, call), READONLY, nullptr},
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(Wrapped, weak_references), READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
   static PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(wrapped_init)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(wrapped_dealloc)},

@@ -237,6 +237,42 @@ void only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once()
   CHECK(count(events, EventKind::kBegin) == 3 && count(events, EventKind::kStep) == 2);
 }
 
+void lanes_hold_sites_while_others_run_without_limit_to_their_number() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  const std::uint32_t many = 3 * kMostNested;
+  thread_log.begin({.site = 7});  // lane 0's own, around all of it
+  for (std::uint32_t lane = 1; lane <= many; ++lane) {
+    CHECK(thread_log.lane(lane) == 0);
+    thread_log.begin({.site = 1, .collapses = true});
+    CHECK(thread_log.lane(0) == lane);
+  }
+  for (std::uint32_t lane = 1; lane <= many; ++lane) {
+    thread_log.lane(lane);
+    thread_log.begin({.site = 2});
+    thread_log.end(2);
+    thread_log.end(1);
+    thread_log.end(7);  // lane 0 is in it, this one never was: analysis finds no begin
+    thread_log.lane(0);
+  }
+  thread_log.end(7);
+  thread_log.finish();
+  event_log.close();
+  const auto events = read_all(folder).begin()->second.events();
+  std::map<std::uint32_t, std::vector<std::pair<EventKind, std::uint32_t>>> of_lane;
+  std::uint32_t lane = 0;
+  for (const Event& event : events) {
+    if (event.kind == EventKind::kLane) lane = event.site;
+    if (event.kind == EventKind::kBegin || event.kind == EventKind::kEnd)
+      of_lane[lane].emplace_back(event.kind, event.site);
+  }
+  CHECK(of_lane.size() == many + 1 && of_lane[0].size() == 2);
+  const std::vector<std::pair<EventKind, std::uint32_t>> expected{{EventKind::kBegin, 1}, {EventKind::kBegin, 2},
+                                                                  {EventKind::kEnd, 2},   {EventKind::kEnd, 1},
+                                                                  {EventKind::kEnd, 7}};
+  for (lane = 1; lane <= many; ++lane) CHECK(of_lane[lane] == expected);
+}
+
 }  // namespace
 
 int main() {
@@ -248,4 +284,5 @@ int main() {
   the_limit_holds_for_all_threads_and_says_what_was_dropped();
   sites_left_out_of_order_or_never_entered_do_no_harm();
   only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once();
+  lanes_hold_sites_while_others_run_without_limit_to_their_number();
 }

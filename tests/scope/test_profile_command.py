@@ -117,7 +117,7 @@ def test_no_framework_is_imported_that_the_program_does_not_import(folder):
 def test_simulators_are_told_from_wrappers_and_steps_are_counted(folder):
     pytest.importorskip("gymnasium")
     text = """
-import inspect, pickle
+import inspect, pickle, weakref
 import gymnasium
 
 class Mine(gymnasium.Env):
@@ -136,6 +136,7 @@ for env in (gymnasium.make("CartPole-v1"), Mine()):
             env.reset()
 assert inspect.signature(Mine.step) == inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     for n in ("self", "action")])
+assert weakref.ref(Mine.step)() is Mine.step
 venv = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
 venv.reset(seed=0)
 for step in range(10):
@@ -173,6 +174,13 @@ with scope.operation("inference"):
 assert y.tolist() == [4.0, 4.0, 4.0]
 assert double.__name__ == "double" and "mul" in double.lower(1.0).as_text()
 assert jax.grad(lambda x: power(x, n=2))(1.0) == 8.0
+
+@jax.jit
+def step(total, x):
+    return total + double(x), None
+
+assert jax.lax.scan(step, 0.0, jnp.ones(3))[0] == 6.0  # JAX keeps weak references to what it traces
+assert jax.vmap(double)(jnp.ones(3)).tolist() == [2.0, 2.0, 2.0]
 """
     profiled_text(folder, text)
     counts = entered(folder)

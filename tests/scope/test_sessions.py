@@ -169,7 +169,7 @@ def test_asynchronous_functions_and_generators_are_recorded_until_they_end(folde
         generator.close()
     profile = scope.load(folder)
     assert entered(profile) == {"awaited": 1, "generated": 1}
-    assert raw(profile)["awaited", "python", ""] >= 1_000_000
+    assert raw(profile)["awaited", "python", ""] > 0, "while its own code runs"
 
 
 def test_generators_left_out_of_order_do_no_harm(folder):

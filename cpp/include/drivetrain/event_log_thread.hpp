@@ -28,12 +28,15 @@ class ThreadLog {
     if (epoch_ == 0) return;  // nothing was entered
     const std::uint64_t now = monotonic_ns();
     if (!ready()) return;
-    if (num_too_deep_ > 0) [[unlikely]] {
+    if (num_too_deep_ > (lane_ == 0 ? 0 : base_too_deep_)) [[unlikely]] {
       --num_too_deep_;
       return;
     }
-    if (depth_ == 0 || stack_[depth_ - 1].use.site != site) [[unlikely]]
-      if (!move_to_top(site)) return;
+    if (depth_ == floor() || stack_[depth_ - 1].use.site != site) [[unlikely]]
+      if (!move_to_top(site)) {
+        if (lane_ != 0) put(EventKind::kEnd, site, 0, now);  // entered before the lane was last left
+        return;
+      }
     const Entered& entered = stack_[--depth_];
     if (entered.recorded) [[likely]]
       put(EventKind::kEnd, site, 0, now);
@@ -43,8 +46,22 @@ class ThreadLog {
   void step(StepKind kind) noexcept {
     if (ready()) put(EventKind::kStep, 0, static_cast<std::uint16_t>(kind), monotonic_ns());
   }
-  void lane(std::uint32_t number) noexcept {
-    if (ready()) put(EventKind::kLane, number, 0, monotonic_ns());
+
+  /// Goes on with another stack, 0 being the thread's own, and returns the number of the one before. What a lane is
+  /// in when it is left is forgotten here, and its ends are written as they come: so any number of lanes may be open.
+  std::uint32_t lane(std::uint32_t number) noexcept {
+    if (!ready()) return 0;
+    if (lane_ != 0) {
+      while (depth_ > base_) num_enclosing_ -= stack_[--depth_].use.ends_step;
+      num_too_deep_ = base_too_deep_;
+    } else {
+      base_ = depth_;
+      base_too_deep_ = num_too_deep_;
+    }
+    const std::uint32_t before = lane_;
+    lane_ = number;
+    put(EventKind::kLane, number, 0, monotonic_ns());
+    return before;
   }
 
   /// Ends this thread's part of the recording; the thread may go on, and then opens another segment.
@@ -57,7 +74,7 @@ class ThreadLog {
     }
     epoch_ = 0;
     next_ = end_ = nullptr;
-    depth_ = num_too_deep_ = num_enclosing_ = 0;
+    depth_ = num_too_deep_ = num_enclosing_ = lane_ = base_ = base_too_deep_ = 0;
   }
 
  private:
@@ -78,11 +95,14 @@ class ThreadLog {
   bool next_segment() noexcept;
   static void finish_at_exit() noexcept;
 
+  /// Where the stack of this lane begins.
+  std::uint32_t floor() const noexcept { return lane_ == 0 ? 0 : base_; }
+
   /// For stacks that are left out of order, as by generators; false if the site was not entered.
   bool move_to_top(std::uint32_t site) noexcept {
     std::uint32_t at = depth_;
-    while (at > 0 && stack_[at - 1].use.site != site) --at;
-    if (at == 0) return false;
+    while (at > floor() && stack_[at - 1].use.site != site) --at;
+    if (at == floor()) return false;
     const Entered entered = stack_[at - 1];
     for (; at < depth_; ++at) stack_[at - 1] = stack_[at];
     stack_[depth_ - 1] = entered;
@@ -111,6 +131,9 @@ class ThreadLog {
   std::uint32_t depth_ = 0;
   std::uint32_t num_too_deep_ = 0;
   std::uint32_t num_enclosing_ = 0;  // sites on the stack that end a step
+  std::uint32_t lane_ = 0;
+  std::uint32_t base_ = 0;           // depth of lane 0's stack while another lane is worked on ...
+  std::uint32_t base_too_deep_ = 0;  // ... and what was too deep for it
   std::uint32_t sequence_ = 0;
   std::uint32_t pid_ = 0;
   std::uint32_t number_ = 0;
@@ -152,6 +175,7 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
   const std::uint64_t now = monotonic_ns();
   for (std::uint32_t i = 0; i < depth_; ++i)
     if (stack_[i].recorded) put(EventKind::kBegin, stack_[i].use.site, 0, now);
+  lane_ = 0;  // a forked child goes on in what it was in
   return true;
 }
 

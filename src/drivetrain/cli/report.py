@@ -1,4 +1,4 @@
-"""`drivetrain report DIR`: what a profiled program spent its time on."""
+"""`drivetrain report DIR...`: what a profiled program spent its time on, or several side by side."""
 
 import json
 from dataclasses import dataclass
@@ -10,15 +10,16 @@ import tyro
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope.report import page, perfetto, table, terminal
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report import beside, beside_page, beside_terminal, page, perfetto, table, terminal
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Flags:
     """Show where the time of a recorded session went, raw and corrected for what recording cost."""
 
-    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
-    """The folder of the session."""
+    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR...")]
+    """The folder of the session; of several, to see them side by side."""
     html: Path | None = None
     """Write a page to this file that opens in any browser, without a network."""
     json: Path | None = None
@@ -30,17 +31,50 @@ class _Flags:
     pack: bool = False
     """First replace the recording by one small Parquet file."""
 
+    def check(self) -> None:
+        """Refuse what cannot be read or written. Not at construction: tyro would turn the sentence into a box.
+
+        Raises:
+            InvalidInput: A folder is none, or a file was asked for that holds one run only.
+        """
+        if not self.folders:
+            raise InvalidInput("DIR: expected the folder of a recorded session, got nothing")
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise InvalidInput(f"DIR: expected the folder of a recorded session, and {folder} is none")
+        if len({folder.resolve() for folder in self.folders}) < len(self.folders):
+            raise InvalidInput("DIR: expected folders of different sessions, got one of them twice")
+        if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None):
+            raise InvalidInput("--csv, --perfetto: expected one DIR, got several; write a file for each")
+
 
 def run(argv: list[str]) -> int:
     """Read, print, and write what was asked for."""
     flags = tyro.cli(_Flags, prog="drivetrain report", args=argv)
-    if not flags.folder.is_dir():
-        raise InvalidInput(f"DIR: expected the folder of a recorded session, and {flags.folder} is none")
+    flags.check()
     if flags.pack:
-        scope.pack(flags.folder)
-    profile = scope.load(flags.folder)
+        for folder in flags.folders:
+            scope.pack(folder)
+    profiles = {name: scope.load(folder) for name, folder in _named(flags.folders).items()}
+    if len(profiles) > 1:
+        _beside(flags, beside.lettered(profiles))
+    else:
+        _one(flags, *next(iter(profiles.items())))
+    return 0
+
+
+def _named(folders: tuple[Path, ...]) -> dict[str, Path]:
+    """By the folder's own name; by the whole path where two have the same."""
+    names = [folder.name for folder in folders]
+    return {
+        str(folder) if names.count(name) > 1 or not name else name: folder
+        for name, folder in zip(names, folders, strict=True)
+    }
+
+
+def _one(flags: _Flags, name: str, profile: Profile) -> None:
     if flags.html is not None:
-        flags.html.write_text(page.render(profile, f"Where the time of {flags.folder.name} went"))
+        flags.html.write_text(page.render(profile, f"Where the time of {name} went"))
     if flags.json is not None:
         flags.json.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
     if flags.csv is not None:
@@ -48,4 +82,11 @@ def run(argv: list[str]) -> int:
     if flags.perfetto is not None:
         perfetto.write(profile, flags.perfetto)
     terminal.show(profile, rich.console.Console())
-    return 0
+
+
+def _beside(flags: _Flags, runs: list[beside.Run]) -> None:
+    if flags.html is not None:
+        flags.html.write_text(beside_page.render(runs, f"{len(runs)} runs side by side"))
+    if flags.json is not None:
+        flags.json.write_text(json.dumps(beside.as_json(runs), indent=1) + "\n")
+    beside_terminal.show(runs, rich.console.Console())

@@ -18,6 +18,7 @@ from typing import Any, Self
 from drivetrain.core._native import process_start_time
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
+from drivetrain.scope.hooks import asyncio
 from drivetrain.scope.sites import CALIBRATION, table
 
 LIMIT_NBYTES = 2**30
@@ -50,6 +51,8 @@ class Session:
 
     def __enter__(self) -> Self:
         create(self._path, sys.argv)
+        if "asyncio.events" in sys.modules:  # its tasks take turns in a thread
+            asyncio.install(sys.modules["asyncio.events"])
         join(self._path, self._limit_nbytes)
         return self
 

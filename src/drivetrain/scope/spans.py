@@ -73,7 +73,8 @@ def span(site: Site, *, ends_step: int = -1, collapses: bool = False) -> Span:
 def recorded(function: Callable[P, R], inside: Span) -> Callable[P, R]:
     """The function, recorded as a site while its own code runs.
 
-    A coroutine or generator is in the site until it ends, also while it is suspended.
+    A generator is in the site until it ends, also while it is suspended; a coroutine while asyncio runs its task
+    (hooks/asyncio.py).
     """
     if inspect.iscoroutinefunction(function):
         return cast("Callable[P, R]", _recorded_coroutine(function, inside))

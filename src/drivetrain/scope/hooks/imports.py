@@ -12,6 +12,7 @@ from drivetrain.scope.session import recording_into
 
 # The module that has to be there -> the file in this folder whose install(module) hooks it.
 HOOKS = {
+    "asyncio.events": "asyncio",
     "drivetrain.replay.buffer": "drivetrain",
     "drivetrain.train.actor": "drivetrain",
     "drivetrain.train.learner": "drivetrain",

@@ -6,11 +6,12 @@ Charts are drawn here, as SVG: bars and a time line are all there is, and a char
 larger than the rest of the page. Every number of a chart stands in a table beside it.
 """
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report import strip
+from drivetrain.scope.report import bars, strip
 from drivetrain.scope.report.shares import Share, extent, in_words, seconds, shares
 
 _STYLE = (Path(__file__).parent / "page.css").read_text()
@@ -26,6 +27,7 @@ def render(profile: Profile, title: str) -> str:
     colors = color_of([share.operation for share in found])
     sections = [
         ("Where the time went", _words(profile) + _bar(found, colors) + _breakdown(found, colors)),
+        ("Corrected for what recording cost", bars.render({"": found}, colors)),
         ("Over time", strip.render(profile, colors)),
         ("Python calling native code", _transitions(profile)),
         ("Processes and threads", _processes(profile)),
@@ -33,6 +35,11 @@ def render(profile: Profile, title: str) -> str:
         ("What recording cost", _overhead(profile)),
         ("What was not captured", _notes(profile)),
     ]
+    return document(title, extent(profile), sections)
+
+
+def document(title: str, facts: str, sections: Sequence[tuple[str, str]]) -> str:
+    """A whole page: its title as text, a line of facts and sections (heading, content) as HTML."""
     body = "".join(
         f'<section aria-labelledby="s{i}"><h2 id="s{i}">{heading}</h2>{content}</section>'
         for i, (heading, content) in enumerate(sections)
@@ -41,7 +48,7 @@ def render(profile: Profile, title: str) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
-        f'<body><main><h1>{escape(title)}</h1><p class="facts">{extent(profile)}</p>{body}</main></body></html>\n'
+        f'<body><main><h1>{escape(title)}</h1><p class="facts">{facts}</p>{body}</main></body></html>\n'
     )
 
 
@@ -92,7 +99,7 @@ def _breakdown(found: list[Share], colors: dict[str, str]) -> str:
         ]
         for share in found
     ]
-    return _table(["operation", "class of time", "raw", "share", "corrected", "between"], rows, "breakdown")
+    return table(["operation", "class of time", "raw", "share", "corrected", "between"], rows, "breakdown")
 
 
 def _transitions(profile: Profile) -> str:
@@ -102,7 +109,7 @@ def _transitions(profile: Profile) -> str:
         for operation, classes in profile.transitions().items()
         for name, count in classes.items()
     ]
-    return _table(["operation", "into", "calls", "per step"], rows) if rows else "<p>None was seen.</p>"
+    return table(["operation", "into", "calls", "per step"], rows) if rows else "<p>None was seen.</p>"
 
 
 def _processes(profile: Profile) -> str:
@@ -135,7 +142,7 @@ def _overlaps(profile: Profile) -> str:
         ]
         for o in profile.overlaps()[:20]
     ]
-    return _table(["operations", "classes", "time", "of the wall time"], rows)
+    return table(["operations", "classes", "time", "of the wall time"], rows)
 
 
 def _overhead(profile: Profile) -> str:
@@ -147,7 +154,7 @@ def _overhead(profile: Profile) -> str:
         ["between", f"{seconds(overhead['low_ns'])} and {seconds(overhead['high_ns'])}"],
         ["how it is known", escape(overhead["method"])],
     ]
-    return _table(["", ""], rows)
+    return table(["", ""], rows)
 
 
 def _notes(profile: Profile) -> str:
@@ -159,7 +166,8 @@ def _notes(profile: Profile) -> str:
     return "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
 
 
-def _table(headings: list[str], rows: list[list[str]], name: str = "") -> str:
+def table(headings: list[str], rows: list[list[str]], name: str = "") -> str:
+    """A table of cells that are HTML already, as wide as it has to be."""
     head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     # Wide tables scroll by themselves, by keyboard too.

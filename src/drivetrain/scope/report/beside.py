@@ -1,0 +1,93 @@
+"""Several runs side by side: the same operations and classes of each, in the order of the longest.
+
+Times are summed over threads, as in the report of one run; a run of more steps takes longer, so they are also per step.
+"""
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report.shares import Share, shares
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run among others.
+
+    Attributes:
+        letter: What it is called in tables: A, B, ...
+        name: What its folder is called.
+        profile: What was recorded.
+    """
+
+    letter: str
+    name: str
+    profile: Profile
+
+    @cached_property
+    def shares(self) -> dict[tuple[str, str], Share]:
+        """By operation and class."""
+        return {(share.operation, share.time_class): share for share in shares(self.profile.breakdown())}
+
+    def per_step_ns(self, share: Share) -> float | None:
+        """Corrected time per step; None where no steps are known."""
+        steps = self.profile.num_steps()
+        return share.corrected_ns / steps if steps else None
+
+
+def lettered(profiles: Mapping[str, Profile]) -> list[Run]:
+    """Runs by name, with a letter each.
+
+    Raises:
+        InvalidInput: More than there are letters.
+    """
+    if len(profiles) > len(string.ascii_uppercase):
+        raise InvalidInput(f"report: expected at most {len(string.ascii_uppercase)} runs, got {len(profiles)}")
+    return [Run(*item) for item in zip(string.ascii_uppercase, profiles, profiles.values(), strict=False)]
+
+
+def keys(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Operation and class of everything that some run has, the longest first."""
+    longest: dict[tuple[str, str], float] = {}
+    for run in runs:
+        for key, share in run.shares.items():
+            longest[key] = max(longest.get(key, 0.0), share.raw_ns)
+    return sorted(longest, key=lambda key: -longest[key])
+
+
+def ratio(run: Run, first: Run, key: tuple[str, str]) -> float | None:
+    """Corrected time against that of the first run: per step where both know steps, else the whole.
+
+    None where one of them has nothing there that is told from recording.
+    """
+    mine, other = run.shares.get(key), first.shares.get(key)
+    if mine is None or other is None:
+        return None
+    steps = run.per_step_ns(mine), first.per_step_ns(other)
+    top, bottom = (mine.corrected_ns, other.corrected_ns) if steps[0] is None or steps[1] is None else steps
+    return top / bottom if top is not None and bottom is not None and min(top, bottom) > 0 else None
+
+
+def as_json(runs: Sequence[Run]) -> dict[str, Any]:
+    """The document of `drivetrain report A B --json`: rows side by side, and each run as it is by itself."""
+    rows: list[dict[str, Any]] = [
+        {
+            "operation": operation,
+            "class": time_class,
+            "runs": {
+                run.name: {**_numbers(share), "per_step_ns": run.per_step_ns(share)}
+                for run in runs
+                if (share := run.shares.get((operation, time_class))) is not None
+            },
+        }
+        for operation, time_class in keys(runs)
+    ]
+    return {"rows": rows, "runs": {run.name: run.profile.as_json() for run in runs}}
+
+
+def _numbers(share: Share) -> dict[str, float]:
+    return {name: value for name, value in asdict(share).items() if name.endswith("_ns")}

@@ -1,0 +1,62 @@
+"""Several runs side by side, as one HTML file that needs nothing else."""
+
+from collections.abc import Sequence
+from html import escape
+
+from drivetrain.scope.report import bars
+from drivetrain.scope.report.beside import Run, keys
+from drivetrain.scope.report.beside_terminal import against
+from drivetrain.scope.report.page import color_of, document, table
+from drivetrain.scope.report.shares import extent, in_words, seconds
+
+
+def render(runs: Sequence[Run], title: str) -> str:
+    """The page: what each run is, what dominates it, bars and a table of all, and what was not captured."""
+    colors = color_of([operation for operation, _ in keys(runs)])
+    sections = [
+        ("What dominates", _words(runs)),
+        ("Side by side", bars.render({run.letter: list(run.shares.values()) for run in runs}, colors)),
+        ("All numbers", _table(runs, colors)),
+        ("What was not captured", _notes(runs)),
+    ]
+    facts = "<br>".join(f"<b>{run.letter}</b> {escape(run.name)}: {extent(run.profile)}" for run in runs)
+    return document(title, facts, sections)
+
+
+def _words(runs: Sequence[Run]) -> str:
+    return "".join(f"<p><b>{run.letter}</b> {escape(in_words(run.profile)[0])}</p>" for run in runs)
+
+
+def _table(runs: Sequence[Run], colors: dict[str, str]) -> str:
+    headings = ["operation", "class of time"]
+    for run in runs:
+        headings += [f"{run.letter} raw", f"{run.letter} corrected", "between"]
+        headings += [f"{run.letter} per step"]
+    headings += [f"{run.letter} / {runs[0].letter}" for run in runs[1:]]
+    rows: list[list[str]] = []
+    for key in keys(runs):
+        row = [f'<i style="background:{colors[key[0]]}"></i>{escape(key[0])}', key[1]]
+        for run in runs:
+            row += _cells(run, key)
+        rows.append(row + [against(run, runs[0], key) for run in runs[1:]])
+    ratios = "Ratios are of corrected time, per step where both runs know their steps."
+    return table(headings, rows, "breakdown") + f'<p class="quiet">{ratios}</p>'
+
+
+def _cells(run: Run, key: tuple[str, str]) -> list[str]:
+    share = run.shares.get(key)
+    if share is None:
+        return [""] * 4
+    per_step = run.per_step_ns(share)
+    return [
+        seconds(share.raw_ns),
+        seconds(share.corrected_ns),
+        f"{seconds(share.low_ns)} to {seconds(share.high_ns)}",
+        "" if per_step is None else seconds(per_step),
+    ]
+
+
+def _notes(runs: Sequence[Run]) -> str:
+    notes = [f"{run.letter}: {note}" for run in runs for note in run.profile.trace.notes]
+    notes.append("The page of one run alone says more: its time line, processes, and what recording cost.")
+    return "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"

@@ -1,0 +1,137 @@
+"""Tasks of asyncio hold operations across an await, each for itself."""
+
+import asyncio
+import subprocess
+import sys
+import time
+
+import numpy as np
+from programs import profiled_text
+
+from drivetrain import scope
+from drivetrain.scope.reference import innermost
+from drivetrain.scope.trace.events import LANE
+
+BUSY_S = 0.02
+
+
+def busy(seconds=BUSY_S):
+    """Take this thread's CPU time; by the wall clock at least as long."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def totals(folder):
+    """Nanoseconds per operation."""
+    sums = {}
+    for row in scope.load(folder).breakdown():
+        if row.time_class != "idle":
+            sums[row.operation] = sums.get(row.operation, 0) + row.raw_ns
+    return sums
+
+
+def test_interleaved_tasks_keep_their_operations_across_an_await(tmp_path):
+    async def work(name, turns, asked, given):
+        with scope.operation(name):
+            for _ in range(turns):
+                await asked.acquire()  # the other has its turn now
+                busy()
+                given.release()
+
+    async def both():
+        first, second = asyncio.Semaphore(1), asyncio.Semaphore(0)
+        await asyncio.gather(work("a", 4, first, second), work("b", 4, second, first))
+
+    with scope.session(tmp_path / "run"):
+        asyncio.run(both())
+    spent = totals(tmp_path / "run")
+    assert spent["a"] >= 4 * BUSY_S * 1e9
+    assert spent["b"] >= 4 * BUSY_S * 1e9, "and nothing of it is the other's"
+
+
+def test_time_of_others_and_of_the_event_loop_is_not_the_waiting_tasks(tmp_path):
+    async def holds():
+        with scope.operation("held"):
+            await asyncio.sleep(5 * BUSY_S)
+
+    async def works():
+        busy(5 * BUSY_S)
+
+    async def both():
+        await asyncio.gather(holds(), works())
+
+    with scope.session(tmp_path / "run"):
+        asyncio.run(both())
+        with scope.operation("afterwards"):
+            busy()
+    spent = totals(tmp_path / "run")
+    assert spent["other"] >= 5 * BUSY_S * 1e9
+    assert spent["afterwards"] >= BUSY_S * 1e9
+    profile = scope.load(tmp_path / "run")
+    thread = profile.trace.threads[0]
+    inner, _ = innermost(thread.kind, thread.site)
+    assert inner[-1] == -1, "nothing is left open"
+    sites = [site.name for site in profile.trace.sites]
+    held = np.flatnonzero(thread.site == sites.index("held"))
+    assert (thread.kind[held[0] : held[-1]] == LANE).sum() >= 2, "others ran in between"
+
+
+def test_what_is_around_the_loop_is_around_its_tasks_and_decorated_coroutines_work(tmp_path):
+    @scope.operation("inner")
+    async def inner():
+        await asyncio.sleep(0)
+        busy()
+
+    async def outer():
+        busy()
+        await inner()
+
+    with scope.session(tmp_path / "run"), scope.operation("outer"):
+        asyncio.run(outer())
+    spent = totals(tmp_path / "run")
+    assert spent["outer"] >= BUSY_S * 1e9
+    assert spent["inner"] >= BUSY_S * 1e9
+
+
+def test_a_profiled_program_with_asyncio_has_lanes_and_waits_for_its_next_event(tmp_path):
+    folder = tmp_path / "run.scope"
+    text = """
+import asyncio, inspect
+from drivetrain import scope
+
+async def work(name):
+    with scope.operation(name):
+        await asyncio.sleep(0.02)
+        raise ValueError(name)
+
+async def main():
+    found = await asyncio.gather(work("a"), work("b"), return_exceptions=True)
+    assert [str(error) for error in found] == ["a", "b"]
+    task = asyncio.create_task(work("c"))
+    await asyncio.sleep(0)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+
+asyncio.run(main())
+"""
+    profiled_text(folder, text)
+    profile = scope.load(folder)
+    assert {"a", "b", "c"} <= totals(folder).keys()
+    lanes = {int(site) for thread in profile.trace.threads for site in thread.site[thread.kind == LANE]}
+    assert len(lanes) >= 4, "the thread's own, and one of each task"
+    assert any(row.time_class == "wait" for row in profile.breakdown()), "the event loop's"
+
+
+def test_recording_does_not_import_asyncio():
+    code = "import sys; from drivetrain import scope; print('asyncio' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "False"

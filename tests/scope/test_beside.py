@@ -1,0 +1,121 @@
+"""Runs side by side say of each what it says alone."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from test_reports import CHROMIUM, Cells
+
+from drivetrain import scope
+from drivetrain.cli.main import main
+from drivetrain.scope.report import beside, beside_page
+from drivetrain.scope.report.shares import Share, seconds, shares
+
+
+def record(folder, *, num_steps, own):
+    with scope.session(folder):
+        for _ in range(num_steps):
+            with scope.operation("simulation"):
+                sum(range(10000))
+            with scope.operation(own):
+                sum(range(1000))
+            scope.mark_step()
+    return folder
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return [
+        record(tmp_path / "before & <b>", num_steps=20, own="mine"),
+        record(tmp_path / "after", num_steps=40, own="other's"),
+    ]
+
+
+@pytest.fixture
+def runs(folders):
+    return beside.lettered({folder.name: scope.load(folder) for folder in folders})
+
+
+def test_the_json_holds_each_run_as_it_is_alone_and_rows_side_by_side(folders, tmp_path, capsys):
+    file = tmp_path / "both.json"
+    assert main(["report", *map(str, folders), "--json", str(file)]) == 0
+    document = json.loads(file.read_text())
+    assert list(document["runs"]) == [folder.name for folder in folders]
+    for folder in folders:
+        profile = scope.load(folder)
+        assert document["runs"][folder.name] == json.loads(json.dumps(profile.as_json()))
+        beside_each_other = {
+            (row["operation"], row["class"]): row["runs"][folder.name]
+            for row in document["rows"]
+            if folder.name in row["runs"]
+        }
+        alone = {(share.operation, share.time_class): share for share in shares(profile.breakdown())}
+        assert beside_each_other.keys() == alone.keys()
+        for key, share in alone.items():
+            assert beside_each_other[key]["raw_ns"] == share.raw_ns
+            assert beside_each_other[key]["per_step_ns"] == share.corrected_ns / profile.num_steps()
+    printed = capsys.readouterr().out
+    assert "A: before & <b>: " in printed
+    assert "B / A" in printed
+
+
+def test_ratios_are_per_step_where_steps_are_known_and_absent_where_one_run_has_nothing(runs):
+    first, second = runs
+    key = ("simulation", "python")
+    expected = (second.shares[key].corrected_ns / 40) / (first.shares[key].corrected_ns / 20)
+    assert beside.ratio(second, first, key) == pytest.approx(expected)
+    assert beside.ratio(first, first, key) == pytest.approx(1)
+    assert beside.ratio(second, first, ("mine", "python")) is None
+    assert set(beside.keys(runs)) >= {("mine", "python"), ("other's", "python")}
+
+
+def test_a_ratio_of_what_cannot_be_told_from_recording_is_not_given(runs):
+    first, second = runs
+    key = ("simulation", "python")
+    first.shares[key] = Share(
+        operation=key[0], time_class=key[1], raw_ns=5, corrected_ns=-3.0, low_ns=-9.0, high_ns=4.0
+    )
+    assert beside.ratio(second, first, key) is None
+
+
+def test_the_page_has_the_numbers_of_all_runs_a_mark_on_each_bar_and_asks_for_nothing(runs):
+    text = beside_page.render(runs, "two")
+    parser = Cells("breakdown")
+    parser.feed(text)
+    assert parser.stack == []
+    rows = {tuple(row[:2]): row for row in parser.rows if row}
+    for number, run in enumerate(runs):
+        for key, share in run.shares.items():
+            assert rows[key][2 + 4 * number] == seconds(share.raw_ns)
+    assert text.count('class="fill"') == text.count('class="mark"') >= 4
+    assert not re.search(r"https?://|src=|href=|url\(|@import|<script", text)
+    assert "before & <b>" not in text
+
+
+def test_what_cannot_be_shown_side_by_side_is_one_line(folders, tmp_path, capsys):
+    one, two = map(str, folders)
+    assert main(["report", one, one]) == 2
+    assert main(["report", one, two, "--csv", str(tmp_path / "rows.csv")]) == 2
+    assert main(["report", one, str(tmp_path / "absent")]) == 2
+    assert main(["report"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("drivetrain: error: ") for line in lines)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(runs, tmp_path):
+    html = tmp_path / "page.html"
+    probe = (
+        "<script>document.title = [document.documentElement.scrollWidth <= innerWidth, "
+        "performance.getEntriesByType('resource').length, document.querySelectorAll('.mark').length > 3, "
+        "[...document.querySelectorAll('.mark')].every(m => m.getBoundingClientRect().right <= innerWidth)].join()"
+        "</script></body>"
+    )
+    html.write_text(beside_page.render(runs, "page").replace("</body>", probe))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    command += [f"--user-data-dir={tmp_path / 'browser'}", "--window-size=360,2000", "--dump-dom", html.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "<title>true,0,true,true</title>" in done.stdout
