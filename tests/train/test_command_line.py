@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("gymnasium", reason="needs the train extra")
 
 from drivetrain.cli.main import main
-from drivetrain.train.config import AGENTS
+from drivetrain.cli.train import announce
+from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.presets import PRESETS, preset
 
 
@@ -38,3 +39,10 @@ def test_help_lists_the_settings_of_that_algorithm_and_no_others(algo, capsys):
 @pytest.mark.parametrize(("algo", "env"), [*PRESETS, ("dqn", "Nobody-v0")])
 def test_every_preset_is_a_valid_configuration_for_two_cores(algo, env):
     assert preset(algo, env).override(num_actors=1).algo == algo
+
+
+@pytest.mark.parametrize(("warmup_steps", "says"), [(1_000, True), (999, True), (998, False)])
+def test_a_run_too_short_for_an_update_says_so_when_it_begins(capsys, warmup_steps, says):
+    config = TrainConfig.default("dqn", "CartPole-v1").override(num_actors=1, total_steps=1_000)
+    announce(config.override(warmup_steps=warmup_steps, update_ratio="1/2"))
+    assert ("nothing will be learned" in capsys.readouterr().err) == says

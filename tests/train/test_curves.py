@@ -9,6 +9,7 @@ from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.curves import curves, evaluations
+from drivetrain.train.run_dir import seed_runs
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def make_run(tmp_path):
 
     def write(name, found, algo="dqn", env="CartPole-v1"):
         run_dir = tmp_path / name
-        run_dir.mkdir()
+        run_dir.mkdir(parents=True)
         (run_dir / "config.json").write_text(TrainConfig.default(algo, env).override(num_actors=1).to_json())
         rows = [{"num_steps": step, "num_updates": 0, "eval_return": value} for step, value in found.items()]
         rows.insert(1, {"num_steps": 5, "loss": 1.0})
@@ -64,6 +65,22 @@ def test_what_has_no_evaluations_or_none_in_common_is_one_sentence(make_run, tmp
         evaluations(make_run("none", {}))
     with pytest.raises(InvalidInput, match="at no steps in common"):
         curves([make_run("early", {1: 1.0}), make_run("late", {2: 1.0})])
+
+
+def test_a_folder_of_several_seeds_stands_for_their_runs(make_run, tmp_path):
+    folder = make_run("seeds/seed-2", {1: 2.0}).parent
+    make_run("seeds/seed-10", {1: 4.0})
+    assert seed_runs(folder) == [folder / "seed-2", folder / "seed-10"]
+    (found, num_runs) = curves([folder])["dqn on CartPole-v1"]
+    assert (found.mean[-1], num_runs) == (3.0, 2)
+
+
+@pytest.mark.parametrize("command", ["eval", "resume"])
+def test_commands_for_one_run_name_the_runs_of_several_seeds(make_run, capsys, command):
+    folder = make_run("seeds/seed-2", {1: 2.0}).parent
+    assert main([command, str(folder)]) == 2
+    assert "holds those of several seeds: seed-2" in capsys.readouterr().err
+    assert not (folder / "lock").exists()
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])

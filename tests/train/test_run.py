@@ -184,11 +184,18 @@ def test_a_mistake_of_the_user_is_one_sentence_and_exit_code_2(arguments, senten
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_flag_out_of_range_is_named_with_what_it_may_be():
-    arguments = ["train", "dqn", "CartPole-v1", "--batch-size", "0"]
+@pytest.mark.parametrize(
+    ("flag", "value", "sentence"),
+    [
+        ("--batch-size", "0", "batch_size: expected at least 1, got 0"),
+        ("--update-ratio", "1/0", "expected a denominator above 0, got 1/0"),
+    ],
+)
+def test_a_flag_out_of_range_is_named_with_what_it_may_be(flag, value, sentence):
+    arguments = ["train", "dqn", "CartPole-v1", flag, value]
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "batch_size: expected at least 1, got 0" in done.stderr
+    assert sentence in done.stderr
     assert "Traceback" not in done.stderr
 
 

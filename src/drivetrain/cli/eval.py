@@ -13,6 +13,7 @@ from drivetrain.core.seeding import episode_seeds
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.checkpoint import Which, load_policy
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.run_dir import require_run_dir
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,7 @@ def run(argv: list[str]) -> int:
     flags = tyro.cli(_Flags, prog="drivetrain eval", args=argv)
     if flags.episodes < 1:
         raise InvalidInput(f"--episodes: expected at least 1, got {flags.episodes}")
-    if not flags.run_dir.is_dir():
-        raise InvalidInput(f"RUN: expected the folder of a run, and {flags.run_dir} is none")
+    require_run_dir(flags.run_dir)
     returns = evaluate(
         flags.run_dir, flags.which, flags.episodes, env=flags.env, torso=flags.torso, optimizer=flags.optimizer
     )

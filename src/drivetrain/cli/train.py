@@ -17,6 +17,7 @@ from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import device_environment
+from drivetrain.train.ledger import Rules
 from drivetrain.train.presets import preset, preset_for
 from drivetrain.train.seed_lists import parse_seeds
 
@@ -39,10 +40,17 @@ def _fraction(info: Any) -> Any:
     return tyro.constructors.PrimitiveConstructorSpec[Fraction](
         nargs=1,
         metavar="FRACTION",
-        instance_from_str=lambda args: Fraction(args[0]),
+        instance_from_str=lambda args: _read_fraction(args[0]),
         is_instance=lambda value: isinstance(value, Fraction),
         str_from_instance=lambda value: [str(value)],
     )
+
+
+def _read_fraction(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError(f"expected a denominator above 0, got {text}") from None
 
 
 _REGISTRY.primitive_rule(_fraction)
@@ -73,6 +81,14 @@ def run(argv: list[str]) -> int:
 def announce(config: TrainConfig) -> None:
     """Say what begins, and how it is carried out."""
     print(f"{config.algo} on {config.env}: {describe(config)}", flush=True)
+    rules = Rules.of(config)
+    if rules.due(rules.total_steps) == 0 < rules.ratio:
+        print(
+            f"nothing will be learned: there is no update before the end of {rules.total_steps:,} steps, with "
+            f"warmup_steps {rules.warmup_steps:,} and {float(rules.ratio):.3g} updates per step",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def run_all(config: TrainConfig, seeds: Sequence[int]) -> int:

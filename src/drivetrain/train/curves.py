@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.metrics import read_rows
+from drivetrain.train.run_dir import require_run_dir, seed_runs
 
 _NUM_POINTS = 200
 _NUM_RESAMPLES = 2_000
@@ -46,11 +47,10 @@ def evaluations(run_dir: Path) -> Evaluations:
     """The evaluations in a run's folder.
 
     Raises:
-        InvalidInput: There is no such folder.
-        FileFormatError: It holds no run, or one that was not evaluated yet.
+        InvalidInput: It is no run's folder.
+        FileFormatError: The run was not evaluated yet, or its files are damaged.
     """
-    if not run_dir.is_dir():
-        raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
+    require_run_dir(run_dir)
     config = TrainConfig.load(run_dir / "config.json")
     found = {
         row["num_steps"]: row["eval_return"] for row in read_rows(run_dir / "metrics.jsonl") if "eval_return" in row
@@ -83,9 +83,9 @@ def curve(runs: Sequence[Evaluations]) -> Curve:
 
 
 def curves(run_dirs: Sequence[Path]) -> dict[str, tuple[Curve, int]]:
-    """One curve per label, with how many runs it is of."""
+    """One curve per label, with how many runs it is of; a folder of several seeds stands for their runs."""
     groups: dict[str, list[Evaluations]] = {}
-    for run_dir in run_dirs:
+    for run_dir in (run for path in run_dirs for run in seed_runs(path) or [path]):
         run = evaluations(run_dir)
         groups.setdefault(run.label, []).append(run)
     return {label: (curve(runs), len(runs)) for label, runs in groups.items()}

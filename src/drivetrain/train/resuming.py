@@ -22,7 +22,7 @@ from drivetrain.train.ledger import Origin
 from drivetrain.train.policies import policy_network
 from drivetrain.train.results import Result
 from drivetrain.train.run import Job, carry_out
-from drivetrain.train.run_dir import RunLock, load_result
+from drivetrain.train.run_dir import RunLock, load_result, require_run_dir
 from drivetrain.train.saving import describe_interface
 from drivetrain.train.sinks.wandb import require_wandb
 
@@ -39,8 +39,7 @@ def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[Train
         InvalidInput: There is no run to be taken up there, or it is finished.
         FileFormatError: Its checkpoint is absent, damaged, foreign, or of a newer version.
     """
-    if not run_dir.is_dir():
-        raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
+    require_run_dir(run_dir)
     _, meta = load_checkpoint(run_dir)
     try:
         config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
@@ -108,8 +107,7 @@ def take_up(
         BaseException: What a callback has raised, likewise.
     """
     require_callbacks(callbacks)
-    if not run_dir.is_dir():
-        raise InvalidInput(f"RUN: expected the folder of a run, and {run_dir} is none")
+    require_run_dir(run_dir)
     with RunLock(run_dir) as lock:
         config, meta = prepare(run_dir, total_steps, **again)
         require_wandb(config)

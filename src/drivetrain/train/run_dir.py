@@ -59,6 +59,26 @@ def seed_dirs(config: TrainConfig, seeds: Sequence[int]) -> list[Path]:
     return folders
 
 
+def require_run_dir(path: Path) -> None:
+    """Let the folder of a run pass.
+
+    Raises:
+        InvalidInput: It is none; those of several seeds are named.
+    """
+    if (path / "config.json").is_file():
+        return
+    if folders := seed_runs(path):
+        names = ", ".join(folder.name for folder in folders)
+        raise InvalidInput(f"RUN: expected the folder of one run, and {path} holds those of several seeds: {names}")
+    raise InvalidInput(f"RUN: expected the folder of a run, and {path} is none")
+
+
+def seed_runs(path: Path) -> list[Path]:
+    """The runs of several seeds that a folder holds, by their seeds."""
+    folders = [config.parent for config in path.glob("seed-*/config.json")]
+    return sorted(folders, key=lambda folder: (len(folder.name), folder.name))
+
+
 def _default_run_dir(config: TrainConfig) -> Path:
     env = "".join(c if c.isalnum() or c in "-_." else "_" for c in config.env)
     moment = time.strftime("%Y%m%d-%H%M%S")
