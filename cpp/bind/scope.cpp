@@ -16,10 +16,16 @@ void start(const char* folder, std::uint64_t limit_nbytes) {
   nb::raise_python_error();
 }
 
+void start_totals(const char* folder, std::uint64_t limit_nbytes) {
+  event_log.keeps_totals.store(true, std::memory_order_relaxed);
+  start(folder, limit_nbytes);
+}
+
 /// Also ends this thread's part, so that its file has the size of what is in it.
 void stop() {
   thread_log.finish();
   event_log.close();
+  event_log.keeps_totals.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -32,6 +38,7 @@ NB_MODULE(_native, m) {
   m.attr("EVENT_NBYTES") = sizeof(Event);
   m.attr("MOST_NESTED") = kMostNested;
   m.def("start", &start, "folder"_a, "limit_nbytes"_a);
+  m.def("start_totals", &start_totals, "folder"_a, "limit_nbytes"_a);
   m.def("stop", &stop);
   m.def("recording", [] { return event_log.recording(); });
   m.def(

@@ -1,4 +1,4 @@
-// The recorder: threads, forks, kills, limits, and stacks that are left out of order.
+// The recorder, of events and of sums: threads, forks, kills, limits, and stacks that are left out of order.
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -273,6 +273,112 @@ void lanes_hold_sites_while_others_run_without_limit_to_their_number() {
   for (lane = 1; lane <= many; ++lane) CHECK(of_lane[lane] == expected);
 }
 
+/// Entries by path, written as sites from the outermost: {1, 2} is 2 inside 1.
+std::map<std::vector<std::uint32_t>, std::uint64_t> entries(const std::string& file) {
+  std::FILE* stream = std::fopen(file.c_str(), "rb");
+  alignas(TotalsHeader) static char raw[kTotalsNbytes];
+  CHECK(std::fread(raw, 1, sizeof raw, stream) == sizeof raw);
+  std::fclose(stream);
+  auto& header = *reinterpret_cast<TotalsHeader*>(raw);
+  auto* paths = reinterpret_cast<SitePath*>(raw + sizeof(TotalsHeader));
+  CHECK(header.magic == kTotalsMagic);
+  std::map<std::vector<std::uint32_t>, std::uint64_t> found;
+  std::vector<std::vector<std::uint32_t>> names(1);
+  std::uint64_t sum = paths[0].ns.load();
+  for (std::uint32_t i = 1; i < header.num_paths.load(); ++i) {
+    names.push_back(names[paths[i].parent]);
+    names.back().push_back(paths[i].site);
+    found[names.back()] += paths[i].num_entered.load();
+    sum += paths[i].ns.load();
+  }
+  CHECK(sum == header.until_ns.load() - header.begin_ns);
+  return found;
+}
+
+std::vector<std::string> totals_files(const Folder& folder) {
+  std::vector<std::string> found;
+  for (const auto& name : folder.names())
+    if (name.ends_with(".totals")) found.push_back(folder.path + "/" + name);
+  return found;
+}
+
+void sums_of_threads_are_their_own_and_can_be_read_meanwhile() {
+  Folder folder;
+  event_log.keeps_totals = true;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  constexpr int kPairs = 20'000;
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < 3; ++t) threads.emplace_back([] { record_pairs(5, kPairs); });
+  for (int i = 0; i < 20; ++i) totals_files(folder);
+  for (auto& thread : threads) thread.join();
+  event_log.close();
+  const std::map<std::vector<std::uint32_t>, std::uint64_t> expected{{{5}, kPairs}, {{5, 6}, kPairs}};
+  CHECK(totals_files(folder).size() == 3);
+  for (const auto& file : totals_files(folder)) CHECK(entries(file) == expected);
+}
+
+void sums_of_a_killed_child_hold_what_it_did_and_its_parents_what_that_did() {
+  Folder folder;
+  event_log.keeps_totals = true;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  thread_log.begin({.site = 7});
+  const std::string own = totals_files(folder)[0];
+  const pid_t child = ::fork();
+  if (child == 0) {
+    record_pairs(20, 123);
+    ::raise(SIGKILL);
+  }
+  int status;
+  CHECK(::waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+  thread_log.end(7);
+  thread_log.finish();
+  event_log.close();
+  using Entries = std::map<std::vector<std::uint32_t>, std::uint64_t>;
+  const Entries parents{{{7}, 1}}, childs{{{7}, 1}, {{7, 20}, 123}, {{7, 20, 21}, 123}};
+  CHECK(totals_files(folder).size() == 2);
+  for (const auto& file : totals_files(folder)) CHECK(entries(file) == (file == own ? parents : childs));
+}
+
+void sums_keep_their_places_when_sites_are_left_out_of_order_or_in_other_lanes_or_find_no_room() {
+  Folder folder;
+  event_log.keeps_totals = true;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  thread_log.begin({.site = 1});
+  thread_log.begin({.site = 2});
+  thread_log.begin({.site = 3});
+  thread_log.end(1);  // now in 2, 3
+  thread_log.begin({.site = 4});
+  thread_log.end(4);
+  thread_log.end(3);
+  thread_log.end(2);
+  thread_log.begin({.site = 7});
+  thread_log.lane(5);
+  thread_log.begin({.site = 8});
+  thread_log.lane(0);
+  thread_log.lane(5);
+  thread_log.end(8);
+  thread_log.end(7);  // lane 0's: stays
+  thread_log.begin({.site = 9});
+  thread_log.end(9);
+  thread_log.lane(0);
+  thread_log.end(7);
+  for (std::uint32_t site = 100; site < 100 + 2 * kMostPaths; ++site) {
+    thread_log.begin({.site = site});
+    thread_log.begin({.site = 1});
+    thread_log.end(1);
+    thread_log.end(site);
+  }
+  thread_log.begin({.site = 1});
+  thread_log.end(1);
+  const std::string file = totals_files(folder)[0];
+  thread_log.finish();
+  event_log.close();
+  auto found = entries(file);
+  CHECK((found[{1}] == 2) && (found[{1, 2, 3}] == 1) && (found[{2, 3, 4}] == 1));
+  CHECK((found[{7, 8}] == 1) && (found[{7, 9}] == 1) && found.count({9}) == 0);
+  CHECK((found[{100, 1}] == 1) && found.count({100 + kMostPaths}) == 0);
+}
+
 }  // namespace
 
 int main() {
@@ -285,4 +391,7 @@ int main() {
   sites_left_out_of_order_or_never_entered_do_no_harm();
   only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once();
   lanes_hold_sites_while_others_run_without_limit_to_their_number();
+  sums_of_threads_are_their_own_and_can_be_read_meanwhile();
+  sums_of_a_killed_child_hold_what_it_did_and_its_parents_what_that_did();
+  sums_keep_their_places_when_sites_are_left_out_of_order_or_in_other_lanes_or_find_no_room();
 }

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "drivetrain/event_log_segment.hpp"
+#include "drivetrain/event_log_totals.hpp"
 #include "drivetrain/process.hpp"
 
 namespace drivetrain {
@@ -37,6 +37,7 @@ struct EventLog {
   std::uint32_t last_epoch = 0;
   std::uint32_t pid = 0;
   std::uint64_t process_start = 0;
+  std::atomic<bool> keeps_totals{false};  // sums in place of events (event_log_totals.hpp). relaxed: set before open()
   SharedState* shared = nullptr;  // stays mapped until the next open(): a late thread may still look at it
   char folder[3072] = {};
 

@@ -66,6 +66,7 @@ class ThreadLog {
 
   /// Ends this thread's part of the recording; the thread may go on, and then opens another segment.
   void finish() noexcept {
+    if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(monotonic_ns()) : totals_.abandon();
     if (segment_.is_open() && pid_ == event_log.pid) {
       put(EventKind::kThreadEnd, 0, 0, monotonic_ns());
       event_log.give_back(segment_.finish(next_));
@@ -92,6 +93,7 @@ class ThreadLog {
   }
   bool enter_epoch(std::uint32_t epoch) noexcept;
   bool more_room() noexcept;
+  void open_totals() noexcept;
   bool next_segment() noexcept;
   static void finish_at_exit() noexcept;
 
@@ -110,6 +112,7 @@ class ThreadLog {
   }
 
   void put(EventKind kind, std::uint32_t site, std::uint16_t value, std::uint64_t now) noexcept {
+    if (keeps_totals_) return totals_.is_open() ? totals_.put(kind, site, value, now) : drop(now);
     if (next_ == end_ && !more_room()) [[unlikely]]
       return drop(now);
     next_->site = site;
@@ -139,6 +142,8 @@ class ThreadLog {
   std::uint32_t number_ = 0;
   bool full_ = false;  // nothing more fits; stays so, for a trace with a gap could not be told from one without
   Segment segment_;
+  bool keeps_totals_ = false;
+  Totals totals_;
   Entered stack_[kMostNested];
 };
 
@@ -159,9 +164,10 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
     finish();
     return false;
   }
-  const bool forked = segment_.is_open() && pid_ != event_log.pid;
+  const bool forked = (segment_.is_open() || totals_.is_open()) && pid_ != event_log.pid;
   if (forked) {
-    segment_.abandon();
+    if (segment_.is_open()) segment_.abandon();
+    if (totals_.is_open()) totals_.abandon();
   } else {
     finish();
   }
@@ -169,6 +175,8 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
   epoch_ = epoch;
   pid_ = event_log.pid;
   number_ = event_log.num_threads.fetch_add(1, std::memory_order_relaxed);
+  keeps_totals_ = event_log.keeps_totals.load(std::memory_order_relaxed);
+  if (keeps_totals_) open_totals();
   sequence_ = 0;
   full_ = false;
   next_ = end_ = nullptr;
@@ -177,6 +185,12 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
     if (stack_[i].recorded) put(EventKind::kBegin, stack_[i].use.site, 0, now);
   lane_ = 0;  // a forked child goes on in what it was in
   return true;
+}
+
+/// Where that fails, everything is dropped, and counted as such.
+inline void ThreadLog::open_totals() noexcept {
+  const SegmentOwner owner{pid_, static_cast<std::uint32_t>(::syscall(SYS_gettid)), number_, event_log.process_start};
+  if (event_log.take(kTotalsNbytes)) totals_.create(event_log.folder, owner, monotonic_ns());
 }
 
 inline bool ThreadLog::more_room() noexcept {

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import rich.console
 import tyro
 
 from drivetrain.core.errors import DrivetrainError, InvalidInput
@@ -125,8 +126,10 @@ def complain(seed: int, error: Exception) -> None:
 
 
 def show(result: "Result") -> None:
-    """Print what a finished run has achieved."""
+    """Print what a finished run has achieved, and where its time went."""
+    from drivetrain.train import time_report
     from drivetrain.train.evaluate import interval
+    from drivetrain.train.recording import never_failing
 
     low, high = interval(result.returns)
     print(
@@ -135,8 +138,11 @@ def show(result: "Result") -> None:
         f"{result.steps_per_s:,.0f} environment steps/s, {result.updates_per_s:,.0f} updates/s, "
         f"{result.update_ratio:.4f} updates per step after warm-up\n"
         f"checkpoint: {readable(result.checkpoint_nbytes)}, of which replay {readable(result.replay_nbytes)}\n"
-        f"run directory: {result.run_dir}"
+        f"run directory: {result.run_dir}",
+        flush=True,
     )
+    with never_failing():
+        time_report.show(result.run_dir, rich.console.Console())
 
 
 def prepare_this_process(config: TrainConfig) -> None:

@@ -87,12 +87,7 @@ def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
     Raises:
         InvalidInput: It records already.
     """
-    if _native.recording():
-        raise InvalidInput("session: this process records already; one session at a time")
-    folder = path.resolve()
-    _current.folder = folder
-    _describe(folder)
-    table.write_to(_own(folder, "sites"))
+    folder = enter(path)
     _native.start(str(folder), limit_nbytes)
     _native.lane(0)  # this thread's time line begins here
     empty = _native.Span(table.number(CALIBRATION))
@@ -108,6 +103,21 @@ def leave(path: Path) -> bool:
     is_own = _current.pid == os.getpid()
     _current.folder = None
     return is_own and (path / "session.json").exists()
+
+
+def enter(path: Path, **more: Any) -> Path:
+    """Note in a session's folder who this process is, and what else is known of it; the folder, resolved.
+
+    Raises:
+        InvalidInput: This process records already.
+    """
+    if _native.recording():
+        raise InvalidInput("session: this process records already; one session at a time")
+    folder = path.resolve()
+    _current.folder = folder
+    _describe(folder, **more)
+    table.write_to(_own(folder, "sites"))
+    return folder
 
 
 def recording_into() -> Path | None:
@@ -126,8 +136,8 @@ class _Current:
 _current = _Current()
 
 
-def _describe(folder: Path) -> None:
-    """Write who this process is, once per process."""
+def _describe(folder: Path, **more: Any) -> None:
+    """Write who this process is, and what else is known of it."""
     if not _current.started:
         os.register_at_fork(after_in_child=_after_fork)
         _current.started = True
@@ -138,6 +148,7 @@ def _describe(folder: Path) -> None:
         "start": process_start_time(os.getpid()),
         "parent": parent,
         "argv": sys.orig_argv,
+        **more,
     }
     _write(_own(folder, "json"), about)
 

@@ -16,10 +16,12 @@ from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, copy_rows, first_rows, set_row
 from drivetrain.train.ledger import Grant, Ledger
-from drivetrain.train.normalization import Moments, Normalization
+from drivetrain.train.normalization import Moments, MomentsBoard, Normalization
 from drivetrain.train.policies import Policy, make_policy
+from drivetrain.train.recording import INFERENCE, LEDGER, METRICS, REPLAY, SIMULATION, STARTING, WAITING, WEIGHTS
 from drivetrain.train.reports import Reports
 from drivetrain.train.topology import Assignment, StepWriter, attach_experience, attach_moments, attach_weights, writers
+from drivetrain.train.weights import Weights
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
 _REPORT_EPISODES = 40
@@ -56,7 +58,7 @@ class Actor:
         self._num_envs = config.envs_per_actor
         self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
-        self._policy = policy
+        self._explore = INFERENCE(policy.explore)
         self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
         self._rng = stream(config.run.seed, "exploration", *path)
@@ -84,15 +86,16 @@ class Actor:
             The episodes that ended.
         """
         obs = first_rows(self._obs, num_envs)
-        actions = self._policy.explore(obs, start, self._rng)
-        for index in range(num_envs):
-            observation, reward, terminated, truncated = self._envs[index].step(actions[index])
-            set_row(self._next_obs, index, observation)
-            self._reward[index] = reward
-            self._terminated[index] = terminated
-            self._truncated[index] = truncated
-            self._return[index] += reward
-            self._length[index] += 1
+        actions = self._explore(obs, start, self._rng)
+        with SIMULATION:
+            for index in range(num_envs):
+                observation, reward, terminated, truncated = self._envs[index].step(actions[index])
+                set_row(self._next_obs, index, observation)
+                self._reward[index] = reward
+                self._terminated[index] = terminated
+                self._truncated[index] = truncated
+                self._return[index] += reward
+                self._length[index] += 1
         require_finite(self._env_id, self._next_obs, self._length[:num_envs])
         rewards = self._reward[:num_envs]
         if self._clip_rewards:
@@ -109,6 +112,7 @@ class Actor:
         for env in self._envs:
             env.close()
 
+    @REPLAY
     def _write(self, num_envs: int, actions: NDArray[Any], rewards: NDArray[np.float32]) -> None:
         partial = num_envs < self._num_envs
         writer = self._make_writer(num_envs) if partial else self._writer
@@ -123,6 +127,7 @@ class Actor:
         if partial:
             self._writer = self._make_writer(self._num_envs)
 
+    @SIMULATION
     def _start_episode(self, index: int) -> Episode:
         episode = Episode(self._return[index], self._length[index])
         set_row(self._obs, index, self._envs[index].reset())
@@ -134,29 +139,37 @@ class Actor:
 def run(assignment: Assignment) -> None:
     """The actor process: act while the ledger grants steps."""
     config = assignment.config
-    ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
-    weights = attach_weights(assignment)
-    experience = attach_experience(assignment)
-    policy = make_policy(config, assignment.interface, weights.vector)
-    ledger.note_work(assignment.index)
-    actor = Actor(config, assignment.interface, policy, writers(experience, assignment.index), assignment.stream_path)
-    board = attach_moments(assignment)
-    if board is not None and actor.moments is not None:
-        actor.moments.table[:] = board.of(assignment.index)  # a predecessor's, or the checkpoint's
-    ledger.note_rest(assignment.index)
+    with STARTING:
+        ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
+        weights = attach_weights(assignment)
+        board = attach_moments(assignment)
+        actor = _make_actor(assignment, ledger, weights, board)
     news = News(assignment.reports)
-    while grant := ledger.acquire(assignment.index, config.steps_per_grant):
-        weights.refresh()
+    acquire, commit, refresh = WAITING(ledger.acquire), LEDGER(ledger.commit), WEIGHTS(weights.refresh)
+    while grant := acquire(assignment.index, config.steps_per_grant):
+        refresh()
         lag = ledger.updates - weights.num_updates
         episodes, num_steps = take(actor, grant, assignment, ledger)
         if num_steps == grant.num_steps:
             if board is not None and actor.moments is not None:
                 board.publish(assignment.index, actor.moments.table)
-            ledger.commit(assignment.index, num_steps)
+            commit(assignment.index, num_steps)
         ledger.note_rest(assignment.index)
         news.add(lag, episodes)
     news.tell()
     actor.close()
+
+
+def _make_actor(assignment: Assignment, ledger: Ledger, weights: Weights, board: MomentsBoard | None) -> Actor:
+    config, index = assignment.config, assignment.index
+    experience = attach_experience(assignment)
+    policy = make_policy(config, assignment.interface, weights.vector)
+    ledger.note_work(index)
+    actor = Actor(config, assignment.interface, policy, writers(experience, index), assignment.stream_path)
+    if board is not None and actor.moments is not None:
+        actor.moments.table[:] = board.of(index)  # a predecessor's, or the checkpoint's
+    ledger.note_rest(index)
+    return actor
 
 
 def take(actor: Actor, grant: Grant, assignment: Assignment, ledger: Ledger) -> tuple[list[Episode], int]:
@@ -195,6 +208,7 @@ class News:
         ):
             self.tell()
 
+    @METRICS
     def tell(self) -> None:
         """Report; what finds no room in the pipe is lost."""
         for start in range(0, max(len(self._episodes), 1), _REPORT_EPISODES):

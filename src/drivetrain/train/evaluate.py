@@ -17,6 +17,7 @@ from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, set_row
 from drivetrain.train.ledger import Ledger
 from drivetrain.train.policies import Policy, make_policy, num_published
+from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION, STARTING, WAITING, WEIGHTS
 from drivetrain.train.topology import Assignment, attach_weights
 
 _NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
@@ -39,6 +40,7 @@ class Evaluator:
         self._max_steps = config.run.eval_max_steps
         self._interface = interface
 
+    @EVALUATION
     def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = lambda: None) -> list[float]:
         """The undiscounted return of one episode per seed, in the order of the seeds.
 
@@ -48,26 +50,29 @@ class Evaluator:
         lengths = [0] * len(seeds)
         waiting = list(range(len(seeds)))[::-1]
         lanes = self._envs[: len(seeds)]
+        act = INFERENCE(policy.act)
         obs = self._interface.zero_observations(len(lanes))
         playing: list[int | None] = [None] * len(lanes)
-        for lane, env in enumerate(lanes):
-            playing[lane] = waiting.pop()
-            set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
+        with SIMULATION:
+            for lane, env in enumerate(lanes):
+                playing[lane] = waiting.pop()
+                set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
         while any(episode is not None for episode in playing):
             beat()
-            actions = policy.act(obs)
-            for lane, env in enumerate(lanes):
-                episode = playing[lane]
-                if episode is None:
-                    continue
-                observation, reward, terminated, truncated = env.step(actions[lane])
-                set_row(obs, lane, observation)
-                totals[episode] += reward
-                lengths[episode] += 1
-                if terminated or truncated or lengths[episode] == self._max_steps:
-                    playing[lane] = waiting.pop() if waiting else None
-                    if (following := playing[lane]) is not None:
-                        set_row(obs, lane, env.reset(seeds[following]))
+            actions = act(obs)
+            with SIMULATION:
+                for lane, env in enumerate(lanes):
+                    episode = playing[lane]
+                    if episode is None:
+                        continue
+                    observation, reward, terminated, truncated = env.step(actions[lane])
+                    set_row(obs, lane, observation)
+                    totals[episode] += reward
+                    lengths[episode] += 1
+                    if terminated or truncated or lengths[episode] == self._max_steps:
+                        playing[lane] = waiting.pop() if waiting else None
+                        if (following := playing[lane]) is not None:
+                            set_row(obs, lane, env.reset(seeds[following]))
             require_finite(self._env_id, obs, [0 if episode is None else lengths[episode] for episode in playing])
         return totals
 
@@ -174,23 +179,25 @@ def next_evaluation(config: TrainConfig, num_steps: int) -> int:
 def run(assignment: Assignment) -> None:
     """The evaluator process: look at the latest weights now and then, at the end at the best."""
     config = assignment.config
-    ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
-    weights = attach_weights(assignment)
-    ledger.note_work(config.num_actors)
-    selection = Selection(
-        config,
-        assignment.interface,
-        assignment.run_dir,
-        complain=lambda sentence: assignment.reports.send({"note": sentence}),
-        beat=lambda: ledger.note_work(config.num_actors),
-    )
+    with STARTING:
+        ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
+        weights = attach_weights(assignment)
+        ledger.note_work(config.num_actors)
+        selection = Selection(
+            config,
+            assignment.interface,
+            assignment.run_dir,
+            complain=lambda sentence: assignment.reports.send({"note": sentence}),
+            beat=lambda: ledger.note_work(config.num_actors),
+        )
     next_steps = next_evaluation(config, assignment.origin.num_steps)
     evaluated = -1
     while not ledger.stopping:
         counts = ledger.counts()
         finished = ledger.is_finished(counts)
         if finished or counts.committed >= next_steps:
-            weights.refresh()
+            with WEIGHTS:
+                weights.refresh()
             if weights.num_updates != evaluated:
                 evaluated = weights.num_updates
                 mean = selection.consider(weights.vector, counts.committed, evaluated)
@@ -202,5 +209,6 @@ def run(assignment: Assignment) -> None:
             break
         ledger.note_rest(config.num_actors)
         if counts.committed < next_steps:
-            time.sleep(_POLL_S)
+            with WAITING:
+                time.sleep(_POLL_S)
     selection.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.devices import device_environment
+from drivetrain.train.recording import STARTING, record_as
 from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role
 
@@ -134,8 +135,11 @@ def main() -> None:
     os.set_inheritable(assignment.reports.fd, False)  # processes of an environment's own
     die_with(assignment.supervisor_pid)
     prepare_computation()
+    record_as(assignment.name, assignment.recording)
     try:
-        importlib.import_module(_MODULES[assignment.role]).run(assignment)
+        with STARTING:
+            role = importlib.import_module(_MODULES[assignment.role])
+        role.run(assignment)
     except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
         sys.exit(" ".join(str(error).split()))
 

@@ -28,6 +28,7 @@ from drivetrain.train.ledger import Ledger
 from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
+from drivetrain.train.recording import BACKPROPAGATION, CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.states import restored, saved
@@ -89,12 +90,15 @@ class Learner:
             Means of the metrics over the updates.
         """
         beta = self._config.replay.beta_at(progress)
-        sample = replay.sample(self._config.updates.batch_size, beta=beta, num_batches=count)
+        with REPLAY:
+            sample = replay.sample(self._config.updates.batch_size, beta=beta, num_batches=count)
         update = self.update(sample)
         if self._config.replay.prioritized:
-            replay.update_priorities(sample.keys, update.td_errors)
+            with REPLAY:
+                replay.update_priorities(sample.keys, update.td_errors)
         return update.metrics
 
+    @BACKPROPAGATION
     def update(self, sample: Sample) -> Update:
         """Do one update per batch of a sample with leading axes [updates, batch].
 
@@ -174,32 +178,44 @@ def use_compilation_cache() -> None:
 def run(assignment: Assignment) -> None:
     """The learner process: learn whenever the ledger says that updates are due."""
     config = assignment.config
-    use_compilation_cache()
-    prepare_devices(config)
-    ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
-    weights = attach_weights(assignment)
-    experience, board = attach_experience(assignment), attach_moments(assignment)
-    learner = make_learner(config, assignment.interface)
-    if assignment.origin.num_resumes:
-        learner.restore(load_checkpoint(assignment.run_dir)[0])
-    learner.compile()
-    saver = Saver(assignment.run_dir, config, assignment.interface, experience, assignment.origin)
+    with STARTING:
+        ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
+        weights = attach_weights(assignment)
+        experience, board = attach_experience(assignment), attach_moments(assignment)
+        learner = _ready_learner(assignment)
+        saver = Saver(assignment.run_dir, config, assignment.interface, experience, assignment.origin)
     reported_s = float("-inf")
-    while count := ledger.wait_for_updates():
+    wait_for_updates, complete = WAITING(ledger.wait_for_updates), LEDGER(ledger.complete)
+    while count := wait_for_updates():
         if board is not None:
             learner.observe(board.read())
         if saver.is_due:
-            saver.begin(learner.arrays(), progress(assignment, ledger, learner))  # the first: before any update
+            with CHECKPOINT:  # the first: before any update
+                saver.begin(learner.arrays(), progress(assignment, ledger, learner))
         done = ledger.counts().committed / config.run.total_steps
         metrics = learner.learn(experience, count, done)
-        weights.publish(learner.vector, learner.num_updates)
-        ledger.complete(count)
+        with WEIGHTS:
+            weights.publish(learner.vector, learner.num_updates)
+        complete(count)
         if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
-            assignment.reports.send(metrics)
-            tell(assignment, saver)
+            with METRICS:
+                assignment.reports.send(metrics)
+                tell(assignment, saver)
             reported_s = time.monotonic()
-    saver.save(learner.arrays(), progress(assignment, ledger, learner))
+    with CHECKPOINT:
+        saver.save(learner.arrays(), progress(assignment, ledger, learner))
     tell(assignment, saver)
+
+
+def _ready_learner(assignment: Assignment) -> Any:
+    """As new or as the checkpoint says, with its updates compiled."""
+    use_compilation_cache()
+    prepare_devices(assignment.config)
+    learner = make_learner(assignment.config, assignment.interface)
+    if assignment.origin.num_resumes:
+        learner.restore(load_checkpoint(assignment.run_dir)[0])
+    learner.compile()
+    return learner
 
 
 def progress(assignment: Assignment, ledger: Ledger, learner: Learner) -> Progress:

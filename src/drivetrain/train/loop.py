@@ -19,6 +19,7 @@ from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.policies import make_policy
 from drivetrain.train.progress import Display
+from drivetrain.train.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
 from drivetrain.train.results import Result
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver
@@ -34,10 +35,11 @@ def run_sequentially(job: Job) -> Result:
         SystemExit: SIGTERM, likewise; the code is 143.
         BaseException: What a callback has raised, likewise.
     """
-    use_compilation_cache()
-    prepare_devices(job.config)
     display = Display(job.config.run.total_steps, quiet=job.quiet)
-    loop = Loop(job, display)
+    with STARTING:
+        use_compilation_cache()
+        prepare_devices(job.config)
+        loop = Loop(job, display)
     try:
         with Signals(loop.interrupt), MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics:
             return loop.run(metrics)
@@ -131,7 +133,8 @@ class Loop:
                 self._save()
             progress = committed / self._rules.total_steps
             self._meter.set_learning(self._learner.learn(self._experience, count, progress))
-            self._vector[:] = self._learner.vector
+            with WEIGHTS:
+                self._vector[:] = self._learner.vector
             self._counts = Counts(committed, committed, self._counts.updates + count)
 
     def _evaluate(self) -> None:
@@ -140,6 +143,7 @@ class Loop:
         self._evaluated = num_updates
         self._write({"eval_return": mean, "num_steps": num_steps, "num_updates": num_updates})
 
+    @CHECKPOINT
     def _save(self) -> None:
         self._saver.save(self._learner.arrays(), self._progress())
         for outcome in self._saver.outcomes():
@@ -154,6 +158,7 @@ class Loop:
         _, num_steps, num_updates = self._counts
         return Progress(num_steps, num_updates, origin.elapsed_s + now_s, origin.learning_s + now_s)
 
+    @METRICS
     def _write(self, row: Row) -> None:
         self._metrics.write(row)
         self._display.show(row)

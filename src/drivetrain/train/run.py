@@ -4,7 +4,7 @@ train(...) -> resolve the configuration -> supervisor (processes) | loop (sequen
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin, Rules
 from drivetrain.train.policies import policy_network
 from drivetrain.train.presets import preset
+from drivetrain.train.recording import STARTING, recorded
 from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
@@ -63,6 +64,8 @@ class Job:
     """Whom to tell what happens."""
     quiet: bool
     """Whether to show nothing."""
+    recording: Path | None = None
+    """Where its processes note what they spend their time on."""
 
     @property
     def is_resumed(self) -> bool:
@@ -115,14 +118,8 @@ def start(
 def carry_out(job: Job) -> Result:
     """Do the work, with processes or without, note that it is done, and tell the callbacks."""
     try:
-        if job.config.num_actors == 0:
-            from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
-
-            done = run_sequentially(job)
-        else:
-            from drivetrain.train.supervisor import supervise
-
-            done = supervise(job)
+        with recorded(job.config, job.run_dir) as folder:
+            done = _work(replace(job, recording=folder))
         save_result(job.run_dir, done.to_dict())
     except BaseException as error:
         try:
@@ -132,6 +129,17 @@ def carry_out(job: Job) -> Result:
         raise
     job.callbacks.end(done)
     return done
+
+
+def _work(job: Job) -> Result:
+    if job.config.num_actors == 0:
+        with STARTING:
+            from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
+
+        return run_sequentially(job)
+    from drivetrain.train.supervisor import supervise
+
+    return supervise(job)
 
 
 def result(job: Job, rules: Rules, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:

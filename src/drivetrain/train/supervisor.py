@@ -26,6 +26,7 @@ from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.progress import Display
+from drivetrain.train.recording import METRICS, STARTING, WAITING
 from drivetrain.train.reports import Inbox, Reports
 from drivetrain.train.results import Result
 from drivetrain.train.run import Job, result
@@ -85,10 +86,11 @@ class Supervisor:
 
     def start(self) -> None:
         """Start everybody."""
-        self._start("learner", 0)  # first: its framework takes longest to load
-        for index in range(self._config.num_actors):
-            self._start("actor", index)
-        self._start("evaluator", 0)
+        with STARTING:
+            self._start("learner", 0)  # first: its framework takes longest to load
+            for index in range(self._config.num_actors):
+                self._start("actor", index)
+            self._start("evaluator", 0)
 
     def run(self) -> Result:
         """Watch until everybody is done."""
@@ -154,6 +156,7 @@ class Supervisor:
             experience=self._memory.experience.handle(),
             moments=self._memory.moments.handle() if self._memory.moments is not None else None,
             reports=Reports(fd=inbox.writing_fd),
+            recording=self._job.recording,
         )
         # The learner writes checkpoints: as long as it lives, nobody else may take the run up.
         self._children.append(Child(assignment, inbox, self._job.lock_fd if role == "learner" else None))
@@ -161,14 +164,15 @@ class Supervisor:
     def _listen(self) -> None:
         """Read every report that has come; wait a moment if there is none."""
         inboxes = {child.inbox.fd: child for child in self._children}
-        ready, _, _ = select.select(list(inboxes), [], [], _POLL_S)
+        with WAITING:
+            ready, _, _ = select.select(list(inboxes), [], [], _POLL_S)
         for fd in ready:
             child = inboxes[fd]
             reports, is_open = child.inbox.read()
             for report in reports:
                 self._take(child, report)
             if not is_open:
-                with contextlib.suppress(subprocess.TimeoutExpired):
+                with WAITING, contextlib.suppress(subprocess.TimeoutExpired):
                     child.process.wait(_POLL_S)  # its end of the pipe is closed: it exits now
 
     def _take(self, child: Child, report: dict[str, Any]) -> None:
@@ -253,9 +257,10 @@ class Supervisor:
 
     def _record(self, row: Row) -> None:
         """Write a row of metrics, show it, and tell the callbacks."""
-        self._metrics.write(row)
-        self._display.show(row)
-        self._callbacks.tell(row)
+        with METRICS:
+            self._metrics.write(row)
+            self._display.show(row)
+            self._callbacks.tell(row)
 
     def _end(self) -> None:
         """Say how the run ended, unless it finished."""

@@ -73,6 +73,13 @@ class Assignment:
     """What actors have seen, for normalisation; None where nothing is normalised."""
     reports: Reports
     """Its pipe to the supervisor."""
+    recording: Path | None
+    """Where it notes what it spends its time on; None: nowhere."""
+
+    @property
+    def name(self) -> str:
+        """As in "actor 3"."""
+        return f"actor {self.index}" if self.role == "actor" else self.role
 
     @property
     def rules(self) -> Rules:

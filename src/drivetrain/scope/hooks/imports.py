@@ -14,10 +14,6 @@ from drivetrain.scope.session import recording_into
 HOOKS = {
     "asyncio.events": "asyncio",
     "drivetrain.replay.buffer": "drivetrain",
-    "drivetrain.train.actor": "drivetrain",
-    "drivetrain.train.learner": "drivetrain",
-    "drivetrain.train.ledger": "drivetrain",
-    "drivetrain.train.policies": "drivetrain",
     "gymnasium": "gymnasium",
     "jax": "jax",
     "multiprocessing.connection": "waiting",

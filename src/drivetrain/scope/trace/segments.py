@@ -87,6 +87,8 @@ def _session(folder: Path) -> dict[str, Any]:
         raise FileFormatError(
             f"{file}: expected format {FORMAT}, got {about.get('format')}; use the drivetrain it is of"
         )
+    if about.get("keeps", "events") != "events":
+        raise FileFormatError(f"{folder}: expected a session of events, got one of sums, as training runs record")
     return about
 
 

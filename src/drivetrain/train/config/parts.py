@@ -38,6 +38,8 @@ class RunConfig:
     """Write the rows to metrics.csv, too."""
     wandb: str | None = None
     """Project of Weights & Biases that the rows go to, too; needs the extra `wandb`."""
+    time_report: bool = True
+    """Record what each process spends its time on: a table at the end, and report.html."""
     eval_interval_steps: int = 2_500
     """Environment steps between evaluations that select the best policy."""
     eval_episodes: int = 20

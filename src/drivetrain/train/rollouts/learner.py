@@ -20,6 +20,7 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
+from drivetrain.train.recording import BACKPROPAGATION
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.rollouts.buffer import Rollout, RolloutBuffer
 from drivetrain.train.states import restored, saved
@@ -63,6 +64,7 @@ class RolloutLearner:
         if unknown:
             self._acted_by = self._statistics.parameters
 
+    @BACKPROPAGATION
     def learn(self, source: RolloutBuffer, count: int, progress: float) -> dict[str, float]:
         """Do all updates of the rollout in `source`.
 

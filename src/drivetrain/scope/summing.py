@@ -1,0 +1,62 @@
+"""Sessions that keep sums in place of events: the same space after a minute and after a week.
+
+    create -> join, in each process -> leave -> end        RUN's time/0: session.json, *.json, *.sites, *.totals
+
+What is lost is when something was, and what went on at the same time. The trainer records itself so.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from drivetrain.core.aside import written_aside
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import _native
+from drivetrain.scope.session import LIMIT_NBYTES, enter, leave
+from drivetrain.scope.sites import CALIBRATION, Site, table
+
+FORMAT = 1
+KIND = "totals"
+AROUND_CALIBRATION = Site("scope: what is around empty spans", time_class="profiler")
+"""Tells with CALIBRATION what a span costs; in events the time between two empty spans tells what is around one."""
+_NUM_EMPTY_SPANS = 1000
+
+
+def create(path: Path) -> None:
+    """Make the folder of a session that begins now.
+
+    Raises:
+        InvalidInput: The folder exists and is not empty.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
+    about = {"format": FORMAT, "keeps": KIND, "argv": sys.argv, "begin_ns": time.monotonic_ns()}
+    with written_aside(path / "session.json") as file:
+        file.write(json.dumps(about).encode())
+
+
+def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:
+    """Let this process keep its sums in the folder of a session; `session.leave` ends that.
+
+    Args:
+        path: The folder.
+        name: What reports call this process.
+        limit_nbytes: Disk space for all processes together; that of the first to join holds.
+
+    Raises:
+        InvalidInput: This process records already.
+        OSError: The folder cannot be written; nothing is recorded.
+    """
+    try:
+        folder = enter(path, name=name)
+        _native.start_totals(str(folder), limit_nbytes)
+    except OSError:
+        leave(path)
+        raise
+    empty = _native.Span(table.number(CALIBRATION))
+    with _native.Span(table.number(AROUND_CALIBRATION)):
+        for _ in range(_NUM_EMPTY_SPANS):
+            with empty:
+                pass

@@ -1,0 +1,144 @@
+"""Reads the folder of a session that kept sums: per thread, time and entries of every path of sites.
+
+FOLDER/session.json, *.json, *.sites, *.totals -> ThreadTotals
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.errors import FileFormatError
+from drivetrain.scope import _native
+from drivetrain.scope.sites import Site
+from drivetrain.scope.states import BASE, State
+from drivetrain.scope.summing import KIND
+
+# TotalsHeader and SitePath of cpp/include/drivetrain/event_log_totals.hpp
+_HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("header_nbytes", "<u4"),
+        ("process_start", "<u8"),
+        ("pid", "<u4"),
+        ("tid", "<u4"),
+        ("thread", "<u4"),
+        ("num_paths", "<u4"),
+        ("begin_ns", "<i8"),
+        ("until_ns", "<i8"),
+        ("num_unplaced", "<u8"),
+        ("num_steps", "<u8", 3),
+        ("has_ended", "<u4"),
+        ("unused", "<u4"),
+    ]
+)
+_PATH = np.dtype(
+    [
+        ("ns", "<i8"),
+        ("num_entered", "<i8"),
+        ("site", "<u4"),
+        ("parent", "<u4"),
+        ("first_child", "<u4"),
+        ("next_sibling", "<u4"),
+    ]
+)
+_MAGIC = b"dtsctot1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteTotal:
+    """What one path of sites came to; `site` is its last."""
+
+    site: Site
+    state: State
+    """What the thread is in there: what sites of the path do not set is that of the ones around them."""
+    ns: int
+    """In this path, and in none below it."""
+    num_entered: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadTotals:
+    """One thread of a session."""
+
+    name: str
+    """Of its process, as that called itself; else its number."""
+    is_main: bool
+    begin_ns: int
+    until_ns: int
+    """Up to where time is counted: its end, or its last event."""
+    has_ended: bool
+    """False for a thread that was killed, left by os._exit, or still runs."""
+    num_unplaced: int
+    """Entries of paths for which there was no room; their time is that of the path around."""
+    paths: tuple[SiteTotal, ...]
+    """The first is outside all sites."""
+
+
+def read(folder: Path) -> tuple[dict[str, Any], list[ThreadTotals]]:
+    """What session.json says, and all threads, in the order of their begin; also of a session that still runs.
+
+    Raises:
+        FileFormatError: The folder holds no such session, or one of another version.
+    """
+    file = folder / "session.json"
+    about: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    if about.get("keeps") != KIND:
+        raise FileFormatError(f"{folder}: expected the folder of a session that kept sums, and it is none")
+    threads = [thread for path in folder.glob("*.totals") if (thread := _thread(folder, path)) is not None]
+    return about, sorted(threads, key=lambda thread: thread.begin_ns)
+
+
+def _thread(folder: Path, file: Path) -> ThreadTotals | None:
+    """None for a file whose writer was killed before its header was whole."""
+    raw = file.read_bytes()
+    if len(raw) < _HEADER.itemsize or raw[:8] == bytes(8):
+        return None
+    head = np.frombuffer(raw, _HEADER, 1)[0]
+    if head["magic"] != _MAGIC or head["version"] != _native.VERSION:
+        raise FileFormatError(f"{file}: expected sums of version {_native.VERSION}, got another kind of file")
+    process = f"{head['pid']}-{head['process_start']}"
+    paths = np.frombuffer(raw, _PATH, int(head["num_paths"]), int(head["header_nbytes"]))
+    return ThreadTotals(
+        name=_name(folder / f"{process}.json") or str(head["pid"]),
+        is_main=bool(head["pid"] == head["tid"]),
+        begin_ns=int(head["begin_ns"]),
+        until_ns=int(head["until_ns"]),
+        has_ended=bool(head["has_ended"]),
+        num_unplaced=int(head["num_unplaced"]),
+        paths=_resolved(paths, _sites(folder / f"{process}.sites")),
+    )
+
+
+def _resolved(paths: NDArray[Any], sites: dict[int, Site]) -> tuple[SiteTotal, ...]:
+    """Parents stand before their children, so one pass says what each path is."""
+    found: list[SiteTotal] = []
+    for number, path in enumerate(paths):
+        site, state = Site(""), BASE
+        if number > 0:
+            site = sites.get(int(path["site"]), Site("unknown"))
+            around = found[int(path["parent"])].state
+            own = State(site.operation, site.time_class, site.phase)
+            state = State(*(mine or above for mine, above in zip(own, around, strict=True)))
+        found.append(SiteTotal(site=site, state=state, ns=int(path["ns"]), num_entered=int(path["num_entered"])))
+    return tuple(found)
+
+
+def _name(file: Path) -> str:
+    return json.loads(file.read_text()).get("name", "") if file.exists() else ""
+
+
+def _sites(file: Path) -> dict[int, Site]:
+    found: dict[int, Site] = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:  # cut off by a kill
+            continue
+        number = entry.pop("number")
+        found[number] = Site(**entry)
+    return found

@@ -1,0 +1,200 @@
+"""Sums of a session say what its events would, in the same space however long it lasts, and survive a kill."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from test_reports import CHROMIUM
+
+from drivetrain import scope
+from drivetrain.core.errors import FileFormatError
+from drivetrain.scope import summing
+from drivetrain.scope.report import totals_page
+from drivetrain.scope.session import end, leave
+from drivetrain.scope.totals import Totals
+from drivetrain.scope.trace.events import BEGIN
+from drivetrain.scope.trace.totals import read
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "sums"
+
+
+def recorded(folder, work, *, name="program", **how):
+    summing.create(folder)
+    summing.join(folder, name=name, **how)
+    try:
+        work()
+    finally:
+        leave(folder)
+        end(folder)
+    return folder
+
+
+def own(rows):
+    return [row for row in rows if row.time_class != "profiler"]
+
+
+def test_the_paths_of_a_thread_sum_to_its_time_and_inherit_from_what_is_around(folder):
+    def work():
+        with scope.phase("early"), scope.operation("inference"):
+            for _ in range(5):
+                with scope.operation("replay"):
+                    pass
+
+    _, (thread,) = read(recorded(folder, work, name="actor 3"))
+    assert sum(path.ns for path in thread.paths) == thread.until_ns - thread.begin_ns
+    assert (thread.name, thread.is_main, thread.has_ended) == ("actor 3", True, True)
+    entered = {path.state: path.num_entered for path in thread.paths if path.site.operation}
+    assert entered == {("inference", "python", "early"): 1, ("replay", "python", "early"): 5}
+    totals = Totals.load([folder])
+    assert totals.processes == ["actor 3"]
+    assert totals.process_ns("actor 3") <= totals.wall_ns
+    assert 0 < totals.added_ns < 1e6
+    assert totals.notes == []
+
+
+def test_sums_and_events_of_the_same_program_enter_the_same_states_as_often(folder, tmp_path):
+    names = ["inference", "replay", "mine", "simulation"]
+
+    def work():
+        rng = random.Random(3)
+
+        def generator(name):
+            with scope.operation(name):
+                yield
+
+        def descend(depth):
+            waiting = [generator(rng.choice(names)) for _ in range(rng.randrange(3))]
+            for one in waiting:
+                next(one)
+            for _ in range(rng.randrange(3)):
+                with scope.operation(rng.choice(names)):
+                    if depth:
+                        descend(depth - 1)
+            for one in waiting:  # in the order in which they were entered: not as a stack
+                next(one, None)
+
+        for _ in range(20):
+            descend(4)
+
+    with scope.session(tmp_path / "events"):
+        work()
+    events = scope.load(tmp_path / "events").trace
+    (thread,) = events.threads
+    counted = Counter(events.sites[site].operation for site in thread.site[thread.kind == BEGIN].tolist())
+    rows = own(Totals.load([recorded(folder, work)]).rows)
+    sums = Counter({row.operation: row.num_entered for row in rows if row.operation != "other"})
+    del counted[""]
+    assert sums == counted
+    assert sum(counted.values()) > 100
+
+
+def test_a_long_session_takes_no_more_space_than_a_short_one(folder, tmp_path):
+    def work(count):
+        for _ in range(count):
+            with scope.operation("inference"), scope.operation("replay"):
+                pass
+
+    def nbytes(path):
+        return sum(file.stat().st_size for file in path.glob("*.totals"))
+
+    assert nbytes(recorded(folder, lambda: work(1))) == nbytes(recorded(tmp_path / "long", lambda: work(20_000))) > 0
+
+
+def test_paths_beyond_what_there_is_room_for_count_as_what_is_around_them_and_are_named(folder):
+    def work():
+        with scope.operation("inference"):
+            for number in range(400):
+                with scope.operation(f"mine {number}"):
+                    pass
+        with scope.operation("inference"):
+            pass
+
+    totals = Totals.load([recorded(folder, work)])
+    assert any("found no room of their own" in note for note in totals.notes)
+    (thread,) = totals.threads
+    assert sum(path.ns for path in thread.paths) == thread.until_ns - thread.begin_ns
+    assert {row.operation: row.num_entered for row in totals.rows}["inference"] == 2
+
+
+def test_processes_and_threads_have_sums_of_their_own_and_a_killed_one_leaves_what_it_counted(folder):
+    text = f"""
+import os, signal, threading
+from drivetrain import scope
+from drivetrain.scope.summing import join
+from pathlib import Path
+join(Path({str(folder)!r}), name="killed")
+def work(name):
+    with scope.operation(name):
+        pass
+for _ in range(100):
+    work("inference")
+thread = threading.Thread(target=work, args=["replay"])
+thread.start()
+thread.join()
+if os.fork() == 0:
+    work("simulation")
+    os.kill(os.getpid(), signal.SIGKILL)
+os.wait()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    summing.create(folder)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", text], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    end(folder)
+    totals = Totals.load([folder])
+    rows = {(row.process, row.operation): row.num_entered for row in own(totals.rows) if row.operation != "other"}
+    child = next(name for name in totals.processes if not name.startswith("killed"))
+    assert rows == {("killed", "inference"): 100, ("killed, other threads", "replay"): 1, (child, "simulation"): 1}
+    assert any(note.startswith("Killed in session 1") for note in totals.notes)
+
+
+def test_where_the_space_does_not_suffice_the_program_runs_on(folder):
+    def work():
+        with scope.operation("inference"):
+            pass
+
+    totals = Totals.load([recorded(folder, work, limit_nbytes=100)])
+    assert totals.rows == []
+
+
+def test_a_folder_of_the_other_kind_is_refused_in_one_sentence(folder, tmp_path):
+    recorded(folder, lambda: None)
+    with pytest.raises(FileFormatError, match="expected a session of events, got one of sums"):
+        scope.load(folder)
+    with scope.session(tmp_path / "events"):
+        pass
+    with pytest.raises(FileFormatError, match="expected the folder of a session that kept sums"):
+        read(tmp_path / "events")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(folder, tmp_path):
+    def work():
+        for name in ("simulation", "<b>mine</b>", "replay"):
+            with scope.operation(name), scope.phase("evaluation"):
+                sum(range(100_000))
+
+    totals = Totals.load([recorded(folder, work, name="actor 0")])
+    html = tmp_path / "page.html"
+    probe = (
+        "<script>document.title = [document.documentElement.scrollWidth <= innerWidth, "
+        "performance.getEntriesByType('resource').length, "
+        "[...document.querySelectorAll('.bar span')].filter(s => s.getBoundingClientRect().width > 3).length > 2, "
+        "document.querySelectorAll('#spent tbody tr').length].join()</script></body>"
+    )
+    text = totals_page.render(totals, "page", "facts", ["words"])
+    assert "<b>mine</b>" not in text
+    html.write_text(text.replace("</body>", probe))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    command += [f"--user-data-dir={tmp_path / 'browser'}", "--window-size=360,2000", "--dump-dom", html.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert f"<title>true,0,true,{len(totals.rows)}</title>" in done.stdout
