@@ -28,6 +28,18 @@ void stop() {
   event_log.keeps_totals.store(false, std::memory_order_relaxed);
 }
 
+SiteUse operator_use;  // written before whoever calls these is told of them
+
+/// For a framework that tells of its operators in C++: as plain functions, for code that does not link to this.
+void begin_operator() { thread_log.begin(operator_use); }
+void end_operator() { thread_log.end(operator_use.site); }
+
+nb::tuple operator_callbacks(std::uint32_t site) {
+  operator_use = SiteUse{.site = site, .collapses = true};  // operators call operators
+  return nb::make_tuple(reinterpret_cast<std::uintptr_t>(&begin_operator),
+                        reinterpret_cast<std::uintptr_t>(&end_operator));
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -44,6 +56,8 @@ NB_MODULE(_native, m) {
   m.def(
       "mark_step", [] { thread_log.step(StepKind::kMarked); },
       "Say that a step of the program is over: counts are then also given per step.");
+  m.def("operator_callbacks", &operator_callbacks, "site"_a,
+        "Addresses of two functions of nothing, which enter and leave a site.");
   m.def("lane", [](std::uint32_t number) { return thread_log.lane(number); }, "number"_a,
         "Go on with another stack of sites, 0 being the thread's own; returns the one before.");
 }

@@ -2,6 +2,9 @@
 
 import re
 from pathlib import Path
+from types import ModuleType
+
+from drivetrain import scope
 
 GUIDE = Path(__file__).parents[2] / "docs" / "scope.md"
 
@@ -16,3 +19,28 @@ def test_the_blocks_of_the_guide_run_in_order(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "replay python" in printed
     assert "ns were added by recording" in printed
+
+
+def test_the_hook_of_the_guide_finds_what_it_says(tmp_path):
+    (block,) = re.findall(r"```python\n(.*?)```", (GUIDE.parent / "scope-hooks.md").read_text(), re.DOTALL)
+    namespace = {}
+    exec(compile(block, "scope-hooks.md", "exec"), namespace)
+    climbing = ModuleType("climbing")
+    exec(
+        "class Wall:\n    def step(self): return 1\n"
+        "class Memory:\n    def recall(self, depth): return depth and self.recall(depth - 1)\n",
+        climbing.__dict__,
+    )
+    namespace["install"](climbing)
+
+    class Overhang(climbing.Wall):
+        def step(self):
+            return super().step() + 1
+
+    with scope.session(tmp_path / "run.scope"):
+        assert Overhang().step() == 2
+        assert climbing.Memory().recall(3) == 0
+    profile = scope.load(tmp_path / "run.scope")
+    assert profile.num_steps() == 1
+    rows = {(row.operation, row.time_class) for row in profile.breakdown()}
+    assert {("simulation", "simulator"), ("replay", "python")} <= rows

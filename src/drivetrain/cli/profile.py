@@ -15,13 +15,20 @@ from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.scope import program
 from drivetrain.scope.report import terminal
 
-USAGE = """usage: drivetrain profile [-o DIR] SCRIPT.py [ARGS...]
-       drivetrain profile [-o DIR] -m MODULE [ARGS...]
+USAGE = """usage: drivetrain profile [OPTIONS] SCRIPT.py [ARGS...]
+       drivetrain profile [OPTIONS] -m MODULE [ARGS...]
 
 Run a Python program unchanged, and record where its time goes: simulation, inference, replay, backpropagation,
 optimizer, in all its processes. Ends with the program's exit code, after a table on standard error.
 
-  -o DIR   a new folder for the recording; the default is profiles/DATE-TIME."""
+  -o DIR                a new folder for the recording; the default is profiles/DATE-TIME.
+  --simulator NAME      a function that simulates and belongs to no framework that is known: MODULE:FUNCTION or
+                        MODULE:CLASS.METHOD, in Python or native; any number of them.
+  --torch-operators     record each operator of PyTorch, not only modules whole: tells Python between operators from
+                        native code, and costs more. Compiles a few lines the first time."""
+
+_WITH_VALUE = ("-o", "--simulator")
+_WITHOUT = ("--torch-operators",)
 
 
 def run(argv: list[str]) -> int:
@@ -32,8 +39,10 @@ def run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if argv else 2
-    folder, command = _split(argv)
-    code = program.run(folder, command)
+    options, command = _split(argv)
+    folder = Path(options.get("-o", [str(Path("profiles") / time.strftime("%Y%m%d-%H%M%S"))])[-1])
+    hooks = program.asked_hooks(options.get("--simulator", []), operators="--torch-operators" in options)
+    code = program.run(folder, command, hooks)
     console = rich.console.Console(stderr=True)
     with contextlib.suppress(DrivetrainError):  # a program that was killed at once has left nothing to show
         terminal.show(scope.load(folder), console)
@@ -41,20 +50,26 @@ def run(argv: list[str]) -> int:
     return _end_like(code)
 
 
-def _split(argv: list[str]) -> tuple[Path, list[str]]:
-    folder = Path("profiles") / time.strftime("%Y%m%d-%H%M%S")
-    if argv[0] == "-o":
-        if len(argv) < 3:
-            raise InvalidInput("profile: expected -o DIR SCRIPT.py [ARGS...], got too few words")
-        folder, argv = Path(argv[1]), argv[2:]
+def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Our own options with their values, and what follows `python`."""
+    options: dict[str, list[str]] = {}
+    while argv and argv[0] in (*_WITH_VALUE, *_WITHOUT):
+        name, num_words = argv[0], 2 if argv[0] in _WITH_VALUE else 1
+        if len(argv) <= num_words:
+            value = " VALUE" if num_words == 2 else ""
+            raise InvalidInput(f"profile: expected {name}{value} SCRIPT.py [ARGS...], got too few words")
+        options.setdefault(name, []).extend(argv[1:num_words])
+        argv = argv[num_words:]
     if argv[0] == "-m":
         if len(argv) < 2:
             raise InvalidInput("profile: expected -m MODULE, got no module")
     elif argv[0].startswith("-"):
-        raise InvalidInput(f"profile: unknown option {argv[0]!r}: only -o DIR comes before the program")
+        raise InvalidInput(
+            f"profile: unknown option {argv[0]!r}: only {', '.join((*_WITH_VALUE, *_WITHOUT))} come before the program"
+        )
     elif not Path(argv[0]).exists():
         raise InvalidInput(f"profile: {argv[0]}: no such file; name a script, or a module by -m")
-    return folder, argv
+    return options, argv
 
 
 def _end_like(code: int) -> int:

@@ -9,11 +9,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope.hooks import garbage, imports
+from drivetrain.scope.hooks import garbage, imports, named, torch_operators
 from drivetrain.scope.session import create, end, join, leave
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
@@ -21,7 +22,24 @@ _STARTUP = Path(__file__).parent / "startup"
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def run(folder: Path, command: list[str]) -> int:
+NO_HOOKS: Mapping[str, str] = {named.VARIABLE: "", torch_operators.VARIABLE: ""}
+
+
+def asked_hooks(simulators: Sequence[str], *, operators: bool) -> Mapping[str, str]:
+    """The environment that tells a program's processes what to hook beside what is found by itself.
+
+    Args:
+        simulators: Functions that simulate, as MODULE:FUNCTION or MODULE:CLASS.METHOD.
+        operators: Whether to record each operator of PyTorch, rather than modules whole.
+
+    Raises:
+        InvalidInput: A simulator has no such name, or operators cannot be recorded here.
+    """
+    names = named.joined([named.checked(name) for name in simulators])
+    return {named.VARIABLE: names, torch_operators.VARIABLE: str(torch_operators.built()) if operators else ""}
+
+
+def run(folder: Path, command: list[str], hooks: Mapping[str, str] = NO_HOOKS) -> int:
     """Run a Python program with recording on; returns what its process ended with, negative for a signal.
 
     The program keeps terminal, standard input and process group, so that Ctrl-C reaches it as ever.
@@ -29,6 +47,7 @@ def run(folder: Path, command: list[str]) -> int:
     Args:
         folder: A new folder for the session.
         command: What follows `python` on the command line.
+        hooks: What is to be hooked beside what is found by itself: see `asked_hooks`.
 
     Raises:
         InvalidInput: The folder is not empty.
@@ -37,7 +56,7 @@ def run(folder: Path, command: list[str]) -> int:
         raise InvalidInput("profile: expected SCRIPT.py or -m MODULE, got nothing to run")
     create(folder, command)
     path = os.pathsep.join(filter(None, [str(_STARTUP), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
+    environment = {**os.environ, **hooks, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
     process = subprocess.Popen([sys.executable, *command], env=environment)
 
     def forward(signum: int, frame: FrameType | None) -> None:

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from drivetrain.scope.hooks import named
 from drivetrain.scope.session import recording_into
 
 # The module that has to be there -> the file in this folder whose install(module) hooks it.
 HOOKS = {
+    "ale_py": "ale",
     "asyncio.events": "asyncio",
     "drivetrain.replay.buffer": "drivetrain",
     "gymnasium": "gymnasium",
@@ -24,6 +26,9 @@ HOOKS = {
     "stable_baselines3": "sb3",
     "subprocess": "waiting",
     "threading": "waiting",
+    "tianshou.algorithm.algorithm_base": "tianshou",
+    "tianshou.data.buffer.buffer_base": "tianshou",
+    "tianshou.env.venvs": "tianshou",
     "torch": "torch",
 }
 
@@ -35,7 +40,7 @@ class Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """See importlib; None for all modules without a hook."""
-        if fullname not in HOOKS:
+        if not _is_hooked(fullname):
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
@@ -49,22 +54,28 @@ class Finder(importlib.abc.MetaPathFinder):
 
 def install() -> None:
     """Hook what is imported already, and from here on what the program imports."""
-    for name in HOOKS:
-        if name in sys.modules:
-            run_hook(name, sys.modules[name])
+    for name in [name for name in sys.modules if _is_hooked(name)]:
+        run_hook(name, sys.modules[name])
     sys.meta_path.insert(0, Finder())
 
 
 def run_hook(name: str, module: ModuleType) -> None:
     """Hook a module; a version of it that does not fit is noted in the session, and left as it is."""
     try:
-        importlib.import_module(f"drivetrain.scope.hooks.{HOOKS[name]}").install(module)
+        if name in HOOKS:
+            importlib.import_module(f"drivetrain.scope.hooks.{HOOKS[name]}").install(module)
+        if name in named.by_module():
+            named.install(module)
     except Exception as error:  # the program must run on, whatever a framework has become
         folder = recording_into()
         if folder is not None:
             (folder / f"{os.getpid()}.{name}.not-captured").write_text(
                 f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}\n"
             )
+
+
+def _is_hooked(name: str) -> bool:
+    return name in HOOKS or name in named.by_module()
 
 
 def _hook_after_execution(spec: importlib.machinery.ModuleSpec, name: str) -> None:

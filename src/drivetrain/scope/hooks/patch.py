@@ -1,7 +1,7 @@
 """Replaces a method of a class, or a function of a module, by the same, recorded."""
 
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodDescriptorType
 from typing import Any, cast
 
 from drivetrain.scope._native import Wrapped
@@ -14,6 +14,18 @@ def record(owner: Any, name: str, site: Site, *, ends_step: int = -1, collapses:
     function = cast(dict[str, Any], vars(owner)).get(name)
     if isinstance(function, FunctionType) and not getattr(function, "__isabstractmethod__", False):
         setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses)))
+
+
+def record_native(owner: Any, name: str, site: Site, *, ends_step: int = -1) -> None:
+    """Record a method of a class that pybind11 or nanobind made.
+
+    These are of types of their own, which `inspect` takes neither for functions nor for builtins, before and after.
+    Methods that Python itself made of C functions (type `method_descriptor`) are left alone.
+    """
+    method = cast(dict[str, Any], vars(owner)).get(name)
+    is_routine = isinstance(method, FunctionType | MethodDescriptorType | staticmethod | classmethod)
+    if callable(method) and not isinstance(method, Wrapped) and not is_routine:
+        setattr(owner, name, Wrapped(method, span(site, ends_step=ends_step)))
 
 
 def for_subclasses(base: type, apply: Callable[[type], None]) -> None:

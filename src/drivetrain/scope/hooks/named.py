@@ -1,0 +1,77 @@
+"""Simulators that the command line names, as "package.module:Class.step": native or not, known to no framework.
+
+Nothing tells a simulator among the functions of an extension module, a ctypes library or a module of NumPy code; who
+runs the program knows. What is named is replaced, be it a builtin.
+"""
+
+import functools
+import inspect
+import os
+from types import ModuleType
+from typing import Any, cast
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope._native import Span, Wrapped
+from drivetrain.scope.hooks.gymnasium import SIMULATED
+from drivetrain.scope.sites import Site
+from drivetrain.scope.spans import span
+
+VARIABLE = "DRIVETRAIN_SCOPE_SIMULATORS"
+_BETWEEN = ","
+
+
+def checked(name: str) -> str:
+    """The name of a simulator.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    module, colon, path = name.partition(":")
+    words = [*module.split("."), *path.split(".")]
+    if not colon or module == "__main__" or not all(word.isidentifier() for word in words):
+        raise InvalidInput(
+            "--simulator: expected MODULE:FUNCTION or MODULE:CLASS.METHOD of a module that the program imports, got "
+            f"{name!r}"
+        )
+    return name
+
+
+def joined(names: list[str]) -> str:
+    """Names as the value of VARIABLE, by which the processes of a program know them."""
+    return _BETWEEN.join(names)
+
+
+@functools.cache
+def by_module() -> dict[str, list[str]]:
+    """What VARIABLE names: module -> paths in it."""
+    found: dict[str, list[str]] = {}
+    for name in filter(None, os.environ.get(VARIABLE, "").split(_BETWEEN)):
+        module, _, path = name.partition(":")
+        found.setdefault(module, []).append(path)
+    return found
+
+
+def install(module: ModuleType) -> None:
+    """Record what is named of a module.
+
+    Raises:
+        AttributeError: There is no such thing, or it cannot be replaced.
+        TypeError: It cannot be called, or is a method of a class itself (`classmethod`).
+    """
+    for path in by_module()[module.__name__]:
+        *outer, name = path.split(".")
+        owner: Any = functools.reduce(getattr, outer, module)
+        site = Site(f"{module.__name__}.{path}", "simulation", "simulator")
+        setattr(owner, name, _recorded(owner, name, span(site, ends_step=SIMULATED)))
+
+
+def _recorded(owner: Any, name: str, inside: Span) -> Any:
+    """What to put in its place. In a class, it must bind to an instance if and only if what was there did."""
+    function = getattr(owner, name)
+    if not isinstance(owner, type):
+        return Wrapped(function, inside)
+    own: object = inspect.getattr_static(cast(object, owner), name)
+    if isinstance(own, classmethod):
+        raise TypeError(f"expected a function or a method of instances, got the classmethod {name}")
+    binds = hasattr(own, "__get__") and not isinstance(own, staticmethod)
+    return Wrapped(function, inside) if binds else staticmethod(Wrapped(function, inside))

@@ -1,0 +1,78 @@
+"""PyTorch's operators, each as native time, so that Python between them is told apart: `profile --torch-operators`.
+
+Nothing public in Python sees operators at a price that a small network can pay; a callback of the dispatcher does, in
+C++ (`at::addGlobalCallback`). So a few lines are compiled against the PyTorch that is there, before the program starts:
+by `python -m drivetrain.scope.hooks.torch_operators`, once per version of PyTorch.
+"""
+
+import ctypes
+import importlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import _native
+from drivetrain.scope.sites import Site, table
+
+VARIABLE = "DRIVETRAIN_SCOPE_TORCH_OPERATORS"
+_SOURCE = Path(__file__).with_suffix(".cpp")
+_NAME = "drivetrain_torch_operators"
+
+
+def built() -> Path:
+    """The compiled callback for the PyTorch of this interpreter; compiles it where it is not there yet.
+
+    Raises:
+        InvalidInput: There is no PyTorch, or it cannot be compiled here.
+    """
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        raise InvalidInput("--torch-operators: expected PyTorch to be installed, and it is not") from None
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "drivetrain" / f"torch-operators-{version}-python-{sys.version_info[0]}.{sys.version_info[1]}"
+    library = folder / f"{_NAME}.so"
+    if library.exists() and library.stat().st_mtime > _SOURCE.stat().st_mtime:
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(  # apart: PyTorch stays out of this process
+        [sys.executable, "-m", __name__, str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0 or not library.exists():
+        said = (done.stderr.strip() or "nothing").splitlines()[-1]
+        raise InvalidInput(
+            f"--torch-operators: expected a C++ compiler and Ninja that compile against PyTorch {version}: {said}; "
+            "leave it out, and modules count as native time whole"
+        )
+    return library
+
+
+def install() -> bool:
+    """Record operators of this process, if its program is to be; PyTorch is imported by then.
+
+    Raises:
+        OSError: The library does not fit the PyTorch that the program uses.
+    """
+    library = os.environ.get(VARIABLE)
+    if not library:
+        return False
+    begin, end = _native.operator_callbacks(table.number(Site("torch operator", "", "backend")))
+    functions = ctypes.CDLL(library)
+    functions.drivetrain_record_operators.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    functions.drivetrain_record_operators(begin, end)
+    return True
+
+
+def _compile(folder: str) -> None:
+    extension: Any = importlib.import_module("torch.utils.cpp_extension")
+    extension.load(
+        _NAME, [str(_SOURCE)], extra_cflags=["-O2"], build_directory=folder, is_python_module=False, with_cuda=False
+    )
+
+
+if __name__ == "__main__":
+    _compile(sys.argv[1])

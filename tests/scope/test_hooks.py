@@ -1,0 +1,210 @@
+"""Simulators and frameworks of others are found, each told from what is around it."""
+
+import shutil
+
+import pytest
+from programs import entered, profiled, profiled_text
+
+from drivetrain import scope
+from drivetrain.cli.main import main
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.scope"
+
+
+def times(folder):
+    return {(row.operation, row.time_class): row.raw_ns for row in scope.load(folder).breakdown()}
+
+
+def test_the_arcade_learning_environment_is_recorded_without_gymnasium(folder):
+    pytest.importorskip("ale_py", reason='needs ALE: pip install "drivetrain[atari]"')
+    text = """
+import inspect
+import ale_py
+from ale_py.roms import get_rom_path
+
+assert not inspect.isbuiltin(ale_py.ALEInterface.act) and inspect.isroutine(ale_py.ALEInterface.act)
+assert "act" in ale_py.ALEInterface.act.__name__
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+ale = ale_py.ALEInterface()
+ale.loadROM(get_rom_path("pong"))
+ale.reset_game()
+total = sum(ale.act(ale_py.Action.FIRE) for _ in range(30))
+assert isinstance(total, (int, float)) and ale.getFrameNumber() > 0
+try:
+    ale.act()
+except TypeError:
+    pass
+else:
+    raise AssertionError("an action is missing")
+"""
+    profiled_text(folder, text)
+    counts = entered(folder)
+    assert counts["ALEInterface.act"] == 31
+    assert counts["ALEInterface.reset_game"] >= 1
+    assert times(folder)["simulation", "simulator"] > 0
+    assert scope.load(folder).num_steps() == 31
+    assert scope.load(folder).transitions()["simulation"]["simulator"] >= 32
+    assert not scope.load(folder).trace.notes
+
+
+def test_simulators_that_the_command_line_names_are_recorded_in_whatever_they_are_made(folder, tmp_path):
+    (tmp_path / "physics.py").write_text(
+        """
+import ctypes
+import math
+
+lib = ctypes.CDLL(None)
+lib.labs.argtypes, lib.labs.restype = [ctypes.c_long], ctypes.c_long
+fast = math.hypot
+
+
+def advance(state):
+    "One step."
+    return state + 1
+
+
+class World:
+    def step(self, action, *, scale=1):
+        return action * scale
+
+    @staticmethod
+    def reset(seed):
+        return seed
+
+    distance = math.hypot  # no method: a builtin does not bind
+"""
+    )
+    script = tmp_path / "play.py"
+    script.write_text(
+        """
+import inspect, pickle
+import physics
+
+world = physics.World()
+for _ in range(5):
+    assert physics.advance(1) == 2
+    assert world.step(2, scale=3) == 6
+    assert physics.World.reset(7) == world.reset(7) == 7
+    assert physics.fast(3, 4) == world.distance(3, 4) == 5.0
+    assert physics.lib.labs(-3) == 3
+assert physics.lib.labs.argtypes and physics.advance.__doc__ == "One step."
+assert str(inspect.signature(world.step)) == "(action, *, scale=1)"
+assert pickle.loads(pickle.dumps(physics.advance)) is physics.advance
+"""
+    )
+    paths = ["advance", "fast", "World.step", "World.reset", "World.distance", "lib.labs"]
+    options = [word for path in paths for word in ("--simulator", f"physics:{path}")]
+    profiled(folder, *options, script)
+    counts = entered(folder)
+    assert {path: counts[f"physics.{path}"] for path in paths} == {
+        path: 10 if path == "World.reset" else 5 for path in paths
+    }
+    assert times(folder)["simulation", "simulator"] > 0
+    assert scope.load(folder).num_steps() == 35
+
+
+def test_a_name_that_leads_nowhere_is_noted_and_one_that_is_none_is_refused(folder, tmp_path, capsys):
+    (tmp_path / "physics.py").write_text("class World: pass")
+    script = tmp_path / "play.py"
+    script.write_text("import physics\nprint('ran')")
+    assert profiled(folder, "--simulator", "physics:World.step", script).stdout == b"ran\n"
+    (note,) = scope.load(folder).trace.notes
+    assert "physics was not hooked: AttributeError" in note
+    for name in ("physics", "physics:", ":step", "__main__:step", "physics:a-b"):
+        assert main(["profile", "--simulator", name, str(script)]) == 2
+        assert "--simulator: expected MODULE:FUNCTION" in capsys.readouterr().err
+    assert main(["profile", "--simulator"]) == 2
+
+
+@pytest.mark.torch
+def test_tianshou_is_told_apart_also_with_environments_in_subprocesses(folder):
+    pytest.importorskip("tianshou", reason='needs Tianshou: pip install "drivetrain[bench]"')
+    text = """
+import gymnasium, torch
+from tianshou.algorithm import DQN
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.data import Collector, CollectStats, PrioritizedVectorReplayBuffer
+from tianshou.env import DummyVectorEnv, SubprocVectorEnv
+from tianshou.trainer import OffPolicyTrainerParams
+from tianshou.utils.net.common import Net
+
+def make():
+    return gymnasium.make("CartPole-v1")
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    training, test = SubprocVectorEnv([make] * 2), DummyVectorEnv([make])
+    training.seed(0), test.seed(0)
+    net = Net(state_shape=(4,), action_shape=2, hidden_sizes=[16])
+    policy = DiscreteQLearningPolicy(model=net, action_space=make().action_space, eps_training=0.1)
+    algorithm = DQN(policy=policy, optim=AdamOptimizerFactory(lr=1e-3), gamma=0.9, target_update_freq=10)
+    buffer = PrioritizedVectorReplayBuffer(200, buffer_num=2, alpha=0.6, beta=0.4)
+    collector = Collector[CollectStats](algorithm, training, buffer, exploration_noise=True)
+    algorithm.run_training(OffPolicyTrainerParams(
+        training_collector=collector, test_collector=Collector[CollectStats](algorithm, test), max_epochs=1,
+        epoch_num_steps=40, collection_step_num_env_steps=10, update_step_num_gradient_steps_per_sample=0.5,
+        batch_size=8, test_step_num_episodes=1))
+    training.close()
+"""
+    profiled_text(folder, text)
+    profile = scope.load(folder)
+    assert not profile.trace.notes
+    counts = entered(folder)
+    assert counts["OffPolicyAlgorithm.update"] == counts["Adam.step"] >= 20
+    assert counts["Tianshou buffer"] >= 40
+    assert counts["Tianshou vector step"] >= 20
+    assert counts["CartPoleEnv.step"] >= 40
+    found = times(folder)
+    assert found.keys() >= {
+        ("simulation", "python"),
+        ("simulation", "simulator"),
+        ("inference", "backend"),
+        ("replay", "python"),
+        ("backpropagation", "backend"),
+        ("optimizer", "backend"),
+    }
+    simulated = {row.process for row in profile.breakdown() if row.time_class == "simulator"}
+    assert len(simulated) >= 3, "two environments in subprocesses, one in the process itself"
+
+
+@pytest.mark.torch
+@pytest.mark.slow  # compiles against PyTorch's headers, the first time
+def test_operators_of_pytorch_are_told_from_the_python_between_them(folder, tmp_path_factory, monkeypatch):
+    pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
+    if shutil.which("ninja") is None or shutil.which("c++") is None:
+        pytest.skip("needs a C++ compiler and Ninja")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    script = folder.with_suffix(".py")
+    script.write_text("""
+import time, torch
+torch.set_num_threads(1)
+
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        end = time.perf_counter() + 0.01
+        while time.perf_counter() < end:  # Python between operators
+            pass
+        return torch.relu(x) + 1
+
+net, x = Slow(), torch.ones(3)
+for _ in range(10):
+    net(x)
+torch.ones(3) * 2  # outside modules, too
+try:
+    torch.ones(3) @ torch.ones(4)
+except RuntimeError:
+    pass
+assert torch.equal(torch.jit.script(torch.nn.ReLU())(x), x)
+""")
+    profiled(folder, "--torch-operators", script)
+    assert not scope.load(folder).trace.notes
+    found = times(folder)
+    assert found["inference", "python"] > 0.09e9
+    assert 0 < found["inference", "backend"] < 0.05e9
+    assert found["other", "backend"] > 0
+    assert entered(folder)["torch operator"] >= 24
+    assert scope.load(folder).transitions()["inference"]["backend"] >= 20
