@@ -13,7 +13,10 @@ import rich.console
 from drivetrain import scope
 from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.scope import program
+from drivetrain.scope.calibration import prior
+from drivetrain.scope.calibration.costs import multiples
 from drivetrain.scope.report import terminal
+from drivetrain.scope.session import CALIBRATE_EVERY
 
 USAGE = """usage: drivetrain profile [OPTIONS] SCRIPT.py [ARGS...]
        drivetrain profile [OPTIONS] -m MODULE [ARGS...]
@@ -25,14 +28,16 @@ optimizer, in all its processes. Ends with the program's exit code, after a tabl
   --simulator NAME      a function that simulates and belongs to no framework that is known: MODULE:FUNCTION or
                         MODULE:CLASS.METHOD, in Python or native; any number of them.
   --torch-operators     record each operator of PyTorch, not only modules whole: tells Python between operators from
-                        native code, and costs more. Compiles a few lines the first time."""
+                        native code, and costs more. Compiles a few lines the first time.
+  --calibrate-every N   one of N blocks of steps is left unrecorded, to learn what recording costs: 10 by default,
+                        0 for none."""
 
-_WITH_VALUE = ("-o", "--simulator")
+_WITH_VALUE = ("-o", "--simulator", "--calibrate-every")
 _WITHOUT = ("--torch-operators",)
 
 
 def run(argv: list[str]) -> int:
-    """Take our own option from the front, leave everything else to the program, and pass on how it ended.
+    """Take our own options from the front, leave everything else to the program, and pass on how it ended.
 
     Not read by tyro: what follows the script is the program's, whatever it looks like.
     """
@@ -42,10 +47,13 @@ def run(argv: list[str]) -> int:
     options, command = _split(argv)
     folder = Path(options.get("-o", [str(Path("profiles") / time.strftime("%Y%m%d-%H%M%S"))])[-1])
     hooks = program.asked_hooks(options.get("--simulator", []), operators="--torch-operators" in options)
-    code = program.run(folder, command, hooks)
+    code = program.run(folder, command, hooks, calibrate_every=_number(options))
     console = rich.console.Console(stderr=True)
     with contextlib.suppress(DrivetrainError):  # a program that was killed at once has left nothing to show
-        terminal.show(scope.load(folder), console)
+        profile = scope.load(folder)
+        terminal.show(profile, console)
+        if not profile.correction.changes:
+            prior.remember(multiples(profile.trace, profile.correction.costs))
     console.print(f"profile: {folder}; show it again: drivetrain report {folder}", highlight=False, markup=False)
     return _end_like(code)
 
@@ -70,6 +78,13 @@ def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     elif not Path(argv[0]).exists():
         raise InvalidInput(f"profile: {argv[0]}: no such file; name a script, or a module by -m")
     return options, argv
+
+
+def _number(options: dict[str, list[str]]) -> int:
+    text = options.get("--calibrate-every", [str(CALIBRATE_EVERY)])[-1]
+    if not text.isdecimal():
+        raise InvalidInput(f"--calibrate-every: expected a number of blocks, got {text!r}")
+    return int(text)
 
 
 def _end_like(code: int) -> int:

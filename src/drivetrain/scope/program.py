@@ -15,7 +15,7 @@ from types import FrameType
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
-from drivetrain.scope.session import create, end, join, leave
+from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, leave
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"
@@ -39,7 +39,13 @@ def asked_hooks(simulators: Sequence[str], *, operators: bool) -> Mapping[str, s
     return {named.VARIABLE: names, torch_operators.VARIABLE: str(torch_operators.built()) if operators else ""}
 
 
-def run(folder: Path, command: list[str], hooks: Mapping[str, str] = NO_HOOKS) -> int:
+def run(
+    folder: Path,
+    command: list[str],
+    hooks: Mapping[str, str] = NO_HOOKS,
+    *,
+    calibrate_every: int = CALIBRATE_EVERY,
+) -> int:
     """Run a Python program with recording on; returns what its process ended with, negative for a signal.
 
     The program keeps terminal, standard input and process group, so that Ctrl-C reaches it as ever.
@@ -48,13 +54,14 @@ def run(folder: Path, command: list[str], hooks: Mapping[str, str] = NO_HOOKS) -
         folder: A new folder for the session.
         command: What follows `python` on the command line.
         hooks: What is to be hooked beside what is found by itself: see `asked_hooks`.
+        calibrate_every: See `session`.
 
     Raises:
-        InvalidInput: The folder is not empty.
+        InvalidInput: The folder is not empty, or calibrate_every leaves nothing recorded.
     """
     if not command:
         raise InvalidInput("profile: expected SCRIPT.py or -m MODULE, got nothing to run")
-    create(folder, command)
+    create(folder, command, calibrate_every)
     path = os.pathsep.join(filter(None, [str(_STARTUP), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, **hooks, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
     process = subprocess.Popen([sys.executable, *command], env=environment)
