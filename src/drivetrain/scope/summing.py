@@ -13,10 +13,9 @@ from pathlib import Path
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
-from drivetrain.scope.session import LIMIT_NBYTES, enter, leave
+from drivetrain.scope.session import FORMAT, LIMIT_NBYTES, enter, leave
 from drivetrain.scope.sites import CALIBRATION, Site, table
 
-FORMAT = 1
 KIND = "totals"
 AROUND_CALIBRATION = Site("scope: what is around empty spans", time_class="profiler")
 """Tells with CALIBRATION what a span costs; in events the time between two empty spans tells what is around one."""
