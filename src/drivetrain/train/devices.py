@@ -41,7 +41,7 @@ def device_environment(config: TrainConfig, environ: Mapping[str, str]) -> dict[
         config: The run's.
         environ: The present environment.
     """
-    return one_thread_environment(environ, num_devices=config.run.num_learners)
+    return one_thread_environment(environ, num_devices=config.num_learners)
 
 
 def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> None:
@@ -60,7 +60,7 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
     if config.run.device == "gpu":
         answer = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, check=False)
         _require_enough(config, len(json.loads(answer.stdout)) if answer.returncode == 0 else 0)
-    wanted = config.run.num_learners
+    wanted = config.num_learners
     if wanted == 1:
         return
     if not gains(config, num_parameters):
@@ -93,12 +93,12 @@ def prepare_devices(config: TrainConfig) -> None:
 
     if config.run.device == "cpu":
         jax.config.update("jax_platforms", "cpu")
-    if config.run.num_learners > 1:
+    if config.num_learners > 1:
         try:
-            jax.config.update("jax_num_cpu_devices", config.run.num_learners)
+            jax.config.update("jax_num_cpu_devices", config.num_learners)
         except RuntimeError as error:
             raise InvalidInput(
-                f"num_learners: {config.run.num_learners} learners in one process have to be set up before JAX is "
+                f"num_learners: {config.num_learners} learners in one process have to be set up before JAX is "
                 "first used in it; start from a fresh process, or use actor processes (num_actors of at least 1)"
             ) from error
     found = cast("list[Any]", jax.devices())
@@ -107,7 +107,7 @@ def prepare_devices(config: TrainConfig) -> None:
 
 
 def _require_enough(config: TrainConfig, num_gpus: int) -> None:
-    wanted = config.run.num_learners
+    wanted = config.num_learners
     if num_gpus == 0:
         raise InvalidInput(f"device: expected a GPU, and JAX sees none here; {_REMEDY}")
     if num_gpus < wanted:

@@ -61,7 +61,7 @@ class Learner:
         self._interface = interface
         self._network = policy_network(config, interface)
         self._statistics = Statistics(config, interface)
-        self._learners = Learners(config.run.num_learners)
+        self._learners = Learners(config.num_learners)
         self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
         self._updates = compile_updates(self._algorithm, self._learners)
 

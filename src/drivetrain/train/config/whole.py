@@ -72,9 +72,9 @@ class TrainConfig:
                 f"the {self.replay.num_step}-step windows still open in each environment), got "
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
             )
-        if updates.batch_size % self.run.num_learners:
+        if updates.batch_size % self.num_learners:
             raise InvalidInput(
-                f"num_learners: expected a divisor of batch_size ({updates.batch_size}), got {self.run.num_learners}; "
+                f"num_learners: expected a divisor of batch_size ({updates.batch_size}), got {self.num_learners}; "
                 "each learner takes an equal share of a batch"
             )
         if self.replay.capacity < needed:
@@ -89,9 +89,9 @@ class TrainConfig:
                 f"num_envs: expected as many environments for every actor, got {num_envs} for {self.num_actors} "
                 f"actors{asked}; change num_envs, num_actors or envs_per_actor"
             )
-        if self.run.num_learners != 1:
+        if self.num_learners != 1:
             raise InvalidInput(
-                f"num_learners: expected 1, as minibatches of {self.algo} are not shared, got {self.run.num_learners}"
+                f"num_learners: expected 1, as minibatches of {self.algo} are not shared, got {self.num_learners}"
             )
         if num_steps % batch_size:
             raise InvalidInput(
@@ -117,17 +117,29 @@ class TrainConfig:
 
     @property
     def num_actors(self) -> int:
-        """Actor processes: as asked; or one for each core that the learner leaves.
+        """Actor processes: as asked; or one for each core that the learner leaves, also until "auto" is settled.
 
         On-policy actors and learner wait for each other, so actors may take all cores; as many of them as
         share the environments evenly. How many there are does not change the algorithm.
         """
-        if self.run.num_actors != "auto":
+        if isinstance(self.run.num_actors, int):
             return self.run.num_actors
         if not self.on_policy:
             return max(1, num_cores() - 1)
         num_envs = self.rollout.num_envs
+        if self.run.num_actors == "auto" and isinstance(self.run.envs_per_actor, int):
+            return max(1, num_envs // self.run.envs_per_actor)
         return max(count for count in range(1, num_cores() + 1) if num_envs % count == 0)
+
+    @property
+    def num_learners(self) -> int:
+        """Learners: as asked; 1 until "auto" is settled."""
+        return 1 if self.run.num_learners == "auto" else self.run.num_learners
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `sizing` has something to settle: "auto" actors or learners."""
+        return "auto" in (self.run.num_actors, self.run.num_learners)
 
     @property
     def envs_per_actor(self) -> int:
@@ -162,7 +174,10 @@ class TrainConfig:
     def resolved(self) -> "TrainConfig":
         """A copy without anything left to choose: as many actors, environments and steps as there will be."""
         return self.override(
-            num_actors=self.num_actors, envs_per_actor=self.envs_per_actor, total_steps=self.total_steps
+            num_actors=self.num_actors,
+            num_learners=self.num_learners,
+            envs_per_actor=self.envs_per_actor,
+            total_steps=self.total_steps,
         )
 
     def override(self, **fields: Any) -> "TrainConfig":
