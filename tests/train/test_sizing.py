@@ -137,6 +137,7 @@ def test_a_call_is_timed_by_the_clock_and_by_what_it_computes():
     assert min(sample.cpu_s / sample.wall_s for sample in sleeping) < 0.5
 
 
+@pytest.mark.slow  # two processes that start, compile, and measure for seconds
 def test_workers_find_times_for_what_was_asked_and_leave_the_compiled_update_behind(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
     config = TrainConfig.default("dqn", "CartPole-v1").override(**SMALL | {"num_actors": 1}).resolved()

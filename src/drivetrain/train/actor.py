@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.core.seeding import episode_seeds, stream
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
-from drivetrain.train.interface import Interface, copy_rows, first_rows, set_row
+from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, set_row
 from drivetrain.train.ledger import Grant, Ledger
 from drivetrain.train.normalization import Moments, Normalization
 from drivetrain.train.policies import Policy, make_policy
 from drivetrain.train.reports import Reports
-from drivetrain.train.topology import Assignment, StepWriter, attach_experience, attach_moments, attach_weights, writers
+from drivetrain.train.rounds.episodes import Episodes
+from drivetrain.train.rounds.exploration import Apart, Exploration, Together
+from drivetrain.train.rounds.returning import bring_back
+from drivetrain.train.topology import Assignment, StepWriter, attach_gathered, attach_moments, attach_weights, writers
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
 _REPORT_EPISODES = 40
@@ -42,7 +44,8 @@ class Actor:
         interface: What the environments look like.
         policy: Chooses actions.
         make_writer: Gives a writer for so many environments.
-        path: Picks its random streams.
+        exploration: Its chance; None: that of the first actor.
+        episodes: Where its environments are, if not at their first episode's begin.
     """
 
     def __init__(
@@ -51,7 +54,8 @@ class Actor:
         interface: Interface,
         policy: Policy,
         make_writer: Callable[[int], StepWriter],
-        path: tuple[int, ...] = (0, 0),
+        exploration: Exploration | None = None,
+        episodes: Episodes | None = None,
     ) -> None:
         self._num_envs = config.envs_per_actor
         self._env_id = config.env
@@ -59,12 +63,9 @@ class Actor:
         self._policy = policy
         self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
-        self._rng = stream(config.run.seed, "exploration", *path)
+        self._exploration = exploration = exploration or Together(config, (0, 0))
         self._envs = [Environment(config, interface, training=True) for _ in range(self._num_envs)]
-        seeds = episode_seeds(config.run.seed, "training", self._num_envs, *path)
         self._obs, self._next_obs = (interface.zero_observations(self._num_envs) for _ in range(2))
-        for lane, seed in enumerate(seeds):
-            set_row(self._obs, lane, self._envs[lane].reset(seed))
         self._reward = np.zeros(self._num_envs, np.float32)
         self._terminated = np.zeros(self._num_envs, np.bool_)
         self._truncated = np.zeros(self._num_envs, np.bool_)
@@ -73,6 +74,9 @@ class Actor:
         """What was seen so far, for normalisation."""
         self._return = [0.0] * self._num_envs
         self._length = [0] * self._num_envs
+        for lane, seed in enumerate(exploration.first_seeds()):
+            first = self._envs[lane].reset(seed) if episodes is None else self._bring_back(lane, seed, episodes)
+            set_row(self._obs, lane, first)
 
     def step(self, num_envs: int, start: int) -> list[Episode]:
         """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.
@@ -84,7 +88,7 @@ class Actor:
             The episodes that ended.
         """
         obs = first_rows(self._obs, num_envs)
-        actions = self._policy.explore(obs, start, self._rng)
+        actions = self._exploration.actions(self._policy, obs, start)
         for index in range(num_envs):
             observation, reward, terminated, truncated = self._envs[index].step(actions[index])
             set_row(self._next_obs, index, observation)
@@ -125,10 +129,53 @@ class Actor:
 
     def _start_episode(self, index: int) -> Episode:
         episode = Episode(self._return[index], self._length[index])
-        set_row(self._obs, index, self._envs[index].reset())
+        set_row(self._obs, index, self._envs[index].reset(self._exploration.next_seed(index)))
         self._return[index] = 0.0
         self._length[index] = 0
         return episode
+
+    def _bring_back(self, lane: int, seed: int, episodes: Episodes) -> Arrays:
+        def counted(reward: float) -> None:
+            self._return[lane] += reward
+            self._length[lane] += 1
+            if self.moments is not None:
+                learned = np.float32(reward)
+                self.moments.repeat(lane, float(np.sign(learned) if self._clip_rewards else learned))
+
+        return bring_back(self._envs[lane], self._env_id, seed, episodes, lane, counted)
+
+
+def make_actor(
+    config: TrainConfig,
+    interface: Interface,
+    policy: Policy,
+    make_writer: Callable[[int], StepWriter],
+    *,
+    index: int,
+    path: tuple[int, ...],
+    episodes: Episodes | None,
+    num_steps: int,
+) -> Actor:
+    """An actor of a run, new or gone on with.
+
+    Args:
+        config: The run's.
+        interface: What the environments look like.
+        policy: Chooses actions.
+        make_writer: Gives a writer for so many environments.
+        index: Which actor.
+        path: Tells its random streams from those of others, and of its predecessors.
+        episodes: Of a deterministic run that goes on: where all environments are.
+        num_steps: Steps that the run has taken before.
+    """
+    if not config.run.deterministic:
+        return Actor(config, interface, policy, make_writer, Together(config, path))
+    count = config.envs_per_actor
+    part = None if episodes is None else episodes.part(index * count, count)
+    numbers = [0] * count if part is None else part.numbers
+    return Actor(
+        config, interface, policy, make_writer, Apart(config, index, num_steps // config.num_envs, numbers), part
+    )
 
 
 def run(assignment: Assignment) -> None:
@@ -136,10 +183,19 @@ def run(assignment: Assignment) -> None:
     config = assignment.config
     ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
     weights = attach_weights(assignment)
-    experience = attach_experience(assignment)
+    experience = attach_gathered(assignment)
     policy = make_policy(config, assignment.interface, weights.vector)
     ledger.note_work(assignment.index)
-    actor = Actor(config, assignment.interface, policy, writers(experience, assignment.index), assignment.stream_path)
+    actor = make_actor(
+        config,
+        assignment.interface,
+        policy,
+        writers(experience, assignment.index),
+        index=assignment.index,
+        path=assignment.stream_path,
+        episodes=assignment.episodes,
+        num_steps=assignment.origin.num_steps,
+    )
     board = attach_moments(assignment)
     if board is not None and actor.moments is not None:
         actor.moments.table[:] = board.of(assignment.index)  # a predecessor's, or the checkpoint's

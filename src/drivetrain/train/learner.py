@@ -9,7 +9,6 @@ replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
 
 import importlib
 import os
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,21 +19,14 @@ from numpy.typing import NDArray
 from drivetrain.core.machine import num_cores
 from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
-from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.devices import prepare_devices
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Ledger
 from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
 from drivetrain.train.rollouts.learner import RolloutLearner
-from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.states import restored, saved
-from drivetrain.train.topology import Assignment, attach_experience, attach_moments, attach_weights
 from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
-
-_REPORT_INTERVAL_S = 0.1
 
 
 class Update(NamedTuple):
@@ -169,52 +161,3 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", str(Path(home) / "drivetrain" / f"jax-{threads}-threads"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def run(assignment: Assignment) -> None:
-    """The learner process: learn whenever the ledger says that updates are due."""
-    config = assignment.config
-    use_compilation_cache()
-    prepare_devices(config)
-    ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
-    weights = attach_weights(assignment)
-    experience, board = attach_experience(assignment), attach_moments(assignment)
-    learner = make_learner(config, assignment.interface)
-    if assignment.origin.num_resumes:
-        learner.restore(load_checkpoint(assignment.run_dir)[0])
-    learner.compile()
-    saver = Saver(assignment.run_dir, config, assignment.interface, experience, assignment.origin)
-    reported_s = float("-inf")
-    while count := ledger.wait_for_updates():
-        if board is not None:
-            learner.observe(board.read())
-        if saver.is_due:
-            saver.begin(learner.arrays(), progress(assignment, ledger, learner))  # the first: before any update
-        done = ledger.counts().committed / config.run.total_steps
-        metrics = learner.learn(experience, count, done)
-        weights.publish(learner.vector, learner.num_updates)
-        ledger.complete(count)
-        if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
-            assignment.reports.send(metrics)
-            tell(assignment, saver)
-            reported_s = time.monotonic()
-    saver.save(learner.arrays(), progress(assignment, ledger, learner))
-    tell(assignment, saver)
-
-
-def progress(assignment: Assignment, ledger: Ledger, learner: Learner) -> Progress:
-    """Where the run is, between two calls of the learner."""
-    now_s = time.monotonic()
-    learning_s = now_s - (ledger.first_step_s or now_s)
-    return Progress(
-        num_steps=ledger.counts().committed,
-        num_updates=learner.num_updates,
-        elapsed_s=now_s - assignment.began_s,
-        learning_s=assignment.origin.learning_s + learning_s,
-    )
-
-
-def tell(assignment: Assignment, saver: Saver) -> None:
-    """Report what came of checkpoints."""
-    for outcome in saver.outcomes():
-        assignment.reports.send(outcome)

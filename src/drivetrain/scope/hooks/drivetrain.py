@@ -15,7 +15,8 @@ _METHODS: dict[str, list[tuple[str, str, Site]]] = {
     "drivetrain.train.actor": [("Actor", "_write", Site("Writer.add", "replay", "backend"))],
     "drivetrain.train.learner": [("Learner", "update", Site("Learner.update", "backpropagation", "backend"))],
     "drivetrain.train.ledger": [
-        ("Ledger", name, Site(f"Ledger.{name}", "", "wait")) for name in ("acquire", "wait_for_updates")
+        ("Ledger", name, Site(f"Ledger.{name}", "", "wait"))
+        for name in ("acquire", "wait_for_updates", "wait_for_round")
     ],
 }
 _POLICIES = "drivetrain.train.policies"

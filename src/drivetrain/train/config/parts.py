@@ -28,6 +28,10 @@ class RunConfig:
     num_envs of an on-policy algorithm comes to."""
     seed: int = 0
     """Seed of every random stream of the run."""
+    deterministic: bool = False
+    """The same bits for a seed, whatever the number of actor processes that share equally many environments, and
+    after a resume. Actors and learner then take turns after every step of all environments, whatever `tolerance`
+    says, and the network acts on one observation at a time, which is slower."""
     run_dir: str | None = None
     """Folder for the results; must be empty or absent. None: runs/ALGO-ENV-TIME."""
     checkpoint_interval_s: float = 10.0

@@ -63,6 +63,19 @@ class TrainConfig:
             self._check_rollouts()
         else:
             self._check_replay()
+        if self.run.deterministic:
+            self._check_deterministic()
+
+    def _check_deterministic(self) -> None:
+        if self.is_open:
+            raise InvalidInput(
+                'deterministic: expected num_actors and num_learners as numbers, got "auto"; what is measured is '
+                "another number each time"
+            )
+        if not self.on_policy and not self.replay.save_replay:
+            raise InvalidInput(
+                "deterministic: expected save_replay; without the replay a resumed run would learn from other steps"
+            )
 
     def _check_replay(self) -> None:
         needed, updates = self.num_rows_before_learning, self.updates
@@ -112,8 +125,7 @@ class TrainConfig:
     @property
     def num_rows_before_learning(self) -> int:
         """Steps after which a batch can surely be drawn: windows hold back num_step - 1 rows."""
-        num_envs = max(1, self.num_actors) * self.envs_per_actor
-        return self.updates.batch_size + num_envs * (self.replay.num_step - 1)
+        return self.updates.batch_size + self.num_envs * (self.replay.num_step - 1)
 
     @property
     def num_actors(self) -> int:
@@ -149,14 +161,24 @@ class TrainConfig:
         return self.rollout.num_envs // max(1, self.num_actors) if self.on_policy else _ENVS_PER_ACTOR
 
     @property
+    def num_envs(self) -> int:
+        """Environments of all actors."""
+        return max(1, self.num_actors) * self.envs_per_actor
+
+    @property
     def steps_per_rollout(self) -> int:
         """On-policy: environment steps between two rounds of updates, over all actors."""
         return self.rollout.rollout_length * self.rollout.num_envs
 
     @property
+    def grant_length(self) -> int:
+        """Steps that each environment takes between two looks at the ledger and the weights."""
+        return self.rollout.rollout_length if self.on_policy else 1
+
+    @property
     def steps_per_grant(self) -> int:
-        """Environment steps that an actor takes between two looks at the ledger and the weights."""
-        return self.envs_per_actor * (self.rollout.rollout_length if self.on_policy else 1)
+        """The same, over all environments of an actor."""
+        return self.envs_per_actor * self.grant_length
 
     @property
     def updates_per_rollout(self) -> int:
@@ -166,10 +188,11 @@ class TrainConfig:
 
     @property
     def total_steps(self) -> int:
-        """Environment steps of the run; on-policy: rounded up to whole rollouts."""
-        if not self.on_policy:
+        """Environment steps of the run; rounded up to whole rollouts, if deterministic to steps of all environments."""
+        if not self.on_policy and not self.run.deterministic:
             return self.run.total_steps
-        return -(-self.run.total_steps // self.steps_per_rollout) * self.steps_per_rollout
+        together = self.num_envs * self.grant_length
+        return -(-self.run.total_steps // together) * together
 
     def resolved(self) -> "TrainConfig":
         """A copy without anything left to choose: as many actors, environments and steps as there will be."""
