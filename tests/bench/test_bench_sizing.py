@@ -9,6 +9,7 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 
 from drivetrain.bench.sizing import command
 from drivetrain.bench.sizing.environment import VARIABLE, timed
+from drivetrain.bench.sizing.trial import Rates
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 
@@ -26,7 +27,7 @@ def test_a_case_compares_the_choice_with_the_best_of_all_settings(monkeypatch):
     asked = []
     monkeypatch.setattr(command, "num_cores", lambda: 2)
     monkeypatch.setattr(command, "chosen", lambda _: {"sized": "because", "num_actors": 2, "num_learners": 1})
-    monkeypatch.setattr(command, "steps_per_s", lambda _, *setting: asked.append(setting) or rates[setting[:2]])
+    monkeypatch.setattr(command, "rates", lambda _, *setting: asked.append(setting) or Rates(rates[setting[:2]], 0.0))
     case = command.measure(drawn, rounds=2, seconds=1.0).as_json()
     assert sorted(asked) == sorted([(*setting, 1.0) for setting in [*rates, (2, 1)]] * 2)
     assert (case["ours"], case["references"]) == (30.0, {"best setting": 40.0, "ours again": 30.0})

@@ -8,7 +8,7 @@ from pathlib import Path
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
 from drivetrain.bench.publish import publish, require_folders
 from drivetrain.bench.report import Case, Report, Target
-from drivetrain.bench.sizing.trial import Drawn, chosen, steps_per_s
+from drivetrain.bench.sizing.trial import Drawn, chosen, rates
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 
@@ -108,24 +108,24 @@ def measure(drawn: Drawn, rounds: int, seconds: float) -> Case:
     ours = (choice["num_actors"], choice["num_learners"])
     print(f"{drawn.name}: {choice['sized']}", flush=True)
     tried = list(dict.fromkeys([*settings(drawn, num_cores()), ours]))
-    rates: dict[tuple[int, int], list[float]] = {setting: [] for setting in tried}
+    found: dict[tuple[int, int], list[float]] = {setting: [] for setting in tried}
     again: list[float] = []
     for index in range(rounds):
         for setting in tried[:: -1 if index % 2 else 1]:  # so that what the machine drifts by cancels out
-            rates[setting].append(steps_per_s(drawn, *setting, seconds))
-        again.append(steps_per_s(drawn, *ours, seconds))
-    best = max(tried, key=lambda setting: max(rates[setting]))
+            found[setting].append(rates(drawn, *setting, seconds).steps_per_s)
+        again.append(rates(drawn, *ours, seconds).steps_per_s)
+    best = max(tried, key=lambda setting: max(found[setting]))
     return Case(
         name=drawn.name,
         unit="steps/s",
         better="higher",
-        samples={"ours": [max(rates[ours])]},
-        references={BEST: [max(rates[best])], AGAIN: [max(again)]},
+        samples={"ours": [max(found[ours])]},
+        references={BEST: [max(found[best])], AGAIN: [max(again)]},
         targets=(Target(against=BEST, aim=0.9),),
         notes=[
             f"chosen: {choice['sized']}",
-            "best of the rounds: " + ", ".join(f"{a} + {m}: {max(each):.0f}" for (a, m), each in rates.items()),
+            "best of the rounds: " + ", ".join(f"{a} + {m}: {max(each):.0f}" for (a, m), each in found.items()),
             f"best: {best[0]} actors, {best[1]} learners",
         ],
-        details={AGAIN: again, **{f"{a} actors, {m} learners": each for (a, m), each in rates.items()}},
+        details={AGAIN: again, **{f"{a} actors, {m} learners": each for (a, m), each in found.items()}},
     )

@@ -1,4 +1,4 @@
-"""One setting of a drawn case: a training run that is ended after some seconds, and its steps per second."""
+"""One setting of a drawn case: a training run that is ended after some seconds, and its rates."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drivetrain.bench.process import kill
 from drivetrain.bench.sizing.environment import VARIABLE
@@ -43,7 +43,7 @@ class Drawn:
             "drivetrain.bench.sizing.environment:timed",
             *("--run-dir", str(run_dir), "--total-steps", "100000000", "--eval-interval-steps", "100000000"),
             *("--hidden", str(self.width), str(self.width), "--batch-size", str(self.batch_size)),
-            *("--update-ratio", "1/4", "--warmup-steps", "1000", "--log-interval-steps", "32"),
+            *("--update-ratio", "1/4", "--warmup-steps", "600", "--log-interval-steps", "32"),
             *flags,
         ]
 
@@ -63,8 +63,17 @@ def chosen(drawn: Drawn) -> dict[str, Any]:
     return {"sized": shown["sized"], **{name: shown["run"][name] for name in ("num_actors", "num_learners")}}
 
 
-def steps_per_s(drawn: Drawn, num_actors: int, num_learners: int, seconds: float) -> float:
-    """Environment steps per second over some seconds after the first update.
+class Rates(NamedTuple):
+    """What a run does in a second."""
+
+    steps_per_s: float
+    """Environment steps."""
+    updates_per_s: float
+    """Updates."""
+
+
+def rates(drawn: Drawn, num_actors: int, num_learners: int, seconds: float) -> Rates:
+    """What a run does, over some seconds after its first updates.
 
     Raises:
         RunError: The run ended by itself, or did not come so far.
@@ -84,7 +93,8 @@ def steps_per_s(drawn: Drawn, num_actors: int, num_learners: int, seconds: float
         if len(rows) < 2:
             raise RunError(f"{drawn.name}, {num_actors} actors: too few steps were measured: {log.read_text()[-500:]}")
         first, last = rows[0], rows[-1]
-        return (last["num_steps"] - first["num_steps"]) / (last["wall_s"] - first["wall_s"])
+        passed_s = last["wall_s"] - first["wall_s"]
+        return Rates(*((last[count] - first[count]) / passed_s for count in ("num_steps", "num_updates")))
 
 
 def _rows_until(process: "subprocess.Popen[bytes]", path: Path, seconds: float) -> list[dict[str, Any]]:
