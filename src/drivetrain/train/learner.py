@@ -30,9 +30,10 @@ from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.saving import Progress, Saver
+from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
 from drivetrain.train.topology import Assignment, attach_experience, attach_moments, attach_weights
-from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
+from drivetrain.train.updates import Algorithm, Batch, compile_updates
 
 _REPORT_INTERVAL_S = 0.1
 
