@@ -65,13 +65,14 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
         return
     if not gains(config, num_parameters):
         raise InvalidInput(
-            f"num_learners: expected 1, got {wanted}; batches of {config.updates.batch_size} rows for a network of "
+            f"num_learners: expected 1, got {wanted}; batches of {config.batch_size} rows for a network of "
             f"{num_parameters:,} parameters are so little work that learners would wait for each other most of the time"
         )
-    processes = wanted + config.num_actors
-    if config.run.device != "gpu" and processes > cores and not config.run.oversubscribe:
+    beside = 0 if config.on_policy else config.num_actors  # on-policy actors wait while learners work
+    if config.run.device != "gpu" and wanted + beside > cores and not config.run.oversubscribe:
+        who = f"{wanted} learners" + (f" and {beside} actors" if beside else "")
         raise InvalidInput(
-            f"num_learners: {wanted} learners and {config.num_actors} actors are more than the {cores} cores here; "
+            f"num_learners: {who} are more than the {cores} cores here; "
             "a learner that shares its core holds up all of them: use fewer, or set oversubscribe (--oversubscribe) "
             "where actors are mostly idle"
         )
@@ -79,7 +80,7 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
 
 def gains(config: TrainConfig, num_parameters: int) -> bool:
     """Whether updates are large enough for a second learner to be worth the exchange of gradients."""
-    return config.updates.batch_size * num_parameters >= MIN_WORK
+    return config.batch_size * num_parameters >= MIN_WORK
 
 
 def prepare_devices(config: TrainConfig) -> None:

@@ -25,8 +25,9 @@ from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
 from drivetrain.train.rollouts.learner import RolloutLearner
+from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
-from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
+from drivetrain.train.updates import Algorithm, Batch, compile_updates
 
 
 class Update(NamedTuple):

@@ -63,6 +63,11 @@ class TrainConfig:
             self._check_rollouts()
         else:
             self._check_replay()
+        if self.batch_size % self.num_learners:
+            raise InvalidInput(
+                f"num_learners: expected a divisor of batch_size ({self.batch_size}), got {self.num_learners}; "
+                "each learner takes an equal share of a batch"
+            )
         if self.run.deterministic:
             self._check_deterministic()
 
@@ -85,11 +90,6 @@ class TrainConfig:
                 f"the {self.replay.num_step}-step windows still open in each environment), got "
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
             )
-        if updates.batch_size % self.num_learners:
-            raise InvalidInput(
-                f"num_learners: expected a divisor of batch_size ({updates.batch_size}), got {self.num_learners}; "
-                "each learner takes an equal share of a batch"
-            )
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
 
@@ -102,10 +102,6 @@ class TrainConfig:
                 f"num_envs: expected as many environments for every actor, got {num_envs} for {self.num_actors} "
                 f"actors{asked}; change num_envs, num_actors or envs_per_actor"
             )
-        if self.num_learners != 1:
-            raise InvalidInput(
-                f"num_learners: expected 1, as minibatches of {self.algo} are not shared, got {self.num_learners}"
-            )
         if num_steps % batch_size:
             raise InvalidInput(
                 f"batch_size: expected a divisor of the rollout, {num_steps} steps ({self.rollout.rollout_length} of "
@@ -116,6 +112,11 @@ class TrainConfig:
     def on_policy(self) -> bool:
         """Whether the algorithm learns from rollouts of its latest policy, rather than from a replay."""
         return isinstance(self.agent, PPOConfig)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of one update, over all learners."""
+        return self.agent.batch_size if isinstance(self.agent, PPOConfig) else self.updates.batch_size
 
     @property
     def parts(self) -> tuple[str, ...]:
