@@ -42,7 +42,7 @@ class RolloutLearner:
         self._network = policy_network(config, interface)
         self._statistics = Statistics(config, interface)
         self._acted_by = self._statistics.parameters
-        self._learners = Learners(config.run.num_learners)
+        self._learners = Learners(config.num_learners)
         self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
         self._learn = compile_learning(self._algorithm, self._learners)
 

@@ -37,7 +37,8 @@ class Episodes:
                 self.numbers[env] += 1
                 self.actions[env] = []
             else:
-                self.actions[env].append(action[row, env])
+                present: list[NDArray[Any]] = self.actions[env]
+                present.append(action[row, env])
         for env, actions in enumerate(self.actions):
             self.shown[env] = checksum(rollout.last_obs, (-1, env)) if actions else _UNKNOWN
 
