@@ -1,5 +1,6 @@
 """The present episode of every environment: what it takes to play it again up to here."""
 
+import itertools
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -32,13 +33,12 @@ class Episodes:
         """Note whole rounds: [T, N, ...] each."""
         ended = np.logical_or(rollout.terminated, rollout.truncated)
         action: NDArray[Any] = np.array(rollout.action)
-        for row, env in np.ndindex(*ended.shape):
+        for row, env in itertools.product(range(ended.shape[0]), range(ended.shape[1])):
             if ended[row, env]:
                 self.numbers[env] += 1
                 self.actions[env] = []
             else:
-                present: list[NDArray[Any]] = self.actions[env]
-                present.append(action[row, env])
+                self.actions[env].append(action[row, env])
         for env, actions in enumerate(self.actions):
             self.shown[env] = checksum(rollout.last_obs, (-1, env)) if actions else _UNKNOWN
 
