@@ -22,7 +22,7 @@ inline int span_init(PyObject* self, PyObject* args, PyObject* keywords) {
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "I|ip", const_cast<char**>(names), &site, &ends_step, &collapses))
     return -1;
   SiteUse& use = reinterpret_cast<Span*>(self)->use;
-  use = SiteUse{.site = site};
+  use = SiteUse{.site = site, .instrument = Instrument::kAnnotation};
   use.ends_step = ends_step >= 0;
   if (use.ends_step) use.step = static_cast<StepKind>(ends_step);
   use.collapses = collapses != 0;

@@ -42,6 +42,7 @@ inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
   Wrapped* wrapped = as_wrapped(self);
   Py_XSETREF(wrapped->function, Py_NewRef(function));
   wrapped->use = reinterpret_cast<Span*>(span)->use;
+  wrapped->use.instrument = Instrument::kCall;
   wrapped->call = wrapped_call;
   return 0;
 }

@@ -10,18 +10,24 @@ from drivetrain.bench.report import Report
 from drivetrain.bench.scope import command
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import OURS, PROGRAMS, TOOLS, Program
+from drivetrain.bench.scope.held_out import HeldOut
+from drivetrain.bench.scope.kept import Kept
 from drivetrain.bench.scope.rounds import ALONE, Measured, measure
-from drivetrain.bench.scope.trial import Added, Trial, run
+from drivetrain.bench.scope.trial import Trial, run
 from drivetrain.bench.table import as_markdown
 from drivetrain.core.errors import InvalidInput, RunError
 
 TEXT = """
+import time
 from drivetrain.bench.scope.window import window
-from drivetrain.scope import operation
+from drivetrain.scope import mark_step, operation
+inference = operation("inference")
 with window():
-    for _ in range(500):
-        with operation("inference"):
-            sum(range(100))
+    begin = time.process_time()
+    while time.process_time() < begin + 3:
+        with inference:
+            sum(range(300))
+        mark_step()
 """
 
 
@@ -32,22 +38,45 @@ def program(tmp_path):
     return Program(name="trivial", script=script)
 
 
-def trial(wall_s, *, added_s=None, cpu_s=None, nbytes=0):
-    added = None
-    if added_s is not None:
-        added = Added(likely_s=added_s, low_s=0.5 * added_s, high_s=2 * added_s, num_spans=7)
-    return Trial(wall_s=wall_s, cpu_s=cpu_s or wall_s, report_s=1.0, nbytes=nbytes, added=added)
+def against(bias, *, inflation=1.05, half_width=0.01, error=0.01):
+    return HeldOut(
+        inflation=inflation,
+        bias=bias,
+        half_width=half_width,
+        error=error,
+        disabled=0.001,
+        num_blocks=400,
+        num_muted=100,
+        num_spans=7,
+        span_ns=200.0,
+    )
 
 
-def test_a_program_is_run_alone_and_recorded_and_its_spans_are_counted_in_its_window_only(program):
+def trial(wall_s, *, found=None, cpu_s=None, nbytes=0):
+    return Trial(wall_s=wall_s, cpu_s=cpu_s or wall_s, report_s=1.0, nbytes=nbytes, held_out=found)
+
+
+def test_a_program_is_run_alone_and_recorded_and_the_truth_is_in_its_own_blocks(program):
     alone, recorded = run(program, None), run(program, OURS)
-    assert alone.added is None
+    assert alone.held_out is None
     assert alone.nbytes == 0
     assert alone.wall_s > 0
-    assert recorded.added.num_spans == 500, "not those that calibrate"
-    assert 0 < recorded.added.low_s < recorded.added.likely_s < recorded.added.high_s < recorded.wall_s
-    assert recorded.nbytes > 500 * 2 * 16, "events and a page"
+    found = recorded.held_out
+    assert found.num_muted >= 16
+    assert found.num_blocks >= 3 * found.num_muted
+    assert found.num_spans > 1000
+    assert found.half_width > 0
+    assert found.error > 0
+    assert found.inflation == pytest.approx(1, abs=0.5)
+    assert recorded.nbytes > found.num_spans * 2 * 16, "events and a page"
     assert recorded.report_s > 0
+
+
+def test_a_program_too_short_to_hold_blocks_out_is_an_error_that_says_so(tmp_path):
+    script = tmp_path / "short.py"
+    script.write_text("from drivetrain.bench.scope.window import window\nwith window():\n    pass\n")
+    with pytest.raises(RunError, match="let the program run longer"):
+        run(Program(name="short", script=script), OURS)
 
 
 def test_every_round_runs_everything_once_and_a_tool_that_fails_is_left_out_and_named(program):
@@ -57,12 +86,27 @@ def test_every_round_runs_everything_once_and_a_tool_that_fails_is_left_out_and_
         asked.append((which.name, tool and tool.rival.name))
         if tool is TOOLS[0]:
             raise RunError("it crashed")
-        return trial(1.1, added_s=0.1) if tool is OURS else trial(1.0)
+        return trial(1.1, found=against(0.0)) if tool is OURS else trial(1.0)
 
-    (found,), skipped = measure([program], TOOLS[:2], num_rounds=3, rng=random.Random(1), run=runner)
+    how = {"num_rounds": 3, "rng": random.Random(1), "run": runner, "kept": Kept(None)}
+    (found,), skipped = measure([program], TOOLS[:2], **how)
     assert {name: len(trials) for name, trials in found.trials.items()} == {ALONE: 3, "ours": 3, "viztracer": 3}
     assert asked.count(("trivial", "pyinstrument")) == 1
     assert [(item.name, item.reason) for item in skipped] == [("trivial, pyinstrument", "it crashed")]
+
+
+def test_other_tools_run_only_where_they_are_asked_for_and_have_something_to_see(program):
+    ran = set()
+
+    def runner(which, tool):
+        ran.add((which.name, tool and tool.rival.name))
+        return trial(1.1, found=against(0.0)) if tool is OURS else trial(1.0)
+
+    other = Program(name="other", script=program.script)
+    how = {"num_rounds": 1, "rng": random.Random(1), "run": runner, "kept": Kept(None)}
+    measure([program, other], TOOLS, with_tools=["other"], **how)
+    assert {tool for name, tool in ran if name == "trivial"} == {None, "ours"}
+    assert {tool for name, tool in ran if name == "other"} == {None, "ours", "pyinstrument", "viztracer", "scalene"}
 
 
 def test_a_program_that_fails_by_itself_is_skipped_but_one_that_recording_breaks_is_an_error(program):
@@ -70,36 +114,65 @@ def test_a_program_that_fails_by_itself_is_skipped_but_one_that_recording_breaks
         def runner(_program, tool):
             if tool is broken:
                 raise RunError("no")
-            return trial(1.0, added_s=0.1)
+            return trial(1.0, found=against(0.0))
 
         return runner
 
-    found, (skipped,) = measure([program], (), num_rounds=2, rng=random.Random(0), run=fails_with(None))
+    found, (skipped,) = measure(
+        [program], (), num_rounds=2, rng=random.Random(0), run=fails_with(None), kept=Kept(None)
+    )
     assert (found, skipped.name) == ([], "trivial")
     with pytest.raises(RunError, match="trivial, recorded: no"):
-        measure([program], (), num_rounds=1, rng=random.Random(0), run=fails_with(OURS))
+        measure([program], (), num_rounds=1, rng=random.Random(0), run=fails_with(OURS), kept=Kept(None))
 
 
-def test_inflation_bias_and_interval_are_those_of_planted_times(program):
+def test_a_bench_that_was_stopped_goes_on_and_reports_what_there_is(program, tmp_path):
+    asked = []
+
+    def runner(_program, tool):
+        asked.append(tool and tool.rival.name)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return trial(1.1, found=against(0.02)) if tool is OURS else trial(1.0)
+
+    how = {"num_rounds": 2, "rng": random.Random(1), "run": runner}
+    file = tmp_path / "kept.jsonl"
+    (found,), (skipped,) = measure([program], (), kept=Kept(file), **how)
+    assert skipped.reason == "the run was interrupted"
+    assert sum(map(len, found.trials.values())) == 2
+    (again,), skipped = measure([program], (), kept=Kept(file), **how)
+    assert skipped == []
+    assert {name: sorted(trials) for name, trials in again.trials.items()} == {ALONE: [0, 1], "ours": [0, 1]}
+    assert len(asked) == 5, "one that was interrupted, and four"
+    assert again.trials["ours"][0] == trial(1.1, found=against(0.02))
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, lines[0].replace('"commit": "', '"commit": "other ')]))
+    with pytest.raises(InvalidInput, match="expected runs of this commit"):
+        Kept(file)
+
+
+def test_inflation_bias_and_interval_are_those_of_planted_blocks(program):
+    ours = [against(0.04), against(-0.01, half_width=0.02), against(0.03, error=0.04)]
     trials = {
-        ALONE: [trial(10.0), trial(20.0), trial(10.0)],
-        "ours": [trial(11.0, added_s=0.5), trial(22.0, added_s=1.0), trial(11.0, added_s=0.5)],
-        "viztracer": [trial(30.0, nbytes=10**6)] * 3,
+        ALONE: dict(enumerate([trial(10.0), trial(20.0), trial(10.0)])),
+        "ours": {i: trial(11.0, found=found) for i, found in enumerate(ours)},
+        "viztracer": {0: trial(30.0, nbytes=10**6), 2: trial(40.0, nbytes=10**6)},
     }
     cases = {case.name: case for case in make_cases([Measured(program=program, trials=trials)])}
-    inflation = cases["trivial: inflation, wall"].as_json()
-    assert inflation["ours"] == pytest.approx(1.1)
-    assert inflation["peers"] == {"viztracer": 3.0}
+    inflation = cases["trivial: inflation"].as_json()
+    assert inflation["ours"] == pytest.approx(1.05)
     assert inflation["targets"][0]["met"]
-    bias = cases["trivial: |bias|, wall"]
-    assert bias.details["signed"] == pytest.approx([5.0, 5.0, 5.0])
-    assert bias.value("ours") == pytest.approx(5.0)
-    assert bias.value("of the smallest") == pytest.approx(5.0)
-    assert bias.value("spread of runs alone") == pytest.approx(100.0)
-    # 11 - [0.25, 1.0] holds 10; its half-width is 0.375 of 10.5.
-    assert cases["intervals that hold the time alone, wall"].value("ours") == 1.0
-    assert cases["trivial: half-width"].value("ours") == pytest.approx(100 * 0.375 / 10.5)
-    assert not cases["median |bias|, wall"].as_json()["targets"][0]["met"]
+    under = cases["trivial: under a tool, wall"].as_json()
+    assert under["samples"]["viztracer"] == [3.0, 4.0], "each over the run alone of its own round"
+    assert under["ours"] == pytest.approx(1.1)
+    bias = cases["trivial: |bias|"]
+    assert bias.details["signed"] == pytest.approx([4.0, -1.0, 3.0])
+    assert bias.value("ours") == pytest.approx(3.0)
+    assert bias.value("runs inside") == pytest.approx(2 / 3)
+    assert cases["runs whose interval holds the truth"].value("ours") == pytest.approx(2 / 3)
+    assert cases["the same, the truth's own error ignored"].value("ours") == pytest.approx(1 / 3)
+    assert cases["trivial: half-width"].value("ours") == pytest.approx(1.0)
+    assert not cases["runs whose interval holds the truth"].as_json()["targets"][0]["met"]
     assert cases["trivial: size on disk"].as_json()["peers"] == {"viztracer": 1.0}
 
 
@@ -107,7 +180,7 @@ def test_the_report_of_a_quick_run_is_valid_and_opens_with_its_weaknesses(progra
     monkeypatch.setattr(command, "PROGRAMS", (program,))
     options = command.Options(only="trivial", rounds=2, tools=False)
     report = command.make_report(
-        options, ["scope"], lambda _program, tool: trial(1.0, added_s=0.01 if tool is OURS else None)
+        options, ["scope"], lambda _program, tool: trial(1.0, found=against(0.01) if tool is OURS else None)
     )
     assert isinstance(report, Report)
     document = json.loads(json.dumps(report.as_json(), allow_nan=False))

@@ -36,7 +36,8 @@ def thread_of(events, *, process=0, number=0, tid=7):
 
 def trace_of(threads, begin_ns=0, end_ns=1000, sites=SITES):
     processes = tuple(
-        Process(pid=7 + i, start=1, parent=1, argv=()) for i in range(1 + max((t.process for t in threads), default=0))
+        Process(pid=7 + i, start=1, parent=1, argv=(), alone_ns={"call": (3.0, 1.0)})
+        for i in range(1 + max((t.process for t in threads), default=0))
     )
     return Trace(begin_ns=begin_ns, end_ns=end_ns, sites=sites, processes=processes, threads=tuple(threads), about={})
 

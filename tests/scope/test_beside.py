@@ -14,7 +14,7 @@ from drivetrain.scope.report.shares import Share, seconds, shares
 
 
 def record(folder, *, num_steps, own):
-    with scope.session(folder):
+    with scope.session(folder, calibrate_every=0):
         for _ in range(num_steps):
             with scope.operation("simulation"):
                 sum(range(10000))

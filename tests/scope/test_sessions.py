@@ -102,7 +102,9 @@ with scope.session(sys.argv[1]):
     assert entered(profile, child) == {"collecting": 1, "only in the child": 1}
     assert profile.trace.processes[1].parent == profile.trace.processes[0].pid
     assert [note for note in profile.trace.notes if "did not say that they ended" in note]
-    assert profile.overhead()["cost_of_a_span"][str(child.tid)] is not None
+    costs = {entry["process"]: entry for entry in profile.overhead()["costs"] if entry["instrument"] == "annotation"}
+    assert costs[str(child.tid)]["num_spans"] == 1
+    assert costs[str(child.tid)]["expected"] == costs[str(profile.trace.processes[0].pid)]["expected"]
 
 
 def test_after_a_kill_everything_up_to_the_last_event_is_read(folder):

@@ -22,12 +22,20 @@ inline std::uint64_t monotonic_ns() noexcept {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+/// CPU time of the calling thread; a system call.
+inline std::uint64_t thread_cpu_ns() noexcept {
+  timespec now;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 /// What is entered and left: a site with how it is recorded.
 struct SiteUse {
   std::uint32_t site = 0;
   StepKind step = StepKind::kMarked;
   bool ends_step = false;  // when the outermost of these is left, a step is over
   bool collapses = false;  // entered again directly inside itself, it says nothing new
+  Instrument instrument = Instrument::kCall;
 };
 
 /// The recording of this process. Written by open() and close(); read by all threads.
@@ -37,14 +45,16 @@ struct EventLog {
   std::uint32_t last_epoch = 0;
   std::uint32_t pid = 0;
   std::uint64_t process_start = 0;
+  std::uint32_t block_every = 0;  // BlockPlan::start
   SharedState* shared = nullptr;  // stays mapped until the next open(): a late thread may still look at it
   char folder[3072] = {};
 
   bool recording() const noexcept { return epoch.load(std::memory_order_acquire) != 0; }
 
   /// Starts recording into an existing folder; `limit_nbytes` holds for all processes of the session and is that of
-  /// the first. Returns 0, or the errno of what failed. Not to be called while recording.
-  int open(const char* path, std::uint64_t limit_nbytes) noexcept;
+  /// the first. Threads that take steps measure what recording costs them in blocks (event_log_blocks.hpp) unless
+  /// `block_every_` is 0. Returns 0, or the errno of what failed. Not to be called while recording.
+  int open(const char* path, std::uint64_t limit_nbytes, std::uint32_t block_every_ = 0) noexcept;
 
   /// Ends the recording. Segments of other threads stay as they are, and complete.
   void close() noexcept { epoch.store(0, std::memory_order_release); }
@@ -68,7 +78,7 @@ struct EventLog {
 
 inline EventLog event_log;
 
-inline int EventLog::open(const char* path, std::uint64_t limit_nbytes) noexcept {
+inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uint32_t block_every_) noexcept {
   static const bool registered = [] {
     // A forked child goes on recording, into files of its own.
     pthread_atfork(nullptr, nullptr, [] {
@@ -103,6 +113,7 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes) noexcept
   shared = static_cast<SharedState*>(memory);
   if (shared->magic != kSharedMagic || shared->version != kEventLogVersion) return EPROTO;
   identify();
+  block_every = block_every_;
   num_threads.store(0, std::memory_order_relaxed);
   epoch.store(++last_epoch, std::memory_order_release);
   return 0;

@@ -14,7 +14,7 @@ namespace drivetrain {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31676573'63737464ull;  // "dtscseg1", little-endian
 inline constexpr std::uint64_t kSharedMagic = 0x31726873'63737464ull;   // "dtscshr1"
-inline constexpr std::uint32_t kEventLogVersion = 1;
+inline constexpr std::uint32_t kEventLogVersion = 2;
 
 enum class EventKind : std::uint16_t {
   kNone = 0,
@@ -23,6 +23,27 @@ enum class EventKind : std::uint16_t {
   kStep = 3,    // a step is over; value: StepKind
   kLane = 4,    // from here on the thread works on stack `site` (asyncio: one stack per context; 0 is the thread's)
   kThreadEnd = 5,
+  kBlock = 6,  // a block begins (event_log_blocks.hpp); site: mask of the instruments that are muted; value: BlockFlag
+  kCount = 7,  // of the block that ends here; site: the count; value: Counter
+};
+
+/// What records a span: each has a cost of its own. In the value of kBegin and kEnd.
+enum class Instrument : std::uint16_t {
+  kCall = 0,        // a wrapped callable
+  kAnnotation = 1,  // a context manager
+};
+inline constexpr std::uint16_t kResumed = 1 << 8;  // in the value of kBegin: entered before, and recorded from here on
+
+enum BlockFlag : std::uint16_t {
+  kRoundBegins = 1,  // the first block of a round
+  kBlocksEnd = 2,    // no block: the one before was not finished, and everything records again
+};
+
+enum class Counter : std::uint16_t {
+  kCpuNs = 0,      // CPU time of the thread, low 32 bits ...
+  kCpuNsHigh = 1,  // ... and high ones
+  kSpans = 2,      // + Instrument: spans entered, recorded or not
+  kSteps = 8,      // + StepKind: steps that were over, recorded or not
 };
 
 enum class StepKind : std::uint16_t {

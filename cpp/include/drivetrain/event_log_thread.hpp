@@ -2,6 +2,7 @@
 #pragma once
 
 #include "drivetrain/event_log.hpp"
+#include "drivetrain/event_log_blocks.hpp"
 
 namespace drivetrain {
 
@@ -17,16 +18,20 @@ class ThreadLog {
       ++num_too_deep_;
       return;
     }
-    const bool recorded = !(use.collapses && depth_ > 0 && stack_[depth_ - 1].use.site == use.site);
-    stack_[depth_++] = {use, recorded};
+    const bool collapsed = use.collapses && depth_ > 0 && stack_[depth_ - 1].use.site == use.site;
+    const bool recorded = !collapsed && !is_muted(use);
+    stack_[depth_++] = {use, recorded, collapsed};
     num_enclosing_ += use.ends_step;
-    if (recorded) put(EventKind::kBegin, use.site, 0, monotonic_ns());
+    counts_.spans[static_cast<int>(use.instrument)] += !collapsed;
+    if (recorded) put(EventKind::kBegin, use.site, static_cast<std::uint16_t>(use.instrument), monotonic_ns());
   }
 
   /// Leaves the innermost site of this number; the time is taken first. Nothing happens if it was not entered.
   void end(std::uint32_t site) noexcept {
     if (epoch_ == 0) return;  // nothing was entered
-    const std::uint64_t now = monotonic_ns();
+    // What is not recorded needs no time.
+    const bool is_timed = depth_ == 0 || stack_[depth_ - 1].recorded || stack_[depth_ - 1].use.site != site;
+    const std::uint64_t now = is_timed ? monotonic_ns() : 0;
     if (!ready()) return;
     if (num_too_deep_ > (lane_ == 0 ? 0 : base_too_deep_)) [[unlikely]] {
       --num_too_deep_;
@@ -39,18 +44,33 @@ class ThreadLog {
       }
     const Entered& entered = stack_[--depth_];
     if (entered.recorded) [[likely]]
-      put(EventKind::kEnd, site, 0, now);
+      put(EventKind::kEnd, site, static_cast<std::uint16_t>(entered.use.instrument), now);
     if (entered.use.ends_step && --num_enclosing_ == 0) step(entered.use.step);
   }
 
+  /// A step is over, and with the last step of a block the block.
   void step(StepKind kind) noexcept {
-    if (ready()) put(EventKind::kStep, 0, static_cast<std::uint16_t>(kind), monotonic_ns());
+    if (!ready()) return;
+    if (mask_ != kMuteAll) put(EventKind::kStep, 0, static_cast<std::uint16_t>(kind), monotonic_ns());
+    ++counts_.steps[static_cast<int>(kind)];
+    if (blocks_.boundary()) [[unlikely]]
+      next_block();
+  }
+
+  /// From here on these instruments of this thread record nothing; returns which it were before.
+  std::uint32_t mute(std::uint32_t mask) noexcept {
+    if (!ready()) return 0;
+    const std::uint32_t before = mask_;
+    mask_ = mask;
+    if ((before & ~mask) != 0) resume();
+    return before;
   }
 
   /// Goes on with another stack, 0 being the thread's own, and returns the number of the one before. What a lane is
   /// in when it is left is forgotten here, and its ends are written as they come: so any number of lanes may be open.
   std::uint32_t lane(std::uint32_t number) noexcept {
     if (!ready()) return 0;
+    if (number != 0) end_blocks();  // what a lane is in while it waits could not be resumed
     if (lane_ != 0) {
       while (depth_ > base_) num_enclosing_ -= stack_[--depth_].use.ends_step;
       num_too_deep_ = base_too_deep_;
@@ -73,6 +93,8 @@ class ThreadLog {
       segment_.abandon();
     }
     epoch_ = 0;
+    blocks_.stop();
+    mask_ = 0;
     next_ = end_ = nullptr;
     depth_ = num_too_deep_ = num_enclosing_ = lane_ = base_ = base_too_deep_ = 0;
   }
@@ -81,6 +103,14 @@ class ThreadLog {
   struct Entered {
     SiteUse use;
     bool recorded = false;
+    bool collapsed = false;  // is not recorded whatever is muted
+  };
+
+  /// Of the block, or before the first one of the thread.
+  struct Counts {
+    std::uint64_t cpu_ns = 0;  // when it began
+    std::uint32_t spans[kNumInstruments] = {};
+    std::uint32_t steps[3] = {};
   };
 
   /// Whether to record; opens the first segment of a recording, or of a forked child.
@@ -90,7 +120,12 @@ class ThreadLog {
       return epoch != 0;
     return enter_epoch(epoch);
   }
+  bool is_muted(const SiteUse& use) const noexcept { return (mask_ >> static_cast<int>(use.instrument) & 1) != 0; }
   bool enter_epoch(std::uint32_t epoch) noexcept;
+  void next_block() noexcept;
+  void end_blocks() noexcept;
+  void resume() noexcept;
+  void put_counts() noexcept;
   bool more_room() noexcept;
   bool next_segment() noexcept;
   static void finish_at_exit() noexcept;
@@ -134,6 +169,9 @@ class ThreadLog {
   std::uint32_t lane_ = 0;
   std::uint32_t base_ = 0;           // depth of lane 0's stack while another lane is worked on ...
   std::uint32_t base_too_deep_ = 0;  // ... and what was too deep for it
+  std::uint32_t mask_ = 0;           // instruments that are muted
+  BlockPlan blocks_;
+  Counts counts_;
   std::uint32_t sequence_ = 0;
   std::uint32_t pid_ = 0;
   std::uint32_t number_ = 0;
@@ -172,11 +210,71 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
   sequence_ = 0;
   full_ = false;
   next_ = end_ = nullptr;
-  const std::uint64_t now = monotonic_ns();
-  for (std::uint32_t i = 0; i < depth_; ++i)
-    if (stack_[i].recorded) put(EventKind::kBegin, stack_[i].use.site, 0, now);
+  for (std::uint32_t i = 0; i < depth_; ++i) stack_[i].recorded = false;
+  mask_ = 0;
+  counts_ = Counts{};
+  blocks_.start(event_log.process_start << 32 ^ static_cast<std::uint64_t>(pid_) << 16 ^ number_, event_log.block_every);
   lane_ = 0;  // a forked child goes on in what it was in
+  resume();
   return true;
+}
+
+/// Begins what was entered and is not recorded, now that it may be. What was entered later is left and begun again,
+/// so that spans stay nested.
+inline void ThreadLog::resume() noexcept {
+  const std::uint64_t now = monotonic_ns();
+  const auto waits = [&](const Entered& entered) {
+    return !entered.recorded && !entered.collapsed && !is_muted(entered.use);
+  };
+  std::uint32_t first = 0;
+  while (first < depth_ && !waits(stack_[first])) ++first;
+  for (std::uint32_t i = depth_; i > first; --i) {
+    const Entered& entered = stack_[i - 1];
+    if (entered.recorded)
+      put(EventKind::kEnd, entered.use.site, static_cast<std::uint16_t>(entered.use.instrument) | kResumed, now);
+  }
+  for (std::uint32_t i = first; i < depth_; ++i) {
+    Entered& entered = stack_[i];
+    if (!entered.recorded && !waits(entered)) continue;
+    entered.recorded = true;
+    put(EventKind::kBegin, entered.use.site, static_cast<std::uint16_t>(entered.use.instrument) | kResumed, now);
+  }
+}
+
+/// What the block was, then the next one; neither is in the time or the counts of a block.
+inline void ThreadLog::next_block() noexcept {
+  if (full_) return end_blocks();
+  if (blocks_.in_round()) put_counts();
+  std::uint64_t num_steps = 0;
+  for (const std::uint32_t number : counts_.steps) num_steps += number;
+  std::uint32_t active = 0;  // whatever is entered in every fourth step, or more often
+  for (std::uint32_t i = 0; i < kNumInstruments; ++i) active |= (4ull * counts_.spans[i] >= num_steps) << i;
+  BlockPlan::Block block;
+  if (!blocks_.next(monotonic_ns(), active, block)) return;
+  mute(block.mask);
+  counts_ = Counts{};
+  put(EventKind::kBlock, block.mask, block.begins_round ? kRoundBegins : 0, monotonic_ns());
+  counts_.cpu_ns = thread_cpu_ns();
+}
+
+/// Everything records again, for good.
+inline void ThreadLog::end_blocks() noexcept {
+  const bool began = blocks_.in_round();
+  blocks_.stop();
+  mute(0);
+  if (began) put(EventKind::kBlock, 0, kBlocksEnd, monotonic_ns());
+}
+
+inline void ThreadLog::put_counts() noexcept {
+  const std::uint64_t cpu_ns = thread_cpu_ns() - counts_.cpu_ns, now = monotonic_ns();
+  const auto put_one = [&](Counter first, std::uint32_t index, std::uint64_t count) {
+    const auto which = static_cast<std::uint16_t>(static_cast<std::uint32_t>(first) + index);
+    put(EventKind::kCount, static_cast<std::uint32_t>(count), which, now);
+  };
+  put_one(Counter::kCpuNs, 0, cpu_ns);
+  put_one(Counter::kCpuNsHigh, 0, cpu_ns >> 32);
+  for (std::uint32_t i = 0; i < kNumInstruments; ++i) put_one(Counter::kSpans, i, counts_.spans[i]);
+  for (std::uint32_t i = 0; i < 3; ++i) put_one(Counter::kSteps, i, counts_.steps[i]);
 }
 
 inline bool ThreadLog::more_room() noexcept {

@@ -76,14 +76,19 @@ def launch(
 
 
 def start(
-    words: Sequence[str], *, folder: Path, threads: int | None = 1, pass_fds: Sequence[int] = ()
+    words: Sequence[str],
+    *,
+    folder: Path,
+    threads: int | None = 1,
+    pass_fds: Sequence[int] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start Python with these words on its command line, in the same way."""
+    """Start Python with these words on its command line, and more environment variables, in the same way."""
     with (folder / LOG_NAME).open("w") as log:
         return subprocess.Popen(
             [sys.executable, *words],
             cwd=folder,
-            env=environment_of(threads, os.environ),
+            env=environment_of(threads, {**os.environ, **(variables or {})}),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

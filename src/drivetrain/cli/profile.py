@@ -13,48 +13,67 @@ import rich.console
 from drivetrain import scope
 from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.scope import program
+from drivetrain.scope.calibration import prior
+from drivetrain.scope.calibration.costs import multiples
 from drivetrain.scope.report import terminal
+from drivetrain.scope.session import CALIBRATE_EVERY
 
-USAGE = """usage: drivetrain profile [-o DIR] SCRIPT.py [ARGS...]
-       drivetrain profile [-o DIR] -m MODULE [ARGS...]
+USAGE = """usage: drivetrain profile [OPTIONS] SCRIPT.py [ARGS...]
+       drivetrain profile [OPTIONS] -m MODULE [ARGS...]
 
 Run a Python program unchanged, and record where its time goes: simulation, inference, replay, backpropagation,
 optimizer, in all its processes. Ends with the program's exit code, after a table on standard error.
 
-  -o DIR   a new folder for the recording; the default is profiles/DATE-TIME."""
+  -o DIR                a new folder for the recording; the default is profiles/DATE-TIME.
+  --calibrate-every N   one of N blocks of steps is left unrecorded, to learn what recording costs: 10 by default,
+                        0 for none."""
 
 
 def run(argv: list[str]) -> int:
-    """Take our own option from the front, leave everything else to the program, and pass on how it ended.
+    """Take our own options from the front, leave everything else to the program, and pass on how it ended.
 
     Not read by tyro: what follows the script is the program's, whatever it looks like.
     """
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if argv else 2
-    folder, command = _split(argv)
-    code = program.run(folder, command)
+    options, command = _split(argv)
+    folder = Path(options.get("-o", str(Path("profiles") / time.strftime("%Y%m%d-%H%M%S"))))
+    code = program.run(folder, command, calibrate_every=_number(options))
     console = rich.console.Console(stderr=True)
     with contextlib.suppress(DrivetrainError):  # a program that was killed at once has left nothing to show
-        terminal.show(scope.load(folder), console)
+        profile = scope.load(folder)
+        terminal.show(profile, console)
+        if not profile.correction.changes:
+            prior.remember(multiples(profile.trace, profile.correction.costs))
     console.print(f"profile: {folder}; show it again: drivetrain report {folder}", highlight=False, markup=False)
     return _end_like(code)
 
 
-def _split(argv: list[str]) -> tuple[Path, list[str]]:
-    folder = Path("profiles") / time.strftime("%Y%m%d-%H%M%S")
-    if argv[0] == "-o":
+def _split(argv: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Our own options with their values, and what follows `python`."""
+    options: dict[str, str] = {}
+    while argv and argv[0] in ("-o", "--calibrate-every"):
         if len(argv) < 3:
-            raise InvalidInput("profile: expected -o DIR SCRIPT.py [ARGS...], got too few words")
-        folder, argv = Path(argv[1]), argv[2:]
+            raise InvalidInput(f"profile: expected {argv[0]} VALUE SCRIPT.py [ARGS...], got too few words")
+        options[argv[0]], argv = argv[1], argv[2:]
     if argv[0] == "-m":
         if len(argv) < 2:
             raise InvalidInput("profile: expected -m MODULE, got no module")
     elif argv[0].startswith("-"):
-        raise InvalidInput(f"profile: unknown option {argv[0]!r}: only -o DIR comes before the program")
+        raise InvalidInput(
+            f"profile: unknown option {argv[0]!r}: only -o DIR and --calibrate-every N come before the program"
+        )
     elif not Path(argv[0]).exists():
         raise InvalidInput(f"profile: {argv[0]}: no such file; name a script, or a module by -m")
-    return folder, argv
+    return options, argv
+
+
+def _number(options: dict[str, str]) -> int:
+    text = options.get("--calibrate-every", str(CALIBRATE_EVERY))
+    if not text.isdecimal():
+        raise InvalidInput(f"--calibrate-every: expected a number of blocks, got {text!r}")
+    return int(text)
 
 
 def _end_like(code: int) -> int:

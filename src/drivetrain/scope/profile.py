@@ -14,8 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from drivetrain.scope import costs, overlap
-from drivetrain.scope.sites import CALIBRATION, CLASSES, NATIVE
+from drivetrain.scope import overlap
+from drivetrain.scope.calibration.blocks import mask_of_events, num_unwritten_steps
+from drivetrain.scope.correction import Correction, Interval
+from drivetrain.scope.sites import CLASSES, NATIVE
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
 from drivetrain.scope.trace import folder
@@ -75,16 +77,15 @@ class Profile:
         return [row for index in range(len(self.trace.threads)) for row in self._rows(index)]
 
     def _rows(self, index: int) -> list[Row]:
-        thread, line = self.trace.threads[index], self.timelines[index]
-        totals = line.totals(self.space.size)
-        charge = self._charges[index]
+        thread = self.trace.threads[index]
+        totals = self.timelines[index].totals(self.space.size)
+        corrected = self.correction.of_thread(index)
         rows: list[Row] = []
-        for code in sorted(np.flatnonzero(totals).tolist(), key=lambda code: -totals[code]):
-            state, raw = self.space.state(code), int(totals[code])
-            bounds = (None, None, None)
-            if charge is not None:
-                likely, least, most = (float(x[code]) for x in (charge.likely_ns, charge.low_ns, charge.high_ns))
-                bounds = (raw - likely, raw - most, raw - least)
+        there = totals != 0
+        if corrected is not None:  # a thread that ran to the end may end before it without recording
+            there |= np.array([abs(one.likely_ns) >= 1 for one in corrected])
+        for code in sorted(np.flatnonzero(there).tolist(), key=lambda code: -totals[code]):
+            state = self.space.state(code)
             rows.append(
                 Row(
                     process=self.process_name(thread.process),
@@ -92,56 +93,82 @@ class Profile:
                     operation=state.operation,
                     time_class=state.time_class,
                     phase=state.phase,
-                    raw_ns=raw,
-                    corrected_ns=bounds[0],
-                    low_ns=bounds[1],
-                    high_ns=bounds[2],
+                    raw_ns=int(totals[code]),
+                    **_bounds(corrected[code] if corrected is not None else None),
                 )
             )
         return rows
 
     @cached_property
-    def _charges(self) -> list[costs.Charge | None]:
-        """Per thread what recording added to each state. The measurement of the cost is no cost of the program's:
-        it is a row of its own, of class "profiler".
-        """
-        per_process = costs.measured(self.trace)
-        calibration = self.trace.sites.index(CALIBRATION) if CALIBRATION in self.trace.sites else -1
-        charges: list[costs.Charge | None] = []
-        for thread, line in zip(self.trace.threads, self.timelines, strict=True):
-            cost = per_process[thread.process]
-            own = line.entered_site != calibration
-            charges.append(
-                None if cost is None else costs.charge(cost, line.entered[own], line.entered_from[own], self.space.size)
-            )
-        return charges
+    def correction(self) -> Correction:
+        """What recording added."""
+        return Correction(self.trace, self.timelines, self.space)
 
     def overhead(self) -> dict[str, Any]:
-        """What recording cost, all threads together: events, spans, nanoseconds with bounds, and what was dropped."""
-        known = [charge for charge in self._charges if charge is not None]
+        """What recording cost, all threads together: events, nanoseconds with bounds, what was dropped; what a span
+        costs and how that is known; and how recording changed what the program did, where it did.
+        """
+        added = self.correction.added()
         return {
             "num_events": self.trace.num_events,
             "num_dropped": sum(thread.num_dropped for thread in self.trace.threads),
-            "cost_of_a_span": {
-                self.process_name(index): cost and {**cost._asdict(), "total_ns": cost.total_ns}
-                for index, cost in enumerate(costs.measured(self.trace))
-            },
-            "method": "empty spans, timed by each process when it started to record; bounds from published errors",
-            "total_ns": sum(float(charge.likely_ns.sum()) for charge in known),
-            "low_ns": sum(float(charge.low_ns.sum()) for charge in known),
-            "high_ns": sum(float(charge.high_ns.sum()) for charge in known),
+            "total_ns": added.likely_ns,
+            "low_ns": added.low_ns,
+            "high_ns": added.high_ns,
+            "costs": self.correction.ledger(),
+            "behaviour_changes": self.correction.changes,
         }
 
+    @property
+    def wall(self) -> Interval | None:
+        """The session's wall time without what recording added; None where nothing can be corrected."""
+        return self.correction.wall
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not captured, or cannot be corrected, and why; in sentences."""
+        return (*self.trace.notes, *self.correction.changes)
+
     def overlaps(self) -> list[overlap.Overlap]:
-        """What was going on at the same time in all threads and processes; sums to the wall time."""
-        return overlap.overlaps(self.timelines, self.space)
+        """What was going on at the same time in all threads and processes, longest first; sums to the wall time.
+
+        Raises:
+            OverflowError: More operations than a mask has bits.
+        """
+        lines = self.timelines
+        raw = overlap.totals([line.edge_ns for line in lines], [line.state for line in lines], self.space)
+        corrected = self.correction.overlaps()
+        codes = dict.fromkeys([*raw, *(corrected or ())])
+        found = [
+            overlap.Overlap(
+                *overlap.names(code, self.space),
+                int(raw.get(code, 0)),
+                **_bounds(None if corrected is None else corrected.get(code, Interval(0.0, 0.0, 0.0))),
+            )
+            for code in codes
+        ]
+        return sorted(found, key=lambda one: (-one.ns, one.classes, one.operations))
 
     def num_steps(self) -> int:
         """Steps marked by the program; where it marks none, steps of simulators that hooks saw."""
+        kinds = self._steps_in_events(everywhere=True)
+        for blocks in self.correction.blocks:
+            kinds.update(num_unwritten_steps(blocks))
+        return kinds[MARKED] or kinds[SIMULATED]
+
+    def num_recorded_steps(self) -> int:
+        """Those among them in which all instruments recorded: what counts and times of operations are out of."""
+        kinds = self._steps_in_events(everywhere=False)
+        return kinds[MARKED] or kinds[SIMULATED]
+
+    def _steps_in_events(self, *, everywhere: bool) -> Counter[int]:
         kinds: Counter[int] = Counter()
         for thread in self.trace.threads:
-            kinds.update(thread.value[thread.kind == STEP].tolist())
-        return kinds[MARKED] or kinds[SIMULATED]
+            wanted = thread.kind == STEP
+            if not everywhere and (mask := mask_of_events(thread)) is not None:
+                wanted &= mask == 0
+            kinds.update(thread.value[wanted].tolist())
+        return kinds
 
     def startup_ns(self) -> int:
         """From the session's begin to the first operation that any thread enters: imports, and setting up."""
@@ -175,12 +202,20 @@ class Profile:
             rows.append(entry)
         return {
             "wall_ns": self.wall_ns,
+            "corrected_wall": self.wall and self.wall._asdict(),
             "overhead": self.overhead(),
             "num_steps": self.num_steps(),
             "startup_ns": self.startup_ns(),
             "transitions": self.transitions(),
             "overlaps": [item._asdict() for item in self.overlaps()],
             "processes": [asdict(process) for process in self.trace.processes],
-            "not_captured": list(self.trace.notes),
+            "not_captured": list(self.notes),
             "rows": rows,
         }
+
+
+def _bounds(found: Interval | None) -> dict[str, float | None]:
+    """An interval as rows have it."""
+    if found is None:
+        return {"corrected_ns": None, "low_ns": None, "high_ns": None}
+    return {"corrected_ns": found.likely_ns, "low_ns": found.low_ns, "high_ns": found.high_ns}

@@ -14,14 +14,14 @@ from types import FrameType
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.hooks import garbage, imports
-from drivetrain.scope.session import create, end, join, leave
+from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, leave
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def run(folder: Path, command: list[str]) -> int:
+def run(folder: Path, command: list[str], *, calibrate_every: int = CALIBRATE_EVERY) -> int:
     """Run a Python program with recording on; returns what its process ended with, negative for a signal.
 
     The program keeps terminal, standard input and process group, so that Ctrl-C reaches it as ever.
@@ -29,13 +29,14 @@ def run(folder: Path, command: list[str]) -> int:
     Args:
         folder: A new folder for the session.
         command: What follows `python` on the command line.
+        calibrate_every: See `session`.
 
     Raises:
-        InvalidInput: The folder is not empty.
+        InvalidInput: The folder is not empty, or calibrate_every leaves nothing recorded.
     """
     if not command:
         raise InvalidInput("profile: expected SCRIPT.py or -m MODULE, got nothing to run")
-    create(folder, command)
+    create(folder, command, calibrate_every)
     path = os.pathsep.join(filter(None, [str(_STARTUP), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
     process = subprocess.Popen([sys.executable, *command], env=environment)

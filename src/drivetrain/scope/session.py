@@ -18,15 +18,19 @@ from typing import Any, Self
 from drivetrain.core._native import process_start_time
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
+from drivetrain.scope.calibration import prior
+from drivetrain.scope.calibration.yardstick import Yardstick
 from drivetrain.scope.hooks import asyncio
-from drivetrain.scope.sites import CALIBRATION, table
+from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
 LIMIT_NBYTES = 2**30
-FORMAT = 1
-_NUM_EMPTY_SPANS = 1000
+FORMAT = 2
+CALIBRATE_EVERY = 10
 
 
-def session(path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES) -> "Session":
+def session(
+    path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES, calibrate_every: int = CALIBRATE_EVERY
+) -> "Session":
     """A context in which everything is recorded into a new folder.
 
     Threads and forked children are followed; other processes are by `drivetrain profile`. What is recorded survives
@@ -35,22 +39,25 @@ def session(path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES) -
     Args:
         path: A folder that does not exist, or is empty.
         limit_nbytes: Disk space for all processes together. What comes after is dropped, and the report says so.
+        calibrate_every: Threads that take steps (`mark_step`, Gymnasium's environments) are left unrecorded in one of
+            so many blocks of steps, chosen at random, to learn what recording costs them; 0: never.
 
     Raises:
-        InvalidInput: The folder is in use, or this process records already.
+        InvalidInput: The folder is in use, or this process records already, or calibrate_every is 1 or below 0.
     """
-    return Session(Path(path), limit_nbytes)
+    return Session(Path(path), limit_nbytes, calibrate_every)
 
 
 class Session:
     """See `session`; a context manager, to be entered once."""
 
-    def __init__(self, path: Path, limit_nbytes: int) -> None:
+    def __init__(self, path: Path, limit_nbytes: int, calibrate_every: int) -> None:
         self._path = path
         self._limit_nbytes = limit_nbytes
+        self._calibrate_every = calibrate_every
 
     def __enter__(self) -> Self:
-        create(self._path, sys.argv)
+        create(self._path, sys.argv, self._calibrate_every)
         if "asyncio.events" in sys.modules:  # its tasks take turns in a thread
             asyncio.install(sys.modules["asyncio.events"])
         join(self._path, self._limit_nbytes)
@@ -63,16 +70,37 @@ class Session:
             end(self._path)
 
 
-def create(path: Path, argv: list[str]) -> None:
+def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) -> None:
     """Make the folder of a session that begins now.
 
     Raises:
-        InvalidInput: The folder exists and is not empty.
+        InvalidInput: The folder exists and is not empty; or see `check_calibrate_every`.
     """
+    check_calibrate_every(calibrate_every)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
-    _write(path / "session.json", {"format": FORMAT, "argv": argv, "begin_ns": time.monotonic_ns()})
+    about = {
+        "format": FORMAT,
+        "argv": argv,
+        "begin_ns": time.monotonic_ns(),
+        "calibrate_every": calibrate_every,
+        "machine": prior.machine(),
+        "prior": prior.recall(),
+    }
+    _write(path / "session.json", about)
+
+
+def check_calibrate_every(number: int) -> None:
+    """Refuse what leaves nothing recorded.
+
+    Raises:
+        InvalidInput: It is 1, or below 0.
+    """
+    if number < 0 or number == 1:
+        raise InvalidInput(
+            f"calibrate_every: expected 0 (never), or 2 or more blocks, got {number}; 10 leaves a tenth unrecorded"
+        )
 
 
 def end(path: Path, **more: Any) -> None:
@@ -90,15 +118,17 @@ def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
     if _native.recording():
         raise InvalidInput("session: this process records already; one session at a time")
     folder = path.resolve()
+    calibrate_every = json.loads((folder / "session.json").read_text())["calibrate_every"]
     _current.folder = folder
     _describe(folder)
+    table.number(CALIBRATION)
+    if calibrate_every:
+        table.number(UNRECORDED)
     table.write_to(_own(folder, "sites"))
-    _native.start(str(folder), limit_nbytes)
+    yardstick = Yardstick()
+    _native.start(str(folder), limit_nbytes, calibrate_every)
     _native.lane(0)  # this thread's time line begins here
-    empty = _native.Span(table.number(CALIBRATION))
-    for _ in range(_NUM_EMPTY_SPANS):
-        with empty:
-            pass
+    _describe(folder, alone_ns=yardstick.measure())
 
 
 def leave(path: Path) -> bool:
@@ -126,8 +156,8 @@ class _Current:
 _current = _Current()
 
 
-def _describe(folder: Path) -> None:
-    """Write who this process is, once per process."""
+def _describe(folder: Path, **more: Any) -> None:
+    """Write who this process is, and what else is known of it."""
     if not _current.started:
         os.register_at_fork(after_in_child=_after_fork)
         _current.started = True
@@ -138,6 +168,7 @@ def _describe(folder: Path) -> None:
         "start": process_start_time(os.getpid()),
         "parent": parent,
         "argv": sys.orig_argv,
+        **more,
     }
     _write(_own(folder, "json"), about)
 

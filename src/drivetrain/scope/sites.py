@@ -26,6 +26,7 @@ CLASSES = (
     "wait",
     "gc",
     "profiler",
+    "unrecorded",
     "idle",
 )
 """What a thread does at a time; a bit mask over these says what several do."""
@@ -49,6 +50,10 @@ class Site:
 
 CALIBRATION = Site("scope: what an empty span costs", time_class="profiler")
 """Entered many times for nothing when a process starts to record; its events tell what recording costs."""
+
+UNRECORDED = Site("scope: muted, to learn what recording costs", "unrecorded", "unrecorded")
+"""Never entered: what a thread is in while instruments are muted (calibration/blocks.py). The program's time, and which
+is not known."""
 
 
 class SiteTable:

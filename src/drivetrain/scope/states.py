@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.sites import CLASSES, FORWARD, OPERATIONS, Site
+from drivetrain.scope.sites import CLASSES, FORWARD, OPERATIONS, UNRECORDED, Site
 
 
 class State(NamedTuple):
@@ -25,6 +25,8 @@ BASE = State("other", "python", "")
 """A thread outside all sites."""
 IDLE = State("other", "idle", "")
 """Before a thread began, and after it ended."""
+UNKNOWN = State(UNRECORDED.operation, UNRECORDED.time_class, "")
+"""While instruments of the thread were muted."""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope import reference, rules
+from drivetrain.scope.calibration.blocks import mask_of_events
 from drivetrain.scope.sites import CLASSES
-from drivetrain.scope.states import BASE, IDLE, StateSpace
-from drivetrain.scope.trace.events import BEGIN, END, LANE, Thread, Trace
+from drivetrain.scope.states import BASE, IDLE, UNKNOWN, StateSpace
+from drivetrain.scope.trace.events import BEGIN, END, LANE, RESUMED, Thread, Trace
 
 Ints = NDArray[np.int64]
 
@@ -30,10 +31,9 @@ class Timeline:
     edge_ns: Ints
     state: NDArray[np.int32]
     entered: NDArray[np.int32]
-    """The state of each site entered, in order ..."""
+    """The state of each site entered, in order (not of those only resumed) ..."""
     entered_from: NDArray[np.int32]
     """... and the state around it."""
-    entered_site: NDArray[np.int32]
 
     def totals(self, num_states: int) -> Ints:
         """Nanoseconds in each state; they sum to the session's wall time."""
@@ -46,12 +46,16 @@ def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
     begins = np.flatnonzero(thread.kind == BEGIN)
     own = own_parts(space, begins, thread.site)
     after, around = _states(thread, begins, own, space)
+    if (mask := mask_of_events(thread)) is not None:
+        unknown = space.code(UNKNOWN)
+        after, around = np.where(mask != 0, unknown, after), np.where(mask[begins] != 0, unknown, around)
     idle = space.code(IDLE)
     edges = np.concatenate([[trace.begin_ns], thread.time_ns, [trace.end_ns]])
     states = np.concatenate([[idle], after]).astype(np.int32)
     if thread.num_events:
         states[-1] = idle
-    return Timeline(edges, states, after[begins].astype(np.int32), around.astype(np.int32), thread.site[begins])
+    new = thread.value[begins] & RESUMED == 0
+    return Timeline(edges, states, after[begins[new]].astype(np.int32), around[new].astype(np.int32))
 
 
 def own_parts(space: StateSpace, begins: Ints, site: NDArray[np.int32]) -> NDArray[np.int16]:

@@ -1,7 +1,7 @@
 """What takes part in `drivetrain bench scope`: programs to be recorded, and the tools that can record them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivetrain.bench.process import Rival
@@ -47,18 +47,23 @@ def _program(framework: Rival, script: str, algo: str, env: str, num_steps: int,
     )
 
 
+_MUJOCO = replace(SB3, requires=(*SB3.requires, "mujoco"))
+
 PROGRAMS: Sequence[Program] = (
-    _program(SB3, "with_sb3", "DQN", "CartPole-v1", 4_000),
-    _program(SB3, "with_sb3", "PPO", "CartPole-v1", 4_096),
-    _program(SB3, "with_sb3", "A2C", "CartPole-v1", 2_000, is_quick=True),
-    _program(SB3, "with_sb3", "SAC", "Pendulum-v1", 300),
-    _program(SB3, "with_sb3", "TD3", "Pendulum-v1", 300),
-    _program(SB3, "with_sb3", "DDPG", "Pendulum-v1", 300),
-    _program(SBX, "with_sbx", "DQN", "CartPole-v1", 4_000),
-    _program(SBX, "with_sbx", "PPO", "CartPole-v1", 2_048),
-    _program(SBX, "with_sbx", "SAC", "Pendulum-v1", 300),
-    _program(_TORCH, "with_torch", "Q-learning", "CartPole-v1", 1_000, is_quick=True),
-    _program(OURS_TRAIN, "with_ours", "dqn", "CartPole-v1", 4_000, is_quick=True),
+    _program(SB3, "with_sb3", "DQN", "CartPole-v1", 8_000),
+    _program(SB3, "with_sb3", "PPO", "CartPole-v1", 10_240),
+    _program(SB3, "with_sb3", "A2C", "CartPole-v1", 6_000, is_quick=True),
+    _program(SB3, "with_sb3", "SAC", "Pendulum-v1", 800),
+    _program(SB3, "with_sb3", "TD3", "Pendulum-v1", 1_200),
+    _program(SB3, "with_sb3", "DDPG", "Pendulum-v1", 1_200),
+    _program(_MUJOCO, "with_sb3", "PPO", "HalfCheetah-v5", 8_192),
+    _program(_MUJOCO, "with_sb3", "SAC", "HalfCheetah-v5", 800),
+    _program(_MUJOCO, "with_sb3", "TD3", "HalfCheetah-v5", 1_200),
+    _program(SBX, "with_sbx", "DQN", "CartPole-v1", 8_000),
+    _program(SBX, "with_sbx", "PPO", "CartPole-v1", 10_240),
+    _program(SBX, "with_sbx", "SAC", "Pendulum-v1", 1_200),
+    _program(_TORCH, "with_torch", "Q-learning", "CartPole-v1", 3_000, is_quick=True),
+    _program(OURS_TRAIN, "with_ours", "dqn", "CartPole-v1", 20_000, is_quick=True),
 )
 
 
@@ -71,12 +76,19 @@ class Tool:
         before: Words of Python's command line before the script.
         between: Words between the script and its arguments.
         report: A second command that makes the report a user would look at; empty where the first leaves it.
+        needs: What a program must use for the tool to see it; empty for any.
     """
 
     rival: Rival
     before: tuple[str, ...]
     between: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
+    needs: str = ""
+
+    def fits(self, program: Program) -> bool:
+        """Whether it has anything to say of a program."""
+        framework = program.framework
+        return not self.needs or (framework is not None and self.needs in framework.requires)
 
     def command(self, program: Program) -> list[str]:
         """What follows `python`."""
@@ -88,20 +100,28 @@ def _rival(name: str) -> Rival:
 
 
 RECORDING = "recording"
+CALIBRATE_EVERY = 4
+"""More blocks are muted than by default: half of them are held out to tell the truth."""
 OURS = Tool(
     rival=Rival(name="ours", module="drivetrain", requires=(), install=""),
-    before=("-m", "drivetrain.cli.main", "profile", "-o", RECORDING),
+    before=(
+        "-m",
+        "drivetrain.cli.main",
+        "profile",
+        "-o",
+        RECORDING,
+        "--calibrate-every",
+        str(CALIBRATE_EVERY),
+    ),
     report=("-m", "drivetrain.cli.main", "report", RECORDING, "--html", "report.html"),
 )
 TOOLS: Sequence[Tool] = (
     Tool(rival=_rival("pyinstrument"), before=("-m", "pyinstrument", "-r", "html", "-o", "report.html")),
     Tool(rival=_rival("viztracer"), before=("-m", "viztracer", "--quiet", "-o", "report.json", "--")),
     Tool(rival=_rival("scalene"), before=("-m", "scalene", "run", "--cpu-only", "-o", "report.json"), between=("---",)),
-)
-UNFIT: Sequence[Skipped] = (
-    Skipped(
-        name="torch.profiler",
-        reason="it is started by lines in the program, and programs run unchanged here",
-        remedy="add them and run the program by hand",
+    Tool(
+        rival=Rival(name="torch.profiler", module="torch", requires=("torch",), install=SB3.install),
+        before=(str(_FOLDER / "under_torch_profiler.py"),),
+        needs="torch",
     ),
 )

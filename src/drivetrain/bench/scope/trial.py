@@ -10,28 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from drivetrain import scope
 from drivetrain.bench.process import LOG_NAME, kill, last_words, start
 from drivetrain.bench.scope.contenders import OURS, RECORDING, Program, Tool
+from drivetrain.bench.scope.held_out import HeldOut, held_out
 from drivetrain.bench.scope.window import FILE, Window
 from drivetrain.core.errors import RunError
-from drivetrain.scope import costs
-from drivetrain.scope.profile import Profile
-from drivetrain.scope.trace.events import BEGIN
 
 TIMEOUT_S = 600.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Added:
-    """Seconds that recording added to the window of a program, as the recording itself has it."""
-
-    likely_s: float
-    low_s: float
-    high_s: float
-    num_spans: int
+CACHE = "own-cache"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +30,14 @@ class Trial:
         cpu_s: CPU-seconds of its process in the window.
         report_s: From the window's end until the report was on disk; the program's own end is in it.
         nbytes: What the tool left on disk, its report included.
-        added: What the recording says that it added; ours only.
+        held_out: Corrected time against the time alone, by blocks of the run itself; ours only.
     """
 
     wall_s: float
     cpu_s: float
     report_s: float
     nbytes: int
-    added: Added | None
+    held_out: HeldOut | None
 
 
 def run(program: Program, tool: Tool | None) -> Trial:
@@ -76,13 +63,14 @@ def run(program: Program, tool: Tool | None) -> Trial:
             cpu_s=found.cpu_s,
             report_s=report_s,
             nbytes=sum(file.stat().st_size for file in after),
-            added=added(scope.load(folder / RECORDING), found) if tool is OURS else None,
+            held_out=held_out(scope.load(folder / RECORDING), found.pid) if tool is OURS else None,
         )
 
 
 def finish(words: Sequence[str], folder: Path) -> None:
     """Run Python with these words to its end, with one computation thread."""
-    process = start(words, folder=folder)
+    # What earlier programs said of this machine is no part of the measurement.
+    process = start(words, folder=folder, variables={"XDG_CACHE_HOME": str(folder / CACHE)})
     try:
         code = process.wait(TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -96,30 +84,8 @@ def finish(words: Sequence[str], folder: Path) -> None:
 def files(folder: Path) -> list[Path]:
     """What a tool left: everything but the program's own."""
     own = {FILE.name, LOG_NAME}
-    return [file for file in folder.rglob("*") if file.is_file() and file.name not in own and "run" not in file.parts]
-
-
-def added(profile: Profile, window: Window) -> Added:
-    """What recording added to the main thread of a program in its window, by the correction of reports.
-
-    Raises:
-        RunError: The program's process is not in the recording, or its cost is not known.
-    """
-    trace = profile.trace
-    per_process = costs.measured(trace)
-    found = [i for i, t in enumerate(trace.threads) if t.tid == window.pid and per_process[t.process] is not None]
-    if not found:
-        raise RunError(f"process {window.pid} of the program, or what a span costs there, is not in its recording")
-    thread = trace.threads[found[0]]
-    cost = per_process[thread.process]
-    assert cost is not None
-    line = profile.timelines[found[0]]
-    begin_ns = thread.time_ns[thread.kind == BEGIN]
-    inside = np.asarray((begin_ns >= window.begin_ns) & (begin_ns < window.end_ns))
-    charge = costs.charge(cost, line.entered[inside], line.entered_from[inside], profile.space.size)
-    return Added(
-        likely_s=float(charge.likely_ns.sum()) / 1e9,
-        low_s=float(charge.low_ns.sum()) / 1e9,
-        high_s=float(charge.high_ns.sum()) / 1e9,
-        num_spans=int(inside.sum()),
-    )
+    return [
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and file.name not in own and not {"run", CACHE}.intersection(file.parts)
+    ]

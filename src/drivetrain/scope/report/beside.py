@@ -35,7 +35,7 @@ class Run:
 
     def per_step_ns(self, share: Share) -> float | None:
         """Corrected time per step; None where no steps are known."""
-        steps = self.profile.num_steps()
+        steps = self.profile.num_recorded_steps()
         return share.corrected_ns / steps if steps else None
 
 

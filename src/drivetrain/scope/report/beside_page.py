@@ -6,7 +6,8 @@ from html import escape
 from drivetrain.scope.report import bars
 from drivetrain.scope.report.beside import Run, keys
 from drivetrain.scope.report.beside_terminal import against
-from drivetrain.scope.report.page import color_of, document, table
+from drivetrain.scope.report.cells import table
+from drivetrain.scope.report.page import color_of, document
 from drivetrain.scope.report.shares import extent, in_words, seconds
 
 
@@ -57,6 +58,6 @@ def _cells(run: Run, key: tuple[str, str]) -> list[str]:
 
 
 def _notes(runs: Sequence[Run]) -> str:
-    notes = [f"{run.letter}: {note}" for run in runs for note in run.profile.trace.notes]
+    notes = [f"{run.letter}: {note}" for run in runs for note in run.profile.notes]
     notes.append("The page of one run alone says more: its time line, processes, and what recording cost.")
     return "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"

@@ -16,7 +16,7 @@ def show(runs: Sequence[Run], console: rich.console.Console) -> None:
         console.print(f"{run.letter}: {run.name}: {extent(run.profile)}", highlight=False, markup=False)
     console.print(table(runs))
     for run in runs:
-        for note in run.profile.trace.notes:
+        for note in run.profile.notes:
             console.print(f"{run.letter}: {note}", highlight=False, markup=False)
 
 

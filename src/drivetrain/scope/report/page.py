@@ -11,8 +11,9 @@ from html import escape
 from pathlib import Path
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report import bars, strip
-from drivetrain.scope.report.shares import Share, extent, in_words, seconds, shares
+from drivetrain.scope.report import bars, ledger, strip
+from drivetrain.scope.report.cells import table
+from drivetrain.scope.report.shares import Share, bounds, extent, in_words, seconds, shares
 
 _STYLE = (Path(__file__).parent / "page.css").read_text()
 
@@ -32,7 +33,7 @@ def render(profile: Profile, title: str) -> str:
         ("Python calling native code", _transitions(profile)),
         ("Processes and threads", _processes(profile)),
         ("What went on at the same time", _overlaps(profile)),
-        ("What recording cost", _overhead(profile)),
+        ("What recording cost", ledger.render(profile)),
         ("What was not captured", _notes(profile)),
     ]
     return document(title, extent(profile), sections)
@@ -103,7 +104,7 @@ def _breakdown(found: list[Share], colors: dict[str, str]) -> str:
 
 
 def _transitions(profile: Profile) -> str:
-    steps = profile.num_steps()
+    steps = profile.num_recorded_steps()
     rows = [
         [escape(operation), name, str(count), f"{count / steps:.3g}" if steps else "no steps"]
         for operation, classes in profile.transitions().items()
@@ -139,39 +140,17 @@ def _overlaps(profile: Profile) -> str:
             ", ".join(o.classes),
             seconds(o.ns),
             f"{o.ns / profile.wall_ns:.1%}",
+            *bounds(o),
         ]
         for o in profile.overlaps()[:20]
     ]
-    return table(["operations", "classes", "time", "of the wall time"], rows)
-
-
-def _overhead(profile: Profile) -> str:
-    overhead = profile.overhead()
-    rows = [
-        ["events", str(overhead["num_events"])],
-        ["dropped", str(overhead["num_dropped"])],
-        ["added by recording, all threads", seconds(overhead["total_ns"])],
-        ["between", f"{seconds(overhead['low_ns'])} and {seconds(overhead['high_ns'])}"],
-        ["how it is known", escape(overhead["method"])],
-    ]
-    return table(["", ""], rows)
+    return table(["operations", "classes", "time", "of the wall time", "corrected", "between"], rows)
 
 
 def _notes(profile: Profile) -> str:
     notes = [
-        *profile.trace.notes,
+        *profile.notes,
         "GPU time is not recorded; waiting for a device shows where the program waits.",
         "Threads that never entered a known operation, and programs that are not Python, are not seen.",
     ]
     return "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
-
-
-def table(headings: list[str], rows: list[list[str]], name: str = "") -> str:
-    """A table of cells that are HTML already, as wide as it has to be."""
-    head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    # Wide tables scroll by themselves, by keyboard too.
-    return (
-        f'<div class="wide" tabindex="0"><table id="{name}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )

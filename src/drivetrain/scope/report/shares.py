@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from drivetrain.scope.overlap import Overlap
 from drivetrain.scope.profile import Profile, Row
+from drivetrain.scope.sites import UNRECORDED
 
 WAITING = ("wait", "idle")
 
@@ -44,6 +46,13 @@ def seconds(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def bounds(found: Overlap) -> tuple[str, str]:
+    """The corrected time and its interval, as two cells; empty where nothing is known of it."""
+    if found.corrected_ns is None or found.low_ns is None or found.high_ns is None:
+        return "", ""
+    return seconds(found.corrected_ns), f"{seconds(found.low_ns)} to {seconds(found.high_ns)}"
+
+
 def extent(profile: Profile) -> str:
     """How much was recorded, in one line."""
     counts = [
@@ -76,10 +85,11 @@ def in_words(profile: Profile) -> list[str]:
         return ["Nothing was recorded."]
     by_operation: dict[str, int] = defaultdict(int)
     waiting = 0
+    muted = sum(share.raw_ns for share in found if share.operation == UNRECORDED.operation)
     for share in found:
         by_operation[share.operation] += share.raw_ns
         waiting += share.raw_ns if share.time_class in WAITING else 0
-    first, ns = max(by_operation.items(), key=lambda item: item[1])
+    first, ns = max(by_operation.items(), key=lambda item: (item[0] != UNRECORDED.operation, item[1]))
     name = "time outside known operations" if first == "other" else first
     text = [f"Most of the time is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
     text.append(_ADVICE.get(first, f"Look into {first} first: nothing else can save as much."))
@@ -90,10 +100,22 @@ def in_words(profile: Profile) -> list[str]:
         )
     if waiting > 0.2 * busy:
         text.append(f"{waiting / busy:.0%} is waiting: for other processes, or for a device.")
+    if muted:
+        text.append(
+            f"{muted / busy:.0%} was left unrecorded, in blocks of steps chosen at random, to learn what recording "
+            "costs."
+        )
     overhead = profile.overhead()
+    if profile.wall is None:
+        return [*text, "Nothing is corrected for what recording cost: " + _why_not(profile)]
     text.append(
         f"Recording added about {seconds(overhead['total_ns'])} "
         f"({seconds(overhead['low_ns'])} to {seconds(overhead['high_ns'])}), "
         f"{overhead['total_ns'] / busy:.1%}; corrected numbers are without it."
     )
     return text
+
+
+def _why_not(profile: Profile) -> str:
+    changed = bool(profile.correction.changes)
+    return "it changed what the program does." if changed else "its cost is not identifiable in this run."

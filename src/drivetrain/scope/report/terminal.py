@@ -12,7 +12,7 @@ def show(profile: Profile, console: rich.console.Console) -> None:
     """Print it."""
     console.print(extent(profile), highlight=False)
     console.print(table(profile))
-    for paragraph in [*in_words(profile), *profile.trace.notes]:
+    for paragraph in [*in_words(profile), *profile.notes]:
         console.print(paragraph, highlight=False, markup=False)
 
 

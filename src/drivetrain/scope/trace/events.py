@@ -1,6 +1,7 @@
 """A trace in memory: events of threads as arrays, sites numbered once for all processes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,12 @@ from numpy.typing import NDArray
 from drivetrain.scope.sites import Site
 
 # EventKind and StepKind of cpp/include/drivetrain/event_log_format.hpp
-BEGIN, END, STEP, LANE, THREAD_END = 1, 2, 3, 4, 5
+BEGIN, END, STEP, LANE, THREAD_END, BLOCK, COUNT = 1, 2, 3, 4, 5, 6, 7
 MARKED, SIMULATED, UPDATED = 0, 1, 2
+INSTRUMENTS = ("call", "annotation")
+"""What records spans; the value of BEGIN and END says which."""
+RESUMED = 1 << 8
+"""In that value: the span was entered before, while nothing recorded it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +28,8 @@ class Process:
     parent: int
     """Its parent's pid; 0 where it is not known."""
     argv: tuple[str, ...]
+    alone_ns: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """Per instrument what a span costs alone: recorded beyond muted, muted beyond none; empty in forked children."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,7 +45,7 @@ class Thread:
     time_ns: NDArray[np.int64]
     kind: NDArray[np.uint8]
     site: NDArray[np.int32]
-    """Index into the trace's sites for BEGIN and END; the stack's number for LANE."""
+    """Index into the trace's sites for BEGIN and END; the stack's number for LANE; calibration/blocks.py for others."""
     value: NDArray[np.uint16]
     num_dropped: int = 0
 

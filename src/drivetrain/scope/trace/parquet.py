@@ -23,7 +23,7 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace.events import Process, Thread, Trace
 
-VERSION = 1
+VERSION = 2
 _KEY = b"drivetrain.scope"
 
 
@@ -73,13 +73,18 @@ def read(file: Path) -> Trace:
     )
 
 
-def _process(pid: int, start: int, parent: int, argv: list[str]) -> Process:
-    return Process(pid=pid, start=start, parent=parent, argv=tuple(argv))
+def _process(argv: list[str], alone_ns: dict[str, list[float]], **numbers: int) -> Process:
+    alone = {name: (first, second) for name, (first, second) in alone_ns.items()}
+    return Process(**numbers, argv=tuple(argv), alone_ns=alone)
 
 
 def _packed(thread: Thread) -> NDArray[np.int64]:
     """Kind, value and site of each event in one number."""
-    return thread.kind.astype(np.int64) << 48 | thread.value.astype(np.int64) << 32 | thread.site.astype(np.int64)
+    return (
+        thread.kind.astype(np.int64) << 48
+        | thread.value.astype(np.int64) << 32
+        | thread.site.astype(np.int64) & 0xFFFFFFFF
+    )
 
 
 def _metadata(trace: Trace, table: NDArray[np.int64]) -> dict[str, Any]:

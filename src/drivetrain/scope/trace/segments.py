@@ -133,7 +133,10 @@ def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, 
         if match := _PROCESS_FILE.fullmatch(file.name):
             about = json.loads(file.read_text())
             key = (int(match[1]), int(match[2]))
-            found[key] = Process(pid=key[0], start=key[1], parent=about["parent"], argv=tuple(about["argv"]))
+            alone = {name: (first, second) for name, (first, second) in about.get("alone_ns", {}).items()}
+            found[key] = Process(
+                pid=key[0], start=key[1], parent=about["parent"], argv=tuple(about["argv"]), alone_ns=alone
+            )
     return tuple(found[key] for key in sorted(found, key=lambda key: (key[1], key[0])))
 
 

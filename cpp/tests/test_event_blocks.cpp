@@ -1,0 +1,135 @@
+// Blocks of steps in which instruments are muted: how they are chosen, and what a recording says of them.
+#include "tests/event_log_folder.hpp"
+
+using namespace drivetrain;
+
+namespace {
+
+/// Takes steps of a fixed length on a clock of its own; returns the masks of whole rounds.
+std::vector<std::vector<std::uint32_t>> rounds_of(BlockPlan& plan, std::uint64_t step_ns, std::uint32_t active,
+                                                  int num_rounds, std::vector<std::uint64_t>* lengths = nullptr) {
+  std::vector<std::vector<std::uint32_t>> rounds;
+  std::uint64_t now = 1, steps = 0;
+  while (static_cast<int>(rounds.size()) <= num_rounds) {
+    now += step_ns;
+    ++steps;
+    BlockPlan::Block block;
+    if (!plan.boundary() || !plan.next(now, active, block)) continue;
+    if (lengths != nullptr && !rounds.empty()) lengths->push_back(steps);
+    steps = 0;
+    if (block.begins_round) rounds.emplace_back();
+    rounds.back().push_back(block.mask);
+  }
+  rounds.pop_back();
+  return rounds;
+}
+
+void a_round_mutes_each_way_once_in_random_order_and_its_blocks_are_as_many_steps_each() {
+  BlockPlan plan;
+  plan.start(7, 10);
+  std::vector<std::uint64_t> lengths;
+  const auto one = rounds_of(plan, 100'000, 1, 200, &lengths);
+  std::vector<int> places(10);
+  for (const auto& round : one) {
+    CHECK(round.size() == 10);
+    int muted = 0;
+    for (std::size_t i = 0; i < round.size(); ++i) {
+      CHECK(round[i] == 0 || round[i] == kMuteAll);
+      muted += round[i] != 0;
+      places[i] += round[i] != 0;
+    }
+    CHECK(muted == 1);
+  }
+  for (const int times : places) CHECK(times >= 5 && times <= 45);  // 20 expected, 4.2 the standard deviation
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    CHECK(lengths[i] == lengths[i / 10 * 10]);
+    const std::uint64_t ns = lengths[i] * 100'000;
+    CHECK(ns >= kBlockNs * 9 / 10 && ns <= 10 * kBlockNs);
+  }
+  plan.start(8, 10);
+  for (const auto& round : rounds_of(plan, 100'000, 3, 20)) {
+    CHECK(round.size() == 30);
+    std::map<std::uint32_t, int> times;
+    for (const std::uint32_t mask : round) ++times[mask];
+    CHECK(times[0] == 27 && times[1] == 1 && times[2] == 1 && times[3] == 1);
+  }
+}
+
+void blocks_follow_steps_that_become_slower_and_are_never_empty() {
+  BlockPlan plan;
+  plan.start(1, 2);
+  std::uint64_t now = 1;
+  for (int i = 0; i < 1000; ++i) {
+    now += i < 500 ? 1'000'000 : 300'000'000;  // then one step is longer than a block should be
+    BlockPlan::Block block;
+    if (plan.boundary()) plan.next(now, 1, block);
+  }
+  int boundaries = 0;
+  for (int i = 0; i < 10; ++i) {
+    BlockPlan::Block block;
+    now += 300'000'000;
+    if (plan.boundary()) ++boundaries, plan.next(now, 1, block);
+  }
+  CHECK(boundaries == 10);
+}
+
+void muted_blocks_are_counted_and_what_is_entered_then_is_resumed() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit, 2) == 0);
+  const SiteUse training{.site = 1};
+  const SiteUse step{.site = 2, .step = StepKind::kSimulated, .ends_step = true};
+  std::uint64_t num_steps = 0;
+  for (const std::uint64_t begin = monotonic_ns(); monotonic_ns() < begin + 400'000'000;) {
+    thread_log.begin(training);  // often longer than a block
+    for (int i = 0; i < 1000; ++i) {
+      thread_log.begin(step);
+      for (const std::uint64_t from = monotonic_ns(); monotonic_ns() < from + 20'000;) {
+      }
+      thread_log.end(2);
+      ++num_steps;
+    }
+    thread_log.end(1);
+  }
+  thread_log.finish();
+  event_log.close();
+  const auto events = read_all(folder).begin()->second.events();
+  check_nested_and_ordered(events);
+  std::uint64_t counted = 0, written = 0, muted = 0, spans = 0, resumed = 0;
+  std::uint32_t mask = 0;
+  for (const Event& event : events) {
+    if (event.kind == EventKind::kBlock) mask = event.site, muted += mask != 0;
+    const bool is_simulated = event.value == static_cast<std::uint16_t>(Counter::kSteps) + 1;
+    if (event.kind == EventKind::kCount && is_simulated && mask != 0) counted += event.site;
+    if (event.kind == EventKind::kCount && event.value == static_cast<std::uint16_t>(Counter::kSpans) && mask != 0)
+      spans += event.site;
+    written += event.kind == EventKind::kStep;
+    resumed += event.kind == EventKind::kBegin && (event.value & kResumed) != 0;
+    if (mask != 0) CHECK(event.kind != EventKind::kBegin || (event.value & kResumed) != 0);
+  }
+  CHECK(muted > 2 && resumed > 0);
+  CHECK(counted > 0 && spans >= counted);
+  CHECK(written + counted <= num_steps);
+  // What is missing is the last block, if it was muted.
+  CHECK(mask != 0 || written + counted == num_steps);
+}
+
+void a_thread_with_lanes_has_no_blocks() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit, 2) == 0);
+  thread_log.lane(1);
+  for (const std::uint64_t begin = monotonic_ns(); monotonic_ns() < begin + 60'000'000;)
+    thread_log.step(StepKind::kMarked);
+  thread_log.finish();
+  event_log.close();
+  CHECK(count(read_all(folder).begin()->second.events(), EventKind::kBlock) == 0);
+}
+
+}  // namespace
+
+int main() {
+  std::printf("seeds 7, 8 and 1; a clock of their own for the first two\n");
+  a_round_mutes_each_way_once_in_random_order_and_its_blocks_are_as_many_steps_each();
+  blocks_follow_steps_that_become_slower_and_are_never_empty();
+  muted_blocks_are_counted_and_what_is_entered_then_is_resumed();
+  a_thread_with_lanes_has_no_blocks();
+}

@@ -1,0 +1,176 @@
+"""What was planted is recovered: costs within their errors, times within their intervals, waits moved with them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute import thread_of, trace_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import SITES, UPDATE_SITE, WAIT_SITE, Writer, gather, program_in_blocks, trace_of_planted
+
+from drivetrain.scope.calibration import regression
+from drivetrain.scope.calibration.blocks import blocks_of
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report.shares import in_words
+from drivetrain.scope.trace.events import BEGIN, END
+
+
+def estimates(seeds, **how):
+    """The cost of a call in each program, with its standard error."""
+    found = [regression.estimate(blocks_of(program_in_blocks(seed, **how)[0].threads[0]))[0] for seed in seeds]
+    assert None not in found
+    return found
+
+
+@pytest.mark.parametrize("tails", [0.0, 0.05])
+def test_planted_costs_are_recovered_within_their_errors(tails):
+    found = estimates(range(60), tails=tails)
+    inside = [abs(one.ns - 400) <= 1.96 * one.se_ns for one in found]
+    assert sum(inside) >= 0.88 * 60  # 95% of 60 less two standard deviations
+    assert abs(np.mean([one.ns for one in found]) - 400) < 30
+    assert np.median([one.se_ns for one in found]) < 100
+
+
+def test_a_cost_of_nothing_is_found_to_be_nothing_and_is_not_clamped():
+    found = estimates(range(40), inside_ns=0.0, around_ns=0.0)
+    assert any(one.ns < 0 for one in found)
+    assert any(one.ns > 0 for one in found)
+    assert sum(abs(one.ns) <= 1.96 * one.se_ns for one in found) >= 35
+
+
+def test_too_few_blocks_identify_nothing():
+    trace, _ = program_in_blocks(0, rounds=regression.LEAST_MUTED - 1)
+    profile = Profile(trace)
+    assert profile.correction.costs == [[None, None]]
+    assert profile.wall is None
+    assert all(row.corrected_ns is None for row in profile.breakdown())
+    assert "not identifiable" in in_words(profile)[-1]
+    ledger = {entry["instrument"]: entry["source"] for entry in profile.overhead()["costs"]}
+    assert ledger["call"] == "not identifiable"
+
+
+def test_corrected_times_are_those_alone_within_their_intervals():
+    inside, biases = [], []
+    for seed in range(30):
+        trace, alone = program_in_blocks(seed)
+        rows = {(row.operation, row.time_class): row for row in Profile(trace).breakdown()}
+        busy = {key: row for key, row in rows.items() if key in alone and key[0] != "unrecorded"}
+        assert len(busy) == 3
+        truth = sum(alone[key] for key in busy)
+        likely, low, high = (sum(getattr(r, n) for r in busy.values()) for n in ("corrected_ns", "low_ns", "high_ns"))
+        assert sum(row.raw_ns for row in busy.values()) > 1.02 * truth
+        inside.append(low <= truth <= high)
+        biases.append(likely / truth - 1)
+    assert sum(inside) >= 26
+    assert abs(np.median(biases)) < 0.005
+    assert max(map(abs, biases)) < 0.03
+
+
+@given(st.integers(0, 2**31), st.integers(0, 2**55))
+@settings(max_examples=15, deadline=None)
+def test_corrections_do_not_depend_on_where_time_begins(seed, shift):
+    trace, _ = program_in_blocks(seed, rounds=10)
+    thread = replace(trace.threads[0], time_ns=trace.threads[0].time_ns + shift)
+    moved = replace(trace, threads=(thread,), begin_ns=trace.begin_ns + shift, end_ns=trace.end_ns + shift)
+    assert Profile(moved).breakdown() == Profile(trace).breakdown()
+    assert Profile(moved).overhead() == Profile(trace).overhead()
+
+
+@given(st.integers(0, 2**31))
+@settings(max_examples=10, deadline=None)
+def test_corrections_do_not_depend_on_the_order_of_threads(seed):
+    trace, _ = gather(seed, inside_ns=200.0, around_ns=300.0, rounds=6)
+    turned = replace(trace, threads=tuple(reversed(trace.threads)))
+    assert sorted(Profile(trace).breakdown(), key=repr) == sorted(Profile(turned).breakdown(), key=repr)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_waits_shrink_as_much_as_those_waited_for(seed):
+    trace, alone = gather(seed, inside_ns=300.0, around_ns=500.0)
+    profile = Profile(trace)
+    wall_alone = max(w.now for w in alone)
+    assert profile.wall_ns > 1.05 * wall_alone
+    assert profile.wall.likely_ns == pytest.approx(wall_alone, rel=5e-3)
+    rows = {(row.process, row.operation, row.time_class): row for row in profile.breakdown()}
+    for number, w in enumerate(alone):
+        for (operation, time_class), ns in w.alone.items():
+            row = rows[str(7 + number), operation, time_class]
+            assert row.low_ns - 0.01 * wall_alone <= ns <= row.high_ns + 0.01 * wall_alone
+    main = rows["7", "other", "wait"]
+    assert main.corrected_ns == pytest.approx(alone[0].alone["other", "wait"], rel=0.02)
+
+
+@given(st.integers(0, 2**31))
+@settings(max_examples=10, deadline=None)
+def test_corrected_rows_of_a_thread_and_overlaps_sum_to_the_corrected_wall_time(seed):
+    trace, _ = gather(seed, inside_ns=300.0, around_ns=500.0, rounds=6)
+    profile = Profile(trace)
+    sums = {}
+    for row in profile.breakdown():
+        sums[row.process] = sums.get(row.process, 0.0) + row.corrected_ns
+    assert list(sums.values()) == pytest.approx([profile.wall.likely_ns] * len(trace.threads))
+    assert sum(one.corrected_ns for one in profile.overlaps()) == pytest.approx(profile.wall.likely_ns)
+
+
+def test_a_wait_that_nobody_recorded_can_have_ended_keeps_its_length():
+    w = Writer(inside_ns=100.0, around_ns=100.0)
+    w.span(UPDATE_SITE, 5000, "busy")
+    w.events += [(int(w.now), BEGIN, WAIT_SITE), (int(w.now) + 7000, END, WAIT_SITE)]
+    w.values += [1, 1]
+    trace = trace_of_planted([w.thread()], 20_000, alone_ns={"call": (200.0, 0.0)}, prior={"call": (1.0, 0.0)})
+    rows = {row.time_class: row for row in Profile(trace).breakdown()}
+    assert rows["wait"].corrected_ns == rows["wait"].raw_ns == 7000
+    assert rows["backend"].corrected_ns == 5000
+
+
+def test_where_recording_changes_what_a_program_does_nothing_is_corrected():
+    trace, _ = program_in_blocks(0, rounds=20)
+    thread = trace.threads[0]
+    blocks = blocks_of(thread)
+    site = thread.site.copy()
+    at = np.flatnonzero((thread.kind == 7) & (thread.value == 10))  # optimizer steps of each block
+    site[at] = np.where(blocks.mask == 0, 5, 9)
+    profile = Profile(replace(trace, threads=(replace(thread, site=site),)))
+    assert [change for change in profile.correction.changes if "optimizer steps are 5" in change]
+    assert profile.wall is None
+    assert all(row.corrected_ns is None for row in profile.breakdown())
+    assert any("not corrected" in note for note in profile.notes)
+    assert "it changed what the program does" in in_words(profile)[-1]
+
+
+def test_a_muted_stretch_is_neither_lost_nor_spread():
+    trace, alone = program_in_blocks(3)
+    profile = Profile(trace)
+    rows = {(row.operation, row.time_class): row for row in profile.breakdown()}
+    assert rows["unrecorded", "unrecorded"].raw_ns == pytest.approx(alone["unrecorded", "unrecorded"], rel=1e-3)
+    assert sum(row.raw_ns for row in rows.values()) == profile.wall_ns
+    assert profile.num_steps() == 30 * 5 * 20 + 1
+    assert profile.num_recorded_steps() == 30 * 4 * 20 + 1
+
+
+def test_what_was_expected_fills_in_where_a_run_says_little_and_gives_way_where_it_says_much():
+    wide = {"call": (1.0, 10.0)}
+    trace, _ = program_in_blocks(1)
+    costs = {}
+    for name, alone_ns, prior in (
+        ("wide", 300.0, wide),
+        ("agreeing", 400.0, {"call": (1.0, 0.01)}),
+        ("wrong", 4000.0, {"call": (1.0, 0.01)}),
+    ):
+        process = replace(trace.processes[0], alone_ns={"call": (alone_ns, 0.0)})
+        about = {"prior": prior}
+        costs[name] = Profile(replace(trace, processes=(process,), about=about)).correction.costs[0][0]
+    own = costs["wide"].estimate
+    assert costs["wide"].recorded_ns == pytest.approx(own.ns, rel=0.01)
+    assert costs["agreeing"].recorded_se_ns <= 4.0
+    assert costs["agreeing"].recorded_ns == pytest.approx(400, abs=4)
+    assert (costs["wrong"].recorded_ns, costs["wrong"].recorded_se_ns) == own
+    assert "contradict" in costs["wrong"].source
+
+
+def test_a_trace_without_costs_is_left_uncorrected():
+    trace = trace_of([thread_of([(0, BEGIN, 0), (10, END, 0)])], 0, 20, SITES)
+    profile = Profile(replace(trace, processes=(replace(trace.processes[0], alone_ns={}),)))
+    assert profile.wall is None
+    assert {row.corrected_ns for row in profile.breakdown()} == {None}

@@ -1,0 +1,22 @@
+"""The bench's truth comes from blocks that the correction has not seen."""
+
+import pytest
+from planted import program_in_blocks
+
+from drivetrain.bench.scope.held_out import held_out
+from drivetrain.scope.profile import Profile
+
+
+def test_what_is_held_out_says_nothing_of_itself_to_the_correction():
+    # Planted: 400 ns a span everywhere; then 800 where the truth looks.
+    trace, _ = program_in_blocks(5, rounds=80)
+    profile = Profile(trace)
+    whole = held_out(profile, 7)
+    assert abs(whole.bias) <= whole.half_width + whole.error
+    blocks = profile.correction.blocks[0]
+    dearer = (blocks.round % 2 == 1) & (blocks.mask == 0)
+    blocks.cpu_ns[dearer] += 400 * blocks.spans[dearer, 0]
+    moved = held_out(profile, 7)
+    assert moved.half_width == pytest.approx(whole.half_width, rel=0.05), "which even rounds alone decide"
+    assert moved.inflation - whole.inflation == pytest.approx(0.06, abs=0.02)
+    assert moved.bias - whole.bias == pytest.approx(moved.inflation - whole.inflation, rel=0.1), "what is not corrected"

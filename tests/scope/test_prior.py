@@ -1,0 +1,54 @@
+"""What programs said on this machine is remembered for the next, with the spread between them."""
+
+import json
+
+import pytest
+
+from drivetrain.scope.calibration import prior
+from drivetrain.scope.calibration.prior import LEAST_SD, PUBLISHED
+
+
+def test_nothing_is_known_of_a_new_machine(tmp_path):
+    assert prior.recall(tmp_path / "absent" / "costs.json") == {}
+
+
+def test_programs_are_remembered_by_machine_and_the_oldest_are_forgotten(tmp_path, monkeypatch):
+    file = tmp_path / "deep" / "costs.json"
+    for number in range(40):
+        prior.remember({"call": (1.0 + number, 0.1)}, file)
+    rows = json.loads(file.read_text())["machines"][prior.machine()]["call"]
+    assert len(rows) == 30
+    assert rows[0] == [11.0, 0.1]
+    monkeypatch.setattr(prior, "machine", lambda: "another")
+    assert prior.recall(file) == {}
+    prior.remember({"call": (2.0, 0.1)}, file)
+    assert set(prior.recall(file)) == {"call"}
+
+
+def test_one_program_narrows_little_and_many_that_agree_narrow_much_but_never_to_nothing():
+    one, many = prior.expected([(1.5, 0.05)]), prior.expected([(1.5, 0.05)] * 30)
+    assert one.mean == many.mean == 1.5
+    assert one.sd > PUBLISHED.sd
+    assert LEAST_SD < many.sd < 0.5 * PUBLISHED.sd
+
+
+def test_programs_that_disagree_leave_the_next_one_open():
+    disagreeing = prior.expected([(1.0, 0.05), (2.0, 0.05), (1.5, 0.05), (0.8, 0.05)])
+    assert disagreeing.sd > 0.4
+    noisy = prior.expected([(1.0, 1.0), (2.0, 1.0), (1.5, 1.0), (0.8, 1.0)])
+    assert noisy.sd == pytest.approx((PUBLISHED.sd**2 / 4 + 0.25 + LEAST_SD**2) ** 0.5, rel=0.05), (
+        "their errors say why"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 7}', '{"format": 1, "machines": {"m": {"call": [[1]]}}}'])
+def test_a_file_of_somebody_elses_making_is_taken_for_none(tmp_path, text):
+    file = tmp_path / "costs.json"
+    file.write_text(text)
+    assert prior.recall(file) == {}
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "file").touch()
+    prior.remember({"call": (1.0, 0.1)}, tmp_path / "file" / "costs.json")
+    assert (tmp_path / "file").read_text() == ""
