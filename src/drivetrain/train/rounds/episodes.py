@@ -24,7 +24,7 @@ class Episodes:
     def __init__(self, num_envs: int) -> None:
         self.numbers = [0] * num_envs
         """Episodes that each environment has ended before."""
-        self.actions: list[list[NDArray[Any]]] = [[] for _ in range(num_envs)]
+        self.actions: list[list[Any]] = [[] for _ in range(num_envs)]
         """Actions of the present one, oldest first, as stored."""
         self.shown = [_UNKNOWN] * num_envs
         """`checksum` of the observation that the last of them led to."""
