@@ -50,6 +50,26 @@ class Gray(Ending):
     observation_space = Box(0, 255, (40, 40), np.uint8)
 
 
+class Film(gymnasium.Env):
+    """Gray images of its own chance; the reward is the action's; 30 steps."""
+
+    action_space = Discrete(3)
+    observation_space = Box(0, 255, (40, 40), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 30
+        return self.draw(), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self.draw(), float(action), self.left == 0, False, {}
+
+    def draw(self):
+        """An image."""
+        return self.np_random.integers(0, 256, (40, 40), np.uint8)
+
+
 class Small(Ending):
     """Observes images too small to convolve."""
 
@@ -112,7 +132,7 @@ class Unbounded(Oblong):
 
 
 for kind in (
-    *(Shifted, Ending, Pictures, Gray, Small, Nested, Driven, Seeing),
+    *(Shifted, Ending, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):
     gymnasium.register(f"{kind.__name__}-v0", kind)

@@ -25,7 +25,8 @@ from drivetrain.train.algos import ddpg
 from drivetrain.train.config import DDPGConfig, TrainConfig
 from drivetrain.train.critics import Networks
 from drivetrain.train.networks import MLP
-from drivetrain.train.updates import ONE_LEARNER, compile_updates
+from drivetrain.train.sharing import ONE_LEARNER
+from drivetrain.train.updates import compile_updates
 
 CONFIG = DDPGConfig(hidden=(8,), target_tau=0.25)
 NETWORKS = Networks(

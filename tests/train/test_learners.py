@@ -14,7 +14,7 @@ import jax
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment
-from drivetrain.train import train
+from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import prepare_devices, require_devices
 
@@ -24,6 +24,7 @@ CASES = {
     "ddpg": ("ddpg", {}),
     "td3": ("td3", {}),
     "sac": ("sac", {}),
+    "ppo": ("ppo", {"value_clip_range": 0.2, "learning_rate": 0.02, "target_kl": 0.01}),
 }
 
 
@@ -45,6 +46,10 @@ def test_two_learners_compute_what_one_computes_up_to_rounding(compared, name):
     assert found["num_updates"] >= 20
     assert found["moved"] > 0.01, "nothing was learned, so nothing was compared"
     assert max(found["state"], found["td_errors"], found["metrics"]) < 1e-9, found
+
+
+def test_both_counts_of_learners_stop_where_target_kl_says(compared):
+    assert 0 < compared["ppo"]["num_epochs"] < 2
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -74,9 +79,23 @@ def test_more_learners_and_actors_than_cores_are_refused_unless_asked_for():
     require_devices(sac(num_learners=1).override(num_actors=5), 70_000, cores=2)
 
 
-def test_a_batch_that_learners_cannot_share_equally_is_refused():
-    with pytest.raises(InvalidInput, match=r"num_learners: expected a divisor of batch_size \(256\), got 3"):
-        sac(num_learners=3)
+def ppo(**settings):
+    sizes = {"batch_size": 512, "rollout_length": 128, "num_envs": 8, "num_actors": 2}
+    return TrainConfig.default("ppo", "E").override(**sizes | settings)
+
+
+def test_on_policy_learners_may_have_the_cores_of_the_actors_which_wait_meanwhile():
+    require_devices(ppo(num_learners=2), 5_000, cores=2)
+    with pytest.raises(InvalidInput, match=r"4 learners are more than the 2 cores here"):
+        require_devices(ppo(num_learners=4), 5_000, cores=2)
+    with pytest.raises(InvalidInput, match=r"expected 1, got 2; batches of 64 rows for a network of 5,000 parameters"):
+        require_devices(ppo(num_learners=2, batch_size=64), 5_000, cores=2)
+
+
+@pytest.mark.parametrize("config", [sac, ppo])
+def test_a_batch_that_learners_cannot_share_equally_is_refused(config):
+    with pytest.raises(InvalidInput, match=r"num_learners: expected a divisor of batch_size \(\d+\), got 3"):
+        config(num_learners=3)
 
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path):
@@ -111,3 +130,24 @@ def test_a_run_with_two_learners_keeps_the_ratio_and_publishes_what_they_learned
     )
     assert (result.num_steps, result.num_updates) == (400, 100)
     assert (result.run_dir / "best").exists()
+
+
+def test_a_run_of_ppo_with_two_learners_does_all_its_updates(tmp_path):
+    result = train(
+        "ppo",
+        "CartPole-v1",
+        num_learners=2,
+        num_actors=1,
+        num_envs=8,
+        rollout_length=128,
+        batch_size=512,
+        num_epochs=2,
+        oversubscribe=True,
+        total_steps=2_048,
+        eval_episodes=1,
+        final_eval_episodes=1,
+        run_dir=str(tmp_path / "run"),
+    )
+    assert (result.num_steps, result.num_updates) == (2_048, 8)
+    again = resume(result.run_dir, total_steps=3_072)
+    assert (again.num_steps, again.num_updates) == (3_072, 12)

@@ -1,6 +1,7 @@
 """PPO: loss and gradient against float64 NumPy and finite differences, and what a rollout's call does."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from drivetrain.train.config import PPOConfig, TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.networks import initial_vector, pack
 from drivetrain.train.rollouts.buffer import Rollout
+from drivetrain.train.sharing import ONE_LEARNER
 
 INPUTS, LENGTH, NUM_ENVS, BATCH = 3, 8, 2, 8
 CONTINUOUS = BoxActions(low=(-1.0, -1.0), high=(1.0, 1.0), shape=(2,), dtype="float32")
@@ -197,7 +199,7 @@ def test_linear_schedules_fall_to_zero_with_the_run():
     config = TrainConfig.default("ppo", "E").override(learning_rate_schedule="linear", **SETTINGS)
     algorithm = ppo.make(config, INTERFACES["discrete"])
     state, rollout = algorithm.init(np.random.default_rng(0)), make_rollout("discrete")
-    new, metrics = jax.jit(algorithm.learn)(state, rollout, np.float32(1.0))
+    new, metrics = jax.jit(partial(algorithm.learn, learners=ONE_LEARNER))(state, rollout, np.float32(1.0))
     assert float(metrics["learning_rate"]) == 0.0
     assert jax.tree.all(jax.tree.map(np.array_equal, new.params, state.params))
 

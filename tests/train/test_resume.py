@@ -159,6 +159,9 @@ def test_a_copy_of_a_run_is_resumed_in_its_own_folder(copy, finished):
 def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         resume(tmp_path / "absent")
+    with pytest.raises(InvalidInput, match="expected the folder of a run"):
+        resume(tmp_path, total_steps=500)
+    (tmp_path / "config.json").write_text("{}")  # a run that died before its first checkpoint
     with pytest.raises(FileFormatError, match="there is no checkpoint here"):
         resume(tmp_path, total_steps=500)
     saved = json.loads((copy / "checkpoint" / "manifest.json").read_text())

@@ -174,7 +174,7 @@ def test_the_number_of_actors_does_not_change_the_algorithm():
         ({"num_actors": 3}, "num_envs: expected as many environments for every actor, got 4 for 3"),
         ({"num_actors": 2, "envs_per_actor": 4}, "got 4 for 2 actors of 4 environments each"),
         ({"batch_size": 24}, "batch_size: expected a divisor of the rollout, 64 steps .* got 24"),
-        ({"num_learners": 2}, "num_learners: expected 1, as minibatches of ppo are not shared"),
+        ({"num_learners": 3}, r"num_learners: expected a divisor of batch_size \(\d+\), got 3"),
         ({"capacity": 100}, "unknown setting 'capacity' for ppo"),
         ({"batch_size": 1}, "batch_size: expected at least 2 where advantages are normalised"),
         ({"gae_lambda": 1.5}, "gae_lambda: expected in 0..1"),

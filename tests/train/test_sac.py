@@ -30,7 +30,8 @@ from drivetrain.train.config import SACConfig, TrainConfig
 from drivetrain.train.critics import Networks
 from drivetrain.train.losses import squashed_sample
 from drivetrain.train.networks import MLP
-from drivetrain.train.updates import ONE_LEARNER, compile_updates
+from drivetrain.train.sharing import ONE_LEARNER
+from drivetrain.train.updates import compile_updates
 
 CONFIG = SACConfig(hidden=(8,), initial_temperature=0.3)
 NETWORKS = Networks(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from drivetrain.core.seeding import episode_seeds, stream
+from drivetrain.core.seeding import StepStream, episode_seeds, stream
 
 
 def test_episode_seeds_of_different_purposes_never_meet():
@@ -38,3 +38,23 @@ def test_streams_repeat_for_a_seed_and_differ_by_purpose_and_path():
         draw(1, "exploration", 0, 1),
     ]
     assert not any(np.array_equal(draw(1, "exploration", 0, 0), other) for other in others)
+
+
+def test_a_stream_of_steps_draws_the_same_at_a_step_whatever_was_drawn_before():
+    def draw(rng):
+        return rng.standard_normal(3, np.float32).tolist(), rng.integers(0, 5, 7).tolist(), rng.random()
+
+    stepped = StepStream(1, "exploration", 2)
+    first = [draw(stepped.at(step)) for step in (0, 1, 10**12)]
+    stepped.at(4).random(1, np.float32)  # half of a word is left over
+    assert [draw(stepped.at(step)) for step in (10**12, 1, 0)] == first[::-1]
+    fresh = StepStream(1, "exploration", 2)
+    assert draw(fresh.at(1)) == first[1]
+    others = [draw(StepStream(*path).at(1)) for path in ((1, "exploration", 3), (2, "exploration", 2))]
+    assert len({str(each) for each in [*first, *others]}) == 5
+
+
+def test_steps_of_a_stream_do_not_overlap():
+    stepped = StepStream(1, "exploration", 0)
+    drawn = [stepped.at(step).integers(0, 2**63, 1_000) for step in range(20)]
+    assert len(np.unique(drawn)) == 20_000

@@ -28,7 +28,8 @@ from drivetrain.train.algos import td3
 from drivetrain.train.config import TD3Config, TrainConfig
 from drivetrain.train.critics import Networks
 from drivetrain.train.networks import MLP
-from drivetrain.train.updates import ONE_LEARNER, compile_updates
+from drivetrain.train.sharing import ONE_LEARNER
+from drivetrain.train.updates import compile_updates
 
 CONFIG = TD3Config(hidden=(8,))
 NETWORKS = Networks(

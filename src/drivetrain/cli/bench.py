@@ -13,10 +13,12 @@ from drivetrain.core.errors import InvalidInput
 
 # what -> one line of help
 BENCHES: dict[str, str] = {
+    "actors": "slow environments by 1 to 16 actors, against linear",
     "learners": "updates by two learners, against the same by one",
     "learning": "returns reached, against Stable-Baselines3 at equal settings, steps and updates",
     "replay": "the replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and NumPy",
     "scope": "what recording a program adds, and how far the corrected time is from the time alone",
+    "sizing": "what automatic sizing chooses, against every number of actors and learners",
     "train": "DQN training, against Stable-Baselines3 and SBX",
 }
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from drivetrain.train.results import Result
     from drivetrain.train.seeds import Outcome
 
-_USAGE = "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--seed S] [--run-dir D] ..."
+_USAGE = (
+    "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--num-learners auto] [--seed S] [--run-dir D] ..."
+)
 _SHOW = "--show-config"
 _PRESET = "--preset"
 _SEED = "--seed"
@@ -64,10 +66,14 @@ def run(argv: list[str]) -> int:
         raise InvalidInput(f"{_SEEDS}: expected no {_SEED} beside it; leave one of them out")
     config = parse(words)
     seeds = None if listed is None else parse_seeds(listed)
+    known = preset_for(config.algo, config.env)
+    shown: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    shown["preset"] = {"source": known.source, "verified": known.verified}
+    if config.is_open:
+        config, shown["sized"] = settle(config)
+        print(f"sized: {shown['sized']}", file=sys.stderr)
     if _SHOW in argv:
-        known = preset_for(config.algo, config.env)
-        shown = {"preset": {"source": known.source, "verified": known.verified}, **json.loads(config.to_json())}
-        print(json.dumps(shown if seeds is None else {"seeds": seeds, **shown}, indent=2))
+        print(json.dumps({**shown, **json.loads(config.to_json())}, indent=2))
         return 0
     if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
         prepare_this_process(config)
@@ -123,6 +129,14 @@ def complain(seed: int, error: Exception) -> None:
     if not isinstance(error, DrivetrainError):
         traceback.print_exception(error)
     print(f"seed {seed} failed: {sentence(error)}", file=sys.stderr, flush=True)
+
+
+def settle(config: TrainConfig) -> tuple[TrainConfig, str]:
+    """Numbers in place of "auto", and why: before this process is prepared for a sequential run, and to be shown."""
+    from drivetrain.train.environments import describe as interface_of
+    from drivetrain.train.sizing.choose import size
+
+    return size(config, interface_of(config))
 
 
 def show(result: "Result") -> None:
@@ -204,7 +218,7 @@ def describe(config: TrainConfig) -> str:
     if config.num_actors == 0:
         return "sequential, in one process"
     actors = f"{config.num_actors} actor{'s' if config.num_actors > 1 else ''}"
-    chosen = " (chosen for the cores of this machine)" if config.run.num_actors == "auto" else ""
-    num_learners = config.run.num_learners
+    chosen = " (chosen for the cores of this machine)" if config.run.num_actors == "cores" else ""
+    num_learners = config.num_learners
     learners = f"{num_learners} learner{'s' if num_learners > 1 else ''}"
     return f"{actors} x {config.envs_per_actor} environments{chosen}, {learners}, 1 evaluator"

@@ -29,8 +29,30 @@ def stream(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:
         purpose: Who draws from it.
         path: Numbers that tell apart several users of one purpose, as (actor, restart).
     """
-    sequence = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], *path))
-    return np.random.Generator(np.random.PCG64(sequence))
+    return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, path)))
+
+
+class StepStream:
+    """A stream that begins anew at every step: what is drawn at step t depends on nothing that was drawn before.
+
+    Philox, whose counter is set to the step; another one for each seed, purpose and path, as in `stream`.
+    """
+
+    def __init__(self, seed: int, purpose: Purpose, *path: int) -> None:
+        key = _sequence(seed, purpose, path).generate_state(2, np.uint64)
+        self._philox = np.random.Philox(key=key)
+        self._state = self._philox.state  # as it is at counter 0, with nothing drawn ahead
+        self._generator = np.random.Generator(self._philox)
+
+    def at(self, step: int) -> np.random.Generator:
+        """The generator of a step, in 0..2^64 - 1; valid until the next call."""
+        self._state["state"]["counter"][:] = (0, 0, 0, step)  # the words below it count what one step draws
+        self._philox.state = self._state
+        return self._generator
+
+
+def _sequence(seed: int, purpose: Purpose, path: tuple[int, ...]) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], *path))
 
 
 def episode_seeds(seed: int, purpose: Purpose, num_episodes: int, *path: int) -> list[int]:

@@ -34,14 +34,14 @@ def train(
     reproducible), waits for them, and leaves none behind.
 
     Args:
-        algo: "dqn", "ddpg", "td3" or "sac".
+        algo: "dqn", "ddpg", "td3", "sac" or "ppo".
         env: Gymnasium id; "module:Id" imports the module first, in every process; or a function that makes
             an environment, called in every process.
         config: All settings. None: the preset of the environment, or the defaults.
         callbacks: Functions of an Event, told of each record, evaluation and checkpoint, and of the end, here in the
             caller's process and thread. One that returns "stop" ends the run early.
-        overrides: Fields of the configuration by name, as total_steps=50_000, seed=1; preset="rainbow"
-            starts from that variant of the algorithm.
+        overrides: Fields of the configuration by name, as total_steps=50_000, seed=1; num_actors="auto" and
+            num_learners="auto" measure first; preset="rainbow" starts from that variant of the algorithm.
 
     Returns:
         The run's folder, the returns of its final evaluation, and its counts.
@@ -89,14 +89,18 @@ def train_seeds(
     from pathlib import Path
 
     from drivetrain.core.errors import InvalidInput
-    from drivetrain.train.run import resolve
+    from drivetrain.train.environments import describe
+    from drivetrain.train.run import resolve, settled
     from drivetrain.train.seed_lists import checked_seeds, parse_seeds
     from drivetrain.train.seeds import SeedsResult, run_seeds, seed_configs
 
     if "seed" in overrides:
         raise InvalidInput(f"seed: expected none beside seeds, got {overrides['seed']!r}")
     found = parse_seeds(seeds) if isinstance(seeds, str) else checked_seeds(seeds)
-    configs = seed_configs(resolve(algo, env, config, overrides), found)
+    config = resolve(algo, env, config, overrides)
+    if config.is_open:  # once for all of them: seeds of one setting are compared
+        config = settled(config, describe(config), quiet=False)
+    configs = seed_configs(config, found)
     outcomes = tuple(run_seeds(configs, quiet=False, callbacks=callbacks))
     return SeedsResult(run_dir=Path(outcomes[0].run_dir).parent, outcomes=outcomes).require_one()
 

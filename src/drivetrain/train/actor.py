@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.core.seeding import episode_seeds, stream
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
-from drivetrain.train.interface import Interface, copy_rows, first_rows, set_row
+from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, set_row
 from drivetrain.train.ledger import Grant, Ledger
 from drivetrain.train.normalization import Moments, MomentsBoard, Normalization
 from drivetrain.train.policies import Policy, make_policy
 from drivetrain.train.recording import INFERENCE, LEDGER, METRICS, REPLAY, SIMULATION, STARTING, WAITING, WEIGHTS
 from drivetrain.train.reports import Reports
-from drivetrain.train.topology import Assignment, StepWriter, attach_experience, attach_moments, attach_weights, writers
+from drivetrain.train.rounds.episodes import Episodes
+from drivetrain.train.rounds.exploration import Apart, Exploration, Together
+from drivetrain.train.rounds.returning import bring_back
+from drivetrain.train.topology import Assignment, StepWriter, attach_gathered, attach_moments, attach_weights, writers
 from drivetrain.train.weights import Weights
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
@@ -44,7 +46,8 @@ class Actor:
         interface: What the environments look like.
         policy: Chooses actions.
         make_writer: Gives a writer for so many environments.
-        path: Picks its random streams.
+        exploration: Its chance; None: that of the first actor.
+        episodes: Where its environments are, if not at their first episode's begin.
     """
 
     def __init__(
@@ -53,20 +56,19 @@ class Actor:
         interface: Interface,
         policy: Policy,
         make_writer: Callable[[int], StepWriter],
-        path: tuple[int, ...] = (0, 0),
+        exploration: Exploration | None = None,
+        episodes: Episodes | None = None,
     ) -> None:
         self._num_envs = config.envs_per_actor
         self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
-        self._explore = INFERENCE(policy.explore)
+        self._policy = policy
         self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
-        self._rng = stream(config.run.seed, "exploration", *path)
+        self._exploration = exploration = exploration or Together(config, (0, 0))
+        self._actions = INFERENCE(exploration.actions)
         self._envs = [Environment(config, interface, training=True) for _ in range(self._num_envs)]
-        seeds = episode_seeds(config.run.seed, "training", self._num_envs, *path)
         self._obs, self._next_obs = (interface.zero_observations(self._num_envs) for _ in range(2))
-        for lane, seed in enumerate(seeds):
-            set_row(self._obs, lane, self._envs[lane].reset(seed))
         self._reward = np.zeros(self._num_envs, np.float32)
         self._terminated = np.zeros(self._num_envs, np.bool_)
         self._truncated = np.zeros(self._num_envs, np.bool_)
@@ -75,6 +77,9 @@ class Actor:
         """What was seen so far, for normalisation."""
         self._return = [0.0] * self._num_envs
         self._length = [0] * self._num_envs
+        for lane, seed in enumerate(exploration.first_seeds()):
+            first = self._envs[lane].reset(seed) if episodes is None else self._bring_back(lane, seed, episodes)
+            set_row(self._obs, lane, first)
 
     def step(self, num_envs: int, start: int) -> list[Episode]:
         """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.
@@ -86,7 +91,7 @@ class Actor:
             The episodes that ended.
         """
         obs = first_rows(self._obs, num_envs)
-        actions = self._explore(obs, start, self._rng)
+        actions = self._actions(self._policy, obs, start)
         with SIMULATION:
             for index in range(num_envs):
                 observation, reward, terminated, truncated = self._envs[index].step(actions[index])
@@ -130,10 +135,53 @@ class Actor:
     @SIMULATION
     def _start_episode(self, index: int) -> Episode:
         episode = Episode(self._return[index], self._length[index])
-        set_row(self._obs, index, self._envs[index].reset())
+        set_row(self._obs, index, self._envs[index].reset(self._exploration.next_seed(index)))
         self._return[index] = 0.0
         self._length[index] = 0
         return episode
+
+    def _bring_back(self, lane: int, seed: int, episodes: Episodes) -> Arrays:
+        def counted(reward: float) -> None:
+            self._return[lane] += reward
+            self._length[lane] += 1
+            if self.moments is not None:
+                learned = np.float32(reward)
+                self.moments.repeat(lane, float(np.sign(learned) if self._clip_rewards else learned))
+
+        return bring_back(self._envs[lane], self._env_id, seed, episodes, lane, counted)
+
+
+def make_actor(
+    config: TrainConfig,
+    interface: Interface,
+    policy: Policy,
+    make_writer: Callable[[int], StepWriter],
+    *,
+    index: int,
+    path: tuple[int, ...],
+    episodes: Episodes | None,
+    num_steps: int,
+) -> Actor:
+    """An actor of a run, new or gone on with.
+
+    Args:
+        config: The run's.
+        interface: What the environments look like.
+        policy: Chooses actions.
+        make_writer: Gives a writer for so many environments.
+        index: Which actor.
+        path: Tells its random streams from those of others, and of its predecessors.
+        episodes: Of a deterministic run that goes on: where all environments are.
+        num_steps: Steps that the run has taken before.
+    """
+    if not config.run.deterministic:
+        return Actor(config, interface, policy, make_writer, Together(config, path))
+    count = config.envs_per_actor
+    part = None if episodes is None else episodes.part(index * count, count)
+    numbers = [0] * count if part is None else part.numbers
+    return Actor(
+        config, interface, policy, make_writer, Apart(config, index, num_steps // config.num_envs, numbers), part
+    )
 
 
 def run(assignment: Assignment) -> None:
@@ -143,7 +191,7 @@ def run(assignment: Assignment) -> None:
         ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         weights = attach_weights(assignment)
         board = attach_moments(assignment)
-        actor = _make_actor(assignment, ledger, weights, board)
+        actor = _assigned_actor(assignment, ledger, weights, board)
     news = News(assignment.reports)
     acquire, commit, refresh = WAITING(ledger.acquire), LEDGER(ledger.commit), WEIGHTS(weights.refresh)
     while grant := acquire(assignment.index, config.steps_per_grant):
@@ -160,15 +208,24 @@ def run(assignment: Assignment) -> None:
     actor.close()
 
 
-def _make_actor(assignment: Assignment, ledger: Ledger, weights: Weights, board: MomentsBoard | None) -> Actor:
-    config, index = assignment.config, assignment.index
-    experience = attach_experience(assignment)
-    policy = make_policy(config, assignment.interface, weights.vector)
-    ledger.note_work(index)
-    actor = Actor(config, assignment.interface, policy, writers(experience, index), assignment.stream_path)
+def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, board: MomentsBoard | None) -> Actor:
+    config, interface = assignment.config, assignment.interface
+    experience = attach_gathered(assignment)
+    policy = make_policy(config, interface, weights.vector)
+    ledger.note_work(assignment.index)
+    actor = make_actor(
+        config,
+        interface,
+        policy,
+        writers(experience, assignment.index),
+        index=assignment.index,
+        path=assignment.stream_path,
+        episodes=assignment.episodes,
+        num_steps=assignment.origin.num_steps,
+    )
     if board is not None and actor.moments is not None:
-        actor.moments.table[:] = board.of(index)  # a predecessor's, or the checkpoint's
-    ledger.note_rest(index)
+        actor.moments.table[:] = board.of(assignment.index)  # a predecessor's, or the checkpoint's
+    ledger.note_rest(assignment.index)
     return actor
 
 

@@ -15,7 +15,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import MLP, Network, Pieces, build
 from drivetrain.train.policies import policy_network
-from drivetrain.train.updates import Learners
+from drivetrain.train.sharing import Learners
 
 
 class Networks(NamedTuple):

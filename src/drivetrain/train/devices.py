@@ -41,7 +41,7 @@ def device_environment(config: TrainConfig, environ: Mapping[str, str]) -> dict[
         config: The run's.
         environ: The present environment.
     """
-    return one_thread_environment(environ, num_devices=config.run.num_learners)
+    return one_thread_environment(environ, num_devices=config.num_learners)
 
 
 def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> None:
@@ -60,18 +60,19 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
     if config.run.device == "gpu":
         answer = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, check=False)
         _require_enough(config, len(json.loads(answer.stdout)) if answer.returncode == 0 else 0)
-    wanted = config.run.num_learners
+    wanted = config.num_learners
     if wanted == 1:
         return
     if not gains(config, num_parameters):
         raise InvalidInput(
-            f"num_learners: expected 1, got {wanted}; batches of {config.updates.batch_size} rows for a network of "
+            f"num_learners: expected 1, got {wanted}; batches of {config.batch_size} rows for a network of "
             f"{num_parameters:,} parameters are so little work that learners would wait for each other most of the time"
         )
-    processes = wanted + config.num_actors
-    if config.run.device != "gpu" and processes > cores and not config.run.oversubscribe:
+    beside = 0 if config.on_policy else config.num_actors  # on-policy actors wait while learners work
+    if config.run.device != "gpu" and wanted + beside > cores and not config.run.oversubscribe:
+        who = f"{wanted} learners" + (f" and {beside} actors" if beside else "")
         raise InvalidInput(
-            f"num_learners: {wanted} learners and {config.num_actors} actors are more than the {cores} cores here; "
+            f"num_learners: {who} are more than the {cores} cores here; "
             "a learner that shares its core holds up all of them: use fewer, or set oversubscribe (--oversubscribe) "
             "where actors are mostly idle"
         )
@@ -79,7 +80,7 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
 
 def gains(config: TrainConfig, num_parameters: int) -> bool:
     """Whether updates are large enough for a second learner to be worth the exchange of gradients."""
-    return config.updates.batch_size * num_parameters >= MIN_WORK
+    return config.batch_size * num_parameters >= MIN_WORK
 
 
 def prepare_devices(config: TrainConfig) -> None:
@@ -93,12 +94,12 @@ def prepare_devices(config: TrainConfig) -> None:
 
     if config.run.device == "cpu":
         jax.config.update("jax_platforms", "cpu")
-    if config.run.num_learners > 1:
+    if config.num_learners > 1:
         try:
-            jax.config.update("jax_num_cpu_devices", config.run.num_learners)
+            jax.config.update("jax_num_cpu_devices", config.num_learners)
         except RuntimeError as error:
             raise InvalidInput(
-                f"num_learners: {config.run.num_learners} learners in one process have to be set up before JAX is "
+                f"num_learners: {config.num_learners} learners in one process have to be set up before JAX is "
                 "first used in it; start from a fresh process, or use actor processes (num_actors of at least 1)"
             ) from error
     found = cast("list[Any]", jax.devices())
@@ -107,7 +108,7 @@ def prepare_devices(config: TrainConfig) -> None:
 
 
 def _require_enough(config: TrainConfig, num_gpus: int) -> None:
-    wanted = config.run.num_learners
+    wanted = config.num_learners
     if num_gpus == 0:
         raise InvalidInput(f"device: expected a GPU, and JAX sees none here; {_REMEDY}")
     if num_gpus < wanted:

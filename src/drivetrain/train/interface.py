@@ -209,6 +209,13 @@ def first_rows(arrays: Arrays, count: int) -> Any:
     return arrays[:count]
 
 
+def one_row(arrays: Arrays, index: int) -> Any:
+    """A view of one row, with a leading axis of 1."""
+    if isinstance(arrays, dict):
+        return {name: array[index : index + 1] for name, array in arrays.items()}
+    return arrays[index : index + 1]
+
+
 def copy_rows(target: Arrays, source: Arrays, count: int) -> None:
     """Copy the first `count` rows."""
     if isinstance(target, dict):

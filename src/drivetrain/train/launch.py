@@ -25,7 +25,7 @@ from drivetrain.train.topology import Assignment, Role
 _PR_SET_PDEATHSIG = 1
 _MODULES = {
     "actor": "drivetrain.train.actor",
-    "learner": "drivetrain.train.learner",
+    "learner": "drivetrain.train.learning",
     "evaluator": "drivetrain.train.evaluate",
 }
 _LOG_TAIL_NBYTES = 4_000

@@ -9,7 +9,6 @@ replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
 
 import importlib
 import os
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,22 +19,16 @@ from numpy.typing import NDArray
 from drivetrain.core.machine import num_cores
 from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
-from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.devices import prepare_devices
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Ledger
 from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
-from drivetrain.train.recording import BACKPROPAGATION, CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
+from drivetrain.train.recording import BACKPROPAGATION, REPLAY
 from drivetrain.train.rollouts.learner import RolloutLearner
-from drivetrain.train.saving import Progress, Saver
+from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
-from drivetrain.train.topology import Assignment, attach_experience, attach_moments, attach_weights
-from drivetrain.train.updates import Algorithm, Batch, Learners, compile_updates, for_everyone
-
-_REPORT_INTERVAL_S = 0.1
+from drivetrain.train.updates import Algorithm, Batch, compile_updates
 
 
 class Update(NamedTuple):
@@ -62,7 +55,7 @@ class Learner:
         self._interface = interface
         self._network = policy_network(config, interface)
         self._statistics = Statistics(config, interface)
-        self._learners = Learners(config.run.num_learners)
+        self._learners = Learners(config.num_learners)
         self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
         self._updates = compile_updates(self._algorithm, self._learners)
 
@@ -173,64 +166,3 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", str(Path(home) / "drivetrain" / f"jax-{threads}-threads"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def run(assignment: Assignment) -> None:
-    """The learner process: learn whenever the ledger says that updates are due."""
-    config = assignment.config
-    with STARTING:
-        ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
-        weights = attach_weights(assignment)
-        experience, board = attach_experience(assignment), attach_moments(assignment)
-        learner = _ready_learner(assignment)
-        saver = Saver(assignment.run_dir, config, assignment.interface, experience, assignment.origin)
-    reported_s = float("-inf")
-    wait_for_updates, complete = WAITING(ledger.wait_for_updates), LEDGER(ledger.complete)
-    while count := wait_for_updates():
-        if board is not None:
-            learner.observe(board.read())
-        if saver.is_due:
-            with CHECKPOINT:  # the first: before any update
-                saver.begin(learner.arrays(), progress(assignment, ledger, learner))
-        done = ledger.counts().committed / config.run.total_steps
-        metrics = learner.learn(experience, count, done)
-        with WEIGHTS:
-            weights.publish(learner.vector, learner.num_updates)
-        complete(count)
-        if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
-            with METRICS:
-                assignment.reports.send(metrics)
-                tell(assignment, saver)
-            reported_s = time.monotonic()
-    with CHECKPOINT:
-        saver.save(learner.arrays(), progress(assignment, ledger, learner))
-    tell(assignment, saver)
-
-
-def _ready_learner(assignment: Assignment) -> Any:
-    """As new or as the checkpoint says, with its updates compiled."""
-    use_compilation_cache()
-    prepare_devices(assignment.config)
-    learner = make_learner(assignment.config, assignment.interface)
-    if assignment.origin.num_resumes:
-        learner.restore(load_checkpoint(assignment.run_dir)[0])
-    learner.compile()
-    return learner
-
-
-def progress(assignment: Assignment, ledger: Ledger, learner: Learner) -> Progress:
-    """Where the run is, between two calls of the learner."""
-    now_s = time.monotonic()
-    learning_s = now_s - (ledger.first_step_s or now_s)
-    return Progress(
-        num_steps=ledger.counts().committed,
-        num_updates=learner.num_updates,
-        elapsed_s=now_s - assignment.began_s,
-        learning_s=assignment.origin.learning_s + learning_s,
-    )
-
-
-def tell(assignment: Assignment, saver: Saver) -> None:
-    """Report what came of checkpoints."""
-    for outcome in saver.outcomes():
-        assignment.reports.send(outcome)

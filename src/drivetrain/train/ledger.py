@@ -16,6 +16,9 @@ call for come after that.
 On-policy, due(s) rises by a rollout's updates with every whole rollout, each actor has a part of every
 rollout, and is granted the next one when the updates of the last are done; the learner waits for all parts.
 
+A deterministic run is made of rounds: a rollout, or one step of all environments. The learner takes every round
+that all actors are through with, does the updates due, and releases it; only then the next is granted.
+
 The rule of granting is `replay.limiter`'s, and the shared counters, their lock and the waiting are
 `replay.tally`'s: actors are its producers, the learner is its consumer.
 """
@@ -39,7 +42,8 @@ _LEARNER = 0  # the only consumer
 # Marks, in nanoseconds of the monotonic clock; 0: not yet, or at rest.
 _FIRST_STEP = 0  # when the first actor had taken its first steps
 _LAST_STEP = 1  # no time: the steps of the whole run, fewer than the configuration's where it ends early
-_WORK = 2  # since when each actor, and the evaluator, has been at the present step of its environments
+_RELEASED = 2  # no time: the steps of the rounds that the learner has released
+_WORK = 3  # since when each actor, and the evaluator, has been at the present step of its environments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +84,9 @@ class Rules:
     refill_until: int = 0
     """Step up to which nothing is learned; actors do not wait before."""
     steps_per_rollout: int = 1
-    """Steps that call for updates together; beyond 1 on-policy alone."""
+    """Steps that call for updates together; beyond 1 on-policy, or of a deterministic run."""
+    by_rounds: bool = False
+    """Whether the learner releases each round of so many steps before the next is granted."""
 
     @classmethod
     def of(cls, config: TrainConfig, origin: Origin = _START) -> "Rules":
@@ -93,14 +99,17 @@ class Rules:
                 tolerance=0,
                 updates_per_call=config.updates_per_rollout,
                 steps_per_rollout=config.steps_per_rollout,
+                by_rounds=config.run.deterministic,
             )
         return cls(
-            total_steps=config.run.total_steps,
+            total_steps=config.total_steps,
             warmup_steps=config.updates.warmup_steps,
             ratio=config.updates.update_ratio,
-            tolerance=config.updates.tolerance,
+            tolerance=0 if config.run.deterministic else config.updates.tolerance,
             updates_per_call=config.updates.updates_per_call,
             refill_until=origin.refill_until,
+            steps_per_rollout=config.num_envs if config.run.deterministic else 1,
+            by_rounds=config.run.deterministic,
         )
 
     @cached_property
@@ -136,10 +145,14 @@ class Rules:
     def ended_at(self, granted: int) -> "Rules":
         """The rules of a run that ends early, when `granted` steps are taken.
 
-        On-policy with a whole rollout; not before a replay that was not kept is filled again.
+        With a whole rollout or round; not before a replay that was not kept is filled again.
         """
         whole = -(-granted // self.steps_per_rollout) * self.steps_per_rollout
         return replace(self, total_steps=min(max(whole, self.refill_until), self.total_steps))
+
+    def is_whole(self, steps: int) -> bool:
+        """Whether these are the steps of complete rollouts or rounds."""
+        return steps == self._whole(steps)
 
     def _whole(self, steps: int) -> int:
         """The steps of the rollouts that are complete."""
@@ -189,6 +202,7 @@ class Ledger:
         segment = Segment.create("ledger", Tally.nbytes_for((num_actors, 1)) + 8 * _num_marks(num_actors))
         ledger = cls(segment, rules, num_actors, initialize=True)
         ledger._note(Side.CONSUMERS, _LEARNER, origin.num_updates)
+        ledger._marks[_RELEASED] = origin.num_steps
         for actor in range(num_actors):  # a share each: on-policy, every actor has a part of every rollout
             first, end = (origin.num_steps * index // num_actors for index in (actor, actor + 1))
             ledger._note(Side.PRODUCERS, actor, end - first)
@@ -224,6 +238,8 @@ class Ledger:
             if self.stopping or counts.committed == self.rules.total_steps:
                 return Grant(counts.granted, 0)
             granted = self._as_if_all(actor) if self._in_rollouts else counts.granted
+            if self.rules.by_rounds and granted > self._marks[_RELEASED]:
+                return None
             num_steps = self.rules.grantable(wanted, granted, counts.updates)
             if num_steps == 0:
                 return None
@@ -238,7 +254,7 @@ class Ledger:
         counts = self._tally.commit(Side.PRODUCERS, actor, num_steps)
         if not self._marks[_FIRST_STEP]:
             self._marks[_FIRST_STEP] = time.monotonic_ns()
-        if self._takeable(counts) > 0:
+        if self.rules.by_rounds or self._takeable(counts) > 0:
             self._tally.wake(Side.CONSUMERS)
         if counts.committed == self.rules.total_steps:
             self._wake_all()
@@ -262,6 +278,25 @@ class Ledger:
     def complete(self, num_updates: int) -> None:
         """Report updates whose priorities and weights are published."""
         self._tally.commit(Side.CONSUMERS, _LEARNER, num_updates)
+        self._tally.wake(Side.PRODUCERS)
+
+    def wait_for_round(self) -> int:
+        """Wait until all actors are through with a round, and say how many steps that makes; 0 when the run is over or
+        stops.
+        """
+
+        def decide(counts: tally.Counts) -> int | None:
+            done = self._done_by_all()
+            over = self.stopping or self.is_finished(Counts(*counts[:3]))
+            if done > self._marks[_RELEASED] and not self.stopping:
+                return done
+            return 0 if over else None
+
+        return self._tally.wait(Side.CONSUMERS, decide) or 0
+
+    def release(self, num_steps: int) -> None:
+        """Report that the round that ends with step `num_steps` is learned from and published."""
+        self._marks[_RELEASED] = num_steps
         self._tally.wake(Side.PRODUCERS)
 
     # Environments -------------------------------------------------------------------------------
@@ -332,15 +367,18 @@ class Ledger:
 
     @property
     def _in_rollouts(self) -> bool:
-        """On-policy: every actor has a part of every rollout."""
+        """Whether every actor has a part of every rollout, or round."""
         return self.rules.steps_per_rollout > 1
 
     def _takeable(self, counts: tally.Counts) -> int:
         """Updates to do now; on-policy after the part of the last of the actors."""
         committed = counts.committed
         if self._in_rollouts:
-            committed = min(map(self._as_if_all, range(self._num_actors)))
+            committed = self._done_by_all()
         return self.rules.takeable(committed, counts.updates)
+
+    def _done_by_all(self) -> int:
+        return min(map(self._as_if_all, range(self._num_actors)))
 
     def _as_if_all(self, actor: int) -> int:
         """Steps of the run, were everybody as far as this actor, whose parts are all granted and done whole."""

@@ -10,7 +10,8 @@ import signal
 import sys
 import time
 
-from drivetrain.train.actor import Actor, Episode
+from drivetrain.train.actor import Episode, make_actor
+from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.devices import prepare_devices
 from drivetrain.train.evaluate import Selection, next_evaluation
@@ -21,6 +22,8 @@ from drivetrain.train.policies import make_policy
 from drivetrain.train.progress import Display
 from drivetrain.train.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
 from drivetrain.train.results import Result
+from drivetrain.train.rollouts.buffer import RolloutBuffer
+from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
@@ -59,13 +62,27 @@ class Loop:
         saved = load_replay(job.run_dir, shared=False) if job.is_resumed else None
         self._experience = make_experience(config, job.interface, shared=False) if saved is None else saved
         self._learner = make_learner(config, job.interface)
-        if job.is_resumed:
-            self._learner.restore(load_checkpoint(job.run_dir)[0])
+        arrays = load_checkpoint(job.run_dir)[0] if job.is_resumed else None
+        if arrays is not None:
+            self._learner.restore(arrays)
         self._learner.compile()
+        self._gathered = self._experience  # what the actor writes
+        self._rounds: Rounds | None = None
+        if config.run.deterministic:
+            self._rounds = self._make_rounds(arrays)
         self._vector = self._learner.vector  # the actor's; overwritten after each call
         policy = make_policy(config, job.interface, self._vector)
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
-        self._actor = Actor(config, job.interface, policy, writers(self._experience, 0), path)
+        self._actor = make_actor(
+            config,
+            job.interface,
+            policy,
+            writers(self._gathered, 0),
+            index=0,
+            path=path,
+            episodes=self._rounds.episodes if self._rounds is not None and job.is_resumed else None,
+            num_steps=job.origin.num_steps,
+        )
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.moments
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note)
@@ -113,7 +130,15 @@ class Loop:
         """Release environments and memory."""
         self._actor.close()
         self._selection.close()
+        if self._gathered is not self._experience:
+            self._gathered.close()
         self._experience.close()
+
+    def _make_rounds(self, arrays: Arrays | None) -> Rounds:
+        if isinstance(self._experience, RolloutBuffer):
+            return Rounds(self._config, self._experience, None, arrays)
+        self._gathered = RolloutBuffer.create(self._config, self._job.interface, shared=False)
+        return Rounds(self._config, self._gathered, self._experience, arrays)
 
     def _step(self) -> None:
         _, committed, updates = self._counts
@@ -122,20 +147,36 @@ class Loop:
         self._meter.add_episodes(episodes)
         committed += num_steps
         self._counts = Counts(committed, committed, updates)
+        if self._rounds is not None and self._rules.is_whole(committed):
+            self._rounds.take()
+            self._observe()
 
     def _learn(self) -> None:
         """Do the updates due, so that the next step may be taken."""
         committed = self._counts.committed
         while count := self._rules.takeable(committed, self._counts.updates):
-            if self._actor.moments is not None:
-                self._learner.observe(self._actor.moments.table)
-            if self._saver.is_due:
-                self._save()
+            if self._rounds is None:
+                self._observe()
+                if self._saver.is_due:
+                    self._save()
             progress = committed / self._rules.total_steps
             self._meter.set_learning(self._learner.learn(self._experience, count, progress))
             with WEIGHTS:
                 self._vector[:] = self._learner.vector
             self._counts = Counts(committed, committed, self._counts.updates + count)
+        if self._rounds is not None and self._rules.is_whole(committed):
+            self._end_round()
+
+    def _end_round(self) -> None:
+        """As the learner process ends one: what was observed is acted by; checkpoints are of whole rounds."""
+        if self._actor.moments is not None:
+            self._vector[:] = self._learner.vector
+        if self._saver.is_due and self._counts.updates > 0:
+            self._save()
+
+    def _observe(self) -> None:
+        if self._actor.moments is not None:
+            self._learner.observe(self._actor.moments.table)
 
     def _evaluate(self) -> None:
         _, num_steps, num_updates = self._counts
@@ -145,7 +186,8 @@ class Loop:
 
     @CHECKPOINT
     def _save(self) -> None:
-        self._saver.save(self._learner.arrays(), self._progress())
+        arrays = {**self._learner.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
+        self._saver.save(arrays, self._progress())
         for outcome in self._saver.outcomes():
             if "note" in outcome:
                 self._display.note(outcome["note"])

@@ -3,6 +3,7 @@
 train(...) -> resolve the configuration -> supervisor (processes) | loop (sequential) -> Result
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from drivetrain.train.recording import STARTING, recorded
 from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
+from drivetrain.train.sizing.choose import size
 
 
 def resolve(
@@ -102,6 +104,7 @@ def start(
     require_callbacks(callbacks)
     require_wandb(config)
     interface = describe(config)
+    config = settled(config, interface, quiet=quiet)
     # Refuses a torso that does not fit, too.
     require_devices(config, policy_network(config, interface).num_parameters, num_cores())
     run_dir = make_run_dir(config)
@@ -113,6 +116,21 @@ def start(
         return carry_out(
             Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
         )
+
+
+def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:
+    """Numbers in place of "auto", by measuring; says why on standard error.
+
+    Raises:
+        InvalidInput: No setting is allowed.
+        RunError: The environment or the learner failed while it was measured.
+    """
+    if not config.is_open:
+        return config
+    config, reason = size(config, interface)
+    if not quiet:
+        sys.stderr.write(f"sized: {reason}\n")
+    return config
 
 
 def carry_out(job: Job) -> Result:

@@ -3,10 +3,10 @@
     RUNNING --all done--> finished
        |-- Ctrl-C, SIGTERM --> drain: actors stop, the learner saves --> KeyboardInterrupt / exit 143
        |                         `-- again --> everything is killed at once
-       |-- an actor or the evaluator dies --> restarted, three times within a minute
+       |-- an actor or the evaluator dies --> restarted, three times within a minute; not a deterministic run's actor
        |-- a callback asks for the end --> no more grants; the rest as always --> finished
        |-- a callback raises --> drain --> what it raised
-       `-- the learner dies, or restarts do not help --> drain --> RunError
+       `-- the learner dies, or nobody is to be restarted --> drain --> RunError
 
 It is not on the data path, and imports no framework. Whatever happens, it leaves no process and
 no memory: children die with it, and memory goes with the last process that holds it.
@@ -154,6 +154,8 @@ class Supervisor:
             ledger=self._memory.ledger.handle(),
             weights=self._memory.weights.handle(),
             experience=self._memory.experience.handle(),
+            round=self._memory.round.handle() if self._memory.round is not None else None,
+            episodes=self._memory.episodes if role == "actor" else None,
             moments=self._memory.moments.handle() if self._memory.moments is not None else None,
             reports=Reports(fd=inbox.writing_fd),
             recording=self._job.recording,
@@ -230,8 +232,10 @@ class Supervisor:
         now = time.monotonic()
         recent = [moment for moment in self._deaths_s.get(key, []) if now - moment < _RESTART_WINDOW_S]
         self._deaths_s[key] = [*recent, now]
-        if child.role == "learner" or len(recent) >= _NUM_RESTARTS:
-            again = "" if child.role == "learner" else f" {len(recent) + 1} times within a minute"
+        # A deterministic run's environments stand in its checkpoint; a new actor would begin other episodes.
+        final = child.role == "learner" or (child.role == "actor" and self._config.run.deterministic)
+        if final or len(recent) >= _NUM_RESTARTS:
+            again = "" if final else f" {len(recent) + 1} times within a minute"
             self._failure = ended + again
             return
         self._display.note(f"{ended}; starting it again\n{child.last_words()}".rstrip())

@@ -26,6 +26,7 @@ from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies import first_published, num_published
 from drivetrain.train.reports import Reports
 from drivetrain.train.rollouts.buffer import RolloutBuffer
+from drivetrain.train.rounds.episodes import Episodes
 from drivetrain.train.weights import Weights
 
 Role = Literal["actor", "learner", "evaluator"]
@@ -69,6 +70,10 @@ class Assignment:
     """The latest parameters."""
     experience: Any
     """Handle of the replay, or of the rollout."""
+    round: SegmentHandle | None
+    """What actors write in a deterministic off-policy run, whose learner puts it into the replay; else None."""
+    episodes: Episodes | None
+    """Where the environments are, of a deterministic run that goes on; else None."""
     moments: SegmentHandle | None
     """What actors have seen, for normalisation; None where nothing is normalised."""
     reports: Reports
@@ -105,6 +110,13 @@ def attach_experience(assignment: Assignment) -> Experience:
     if assignment.config.on_policy:
         return RolloutBuffer.attach(assignment.experience, assignment.config, assignment.interface)
     return Replay.attach(assignment.experience)
+
+
+def attach_gathered(assignment: Assignment) -> Experience:
+    """A child's view of what actors write: what the run learns from, or its present round."""
+    if assignment.round is None:
+        return attach_experience(assignment)
+    return RolloutBuffer.attach(assignment.round, assignment.config, assignment.interface)
 
 
 def writers(experience: Experience, actor: int) -> Callable[[int], StepWriter]:
@@ -162,9 +174,14 @@ class Memory:
         self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
         self.weights = Weights.create(num_published(config, interface))
         self.moments = MomentsBoard.create(config, interface)
+        by_rounds = config.run.deterministic and not config.on_policy
+        self.round = RolloutBuffer.create(config, interface, shared=True) if by_rounds else None
+        self.episodes: Episodes | None = None
         if checkpoint:
             arrays = load_checkpoint(checkpoint)[0]
             vector = arrays["params"]
+            if config.run.deterministic:
+                self.episodes = Episodes.of(arrays)
             if self.moments is not None:
                 self.moments.publish_all(arrays["moments"])
         else:
@@ -176,5 +193,6 @@ class Memory:
         self.experience.close()
         self.ledger.close()
         self.weights.close()
-        if self.moments is not None:
-            self.moments.close()
+        for optional in (self.moments, self.round):
+            if optional is not None:
+                optional.close()

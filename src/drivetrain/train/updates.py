@@ -3,11 +3,7 @@
 algos/X.make(config, interface)      -> Algorithm(init, update, policy)
 compile_updates(algorithm, learners) -> updates(state, batches [U, B], count)
 
-With M learners each holds the whole state and B / M rows of every batch:
-
-    rows of learner m -> loss, gradient -\
-                                          mean over learners -> optimizer -> the same state everywhere
-    rows of learner n -> loss, gradient -/
+With M learners each holds the whole state and B / M rows of every batch (sharing.py).
 """
 
 # JAX annotates parts of its interface only:
@@ -15,20 +11,15 @@ With M learners each holds the whole state and B / M rows of every batch:
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from drivetrain.train.networks import Pieces
+from drivetrain.train.sharing import ONE_LEARNER, ROWS, WHOLE, Learners, compiled
 
-_AXIS = "learner"
-_WHOLE, _ROWS = P(), P(None, _AXIS)  # what every learner has all of, and arrays [U, B, ...]
 Metrics = dict[str, Any]
 """What an update tells of itself: name, scalar."""
 
@@ -48,38 +39,6 @@ class Batch(NamedTuple):
     """float32[...], gamma^n, or 0 after termination."""
     weights: Any
     """float32[...], importance weights in 0..1."""
-
-
-@dataclass(frozen=True)
-class Learners:
-    """Those who share the batches; what a pure update needs to know of them.
-
-    Outside of `compile_updates` only one learner can be meant.
-    """
-
-    count: int = 1
-    """How many."""
-
-    def mean(self, tree: Any) -> Any:
-        """Means over the learners, each of equal weight, of arrays of any shapes; one exchange for all of them."""
-        if self.count == 1:
-            return tree
-        vector, restore = jax.flatten_util.ravel_pytree(tree)
-        return restore(jax.lax.pmean(vector, _AXIS))
-
-    def normal(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """Standard normal numbers for this learner's rows of a batch: float32[num_rows, ...].
-
-        A row's numbers depend on the key and on its place in the whole batch, not on who holds it.
-        """
-        num_rows, *rest = shape
-        first = 0 if self.count == 1 else jax.lax.axis_index(_AXIS) * num_rows
-        return jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), rest, jnp.float32))(
-            first + jnp.arange(num_rows)
-        )
-
-
-ONE_LEARNER = Learners()
 
 
 class Algorithm(NamedTuple):
@@ -108,7 +67,7 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
     Args:
         algorithm: Whose updates.
         learners: They must divide the batches, and there must be as many devices; give `updates` a state that was
-            made ready by `for_everyone`.
+            made ready by `sharing.for_everyone`.
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
@@ -136,26 +95,7 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
         state, totals = carry
         return state, td_errors, learners.mean(jax.tree.map(lambda total: total / count, totals))
 
-    if learners.count == 1:
-        return jax.jit(updates, donate_argnums=0)
-    mesh = _mesh(learners)
-    # Without check_vma: a mean over learners is the same everywhere, which JAX cannot see of what follows from it.
-    split = jax.shard_map(
-        updates, mesh=mesh, in_specs=(_WHOLE, _ROWS, _WHOLE), out_specs=(_WHOLE, _ROWS, _WHOLE), check_vma=False
-    )
-    everywhere, shared = NamedSharding(mesh, _WHOLE), NamedSharding(mesh, _ROWS)
-    shardings = (everywhere, shared, everywhere)
-    return jax.jit(split, donate_argnums=0, in_shardings=shardings, out_shardings=shardings)
-
-
-def for_everyone(state: Any, learners: Learners) -> Any:
-    """The state as each learner's copy; from anywhere else the first call would be compiled for its place."""
-    return state if learners.count == 1 else jax.device_put(state, NamedSharding(_mesh(learners), _WHOLE))
-
-
-def _mesh(learners: Learners) -> Mesh:
-    """One device for each."""
-    return Mesh(np.array(jax.devices()[: learners.count]), (_AXIS,))
+    return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, WHOLE))
 
 
 def noise_key(rng: np.random.Generator) -> jax.Array:

@@ -29,6 +29,9 @@ FORMS: Sequence[tuple[Job, float | None]] = (
     (Job(algo="sac", batch_size=256, width=256, num_learners=2), 1.45),
     (Job(algo="sac", batch_size=1024, width=256, num_learners=2), 1.8),
     (Job(algo="td3", batch_size=256, width=256, num_learners=2), None),
+    (Job(algo="ppo", batch_size=4_096, width=64, num_learners=2), None),
+    (Job(algo="ppo", batch_size=512, width=64, num_learners=2, updates_per_call=32), None),
+    (Job(algo="ppo", batch_size=256, width=64, num_learners=2, updates_per_call=32), None),
     (Job(algo="dqn", batch_size=64, width=256, num_learners=2, updates_per_call=32), None),
     (Job(algo="dqn", batch_size=64, width=64, num_learners=2, updates_per_call=32), None),
 )

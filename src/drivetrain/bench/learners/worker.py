@@ -22,6 +22,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 
 _INPUTS, _ACTIONS = 17, 6  # HalfCheetah's
+_EPOCHS, _ENVS = 4, 8  # of PPO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Job:
     num_learners: int
     """Who share each batch."""
     updates_per_call: int = 8
-    """Batches of one call."""
+    """Batches of one call; of PPO in four epochs."""
 
     def as_json(self) -> str:
         """For the worker's command line."""
@@ -57,28 +58,67 @@ def make_call(job: Job) -> Callable[[], None]:
     import jax
 
     from drivetrain.train.devices import prepare_devices
-    from drivetrain.train.updates import Batch, Learners, compile_updates, for_everyone
 
-    config = TrainConfig.default(job.algo, "made up").override(
-        hidden=(job.width, job.width), batch_size=job.batch_size, num_learners=job.num_learners, warmup_steps=10**5
-    )
+    config = config_of(job)
     prepare_devices(config)
-    interface, learners = interface_of(job), Learners(job.num_learners)
-    algorithm: Any = importlib.import_module(f"drivetrain.train.algos.{job.algo}").make(config, interface)
-    rng, lead = np.random.default_rng(0), (job.updates_per_call, job.batch_size)
-    state = [for_everyone(algorithm.init(rng), learners)]
-    obs, next_obs = (rng.normal(size=(*lead, _INPUTS)).astype(np.float32) for _ in range(2))
-    rows = np.ones(lead, np.float32)
-    batches = Batch(obs, interface.zero_actions(*lead), rng.normal(size=lead).astype(np.float32), next_obs, rows, rows)
-    updates = compile_updates(algorithm, learners)
+    algorithm: Any = importlib.import_module(f"drivetrain.train.algos.{job.algo}").make(config, interface_of(job))
+    step, state = (_on_policy if config.on_policy else _off_policy)(job, algorithm)
+    states = [state]
 
     def call() -> None:
-        state[0], td_errors, _ = updates(state[0], batches, np.int32(job.updates_per_call))
-        np.asarray(td_errors)
-        jax.block_until_ready(state[0])
+        states[0] = step(states[0])
+        jax.block_until_ready(states[0])
 
     call()
     return call
+
+
+def config_of(job: Job) -> TrainConfig:
+    """The settings that the job changes; of PPO a rollout that gives all updates of a call in four epochs."""
+    settings: dict[str, Any] = {"warmup_steps": 10**5}
+    if job.algo == "ppo":
+        num_steps = job.batch_size * job.updates_per_call // _EPOCHS
+        settings = {"num_epochs": _EPOCHS, "num_envs": _ENVS, "rollout_length": num_steps // _ENVS, "num_actors": 1}
+    return TrainConfig.default(job.algo, "made up").override(
+        hidden=(job.width, job.width), batch_size=job.batch_size, num_learners=job.num_learners, **settings
+    )
+
+
+def _off_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
+    """What goes from state to state, and the first one."""
+    from drivetrain.train.sharing import Learners, for_everyone
+    from drivetrain.train.updates import Batch, compile_updates
+
+    rng, lead = np.random.default_rng(0), (job.updates_per_call, job.batch_size)
+    learners = Learners(job.num_learners)
+    state = for_everyone(algorithm.init(rng), learners)
+    obs, next_obs = (rng.normal(size=(*lead, _INPUTS)).astype(np.float32) for _ in range(2))
+    rows, action = np.ones(lead, np.float32), interface_of(job).zero_actions(*lead)
+    batches = Batch(obs, action, rng.normal(size=lead).astype(np.float32), next_obs, rows, rows)
+    updates = compile_updates(algorithm, learners)
+
+    def step(state: Any) -> Any:
+        new, td_errors, _ = updates(state, batches, np.int32(job.updates_per_call))
+        np.asarray(td_errors)
+        return new
+
+    return step, state
+
+
+def _on_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
+    """Likewise."""
+    from drivetrain.train.rollouts.algorithm import compile_learning
+    from drivetrain.train.rollouts.buffer import Rollout
+    from drivetrain.train.sharing import Learners, for_everyone
+
+    rng, lead = np.random.default_rng(0), (config_of(job).rollout.rollout_length, _ENVS)
+    learners = Learners(job.num_learners)
+    state = for_everyone(algorithm.init(rng), learners)
+    obs, last_obs = (rng.normal(size=(*lead, _INPUTS)).astype(np.float32) for _ in range(2))
+    ends, action = np.zeros(lead, np.bool_), rng.normal(size=(*lead, _ACTIONS)).astype(np.float32)
+    rollout = Rollout(obs, action, rng.normal(size=lead).astype(np.float32), ends, ends, last_obs)
+    learn = compile_learning(algorithm, learners)
+    return lambda state: learn(state, rollout, np.float32(0))[0], state
 
 
 def main() -> None:

@@ -35,7 +35,8 @@ from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_m
 from drivetrain.train.networks import Pieces
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import deterministic_action
-from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics
+from drivetrain.train.sharing import ONE_LEARNER, Learners
+from drivetrain.train.updates import Algorithm, Batch, Metrics
 
 
 class Params(NamedTuple):

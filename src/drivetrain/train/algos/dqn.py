@@ -50,7 +50,8 @@ from drivetrain.train.networks import Network, Noisy, Pieces
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import policy_network
 from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
-from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics, noise_key
+from drivetrain.train.sharing import ONE_LEARNER, Learners
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
 
 
 class State(NamedTuple):

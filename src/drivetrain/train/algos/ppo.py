@@ -45,6 +45,7 @@ from drivetrain.train.networks import Network, Pieces
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.rollouts.buffer import Rollout
+from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.stochastic import stochastic_network, value_network
 from drivetrain.train.updates import Metrics
 
@@ -108,9 +109,9 @@ def make(config: TrainConfig, interface: Interface) -> OnPolicyAlgorithm:
     distribution = distribution_of(interface)
     networks = Networks(stochastic_network(agent, interface), value_network(agent, interface), distribution)
 
-    def learn_at(state: State, rollout: Rollout, progress: Any) -> tuple[State, Metrics]:
+    def learn_at(state: State, rollout: Rollout, progress: Any, learners: Learners) -> tuple[State, Metrics]:
         schedule = Schedule(agent.learning_rate_at(progress), agent.clip_range_at(progress))
-        return learn(state, rollout, schedule, networks, agent)
+        return learn(state, rollout, schedule, networks, agent, learners)
 
     return OnPolicyAlgorithm(
         init=lambda rng: init(networks, agent, rng), learn=learn_at, policy=lambda state: state.params.policy
@@ -130,26 +131,29 @@ def value_of(network: Network, pieces: Pieces, obs: Any) -> jax.Array:
     return network.apply(pieces, obs, jnp)["value"][..., 0]
 
 
-def prepare(params: Params, rollout: Rollout, networks: Networks, config: PPOConfig) -> Steps:
+def prepare(
+    params: Params, rollout: Rollout, networks: Networks, config: PPOConfig, learners: Learners = ONE_LEARNER
+) -> Steps:
     """Values, advantages and log probabilities of a rollout by the weights that acted: [T * N, ...]."""
-    obs, last_obs = flat(rollout.obs), flat(rollout.last_obs)
+    obs, last_obs, action = flat(rollout.obs), flat(rollout.last_obs), flat(rollout.action)
     shape = rollout.reward.shape
-    values = value_of(networks.value, params.value, obs).reshape(shape)
+
+    def all_values(obs: Any) -> jax.Array:
+        return learners.gathered(value_of(networks.value, params.value, learners.own(obs))).reshape(shape)
 
     def all_last() -> jax.Array:
-        return value_of(networks.value, params.value, last_obs).reshape(shape)
+        return all_values(last_obs)
 
     def final_row_only() -> jax.Array:
         final = value_of(networks.value, params.value, jax.tree.map(lambda x: x[-1], rollout.last_obs))
         return jnp.zeros(shape, values.dtype).at[-1].set(final)
 
-    ends = Ends(rollout.terminated, rollout.truncated)
+    values, ends = all_values(obs), Ends(rollout.terminated, rollout.truncated)
     last_values = jax.lax.cond(rollout.truncated[:-1].any(), all_last, final_row_only)
     following = next_values(values, last_values, ends)
     advantages = gae(rollout.reward, values, following, ends, config.gamma, config.gae_lambda)
-    action = flat(rollout.action)
-    outputs = networks.policy.apply(params.policy, obs, jnp)
-    log_prob = networks.distribution.log_prob(outputs, action, jnp)
+    outputs = networks.policy.apply(params.policy, learners.own(obs), jnp)
+    log_prob = learners.gathered(networks.distribution.log_prob(outputs, learners.own(action), jnp))
     return Steps(obs, action, log_prob, values.ravel(), advantages.ravel())
 
 
@@ -159,12 +163,21 @@ def flat(tree: Any) -> Any:
 
 
 def loss(
-    params: Params, steps: Steps, clip_range: Any, networks: Networks, config: PPOConfig
+    params: Params,
+    steps: Steps,
+    clip_range: Any,
+    networks: Networks,
+    config: PPOConfig,
+    learners: Learners = ONE_LEARNER,
 ) -> tuple[jax.Array, Metrics]:
-    """The loss of one minibatch, and what to tell of it."""
+    """The loss of a learner's rows of one minibatch, and what to tell of it.
+
+    Every learner has the whole minibatch: advantages are normalised over it, not over the rows.
+    """
     advantage = steps.advantage
     if config.normalize_advantages:
         advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
+    steps, advantage = learners.own((steps, advantage))
     outputs = networks.policy.apply(params.policy, steps.obs, jnp)
     log_ratio = networks.distribution.log_prob(outputs, steps.action, jnp) - steps.log_prob
     ratio = jnp.exp(log_ratio)
@@ -202,11 +215,17 @@ class Progress(NamedTuple):
 
 
 def update(
-    progress: Progress, steps: Steps, schedule: Schedule, networks: Networks, config: PPOConfig
+    progress: Progress,
+    steps: Steps,
+    schedule: Schedule,
+    networks: Networks,
+    config: PPOConfig,
+    learners: Learners = ONE_LEARNER,
 ) -> tuple[Progress, Metrics]:
     """One update on one minibatch; "done" among the metrics is 0 where it was left out."""
     graded = jax.value_and_grad(loss, has_aux=True)
-    (_, metrics), slopes = graded(progress.params, steps, schedule.clip_range, networks, config)
+    (_, metrics), slopes = graded(progress.params, steps, schedule.clip_range, networks, config, learners)
+    slopes, metrics = learners.mean((slopes, metrics))
     optimizer = optimizer_of(config, config.max_gradient_norm, schedule.learning_rate)
     changes, moments = optimizer.update(slopes, progress.optimizer, progress.params)
     params: Any = optax.apply_updates(progress.params, changes)
@@ -220,16 +239,21 @@ def update(
 
 
 def learn(
-    state: State, rollout: Rollout, schedule: Schedule, networks: Networks, config: PPOConfig
+    state: State,
+    rollout: Rollout,
+    schedule: Schedule,
+    networks: Networks,
+    config: PPOConfig,
+    learners: Learners = ONE_LEARNER,
 ) -> tuple[State, Metrics]:
     """All updates of one rollout: the new state, and means of the metrics over the updates done. Pure."""
-    steps = prepare(state.params, rollout, networks, config)
+    steps = prepare(state.params, rollout, networks, config, learners)
     num_steps = len(steps.value)
     num_batches = num_steps // config.batch_size
 
     def one_batch(progress: Progress, chosen: jax.Array) -> tuple[Progress, Metrics]:
         batch = jax.tree.map(lambda x: x.at[chosen].get(mode="promise_in_bounds"), steps)
-        return update(progress, batch, schedule, networks, config)
+        return update(progress, batch, schedule, networks, config, learners)
 
     def one_epoch(progress: Progress, key: jax.Array) -> tuple[Progress, Metrics]:
         order = jax.random.permutation(key, num_steps).reshape(num_batches, config.batch_size)

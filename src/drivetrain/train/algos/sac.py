@@ -37,7 +37,8 @@ from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_s
 from drivetrain.train.networks import Pieces, initial_twins
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import gaussian
-from drivetrain.train.updates import ONE_LEARNER, Algorithm, Batch, Learners, Metrics, noise_key
+from drivetrain.train.sharing import ONE_LEARNER, Learners
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
 
 
 class State(NamedTuple):

@@ -13,19 +13,25 @@ class RunConfig:
 
     total_steps: int = 50_000
     """Environment steps of the whole run, over all actors."""
-    num_actors: int | Literal["auto"] = "auto"
-    """Actor processes; 0 runs everything in one process, in a reproducible order."""
-    num_learners: int = 1
-    """Learners that share each batch, on as many CPU cores or GPUs; the algorithm is the same up to rounding."""
+    num_actors: int | Literal["cores", "auto"] = "cores"
+    """Actor processes; 0 runs everything in one process, in a reproducible order. "cores": one for each core that
+    the learner leaves; "auto": as many as are best by a short measurement of environments and updates."""
+    num_learners: int | Literal["auto"] = 1
+    """Learners that share each batch, on as many CPU cores or GPUs; the algorithm is the same up to rounding.
+    "auto": as num_actors."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """What learners compute on; auto: GPUs where JAX sees some."""
     oversubscribe: bool = False
-    """Allow several learners where they and the actors are more than the cores."""
+    """Allow several learners where they and the actors are more than the cores; "auto" sets it where that is best."""
     envs_per_actor: int | Literal["auto"] = "auto"
     """Environments that one actor steps together, sharing one evaluation of the network. "auto": 8, or what
     num_envs of an on-policy algorithm comes to."""
     seed: int = 0
     """Seed of every random stream of the run."""
+    deterministic: bool = False
+    """The same bits for a seed, whatever the number of actor processes that share equally many environments, and
+    after a resume. Actors and learner then take turns after every step of all environments, whatever `tolerance`
+    says, and the network acts on one observation at a time, which is slower."""
     run_dir: str | None = None
     """Folder for the results; must be empty or absent. None: runs/ALGO-ENV-TIME."""
     checkpoint_interval_s: float = 10.0
@@ -51,9 +57,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require(self, "total_steps", self.total_steps >= 1, "at least 1")
-        valid = self.num_actors == "auto" or self.num_actors >= 0
-        require(self, "num_actors", valid, '0 (sequential), a count, or "auto"')
-        require(self, "num_learners", self.num_learners >= 1, "at least 1")
+        valid = at_least(0, self.num_actors) or self.num_actors in ("cores", "auto")
+        require(self, "num_actors", valid, '0 (sequential), a count, "cores" or "auto"')
+        valid = at_least(1, self.num_learners) or self.num_learners == "auto"
+        require(self, "num_learners", valid, 'at least 1, or "auto"')
         require(self, "device", self.device in ("auto", "cpu", "gpu"), '"auto", "cpu" or "gpu"')
         valid = self.envs_per_actor == "auto" or self.envs_per_actor >= 1
         require(self, "envs_per_actor", valid, 'at least 1, or "auto"')
@@ -120,6 +127,11 @@ class UpdateConfig:
         require(self, "update_ratio", self.update_ratio >= 0, "at least 0")
         require(self, "updates_per_call", self.updates_per_call >= 1, "at least 1")
         require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
+
+
+def at_least(least: int, value: object) -> bool:
+    """Whether a value is a whole number, and large enough."""
+    return isinstance(value, int) and value >= least
 
 
 def require(config: object, name: str, holds: bool, expected: str) -> None:

@@ -63,6 +63,24 @@ class TrainConfig:
             self._check_rollouts()
         else:
             self._check_replay()
+        if self.batch_size % self.num_learners:
+            raise InvalidInput(
+                f"num_learners: expected a divisor of batch_size ({self.batch_size}), got {self.num_learners}; "
+                "each learner takes an equal share of a batch"
+            )
+        if self.run.deterministic:
+            self._check_deterministic()
+
+    def _check_deterministic(self) -> None:
+        if self.is_open:
+            raise InvalidInput(
+                'deterministic: expected num_actors and num_learners as numbers, got "auto"; what is measured is '
+                "another number each time"
+            )
+        if not self.on_policy and not self.replay.save_replay:
+            raise InvalidInput(
+                "deterministic: expected save_replay; without the replay a resumed run would learn from other steps"
+            )
 
     def _check_replay(self) -> None:
         needed, updates = self.num_rows_before_learning, self.updates
@@ -71,11 +89,6 @@ class TrainConfig:
                 f"warmup_steps: expected at least {needed} (a batch of {updates.batch_size}, and "
                 f"the {self.replay.num_step}-step windows still open in each environment), got "
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
-            )
-        if updates.batch_size % self.run.num_learners:
-            raise InvalidInput(
-                f"num_learners: expected a divisor of batch_size ({updates.batch_size}), got {self.run.num_learners}; "
-                "each learner takes an equal share of a batch"
             )
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
@@ -89,10 +102,6 @@ class TrainConfig:
                 f"num_envs: expected as many environments for every actor, got {num_envs} for {self.num_actors} "
                 f"actors{asked}; change num_envs, num_actors or envs_per_actor"
             )
-        if self.run.num_learners != 1:
-            raise InvalidInput(
-                f"num_learners: expected 1, as minibatches of {self.algo} are not shared, got {self.run.num_learners}"
-            )
         if num_steps % batch_size:
             raise InvalidInput(
                 f"batch_size: expected a divisor of the rollout, {num_steps} steps ({self.rollout.rollout_length} of "
@@ -105,6 +114,11 @@ class TrainConfig:
         return isinstance(self.agent, PPOConfig)
 
     @property
+    def batch_size(self) -> int:
+        """Rows of one update, over all learners."""
+        return self.agent.batch_size if isinstance(self.agent, PPOConfig) else self.updates.batch_size
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The parts that the algorithm has; the others stay at their defaults, unread."""
         return _ON_POLICY_PARTS if self.on_policy else _OFF_POLICY_PARTS
@@ -112,22 +126,33 @@ class TrainConfig:
     @property
     def num_rows_before_learning(self) -> int:
         """Steps after which a batch can surely be drawn: windows hold back num_step - 1 rows."""
-        num_envs = max(1, self.num_actors) * self.envs_per_actor
-        return self.updates.batch_size + num_envs * (self.replay.num_step - 1)
+        return self.updates.batch_size + self.num_envs * (self.replay.num_step - 1)
 
     @property
     def num_actors(self) -> int:
-        """Actor processes: as asked; or one for each core that the learner leaves.
+        """Actor processes: as asked; or one for each core that the learner leaves, also until "auto" is settled.
 
         On-policy actors and learner wait for each other, so actors may take all cores; as many of them as
         share the environments evenly. How many there are does not change the algorithm.
         """
-        if self.run.num_actors != "auto":
+        if isinstance(self.run.num_actors, int):
             return self.run.num_actors
         if not self.on_policy:
             return max(1, num_cores() - 1)
         num_envs = self.rollout.num_envs
+        if self.run.num_actors == "auto" and isinstance(self.run.envs_per_actor, int):
+            return max(1, num_envs // self.run.envs_per_actor)
         return max(count for count in range(1, num_cores() + 1) if num_envs % count == 0)
+
+    @property
+    def num_learners(self) -> int:
+        """Learners: as asked; 1 until "auto" is settled."""
+        return 1 if self.run.num_learners == "auto" else self.run.num_learners
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `sizing` has something to settle: "auto" actors or learners."""
+        return "auto" in (self.run.num_actors, self.run.num_learners)
 
     @property
     def envs_per_actor(self) -> int:
@@ -137,14 +162,24 @@ class TrainConfig:
         return self.rollout.num_envs // max(1, self.num_actors) if self.on_policy else _ENVS_PER_ACTOR
 
     @property
+    def num_envs(self) -> int:
+        """Environments of all actors."""
+        return max(1, self.num_actors) * self.envs_per_actor
+
+    @property
     def steps_per_rollout(self) -> int:
         """On-policy: environment steps between two rounds of updates, over all actors."""
         return self.rollout.rollout_length * self.rollout.num_envs
 
     @property
+    def grant_length(self) -> int:
+        """Steps that each environment takes between two looks at the ledger and the weights."""
+        return self.rollout.rollout_length if self.on_policy else 1
+
+    @property
     def steps_per_grant(self) -> int:
-        """Environment steps that an actor takes between two looks at the ledger and the weights."""
-        return self.envs_per_actor * (self.rollout.rollout_length if self.on_policy else 1)
+        """The same, over all environments of an actor."""
+        return self.envs_per_actor * self.grant_length
 
     @property
     def updates_per_rollout(self) -> int:
@@ -154,15 +189,19 @@ class TrainConfig:
 
     @property
     def total_steps(self) -> int:
-        """Environment steps of the run; on-policy: rounded up to whole rollouts."""
-        if not self.on_policy:
+        """Environment steps of the run; rounded up to whole rollouts, if deterministic to steps of all environments."""
+        if not self.on_policy and not self.run.deterministic:
             return self.run.total_steps
-        return -(-self.run.total_steps // self.steps_per_rollout) * self.steps_per_rollout
+        together = self.num_envs * self.grant_length
+        return -(-self.run.total_steps // together) * together
 
     def resolved(self) -> "TrainConfig":
         """A copy without anything left to choose: as many actors, environments and steps as there will be."""
         return self.override(
-            num_actors=self.num_actors, envs_per_actor=self.envs_per_actor, total_steps=self.total_steps
+            num_actors=self.num_actors,
+            num_learners=self.num_learners,
+            envs_per_actor=self.envs_per_actor,
+            total_steps=self.total_steps,
         )
 
     def override(self, **fields: Any) -> "TrainConfig":

@@ -54,6 +54,10 @@ class Moments:
         mean += delta / count
         squares += delta * (values - mean)
 
+    def repeat(self, lane: int, reward: float) -> None:
+        """A step that `table` has counted, played again: the discounted return of the episode so far goes on."""
+        self._returns[lane] = self._returns[lane] * self._normalization.gamma + reward
+
 
 class Whole(NamedTuple):
     """The moments of all environments as one."""

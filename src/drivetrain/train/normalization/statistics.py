@@ -24,8 +24,7 @@ class Statistics:
 
     def __init__(self, config: TrainConfig, interface: Interface) -> None:
         self._normalization = normalization = Normalization.of(config, interface)
-        num_envs = max(1, config.num_actors) * config.envs_per_actor
-        self.table = empty_table(num_envs, normalization.num_columns)
+        self.table = empty_table(config.num_envs, normalization.num_columns)
         """The moments of every environment, see `moments`."""
         self.parameters: NDArray[np.float32] = normalization.nothing_known
         """What observations are normalised by, published after the weights."""

@@ -1,5 +1,7 @@
 """The rollout in memory: every actor writes the columns of its environments, the learner reads all of it.
 
+In a deterministic off-policy run it has one row, which the learner puts into the replay.
+
     row = step 0..T-1, column = environment 0..N-1;  actor i has columns i*E .. (i+1)*E - 1
 
 There are no locks: the ledger lets actors write only while the learner does not read, and the other way
@@ -136,11 +138,12 @@ _Specs = StoredSpec | dict[str, StoredSpec]
 
 def _fields(config: TrainConfig, interface: Interface) -> dict[str, _Specs]:
     """Shape and dtype of every array, by the names of `Rollout`."""
-    lead = (config.rollout.rollout_length, config.rollout.num_envs)
+    lead = (config.grant_length, config.num_envs)
+    action_dtype = interface.learned_action_dtype if config.on_policy else interface.stored_action[1]
     obs = interface.observations.stored
     stored: dict[str, _Specs] = {
         "obs": obs,
-        "action": (interface.stored_action[0], interface.learned_action_dtype),
+        "action": (interface.stored_action[0], action_dtype),
         "reward": ((), "float32"),
         "terminated": ((), "bool"),
         "truncated": ((), "bool"),

@@ -21,8 +21,9 @@ from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies import policy_network
 from drivetrain.train.recording import BACKPROPAGATION
-from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
+from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm, compile_learning
 from drivetrain.train.rollouts.buffer import Rollout, RolloutBuffer
+from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
 
 
@@ -42,8 +43,9 @@ class RolloutLearner:
         self._network = policy_network(config, interface)
         self._statistics = Statistics(config, interface)
         self._acted_by = self._statistics.parameters
-        self._state: Any = self._algorithm.init(stream(config.run.seed, "network"))
-        self._learn = jax.jit(self._algorithm.learn, donate_argnums=0)
+        self._learners = Learners(config.num_learners)
+        self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
+        self._learn = compile_learning(self._algorithm, self._learners)
 
     def compile(self) -> None:
         """Compile the call now, before data is there; leaves the state as it is."""
@@ -108,5 +110,5 @@ class RolloutLearner:
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
-        self._state = restored(self._state, arrays)
+        self._state = for_everyone(restored(self._state, arrays), self._learners)
         self._statistics.restore(arrays)

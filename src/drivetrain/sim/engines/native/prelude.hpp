@@ -134,7 +134,8 @@ INLINE Words threefry(vu k0, vu k1, vu x, vu y) {
 }
 
 // ---- floats ----------------------------------------------------------------------------------------------
-// Polynomials are least-squares fits of ours, checked only through whole steps of environments so far (tests/sim).
+// Polynomials are least-squares fits of ours; docs/sim.md states their errors, tests/sim/test_native_functions.py
+// measures them.
 
 #define EACH(V, expression)                              \
   do {                                                   \
@@ -163,6 +164,10 @@ INLINE vf round_even_(vf a) {
   const vf size = abs_(a), shift = f_(8388608.0f);
   return copysign_(sel(size < shift, (size + shift) - shift, size), a);
 }
+INLINE vf nearest_(vf a) {  // as round_even_ where |a| < 2^22, with one zero
+  const vf shift = f_(12582912.0f);
+  return (a + shift) - shift;
+}
 INLINE vf floor_(vf a) {
   const vf r = round_even_(a);
   return copysign_(r - sel(r > a, f_(1), vf{}), a);
@@ -182,7 +187,7 @@ INLINE vf cos_quarter(vf z) {
 }
 template <int Turn>
 INLINE vf sin_turned(vf x) {  // Turn 0: sin, 1: cos
-  const vf k = round_even_(x * 0.636619772f);
+  const vf k = nearest_(x * 0.636619772f);
   const vf r = ((x - k * 1.5703125f) - k * 4.837512969970703e-4f) - k * 7.549789948768648e-8f;
   const vi quadrant = __builtin_convertvector(k, vi) + Turn;
   const vf z = r * r;
@@ -212,7 +217,7 @@ struct Reduced {
   vi n;
 };
 INLINE Reduced by_ln2(vf x) {
-  const vf n = round_even_(x * 1.44269504f);
+  const vf n = nearest_(x * 1.44269504f);
   return {(x - n * 0.693359375f) - n * -2.12194440e-4f, __builtin_convertvector(n, vi)};
 }
 INLINE vf exp_(vf x) {
@@ -258,9 +263,12 @@ INLINE vf tanh_(vf x) {
   const vf small = x + x * z * (f_(-0.33333272f) + z * (f_(0.13331153f) + z * (f_(-0.0537141f) + z * (f_(0.02055171f) +
                    z * -0.00560391f))));
   const vf large = f_(1.0f) - f_(2.0f) / (exp_(min_(size, f_(20.0f)) * 2.0f) + 1.0f);
-  return sel(x != x, x, sel(size < 0.625f, small, copysign_(large, x)));
+  return sel(x != x, x, copysign_(sel(size < 0.625f, small, large), x));
 }
-INLINE vf logistic_(vf x) { return f_(1.0f) / (f_(1.0f) + exp_(neg_(x))); }
+INLINE vf logistic_(vf x) {  // by exp(-|x|), which does not overflow, so that results may be denormal
+  const vf e = exp_(neg_(abs_(x)));
+  return sel(x < 0.0f, e, f_(1.0f)) / (f_(1.0f) + e);
+}
 
 // x^y = 2^(y log2 x) in double precision, log2 by atanh; then C's special cases.
 INLINE vf pow_(vf x, vf y) {

@@ -1,0 +1,87 @@
+"""Control flow: branches stay branches and loops stay loops, each with blocks of its own."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from drivetrain.sim.ir.build import Builder
+from drivetrain.sim.ir.importer.importer import Importer, Parts, flat, handles, is_key, like
+from drivetrain.sim.ir.program import Block, Value
+
+
+@handles("cond")
+def _cond(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    """Branches stay branches; more than two become a chain of choices."""
+    (which,), arguments = inputs[0], inputs[1:]
+    blocks = [at.region(branch, arguments) for branch in eqn.params["branches"]]
+    chosen = blocks[-1]
+    b = at.builder
+    for number in range(len(blocks) - 2, -1, -1):
+        outer = Builder(b.where) if number else b
+        if which.dtype == "bool":
+            is_it = outer.elementwise("not", which)
+        else:  # JAX clamps the choice, so everything up to 0 is the first branch
+            is_it = outer.elementwise("le", which, outer.const(np.asarray(number, which.dtype)))
+        values = outer.emit_regions("if", (is_it,), blocks[number].outputs, (blocks[number], chosen))
+        chosen = Block((), tuple(outer.ops), tuple(values))
+    return like(eqn.outvars, chosen.outputs)
+
+
+@handles("while")
+def _while(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    params = eqn.params
+    first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    carried = inputs[second:]
+
+    def over(closed: Any, consts: list[Parts]) -> Block:
+        fresh = [tuple(Value(value.shape, value.dtype) for value in parts) for parts in carried]
+        return at.region(closed, [*consts, *fresh], flat(fresh))
+
+    condition = over(params["cond_jaxpr"], inputs[:first])
+    body = over(params["body_jaxpr"], inputs[first:second])
+    start = flat(carried)
+    return like(eqn.outvars, at.builder.emit_regions("while", start, start, (condition, body)))
+
+
+@handles("scan")
+def _scan(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    """A `for`: slices of the scanned arrays are taken, and slices of the results are put, at the index."""
+    params = eqn.params
+    first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
+    consts, carried, scanned = inputs[:first], inputs[first:second], inputs[second:]
+    collected = [var.aval for var in eqn.outvars[params["num_carry"] :]]
+    stacks = flat([tuple(at.builder.full(v.shape, 0, v.dtype) for v in values_like_aval(a)) for a in collected])
+    inner = Importer(Builder(at.builder.where))
+    b, index = inner.builder, Value((), "int32")
+    fresh = [tuple(Value(v.shape, v.dtype) for v in parts) for parts in carried]
+    fresh_stacks = tuple(Value(v.shape, v.dtype) for v in stacks)
+    row = index
+    if params["reverse"]:
+        row = b.elementwise("sub", b.const(np.int32(params["length"] - 1)), index)
+    slices = [tuple(b.take(x, row_positions(b, row, x.shape)) for x in parts) for parts in scanned]
+    results = inner.inline(params["jaxpr"].jaxpr, params["jaxpr"].consts, [*consts, *fresh, *slices])
+    rows = flat(results[len(carried) :])
+    filled = [
+        b.put(stack, row_positions(b, row, stack.shape), value, b.full(value.shape, True, "bool"), "set")
+        for stack, value in zip(fresh_stacks, rows, strict=True)
+    ]
+    body = Block((index, *flat(fresh), *fresh_stacks), tuple(b.ops), (*flat(results[: len(carried)]), *filled))
+    start = (*flat(carried), *stacks)
+    return like(eqn.outvars, at.builder.emit_regions("for", start, start, (body,), length=params["length"]))
+
+
+def values_like_aval(aval: Any) -> list[Value]:
+    """As `values_like`, of a type."""
+    return [Value(tuple(aval.shape), "uint32")] * 2 if is_key(aval) else [Value(tuple(aval.shape), aval.dtype.name)]
+
+
+def row_positions(b: Builder, row: Value, shape: Sequence[int]) -> Value:
+    """Flat positions of row `row` of an array."""
+    offsets = b.const(np.arange(prod(shape[1:]), dtype=np.int32).reshape(shape[1:]))
+    return b.elementwise("add", b.elementwise("mul", row, b.const(np.int32(prod(shape[1:])))), offsets)

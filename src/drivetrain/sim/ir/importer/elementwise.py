@@ -1,0 +1,125 @@
+"""Primitives that compute each element on its own, and those that change nothing."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drivetrain.sim.ir import ops
+from drivetrain.sim.ir.build import Builder
+from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
+from drivetrain.sim.ir.program import Value
+
+SAME = {
+    "neg": "neg", "abs": "abs", "sign": "sign", "not": "not", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt",
+    "rsqrt": "rsqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "log": "log", "log1p": "log1p", "expm1": "expm1",
+    "tanh": "tanh", "logistic": "logistic", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin",
+    "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh",
+    "atanh": "atanh", "erf": "erf", "erfc": "erfc", "erf_inv": "erf_inv", "is_finite": "is_finite",
+    "population_count": "popcount", "clz": "clz", "add": "add", "add_any": "add", "sub": "sub", "mul": "mul",
+    "div": "div", "rem": "rem", "max": "max", "min": "min", "pow": "pow", "atan2": "atan2", "nextafter": "nextafter",
+    "and": "and", "or": "or", "xor": "xor", "shift_left": "shl", "shift_right_logical": "shr_logical",
+    "shift_right_arithmetic": "shr_arithmetic",
+}  # fmt: skip
+
+
+@handles(*SAME)
+def _elementwise(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    values = [value for (value,) in inputs]
+    if eqn.primitive.name == "pow" and values[1].dtype != values[0].dtype:
+        values[1] = at.builder.convert(values[1], values[0].dtype)
+    return at.builder.elementwise(SAME[eqn.primitive.name], *values)
+
+
+@handles(*ops.COMPARE)
+def _compare(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    return at.builder.elementwise(eqn.primitive.name, inputs[0][0], inputs[1][0])
+
+
+@handles("eq_to", "le_to", "lt_to")
+def _compare_total(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    """IEEE total order: for floats, that of the bits with negative numbers turned round."""
+    values = [value for (value,) in inputs]
+    if values[0].dtype == "float32":
+        values = [ordered_bits(at.builder, value) for value in values]
+    return at.builder.elementwise(eqn.primitive.name.removesuffix("_to"), *values)
+
+
+def ordered_bits(builder: Builder, x: Value) -> Value:
+    """float32 as int32 in the same order, -0 before 0."""
+    bits = builder.emit("bitcast", (x,), x.shape, "int32")
+    sign = builder.elementwise("shr_arithmetic", bits, builder.const(np.int32(31)))
+    return builder.elementwise("xor", bits, builder.elementwise("and", sign, builder.const(np.int32(0x7FFFFFFF))))
+
+
+@handles("convert_element_type")
+def _convert(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    (x,), dtype = inputs[0], np.dtype(eqn.params["new_dtype"]).name
+    if dtype == "bool" and x.dtype != "bool":
+        return at.builder.elementwise("ne", x, at.builder.full(x.shape, 0, x.dtype))
+    return at.builder.convert(x, dtype)
+
+
+@handles("bitcast_convert_type")
+def _bitcast(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    (x,), dtype = inputs[0], np.dtype(eqn.params["new_dtype"])
+    if np.dtype(x.dtype).itemsize != dtype.itemsize:
+        raise at.unsupported("a change of width by bitcast", "use shifts")
+    return at.builder.emit("bitcast", (x,), x.shape, dtype.name)
+
+
+@handles("copy", "copy_p", "stop_gradient", "optimization_barrier", "random_clone", "device_put")
+def _identity(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    return inputs
+
+
+@handles("reduce_precision")
+def _reduce_precision(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    if (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) != (8, 23):
+        raise at.unsupported("a precision below float32", "compute in float32")
+    return inputs
+
+
+@handles("square")
+def _square(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    return at.builder.elementwise("mul", inputs[0][0], inputs[0][0])
+
+
+@handles("integer_pow")
+def _integer_pow(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    """By squaring, as XLA does."""
+    (x,), exponent = inputs[0], int(eqn.params["y"])
+    result, power, left = at.builder.full(x.shape, 1, x.dtype), x, abs(exponent)
+    while left:
+        result = at.builder.elementwise("mul", result, power) if left & 1 else result
+        left >>= 1
+        power = at.builder.elementwise("mul", power, power) if left else power
+    return result if exponent >= 0 else at.builder.elementwise("div", at.builder.full(x.shape, 1, x.dtype), result)
+
+
+@handles("round")
+def _round(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    kind = "round_even" if int(eqn.params["rounding_method"]) == 1 else "round_away"
+    return at.builder.elementwise(kind, inputs[0][0])
+
+
+@handles("clamp")
+def _clamp(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    (low,), (x,), (high,) = inputs
+    return at.builder.elementwise("min", at.builder.elementwise("max", x, low), high)
+
+
+@handles("select_n")
+def _select(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    (which,), *cases = inputs
+    if which.dtype == "bool":
+        return [tuple(at.builder.elementwise("select", which, y, x) for x, y in zip(*cases, strict=True))]
+    chosen = cases[-1]
+    for number, case in reversed(list(enumerate(cases[:-1]))):
+        is_it = at.builder.elementwise("eq", which, at.builder.full(which.shape, number, which.dtype))
+        chosen = tuple(at.builder.elementwise("select", is_it, x, y) for x, y in zip(case, chosen, strict=True))
+    return [chosen]

@@ -1,0 +1,167 @@
+"""Walks the equations of a jaxpr and asks the handler of each primitive to write its operations.
+
+A typed key is two uint32 values, each of the key array's shape, so that moving keys about is moving numbers about,
+twice. What calls another jaxpr (`jit`, `remat`, custom derivatives) is recognised by the parameter that holds it.
+"""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.ir import ops
+from drivetrain.sim.ir.build import Builder
+from drivetrain.sim.ir.program import Block, Value
+
+Parts = tuple[Value, ...]
+"""A JAX variable: one value, or the two words of a key."""
+
+JAX_FOLDER = os.path.dirname(os.path.abspath(jax.__file__))
+ADVICE = {
+    "pure_callback": "compute it in JAX: a kernel cannot call back into Python",
+    "io_callback": "compute it in JAX: a kernel cannot call back into Python",
+    "debug_callback": "take jax.debug.print out of the environment",
+    "conv_general_dilated": "write it with slices and sums",
+    "random_gamma": "draw from uniform or normal numbers",
+}
+
+
+def import_jaxpr(closed: Any) -> Block:
+    """A closed jaxpr as a block over its flattened arguments and results.
+
+    Raises:
+        CompileError: It uses a primitive or a type that the representation lacks.
+    """
+    inputs = [tuple(values_like(var)) for var in closed.jaxpr.invars]
+    importer = Importer(Builder())
+    outputs = importer.inline(closed.jaxpr, closed.consts, inputs)
+    flat = tuple(value for parts in inputs for value in parts)
+    return Block(flat, tuple(importer.builder.ops), tuple(value for parts in outputs for value in parts))
+
+
+def is_key(aval: Any) -> bool:
+    """Whether a type is that of typed random keys."""
+    return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)
+
+
+def values_like(var: Any) -> list[Value]:
+    """New values for a variable: one, or two words of a key."""
+    if is_key(var.aval):
+        return [Value(tuple(var.aval.shape), "uint32") for _ in range(2)]
+    return [Value(tuple(var.aval.shape), np.dtype(var.aval.dtype).name)]
+
+
+def source_line(eqn: Any) -> str:
+    """FILE:LINE of the innermost line outside JAX that produced an equation; empty when unknown."""
+    traceback = getattr(eqn.source_info, "traceback", None)
+    for frame in getattr(traceback, "frames", ()):
+        if not frame.file_name.startswith((JAX_FOLDER, "<")):
+            return f"{frame.file_name}:{frame.line_num}"
+    return ""
+
+
+Handler = Callable[["Importer", Any, list[Parts]], "Value | Sequence[Parts]"]
+HANDLERS: dict[str, Handler] = {}
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Register a handler for primitives of these names."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+class Importer:
+    """Walks equations, writing operations to a builder."""
+
+    def __init__(self, builder: Builder) -> None:
+        """Operations go to `builder`."""
+        self.builder = builder
+
+    def inline(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Parts]) -> list[Parts]:
+        """Write a jaxpr's operations here, over these arguments; its results."""
+        known: dict[Any, Parts] = {}
+        known.update(zip(jaxpr.invars, arguments, strict=True))
+        known.update((var, self.constant(value)) for var, value in zip(jaxpr.constvars, consts, strict=True))
+        for eqn in jaxpr.eqns:
+            self.builder.where = source_line(eqn) or self.builder.where
+            inputs = [self.read(known, var) for var in eqn.invars]
+            results = self.equation(eqn, inputs)
+            for var, parts in zip(eqn.outvars, results, strict=True):
+                known[var] = parts
+        return [self.read(known, var) for var in jaxpr.outvars]
+
+    def read(self, known: dict[Any, Parts], var: Any) -> Parts:
+        """The values of a variable, or of a literal."""
+        if hasattr(var, "val"):
+            return (self.builder.const(np.asarray(var.val, self.dtype_of(var.aval))),)
+        return known[var]
+
+    def constant(self, value: Any) -> Parts:
+        """A constant that the trace closed over."""
+        if hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            words = np.asarray(jax.random.key_data(value))
+            return self.builder.const(words[..., 0]), self.builder.const(words[..., 1])
+        array = np.asarray(value)
+        self.check_dtype(array.dtype.name, "a constant")
+        return (self.builder.const(array),)
+
+    def equation(self, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+        """Write the operations of one equation; its results."""
+        name, params = eqn.primitive.name, eqn.params
+        handler = HANDLERS.get(name)
+        if handler is None:
+            inner = params.get("jaxpr", params.get("call_jaxpr"))
+            if inner is None:
+                raise self.unsupported(f"the primitive `{name}`", ADVICE.get(name, "write it with other primitives"))
+            return self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+        for var in eqn.outvars:
+            if not is_key(var.aval):
+                self.dtype_of(var.aval)
+        result = handler(self, eqn, inputs)
+        return [(result,)] if isinstance(result, Value) else result
+
+    def dtype_of(self, aval: Any) -> str:
+        """The name of a type, if we have it."""
+        name = np.dtype(aval.dtype).name
+        self.check_dtype(name, "a value")
+        return name
+
+    def check_dtype(self, name: str, what: str) -> None:
+        """Refuse types that the representation lacks."""
+        if name not in ops.DTYPES:
+            raise self.unsupported(f"{what} of type {name}", f"use one of {', '.join(ops.DTYPES)}")
+
+    def unsupported(self, what: str, remedy: str) -> CompileError:
+        """The error for something that cannot be imported, with the line that asked for it."""
+        return CompileError(
+            f'{self.builder.where or "the environment"}: engines other than "xla" do not support {what}: '
+            f'{remedy}, or compile with engine="xla"'
+        )
+
+    def region(self, jaxpr: Any, arguments: Sequence[Parts], inputs: Sequence[Value] = ()) -> Block:
+        """A closed jaxpr as a block of its own, over values that may be those of this block."""
+        inner = Importer(Builder(self.builder.where))
+        outputs = inner.inline(jaxpr.jaxpr, jaxpr.consts, arguments)
+        return Block(tuple(inputs), tuple(inner.builder.ops), flat(outputs))
+
+
+def flat(parts: Sequence[Parts]) -> Parts:
+    """The values of several variables in a row."""
+    return tuple(value for values in parts for value in values)
+
+
+def like(variables: Sequence[Any], values: Sequence[Value]) -> list[Parts]:
+    """A row of values as variables: the reverse of `flat`."""
+    rest = list(values)
+    return [tuple(rest.pop(0) for _ in range(2 if is_key(var.aval) else 1)) for var in variables]

@@ -1,0 +1,68 @@
+"""Reductions, running totals, sorts and products of matrices."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
+from drivetrain.sim.ir.program import Value
+
+
+@handles("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor")
+def _reduce(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    rows = at.builder.last(inputs[0][0], eqn.params["axes"])
+    return at.builder.reduce(rows, eqn.primitive.name.removeprefix("reduce_"))
+
+
+@handles("argmax", "argmin")
+def _argument(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    rows = at.builder.last(inputs[0][0], eqn.params["axes"])
+    index = at.builder.reduce(rows, eqn.primitive.name, "int32")
+    return at.builder.convert(index, np.dtype(eqn.params["index_dtype"]).name)
+
+
+@handles("cumsum", "cumprod", "cummax", "cummin")
+def _cumulate(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    (x,), axis, b = inputs[0], eqn.params["axis"], at.builder
+    order = [*(k for k in range(len(x.shape)) if k != axis), axis]
+    rows = b.transpose(x, order)
+    turn = [len(order) - 1] if eqn.params["reverse"] else []
+    rows = b.reverse(rows, turn)
+    done = b.reverse(b.emit("cumulate", (rows,), rows.shape, x.dtype, kind=eqn.primitive.name[3:]), turn)
+    return b.transpose(done, [order.index(k) for k in range(len(order))])
+
+
+@handles("sort")
+def _sort(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    axis, b = eqn.params["dimension"], at.builder
+    values = [value for (value,) in inputs]
+    order = [*(k for k in range(len(values[0].shape)) if k != axis), axis]
+    rows = [b.transpose(x, order) for x in values]
+    sorted_rows = b.emit_regions("sort", rows, rows, (), num_keys=eqn.params["num_keys"])
+    return [(b.transpose(x, [order.index(k) for k in range(len(order))]),) for x in sorted_rows]
+
+
+@handles("dot_general")
+def _dot_general(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    """Products of all pairs of rows, summed over the last axis."""
+    (x,), (y,) = inputs
+    (cx, cy), (bx, by) = eqn.params["dimension_numbers"]
+    free_x = [k for k in range(len(x.shape)) if k not in (*cx, *bx)]
+    free_y = [k for k in range(len(y.shape)) if k not in (*cy, *by)]
+    num_batch, num_free, b = len(bx), len(free_x), at.builder
+    inner = prod(x.shape[k] for k in cx)
+    rows_x = b.transpose(x, [*bx, *free_x, *cx])
+    rows_y = b.transpose(y, [*by, *free_y, *cy])
+    shape = [*(x.shape[k] for k in (*bx, *free_x)), *(y.shape[k] for k in free_y), inner]
+    rows_x = b.reshape(rows_x, [*rows_x.shape[: num_batch + num_free], inner])
+    rows_y = b.reshape(rows_y, [*rows_y.shape[: num_batch + len(free_y)], inner])
+    last = len(shape) - 1
+    wide_x = b.broadcast(rows_x, shape, [*range(num_batch + num_free), last])
+    wide_y = b.broadcast(rows_y, shape, [*range(num_batch), *range(num_batch + num_free, last), last])
+    return b.reduce(b.elementwise("mul", wide_x, wide_y), "sum")

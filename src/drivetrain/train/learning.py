@@ -1,0 +1,138 @@
+"""The learner process: learns when the ledger says that updates are due, publishes, writes checkpoints.
+
+as_due      updates as soon as so many are owed; actors go on meanwhile
+by_rounds   deterministic: a round is taken, the updates due are done, and only then the next is released
+"""
+
+import time
+
+from drivetrain.train.archives import Arrays
+from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.devices import prepare_devices
+from drivetrain.train.learner import make_learner, use_compilation_cache
+from drivetrain.train.ledger import Ledger
+from drivetrain.train.recording import CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
+from drivetrain.train.rollouts.buffer import RolloutBuffer
+from drivetrain.train.rounds.rounds import Rounds
+from drivetrain.train.saving import Progress, Saver
+from drivetrain.train.topology import Assignment, attach_experience, attach_gathered, attach_moments, attach_weights
+
+_REPORT_INTERVAL_S = 0.1
+
+
+def run(assignment: Assignment) -> None:
+    """Be the learner process."""
+    with STARTING:
+        use_compilation_cache()
+        prepare_devices(assignment.config)
+        learning = Learning(assignment)
+    if assignment.config.run.deterministic:
+        learning.by_rounds()
+    else:
+        learning.as_due()
+    learning.end()
+
+
+class Learning:
+    """What the learner process holds, and does.
+
+    Args:
+        assignment: What it is told.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._config = config = assignment.config
+        self._ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
+        self._weights = attach_weights(assignment)
+        self._experience, self._board = attach_experience(assignment), attach_moments(assignment)
+        self._learner = make_learner(config, assignment.interface)
+        arrays = load_checkpoint(assignment.run_dir)[0] if assignment.origin.num_resumes else None
+        if arrays is not None:
+            self._learner.restore(arrays)
+        self._learner.compile()
+        self._rounds = self._make_rounds(arrays) if config.run.deterministic else None
+        self._num_steps = assignment.origin.num_steps  # of the rounds that are learned from
+        self._saver = Saver(assignment.run_dir, config, assignment.interface, self._experience, assignment.origin)
+        self._reported_s = float("-inf")
+
+    def as_due(self) -> None:
+        """Learn until the run is over or stops."""
+        wait_for_updates = WAITING(self._ledger.wait_for_updates)
+        while count := wait_for_updates():
+            self._observe()
+            self._num_steps = self._ledger.counts().committed
+            if self._saver.is_due:
+                with CHECKPOINT:  # the first: before any update
+                    self._saver.begin(self._arrays(), self._progress())
+            self._learn(count)
+
+    def by_rounds(self) -> None:
+        """Likewise; checkpoints are of whole rounds, written while everybody waits."""
+        assert self._rounds is not None
+        wait_for_round, take = WAITING(self._ledger.wait_for_round), REPLAY(self._rounds.take)
+        while num_steps := wait_for_round():
+            take()
+            self._num_steps = num_steps
+            self._observe()
+            while count := self._ledger.rules.takeable(num_steps, self._learner.num_updates):
+                self._learn(count)
+            if self._board is not None:  # what was observed, also where nothing was learned
+                self._publish()
+            if self._saver.is_due and self._learner.num_updates > 0:
+                self._save()
+            self._ledger.release(num_steps)
+
+    def end(self) -> None:
+        """Write the last checkpoint."""
+        if self._rounds is None:
+            self._num_steps = self._ledger.counts().committed
+        self._save()
+        self._tell()
+
+    def _make_rounds(self, arrays: Arrays | None) -> Rounds:
+        buffer = attach_gathered(self._assignment)
+        assert isinstance(buffer, RolloutBuffer)
+        replay = None if isinstance(self._experience, RolloutBuffer) else self._experience
+        return Rounds(self._config, buffer, replay, arrays)
+
+    def _observe(self) -> None:
+        if self._board is not None:
+            self._learner.observe(self._board.read())
+
+    def _learn(self, count: int) -> None:
+        metrics = self._learner.learn(self._experience, count, self._num_steps / self._config.run.total_steps)
+        self._publish()
+        with LEDGER:
+            self._ledger.complete(count)
+        if time.monotonic() - self._reported_s > _REPORT_INTERVAL_S:
+            with METRICS:
+                self._assignment.reports.send(metrics)
+                self._tell()
+            self._reported_s = time.monotonic()
+
+    @WEIGHTS
+    def _publish(self) -> None:
+        self._weights.publish(self._learner.vector, self._learner.num_updates)
+
+    @CHECKPOINT
+    def _save(self) -> None:
+        self._saver.save(self._arrays(), self._progress())
+
+    def _arrays(self) -> Arrays:
+        return {**self._learner.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
+
+    def _progress(self) -> Progress:
+        """Where the run is, between two calls of the learner."""
+        now_s, origin = time.monotonic(), self._assignment.origin
+        return Progress(
+            num_steps=self._num_steps,
+            num_updates=self._learner.num_updates,
+            elapsed_s=now_s - self._assignment.began_s,
+            learning_s=origin.learning_s + now_s - (self._ledger.first_step_s or now_s),
+        )
+
+    def _tell(self) -> None:
+        """Report what came of checkpoints."""
+        for outcome in self._saver.outcomes():
+            self._assignment.reports.send(outcome)

@@ -1,0 +1,108 @@
+"""Several learners: devices of one process that share the rows of each batch and take the same steps.
+
+    rows of learner m -> loss, gradient -\
+                                          mean over learners -> optimizer -> the same state everywhere
+    rows of learner n -> loss, gradient -/
+
+A pure update is told who the `Learners` are; `compiled` runs it on as many devices (design/training-learners.md).
+"""
+
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+_AXIS = "learner"
+WHOLE = P()
+"""What every learner has all of."""
+ROWS = P(None, _AXIS)
+"""Arrays [U, B, ...] of which every learner has its rows."""
+
+
+@dataclass(frozen=True)
+class Learners:
+    """Those who share the batches; what a pure update needs to know of them.
+
+    Outside of `compiled` only one learner can be meant.
+    """
+
+    count: int = 1
+    """How many."""
+
+    def mean(self, tree: Any) -> Any:
+        """Means over the learners, each of equal weight, of arrays of any shapes; one exchange for all of them."""
+        if self.count == 1:
+            return tree
+        vector, restore = jax.flatten_util.ravel_pytree(tree)
+        return restore(jax.lax.pmean(vector, _AXIS))
+
+    def own(self, tree: Any) -> Any:
+        """This learner's rows of arrays [B, ...] that everybody has; a count of rows that the learners divide."""
+        if self.count == 1:
+            return tree
+
+        def part(x: Any) -> Any:
+            num_rows = len(x) // self.count
+            return jax.lax.dynamic_slice_in_dim(x, jax.lax.axis_index(_AXIS) * num_rows, num_rows)
+
+        return jax.tree.map(part, tree)
+
+    def gathered(self, tree: Any) -> Any:
+        """The arrays [B, ...] of which every learner has its own rows, in the order of `own`."""
+        if self.count == 1:
+            return tree
+        return jax.tree.map(lambda x: jax.lax.all_gather(x, _AXIS, tiled=True), tree)
+
+    def normal(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """Standard normal numbers for this learner's rows of a batch: float32[num_rows, ...].
+
+        A row's numbers depend on the key and on its place in the whole batch, not on who holds it.
+        """
+        num_rows, *rest = shape
+        first = 0 if self.count == 1 else jax.lax.axis_index(_AXIS) * num_rows
+        return jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), rest, jnp.float32))(
+            first + jnp.arange(num_rows)
+        )
+
+
+ONE_LEARNER = Learners()
+
+
+def compiled(
+    function: Callable[..., Any], learners: Learners, takes: tuple[P, ...], gives: tuple[P, ...]
+) -> Callable[..., Any]:
+    """Compile a pure function of a state for the learners' devices; the first argument is donated.
+
+    Args:
+        function: What each learner does with its part of the arguments.
+        learners: There must be as many devices; the state given must be made ready by `for_everyone`.
+        takes: WHOLE or ROWS, for each argument.
+        gives: Likewise for each part of the result; what is WHOLE has to be the same for every learner.
+    """
+    if learners.count == 1:
+        return jax.jit(function, donate_argnums=0)
+    mesh = _mesh(learners)
+    # Without check_vma: a mean over learners is the same everywhere, which JAX cannot see of what follows from it.
+    split = jax.shard_map(function, mesh=mesh, in_specs=takes, out_specs=gives, check_vma=False)
+    places = [tuple(NamedSharding(mesh, spec) for spec in specs) for specs in (takes, gives)]
+    return jax.jit(split, donate_argnums=0, in_shardings=places[0], out_shardings=places[1])
+
+
+def for_everyone(state: Any, learners: Learners) -> Any:
+    """The state as each learner's copy; from anywhere else the first call would be compiled for its place."""
+    return state if learners.count == 1 else jax.device_put(state, NamedSharding(_mesh(learners), WHOLE))
+
+
+def _mesh(learners: Learners) -> Mesh:
+    """One device for each."""
+    return Mesh(np.array(jax.devices()[: learners.count]), (_AXIS,))

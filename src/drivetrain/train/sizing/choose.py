@@ -1,0 +1,164 @@
+"""Settles "auto": measures, judges every allowed setting by the model, takes the best, and says why.
+
+acting; updating by 1, 2, 4 ... learners -> Measurements -> estimate(each setting) -> the fewest processes
+within a few per cent of the best
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.core.machine import num_cores
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import gains, require_devices
+from drivetrain.train.interface import Interface
+from drivetrain.train.ledger import Rules
+from drivetrain.train.policies import policy_network
+from drivetrain.train.sizing.measure import Question, ask
+from drivetrain.train.sizing.model import Estimate, Measurements, Updating, estimate
+
+_TIE = 0.95  # of the best: what measuring cannot tell apart goes to fewer processes
+_WAITING = 0.1  # share of a step from which on more actors than cores are looked at
+_MOST_WAITING = 16  # actors then, or as many as there are cores
+_PAYS = 0.95  # of the time with half as many learners, above which still more of them are not tried
+
+
+class Sizing(NamedTuple):
+    """What was chosen."""
+
+    config: TrainConfig
+    """Resolved: numbers in place of "auto"."""
+    reason: str
+    """Why, in one line."""
+
+
+def size(config: TrainConfig, interface: Interface) -> Sizing:
+    """Measure for a moment, and settle what is "auto".
+
+    A sequential run (num_actors 0) is never chosen: where it is as good, one actor has time-outs, restarts and an
+    evaluator beside it.
+
+    Args:
+        config: The run's; `is_open`.
+        interface: What its environments look like.
+
+    Raises:
+        InvalidInput: No number of actors is allowed, or the learners asked for are unfit.
+        RunError: The environment or the learner failed while it was measured.
+    """
+    cores, num_parameters = num_cores(), policy_network(config, interface).num_parameters
+    require_devices(config.override(oversubscribe=True), num_parameters, cores)
+    possible = list(allowed(config, actor_counts(config, cores, waits=True), (config.num_learners,), cores))
+    if not possible:
+        possible = [_with(config, 1, config.num_learners, cores)]  # raises the sentence that says why
+    updates = _updates(possible[0], interface, cores, open_to=_more_learners(config, num_parameters))
+    measured = _acting(possible, interface, updates, cores)
+    waits = measured.step_s - measured.step_cpu_s > _WAITING * measured.step_s
+    counts = actor_counts(config, cores, waits=waits)
+    best = choose(allowed(config, counts, tuple(updates), cores), measured)
+    return Sizing(best.config, describe(best, measured))
+
+
+def actor_counts(config: TrainConfig, cores: int, *, waits: bool) -> Sequence[int]:
+    """Numbers of actors to look at: beyond the cores only where environments wait."""
+    if config.run.num_actors != "auto":
+        return (config.num_actors,)
+    return range(1, (max(cores, _MOST_WAITING) if waits else cores) + 1)
+
+
+def allowed(config: TrainConfig, actors: Sequence[int], learners: Sequence[int], cores: int) -> Iterator[TrainConfig]:
+    """The settings among these that the configuration's own conditions allow, resolved."""
+    for num_learners in learners:
+        for num_actors in actors:
+            try:
+                yield _with(config, num_actors, num_learners, cores)
+            except InvalidInput:
+                continue
+
+
+def _with(config: TrainConfig, num_actors: int, num_learners: int, cores: int) -> TrainConfig:
+    """Oversubscribed where that is what it takes: the model knows what learners lose by it."""
+    crowded = num_learners > 1 and num_actors + num_learners > cores
+    oversubscribe = config.run.oversubscribe or crowded
+    changed = config.override(num_actors=num_actors, num_learners=num_learners, oversubscribe=oversubscribe)
+    return changed.resolved()
+
+
+def choose(settings: Iterable[TrainConfig], measured: Measurements) -> Estimate:
+    """The setting with the fewest processes among those as good as the best; then the one with the fewest learners.
+
+    Args:
+        settings: Resolved; at least one.
+        measured: Has what `estimate` needs for each.
+    """
+    estimates = [estimate(config, measured) for config in settings]
+    best = max(each.steps_per_s for each in estimates)
+    as_good = [each for each in estimates if each.steps_per_s >= _TIE * best]
+    return min(as_good, key=lambda each: (each.num_processes, each.config.num_learners))
+
+
+def describe(best: Estimate, measured: Measurements) -> str:
+    """The reasoning in one line."""
+    config = best.config
+    envs = config.envs_per_actor
+    waiting = round(100 * (1 - measured.step_cpu_s / measured.step_s)) if measured.step_s > 0 else 0
+    by = ", ".join(f"{readable_s(update.wall_s)} by {count}" for count, update in measured.updates.items())
+    return (
+        f"{best.bound}-bound: {counted(config.num_actors, 'actor')}, {counted(config.num_learners, 'learner')}, "
+        f"for about {best.steps_per_s:,.0f} environment steps/s (measured: a step {readable_s(measured.step_s)}"
+        f"{f', {waiting}% of it waiting' if waiting >= 100 * _WAITING else ''}; acting on "
+        f"{counted(envs, 'environment')} {readable_s(measured.act_s[envs])}; an update {by}; "
+        f"{float(Rules.of(config).ratio):.3g} updates per step; {counted(measured.cores, 'core')})"
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """As in "1 actor", "2 actors"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def readable_s(seconds: float) -> str:
+    """Three digits, in the unit that suits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _more_learners(config: TrainConfig, num_parameters: int) -> bool:
+    """Whether more than one learner is to be looked at."""
+    return config.run.num_learners == "auto" and not config.on_policy and gains(config, num_parameters)
+
+
+def _updates(config: TrainConfig, interface: Interface, cores: int, *, open_to: bool) -> dict[int, Updating]:
+    """What an update takes with 1, 2, 4, ... learners, as long as they gain; or with as many as were asked for."""
+    if Rules.of(config).ratio == 0:
+        return {config.num_learners: Updating(0.0, 0.0)}
+    updates: dict[int, Updating] = {}
+    num_learners, most = config.num_learners, config.num_learners
+    while num_learners <= most and (settings := list(allowed(config, (config.num_actors,), (num_learners,), cores))):
+        answer = ask(Question(what="updating", config=settings[0], interface=interface, asked_by=os.getpid()))
+        update = updates[num_learners] = Updating(answer["wall_s"], answer["cpu_s"])
+        half = updates.get(num_learners // 2)
+        if not open_to or (half and update.wall_s > _PAYS * half.wall_s):
+            break
+        most = answer["num_gpus"] or cores
+        num_learners *= 2
+    return updates
+
+
+def _acting(
+    possible: Sequence[TrainConfig], interface: Interface, updates: dict[int, Updating], cores: int
+) -> Measurements:
+    """What a step and acting take, beside what updates do."""
+    sizes = tuple(sorted({config.envs_per_actor for config in possible}))
+    smallest = min(possible, key=lambda config: config.envs_per_actor)
+    answer = ask(Question(what="acting", config=smallest, interface=interface, sizes=sizes, asked_by=os.getpid()))
+    return Measurements(
+        step_s=answer["step_s"],
+        step_cpu_s=answer["step_cpu_s"],
+        act_s={int(size): seconds for size, seconds in answer["act_s"].items()},
+        updates=updates,
+        cores=cores,
+    )

@@ -1,0 +1,77 @@
+"""Asks for times of a run's parts, each in a process of its own that computes as an actor or the learner would.
+
+Question -> python -m drivetrain.train.sizing.worker -> its answer, a JSON object on standard output
+
+Nothing of it reaches the run: random streams, environments and frameworks end with the process. Compiled updates
+stay in the compilation cache, where the run's learner finds them.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from drivetrain.core.errors import RunError
+from drivetrain.core.threads import one_thread_environment
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.devices import device_environment
+from drivetrain.train.interface import Interface
+
+_START_S = 60.0  # for an interpreter to load what it needs
+_COMPILE_S = 600.0
+_REMEDY = 'give num_actors and num_learners as numbers to start without measuring, in place of "auto"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a worker measures; travels pickled through its standard input."""
+
+    what: Literal["acting", "updating"]
+    """As an actor, or as the learner."""
+    config: TrainConfig
+    """Resolved."""
+    interface: Interface
+    """What the environments look like."""
+    sizes: tuple[int, ...] = ()
+    """Numbers of environments to act on."""
+    asked_by: int
+    """Process id, with which the worker dies."""
+
+
+def ask(question: Question) -> dict[str, Any]:
+    """What a worker found out.
+
+    Raises:
+        RunError: The environment or the learner failed; says how.
+    """
+    config = question.config
+    threads = one_thread_environment(os.environ)
+    if question.what == "updating":
+        threads = device_environment(config, os.environ)
+    path = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    timeout_s = _START_S + (config.run.step_timeout_s if question.what == "acting" else _COMPILE_S)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "drivetrain.train.sizing.worker"],
+            input=pickle.dumps(question),
+            capture_output=True,
+            env={**os.environ, **threads, "PYTHONPATH": path},
+            timeout=timeout_s,
+            check=False,
+            process_group=0,  # out of the terminal's reach: Ctrl-C is the caller's, who ends it
+        )
+    except subprocess.TimeoutExpired:
+        raise RunError(
+            f"{question.what} was to be measured for a moment, and has not come back for {timeout_s:g} s; {_REMEDY}"
+        ) from None
+    if done.returncode != 0:
+        words = done.stderr.decode(errors="replace").strip().splitlines()
+        last = words[-1] if words else "it said nothing"
+        raise RunError(f"{question.what} could not be measured (exit code {done.returncode}): {last}; {_REMEDY}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "error" in answer:
+        raise RunError(answer["error"])
+    return answer

@@ -1,0 +1,65 @@
+"""Processes that want the same kernel at once: one compiles, all load it, and a killed one stops nobody."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drivetrain.sim.engines.native import toolchain
+
+SOURCE = 'extern "C" int answer() { return 42; }'
+# The toolchain alone, without JAX: what a process does to get a kernel.
+PROGRAM = f"""
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("toolchain", {toolchain.__file__!r})
+toolchain = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(toolchain)
+sys.stdin.readline()
+print(toolchain.load_kernel({SOURCE!r}, 8).answer())
+"""
+COMPILER = """#!/bin/sh
+case "$1" in --version) ;; *) echo run >> "$COUNT"; {before} ;; esac
+exec g++ "$@"
+"""
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts a process that waits for a line, and then asks for the kernel."""
+
+    def begin(before=""):
+        wrapper = tmp_path / f"compiler-{len(before)}"
+        wrapper.write_text(COMPILER.format(before=before or ":"))
+        wrapper.chmod(0o755)
+        environment = {**os.environ, "CXX": str(wrapper), "COUNT": str(tmp_path / "count"),
+                       "DRIVETRAIN_CACHE": str(tmp_path / "kernels")}  # fmt: skip
+        return subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                text=True, env=environment)  # fmt: skip
+
+    return begin
+
+
+def answers(processes):
+    """What each says, all of them let go at once."""
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.communicate(timeout=100)[0].strip() for process in processes]
+
+
+def runs(folder: Path):
+    return (folder / "count").read_text().count("run")
+
+
+def test_one_of_several_processes_compiles_and_all_load_it(start, tmp_path):
+    assert answers([start("sleep 1") for _ in range(4)]) == ["42"] * 4
+    assert runs(tmp_path) == 1
+    assert sorted(path.suffix for path in (tmp_path / "kernels").iterdir()) == [".lock", ".so"]
+
+
+def test_a_process_that_is_killed_while_it_compiles_stops_nobody(start, tmp_path):
+    assert answers([start("kill -9 $PPID; exit 1")]) == [""]
+    assert answers([start(), start()]) == ["42", "42"]
+    assert runs(tmp_path) == 2
