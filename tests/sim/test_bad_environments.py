@@ -1,5 +1,7 @@
 """What cannot be compiled is told in one sentence, with the line and the remedy, before anything runs."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from comparing import Applied, random_actions
 
 from drivetrain import sim
-from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
 from drivetrain.sim.engines.native import engine, toolchain
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.float32)
@@ -125,3 +127,14 @@ def test_arrays_that_do_not_fit_are_named():
     with pytest.raises(InvalidInput, match=r"actions: expected int32\[2,3\], got float64\[2,3\]"):
         rollout(state, actions.astype(float))
     rollout(state, actions.astype(np.int64))
+
+
+def test_without_pytorch_its_extra_is_named(monkeypatch):
+    for name in list(sys.modules):
+        if name == "torch" or name.startswith(("drivetrain.sim.engines.torch", "drivetrain.sim.engines.tensors")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(
+        MissingExtra, match=r"this needs torch, which is not installed: pip install .drivetrain\[torch\]"
+    ):
+        compiled(lambda x: x + 1, "torch")

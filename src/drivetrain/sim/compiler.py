@@ -5,7 +5,7 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
 
 import jax
@@ -13,9 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import RECORDABLE, Autoreset, Engine, Environment, Rollout, RolloutState, Settings, Tree
+from drivetrain.core.extras import missing_extra
+from drivetrain.sim.api import (
+    RECORDABLE,
+    Autoreset,
+    Engine,
+    Environment,
+    Rollout,
+    RolloutState,
+    Runner,
+    Settings,
+    Tree,
+)
 from drivetrain.sim.gymnax import adapted
-from drivetrain.sim.trace import trace
+from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
+from drivetrain.sim.trace import Traced, trace
 from drivetrain.sim.transition import first
 
 
@@ -29,6 +41,7 @@ def compile(
     *,
     autoreset: Autoreset = "same_step",
     num_threads: int = 1,
+    narrow_obs: Narrow | None = None,
 ) -> Rollout:
     """Compile num_steps steps of num_envs environments into one call.
 
@@ -37,30 +50,42 @@ def compile(
         num_envs: N, at least 1.
         num_steps: K, at least 1.
         engine: "xla": `vmap` and `scan`, what all others are tested against. "native": one C++ kernel,
-            compiled by the system's compiler and kept on disk. "numpy": the program interpreted.
+            compiled by the system's compiler and kept on disk. "numpy": the program interpreted. "torch":
+            the same by PyTorch on the CPU.
         params: Of the environment; its defaults when None. They become constants.
         record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info.
             With () nothing is written.
         autoreset: As in Gymnasium: "same_step", "next_step" or "disabled".
         num_threads: Of the native engine.
+        narrow_obs: How observations are recorded: None, as they are; "bool", whether an element is not 0; "uint8",
+            by value; "bits", as `numpy.packbits` of each flattened leaf.
 
     Raises:
         InvalidInput: An argument does not fit.
         CompileError: The environment cannot be compiled; the message says what to change.
+        MissingExtra: The engine needs PyTorch.
     """
     settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads)
     env = cast("Environment", adapted(env))
     params = env.default_params if params is None else params
-    traced = trace(env, params, autoreset, settings.record)
-    build = importlib.import_module(f"drivetrain.sim.engines.{engine}").build
+    stepped = env if narrow_obs is None else Narrowed(env, checked_narrow(narrow_obs))
+    traced = trace(stepped, params, autoreset, settings.record)
     return Rollout(
         env=env,
         params=params,
         engine=engine,
         settings=settings,
-        start=Start(env, params, num_envs, "obs" in settings.record, engine),
-        runner=build(traced, settings),
+        start=Start(stepped, params, num_envs, "obs" in settings.record, engine),
+        runner=builder(engine)(traced, settings),
     )
+
+
+def builder(engine: Engine) -> Callable[[Traced, Settings], Runner]:
+    """What compiles for an engine; its module is only imported now."""
+    try:
+        return importlib.import_module(f"drivetrain.sim.engines.{engine}").build
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from error
 
 
 class Start:

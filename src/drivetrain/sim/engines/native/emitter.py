@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.sim.engines.native.expressions import ELEMENT, constant, expression, vector
+from drivetrain.sim.engines.native.expressions import ELEMENT, INFIX, constant, expression, vector
 from drivetrain.sim.engines.native.plan import Plan, dimension_map
 from drivetrain.sim.ir.build import row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
@@ -65,6 +65,7 @@ class Emitter:
         self.writable: set[str] = set()
         self.plans: list[Plan] = []
         self.own_inputs: set[Value] = set()
+        self.counters: dict[Value, str] = {}
         self.count = 0
         self.scratch_nbytes = 0
 
@@ -95,9 +96,14 @@ class Emitter:
         return name
 
     def buffer(self, value: Value) -> str:
-        """Memory for an array, of this block's own."""
+        """Memory for an array, of this block's own: new, or of an array that nobody reads any more."""
+        kind, size, memory = vector(value.dtype), max(value.size, 1), self.plan.memory
+        free = memory.again(kind, size, self.names, self.plan.last_read)
+        if free is not None:
+            return free
         name = self.new("a")
-        self.line(f"{vector(value.dtype)} {name}[{max(value.size, 1)}];")
+        memory.add(name, kind, size)
+        self.line(f"{kind} {name}[{size}];")
         self.scratch_nbytes += value.size * 4
         self.writable.add(name)
         return name
@@ -208,18 +214,37 @@ class Emitter:
         """An element of a take."""
         x, index = op.inputs
         source = self.maker(x)
-        if self.is_table(index) and x in self.names:
-            return f"{self.names[x]}[{self.table(self.must_make(index))}[{flat(index, position)}]]"
-        place = self.element(index, position)
+        uniform = self.uniform(index, position)
+        if uniform and x in self.names:
+            return f"{self.names[x]}[{uniform}]"
         if source is not None and source.name == "const":
-            return f"lookup<{vector(x.dtype)}>({self.table(source)}, {place})"
-        return f"gather({self.names[x]}, {place})"
+            if uniform:
+                return constant_at(self.table(source), x.dtype, uniform)
+            return f"lookup<{vector(x.dtype)}>({self.table(source)}, {self.element(index, position)})"
+        return f"gather({self.names[x]}, {self.element(index, position)})"
 
-    def must_make(self, value: Value) -> Op:
-        """The operation that makes a value; there is one."""
+    def uniform(self, value: Value, position: Position) -> str:
+        """An integer that is the same in all lanes, as a C++ expression; empty where lanes may differ.
+
+        Indices of loops, constants, and sums, differences and products of such.
+        """
+        if value in self.counters:
+            return self.counters[value]
+        if value.dtype != "int32" or (value.shape and value in self.names):
+            return ""
+        if value in self.numbers:
+            return str(int(self.numbers[value]))
         op = self.maker(value)
-        assert op is not None
-        return op
+        if op is None:
+            return ""
+        if op.name == "const":
+            return f"{self.table(op)}[{flat(value, position)}]"
+        if op.name == "view" and not op.inputs[0].shape:
+            return self.uniform(op.inputs[0], [])
+        if op.name not in ("add", "sub", "mul"):
+            return ""
+        parts = [self.uniform(part, position) for part in op.inputs]
+        return f"({parts[0]} {INFIX[op.name]} {parts[1]})" if all(parts) else ""
 
     # ---- writing operations --------------------------------------------------------------------------------
 
@@ -229,9 +254,12 @@ class Emitter:
         Args:
             mask: Name of the mask of lanes that run it; empty for all.
         """
-        self.plans.append(Plan(block))
-        for op in block.ops:
+        plan = Plan(block)
+        self.plans.append(plan)
+        for position, op in enumerate(block.ops):
+            plan.memory.now = position
             self.op(op, mask)
+        plan.memory.now = plan.end
         for value in block.outputs:
             self.give_memory(value)
 

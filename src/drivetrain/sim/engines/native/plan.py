@@ -8,6 +8,7 @@ really read, which for one without memory is when its consumer runs.
 from collections import defaultdict
 from collections.abc import Iterable
 
+from drivetrain.sim.engines.native.memory import Memory
 from drivetrain.sim.ir.build import row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.passes.sinking import inputs_of
@@ -21,6 +22,7 @@ class Plan:
 
     def __init__(self, block: Block) -> None:
         """Decide for every operation of a block, not for those of its regions."""
+        self.memory = Memory()
         self.position = {op: k for k, op in enumerate(block.ops)}
         self.makers = {value: op for op in block.ops for value in op.outputs}
         self.users: dict[Value, list[Op]] = defaultdict(list)

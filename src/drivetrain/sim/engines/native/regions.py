@@ -112,6 +112,7 @@ def _for(at: Emitter, op: Op, mask: str) -> None:
     i = at.new("i")
     with at.braces(f"for (int {i} = 0; {i} < {op.attrs['length']}; ++{i})"):
         at.names[body.inputs[0]] = at.let("int32", f"i_({i})")
+        at.counters[body.inputs[0]] = i
         at.names.update(zip(body.inputs[1:], names, strict=True))
         with inside(at, body, mask, body.inputs[1:]):
             assign(at, names, body.outputs)

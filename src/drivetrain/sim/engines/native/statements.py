@@ -7,7 +7,7 @@ import numpy as np
 
 from drivetrain.sim.engines.native.emitter import Emitter, Index, Position, Writer, flat, owned_here
 from drivetrain.sim.engines.native.expressions import constant, expression, vector
-from drivetrain.sim.ir.program import Op, Value
+from drivetrain.sim.ir.program import Op
 
 MOST_PICKED = 16
 """Choices of a `pick` that become selects; more go through memory."""
@@ -76,7 +76,7 @@ def _put(at: Emitter, op: Op, _: str) -> None:
     always = at.number_of(mask)
     with at.loops(index.shape) as position:
         new = at.element(updates, position)
-        uniform = uniform_place(at, index, position)
+        uniform = at.uniform(index, position)
         place = uniform or at.element(index, position)
         old = f"{name}[{place}]" if uniform else f"gather({name}, {place})"
         if op.attrs["kind"] != "set":
@@ -89,16 +89,6 @@ def _put(at: Emitter, op: Op, _: str) -> None:
         else:
             at.line(f"scatter({name}, {place}, {new}, {allowed or 'i_(-1)'});")
     at.names[op.out] = name
-
-
-def uniform_place(at: Emitter, index: Value, position: Position) -> str:
-    """A place that is the same in all lanes, as an integer expression; empty where lanes differ."""
-    if not index.shape:
-        return str(int(at.numbers[index])) if index in at.numbers else ""
-    op = at.maker(index)
-    if index in at.names or op is None or op.name != "const":
-        return ""
-    return f"{at.table(op)}[{flat(index, position)}]"
 
 
 START = {"sum": 0, "prod": 1, "and": -1, "or": 0, "xor": 0}

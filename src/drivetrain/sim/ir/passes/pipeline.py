@@ -1,20 +1,22 @@
 """The order of the passes."""
 
+from drivetrain.sim.ir.passes.counters import count_by_index
 from drivetrain.sim.ir.passes.cse import eliminate_common
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead
 from drivetrain.sim.ir.passes.folding import fold
 from drivetrain.sim.ir.passes.predicated_put import predicate_puts
+from drivetrain.sim.ir.passes.ranges import drop_bounds
 from drivetrain.sim.ir.passes.scalars import scalarize
 from drivetrain.sim.ir.passes.sinking import sink
 from drivetrain.sim.ir.program import Block
 
 
 def simplified(block: Block) -> Block:
-    """Folding, common subexpressions and dead code, until nothing becomes less."""
+    """Folding, counters, range analysis, common subexpressions and dead code, until nothing becomes less."""
     size = block.num_ops + 1
     while block.num_ops < size:
         size = block.num_ops
-        block = eliminate_dead(eliminate_common(fold(block)))
+        block = eliminate_dead(eliminate_common(drop_bounds(count_by_index(fold(block)))))
     return block
 
 

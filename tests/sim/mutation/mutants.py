@@ -1,0 +1,123 @@
+"""Faults to plant in passes, each in one place: what tests of equality have to catch.
+
+A fault is a piece of the source of a function, and what stands there instead.
+"""
+
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+PASSES = "drivetrain.sim.ir.passes."
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault."""
+
+    where: str
+    """MODULE:FUNCTION or MODULE:CLASS.METHOD."""
+    old: str
+    """Occurs once in the source of `where`."""
+    new: str
+
+    @property
+    def name(self) -> str:
+        """Where and what, in short."""
+        return f"{self.where.removeprefix(PASSES)}: {self.old}"
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The fault is there until the end of the `with`."""
+    module_name, _, path = mutant.where.partition(":")
+    module = importlib.import_module(module_name)
+    target: Any = module
+    for part in path.split("."):
+        target = getattr(target, part)
+    source = textwrap.dedent(inspect.getsource(target))
+    source = replaced_once(source[source.index("def ") :], mutant)
+    scope: dict[str, Any] = {}
+    exec(compile(source, module.__file__ or "", "exec"), dict(vars(module)), scope)
+    before, target.__code__ = target.__code__, scope[target.__name__].__code__
+    try:
+        yield
+    finally:
+        target.__code__ = before
+
+
+def replaced_once(source: str, mutant: Mutant) -> str:
+    """The source with the fault."""
+    assert source.count(mutant.old) == 1, f"{mutant.name}: found {source.count(mutant.old)} times, expected once"
+    return source.replace(mutant.old, mutant.new)
+
+
+def _in(module: str, *faults: tuple[str, str, str]) -> list[Mutant]:
+    return [Mutant(f"{module}:{where}", old, new) for where, old, new in faults]
+
+
+MUTANTS = [
+    *_in(PASSES + "folding",
+        ("_add", "is_number(at, y, 0)", "is_number(at, y, 1)"),
+        ("_sub", "x if is_number(at, y, 0)", "y if is_number(at, y, 0)"),
+        ("_mul", "is_number(at, one, 1)", "is_number(at, one, 2)"),
+        ("_mul", "other, zero)", "zero, other)"),
+        ("_div", "op.inputs[0] if", "op.inputs[1] if"),
+        ("_not", '"lt": "ge"', '"lt": "gt"'),
+        ("_select", "x if number else y", "y if number else x"),
+        ("_select", "condition, x, inner.inputs[2]", "condition, x, inner.inputs[1]"),
+        ("_select", 'maker.inputs[0], y, x)', 'maker.inputs[0], x, y)'),
+        ("_compare_flag", '(op.name == "eq")', '(op.name == "ne")'),
+        ("_view", '+ inner["offset"]', ""),
+        ("_take", "b.view(x, places.shape, offset, strides)", "b.view(x, places.shape, 0, strides)"),
+        ("_put", "allowed is not None and not allowed", "allowed is not None and allowed"),
+        ("_put", "== np.arange(x.size)", ">= 0"),
+        ("_pick", "choices[int(number)]", "choices[int(number) - 1]"),
+        ("Folder.rewrite", "0 if self.constants", "1 - 1 if not self.constants"),
+    ),
+    *_in(PASSES + "cse",
+        ("signature", "attrs_key(op), ", ""),
+        ("signature", "numbers.sort()", "numbers.clear()"),
+        ("scoped", "seen, renamed = dict(seen), dict(renamed)", "pass"),
+    ),
+    *_in(PASSES + "dead_code",
+        ("eliminate_dead", "needed |= outer_uses(region)", "pass"),
+        ("trimmed_loop", "k - skip for k", "k for k"),
+        ("trimmed_loop", "op.inputs[k] for k in order", "op.inputs[0] for k in order"),
+    ),
+    *_in(PASSES + "predicated_put",
+        ("write", "condition if where_it_holds", "condition if not where_it_holds"),
+        ("write", 'builder.elementwise("and", mask, wanted)', "mask"),
+        ("puts_down_to", " or len(users[top]) != 1", ""),
+    ),
+    *_in(PASSES + "ranges",
+        ("_max", "at.of(x)[0] >= at.of(y)[1]", "at.of(x)[1] >= at.of(y)[0]"),
+        ("_min", "at.of(x)[1] <= at.of(y)[0]", "at.of(x)[0] <= at.of(y)[1]"),
+        ("_rem", "at.of(x)[1] < at.of(y)[0]", "at.of(x)[0] < at.of(y)[0]"),
+        ("_compare", '"lt": (b < c,', '"lt": (a < c,'),
+        ("Ranges.learn", "low <= found[0] and found[1] <= high", "True"),
+    ),
+    *_in(PASSES + "intervals",
+        ("where", "most - 1", "most - 2"),
+        ("_reduce", "max(size - 1, 0)", "0"),
+        ("_rem", "-most) if a < 0 else 0", "0)"),
+    ),
+    *_in(PASSES + "sinking",
+        ("decided", "op.inputs[case]", "op.inputs[3 - case]"),
+        ("movable", "user.inputs[1] is value and user.inputs[2] is not value", "value in user.inputs"),
+        ("under", "decided(selects, 1), decided(selects, 2)", "decided(selects, 2), decided(selects, 1)"),
+    ),
+    *_in(PASSES + "scalars",
+        ("_view", "at.parts(x)[place] for place in places", "at.parts(x)[place - 1] for place in places"),
+        ("_put", "np.int32(k)", "np.int32(k + 1)"),
+        ("_put", 'at.b.elementwise("and", allowed, here)', "here"),
+        ("_cumulate", "k % size == 0", "k == 0"),
+        ("reduced", '("gt", value, best)', '("ge", value, best)'),
+        ("_sort", 'b.elementwise("select", swap, y, x)', "y"),
+        ("after", '"gt", x, y', '"ge", x, y'),
+        ("_reduce", "k * size, (dense,)", "0, (dense,)"),
+    ),
+]  # fmt: skip

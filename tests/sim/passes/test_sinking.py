@@ -1,0 +1,75 @@
+"""Sinking: what is only chosen where a condition holds is computed under it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from programs import assert_same_meaning, count, small
+
+from drivetrain.sim.ir.passes.pipeline import simplified
+from drivetrain.sim.ir.passes.scalars import scalarize
+from drivetrain.sim.ir.passes.sinking import sink
+
+rng = np.random.default_rng(0)
+WORDS = rng.integers(0, 2**32, (20, 2), dtype=np.uint32)
+FLAGS = rng.random(20) < 0.5
+X = rng.normal(size=20).astype(np.float32)
+
+
+def sunk(function, *batches):
+    block = simplified(scalarize(small(function, *(batch[0] for batch in batches))))
+    after = simplified(sink(block))
+    assert_same_meaning(block, after, *batches)
+    return after
+
+
+def outside(block):
+    """Names of operations that run whether a branch is taken or not."""
+    return [op.name for op in block.ops]
+
+
+def draw(words):
+    return jax.random.uniform(jax.random.wrap_key_data(words))
+
+
+def test_random_numbers_of_a_reset_are_drawn_under_its_condition():
+    after = sunk(lambda p, words, x: jnp.where(p, draw(words), x + 1), FLAGS, WORDS, X)
+    assert "threefry" not in outside(after)
+    (branch,) = (op for op in after.ops if op.name == "if")
+    assert branch.inputs == (after.inputs[0],)
+    assert count(after, "threefry") == 1
+
+
+def test_what_is_needed_elsewhere_stays_outside():
+    def function(p, words, x):
+        number = draw(words)
+        return jnp.where(p, number, x), number
+
+    after = sunk(function, FLAGS, WORDS, X)
+    assert "threefry" in outside(after)
+    assert not count(after, "if")
+
+
+def test_cheap_work_is_not_worth_a_branch():
+    assert not count(sunk(lambda p, x: jnp.where(p, x * 2 + 1, x), FLAGS, X), "if")
+
+
+def test_any_condition_qualifies_not_only_the_end_of_an_episode():
+    after = sunk(lambda words, x: jnp.where(x > 0.5, draw(words), x), WORDS, X)
+    assert count(after, "if") == 1
+
+
+def test_choices_by_the_condition_inside_the_branch_are_decided():
+    def function(p, words, x):
+        fresh = jnp.where(p, draw(words), x)
+        return jnp.where(p, jnp.sin(fresh) * jnp.cos(fresh) * jnp.exp(fresh), x)
+
+    after = sunk(function, FLAGS, WORDS, X)
+    (branch,) = (op for op in after.ops if op.name == "if")
+    assert not any(op.name == "select" for op in branch.regions[0].walk())
+
+
+def test_two_conditions_get_two_branches():
+    def function(p, q, words, x):
+        return jnp.where(p, draw(words), x), jnp.where(q, draw(words + 1), x)
+
+    assert count(sunk(function, FLAGS, FLAGS[::-1], WORDS, X), "if") == 2

@@ -1,0 +1,52 @@
+"""The engine `torch` takes the same steps as XLA."""
+
+import jax
+import numpy as np
+import pytest
+from comparing import applied, assert_engine_equals_xla, assert_same, random_actions
+from primitives import CASES
+
+from drivetrain import sim
+
+torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
+pytestmark = pytest.mark.torch
+# The bsuite task that needs a download, and what takes XLA longest.
+HEAVY = ("MNISTBandit-bsuite", "Seaquest-MinAtar")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_primitives_give_what_xla_gives(name):
+    function, batches = CASES[name]()
+    assert_same(applied(function, *batches, engine="xla"), applied(function, *batches, engine="torch"))
+
+
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step", "disabled"])
+def test_cartpole_equals_xla_with_resets(autoreset):
+    ended = assert_engine_equals_xla(sim.make("CartPole-v1"), "torch", num_envs=21, num_steps=60, autoreset=autoreset)
+    assert ended > 5
+
+
+def test_breakout_equals_xla():
+    pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    assert_engine_equals_xla(sim.from_gymnax("Breakout-MinAtar"), "torch", num_envs=13, num_steps=40)
+
+
+def test_several_steps_in_one_call_and_states_of_other_engines():
+    env = sim.make("CartPole-v1")
+    native, other = (sim.compile(env, 6, 5, engine) for engine in ("native", "torch"))
+    actions = random_actions(env, 5, 6)
+    state = native.reset(seed=4)
+    for _ in range(2):
+        expected, got = native(state, actions), other(state, actions)
+        assert_same(expected, got)
+        state = got[0]
+    assert type(jax.tree.leaves(state)[0]) is np.ndarray
+
+
+@pytest.mark.slow  # minutes: XLA compiles each
+@pytest.mark.timeout(900)
+def test_every_environment_of_gymnax_equals_xla():
+    gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    for name in gymnax.registered_envs:
+        if name not in HEAVY:
+            assert_engine_equals_xla(sim.from_gymnax(name), "torch", num_envs=7, num_steps=20)
