@@ -103,6 +103,13 @@ def test_learners_on_gpus_leave_the_cores_to_the_actors():
     assert best.steps_per_s == pytest.approx(1 / 2e-3, rel=0.01)
 
 
+def test_for_rollouts_actors_and_learners_may_take_all_cores_in_turn():
+    config = TrainConfig.default("ppo", "E").override(**OPEN, batch_size=256)
+    best = choose(settings_of(config, times := measured(1e-3, {1: 5e-2, 2: 3e-2}), waits=False), times)
+    assert (best.config.num_actors, best.config.num_learners) == (2, 2)
+    assert not best.config.run.oversubscribe
+
+
 def test_environments_that_wait_get_more_actors_than_cores_and_those_that_compute_do_not():
     config = TrainConfig.default("dqn", "E").override(**OPEN, **ROOMY, update_ratio="1/4")
     for waits, most in ((True, 16), (False, 2)):

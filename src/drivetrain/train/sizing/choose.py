@@ -79,7 +79,8 @@ def allowed(config: TrainConfig, actors: Sequence[int], learners: Sequence[int],
 
 def _with(config: TrainConfig, num_actors: int, num_learners: int, cores: int) -> TrainConfig:
     """Oversubscribed where that is what it takes: the model knows what learners lose by it."""
-    crowded = num_learners > 1 and num_actors + num_learners > cores
+    beside = 0 if config.on_policy else num_actors  # on-policy actors wait while learners work
+    crowded = num_learners > 1 and beside + num_learners > cores
     oversubscribe = config.run.oversubscribe or crowded
     changed = config.override(num_actors=num_actors, num_learners=num_learners, oversubscribe=oversubscribe)
     return changed.resolved()
@@ -128,7 +129,7 @@ def readable_s(seconds: float) -> str:
 
 def _more_learners(config: TrainConfig, num_parameters: int) -> bool:
     """Whether more than one learner is to be looked at."""
-    return config.run.num_learners == "auto" and not config.on_policy and gains(config, num_parameters)
+    return config.run.num_learners == "auto" and gains(config, num_parameters)
 
 
 def _updates(config: TrainConfig, interface: Interface, cores: int, *, open_to: bool) -> dict[int, Updating]:
