@@ -154,7 +154,7 @@ def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nothing"], "there is no bench 'nothing': choose from learners, learning, replay, train"),
+        (["nothing"], "there is no bench 'nothing': choose from learners, learning, replay, scope, sim, train"),
         (["train", "--algo", "sac"], "sac on CartPole-v1 has no settings"),
         (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
         (["train", "--rounds", "0"], "--rounds of at least 1"),
