@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from mutants import MUTANTS, planted
-from programs import assert_same_meaning, imported, random_program
+from small_programs import assert_same_meaning, imported, random_program
 
 from drivetrain.sim.ir.passes import pipeline
 

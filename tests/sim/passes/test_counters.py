@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from programs import assert_same_meaning, count, imported, small
+from small_programs import assert_same_meaning, count, imported, small
 
 from drivetrain.sim.ir.passes.counters import count_by_index
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from programs import assert_same_meaning, count, imported, written
+from small_programs import assert_same_meaning, count, imported, written
 
 from drivetrain.sim.ir.passes.cse import eliminate_common
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from programs import assert_same_meaning, random_program
+from small_programs import assert_same_meaning, random_program
 
 from drivetrain.sim.ir.passes import pipeline
 from drivetrain.sim.ir.passes.counters import count_by_index

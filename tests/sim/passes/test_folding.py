@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from programs import assert_same_meaning, count, written
+from small_programs import assert_same_meaning, count, written
 
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead
 from drivetrain.sim.ir.passes.folding import fold
@@ -118,7 +118,7 @@ def test_a_put_that_is_never_allowed_or_writes_everything_disappears():
 
 
 def test_a_branch_whose_condition_is_known_is_written_in_its_place():
-    from programs import imported
+    from small_programs import imported
 
     def function(x):
         return jax.lax.cond(jnp.bool_(True), lambda: x * 2, lambda: x * 3)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from comparing import Applied
-from programs import small
+from small_programs import small
 
 from drivetrain.sim.engines.native.engine import source_of
 from drivetrain.sim.engines.native.plan import Plan

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from programs import assert_same_meaning, count, imported, written
+from small_programs import assert_same_meaning, count, imported, written
 
 from drivetrain.sim.ir.passes import pipeline
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from programs import assert_same_meaning, count, small
+from small_programs import assert_same_meaning, count, small
 
 from drivetrain.sim.ir.passes.pipeline import simplified
 from drivetrain.sim.ir.passes.scalars import scalarize
