@@ -64,6 +64,8 @@ def test_the_chosen_setting_reaches_nine_tenths_of_the_best_of_real_runs(kind):
     chosen runs twice per round; no test tells two settings apart better than a setting from itself, so 0.9 is
     lowered by the ratio of these two.
     """
+    if kind == "computes" and os.getloadavg()[0] > 0.5:
+        pytest.skip("others compute here, and which setting gets more of the cores is up to them")
     seed = int(os.environ.get("DRIVETRAIN_TEST_SEED", random.SystemRandom().randrange(10**6)))
     drawn = command.draw(seed, 4)[["computes", "sleeps"].index(kind) + 2 * (seed % 2)]
     case = command.measure(drawn, rounds=2, seconds=2.0).as_json()
