@@ -12,6 +12,7 @@ writer and printing. The replay is Stable-Baselines3's, which the files used, an
 
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -32,7 +33,7 @@ def seed_everything(job: Job) -> None:
     torch.manual_seed(job.seed)
 
 
-def make_envs(job: Job, num_envs: int) -> SyncVectorEnv:
+def make_envs(job: Job, num_envs: int) -> Any:
     """Environments stepped in turn, which begin anew in the step that ends an episode, as the files expect."""
 
     def make_env(index: int) -> Callable[[], gymnasium.Env]:

@@ -93,7 +93,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
             next_q = torch.min(*(target(following) for target in targets)) - alpha * next_log_pi
             wanted = data.rewards.flatten() + (1 - data.dones.flatten()) * settings.gamma * next_q.view(-1)
         chosen = torch.cat([data.observations, data.actions], 1)
-        q_loss = sum(F.mse_loss(critic(chosen).view(-1), wanted) for critic in critics)
+        q_loss = torch.stack([F.mse_loss(critic(chosen).view(-1), wanted) for critic in critics]).sum()
         q_optimizer.zero_grad()
         q_loss.backward()
         q_optimizer.step()
