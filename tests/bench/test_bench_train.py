@@ -14,7 +14,8 @@ from drivetrain.bench.train.job import Outcome
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
 
-SPEED = {"ours": 1.0, "SB3": 6.0, "SBX": 3.0}
+SPEED = {"ours": 1.0, "SB3": 6.0, "SBX": 3.0, "CleanRL": 7.0}
+PEER_NAMES = ("SB3", "SBX", "CleanRL")
 
 
 def answer(rival, job):
@@ -45,14 +46,16 @@ def test_a_full_run_writes_json_and_page(everybody, tmp_path, capsys):
     assert len(document["cases"]) == 2 * (5 + 1)
     strict = document["cases"][0]
     assert strict["name"] == "dqn CartPole-v1, same algorithm: 1 environment on all sides [CPU-s]"
-    assert (strict["ours"], strict["peers"], strict["ratio"]) == (1.0, {"SB3": 6.0, "SBX": 3.0}, 3.0)
+    assert (strict["ours"], strict["peers"], strict["ratio"]) == (1.0, {"SB3": 6.0, "SBX": 3.0, "CleanRL": 7.0}, 3.0)
     assert [(target["against"], target["aim"], target["met"]) for target in strict["targets"]] == [
         ("SB3", 5.0, True),
         ("SBX", 2.0, True),
     ]
     assert len(strict["samples"]["ours"]) == 3
     assert len(document["cases"][-1]["samples"]["SB3"]) == 5
-    assert document["machine"]["threads"] == {"SB3": 1, "SBX": 1}
+    assert document["machine"]["threads"] == {"SB3": 1, "SBX": 1, "CleanRL": 1}
+    eight = next(case for case in document["cases"] if "8 environments on all sides" in case["name"])
+    assert set(eight["peers"]) == {"SB3", "SBX"}, "CleanRL's DQN takes one environment"
     assert document["skipped"] == []
     assert paths[1].read_text() in capsys.readouterr().out
 
@@ -94,7 +97,7 @@ def test_a_peer_that_fails_is_listed_and_the_others_go_on(everybody, monkeypatch
     assert [(peer["name"], peer["reason"]) for peer in document["skipped"]] == [
         ("SBX, zoo", "failed: SBX ended with code 1: boom")
     ]
-    assert set(document["cases"][-1]["peers"]) == {"SB3"}
+    assert set(document["cases"][-1]["peers"]) == {"SB3", "CleanRL"}
 
 
 def test_the_time_to_target_can_be_left_out(everybody, tmp_path):
@@ -123,9 +126,9 @@ def test_ppo_is_measured_in_steps_per_second_with_and_without_our_processes(ever
     ]
     steps, cpu = document["cases"][:2]
     assert (steps["better"], steps["ratio"], cpu["ratio"]) == ("higher", 3.0, 3.0)
-    assert [(target["against"], target["met"]) for target in steps["targets"]] == [("SB3", True), ("SBX", True)]
+    assert {target["against"]: target["met"] for target in steps["targets"]} == dict.fromkeys(PEER_NAMES, True)
     assert cpu["targets"] == []
-    assert [peer["name"] for peer in document["skipped"]] == ["CleanRL"]
+    assert document["skipped"] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`drivetrain bench train`: our training against SB3's and SBX's.
+"""`drivetrain bench train`: our training against SB3's, SBX's and CleanRL's.
 
 The way of a number:
 

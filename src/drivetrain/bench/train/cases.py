@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drivetrain.bench.report import Case, Target
+from drivetrain.bench.train.contenders import ONE_ENV
 from drivetrain.bench.train.job import Outcome
 from drivetrain.bench.train.rounds import Results, details_of
 
@@ -31,7 +32,7 @@ def same_algorithm_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[
     A quick run has the last row alone, and promises nothing.
     """
     one = {peer: f"{peer}, 1 env" for peer in peers}
-    eight = {peer: f"{peer}, 8 envs" for peer in peers}
+    eight = {peer: f"{peer}, 8 envs" for peer in peers if peer not in ONE_ENV}
     forms = [
         ("1 environment on all sides", "ours sequential, 1 env", one, "one environment, sequential"),
         ("8 environments on all sides", "ours sequential, 8 envs", eight, "8 environments, sequential"),

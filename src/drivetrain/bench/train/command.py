@@ -1,4 +1,4 @@
-"""`drivetrain bench train`: our training against SB3's and SBX's, on the work of one algorithm.
+"""`drivetrain bench train`: our training against SB3's, SBX's and CleanRL's, on the work of one algorithm.
 
     same algorithm    DQN, DDPG, TD3, SAC or PPO, RL-zoo settings, equal steps and updates
     time to target    DQN: our defaults against RL-zoo settings, until the mean return is reached
@@ -22,7 +22,7 @@ from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.train.cases import Row, continuous_rows, make_cases, ppo_rows, same_algorithm_rows, target_rows
-from drivetrain.bench.train.contenders import ABSENT_FROM, DISTRIBUTIONS, OURS, PEERS_OF, probe_threads
+from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, probe_threads
 from drivetrain.bench.train.plan import SETTINGS, STEPS, Plan, Threads
 from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
@@ -32,7 +32,7 @@ from drivetrain.core.errors import InvalidInput, MissingExtra
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Measure training against Stable-Baselines3 and SBX, each run in a fresh process."""
+    """Measure training against Stable-Baselines3, SBX and CleanRL, each run in a fresh process."""
 
     algo: str = "dqn"
     """The algorithm."""
@@ -98,12 +98,11 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
     peers, absent = present(PEERS_OF[options.algo])
-    absent = [*absent, *ABSENT_FROM[options.algo]]
     threads, probe = choose_threads(plan, peers)
     fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, quick=options.quick)
     target, target_failures = measure_to_target(plan, peers, threads)
     return Report(
-        title=f"{options.algo} on {options.env}, against Stable-Baselines3 and SBX",
+        title=f"{options.algo} on {options.env}, against Stable-Baselines3, SBX and CleanRL",
         machine={**machine, "threads": dict(threads), "thread_probe": dict(probe)},
         versions=describe_versions(DISTRIBUTIONS),
         commit=describe_commit(),

@@ -1,11 +1,10 @@
 """Who takes part in `drivetrain bench train`, and with how many threads each runs best."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from drivetrain.bench.process import Rival
-from drivetrain.bench.report import Skipped
 from drivetrain.bench.train.job import Job, Outcome
 
 PEER_INSTALL = 'pip install torch==2.13.0 "drivetrain[bench]"'
@@ -28,28 +27,31 @@ SBX = Rival(
     requires=("torch", "stable_baselines3", "jax", "sbx"),
     install=PEER_INSTALL,
 )
-PEERS = (SB3, SBX)
+CLEANRL = Rival(
+    name="CleanRL",
+    module="drivetrain.bench.train.peers.cleanrl_dqn",
+    requires=("torch", "stable_baselines3"),  # whose replay its files use
+    install=PEER_INSTALL,
+)
+PEERS = (SB3, SBX, CLEANRL)
+ONE_ENV = ("CleanRL",)
+"""Peers whose DQN takes a single environment."""
 OURS_PPO = replace(OURS, module="drivetrain.bench.train.peers.ours_ppo")
 SB3_PPO = replace(SB3, module="drivetrain.bench.train.peers.sb3_ppo")
 SBX_PPO = replace(SBX, module="drivetrain.bench.train.peers.sbx_ppo")
 OURS_CONTINUOUS = replace(OURS, module="drivetrain.bench.train.peers.ours_continuous")
-_CONTINUOUS = tuple(replace(peer, module=peer.module.replace("_dqn", "_continuous")) for peer in PEERS)
+_CONTINUOUS = tuple(replace(peer, module=peer.module.replace("_dqn", "_continuous")) for peer in (SB3, SBX))
+CLEANRL_PPO, CLEANRL_SAC, CLEANRL_DETERMINISTIC = (
+    replace(CLEANRL, module=CLEANRL.module.replace("_dqn", ending)) for ending in ("_ppo", "_sac", "_deterministic")
+)
 PEERS_OF: dict[str, Sequence[Rival]] = {
     "dqn": PEERS,
-    "ppo": (SB3_PPO, SBX_PPO),
-    "sac": _CONTINUOUS,
-    "td3": _CONTINUOUS,
-    "ddpg": _CONTINUOUS,
+    "ppo": (SB3_PPO, SBX_PPO, CLEANRL_PPO),
+    "sac": (*_CONTINUOUS, CLEANRL_SAC),
+    "td3": (*_CONTINUOUS, CLEANRL_DETERMINISTIC),
+    "ddpg": (*_CONTINUOUS, CLEANRL_DETERMINISTIC),
 }
 """Algorithm -> whom it is measured against."""
-CLEANRL = Skipped(
-    name="CleanRL",
-    reason="it is a collection of scripts, and no rival has been written for them yet",
-    remedy="run the script of its repository by hand",
-)
-ABSENT_FROM: Mapping[str, Sequence[Skipped]] = {algo: () if algo == "dqn" else (CLEANRL,) for algo in PEERS_OF}
-"""Algorithm -> peers that cannot be installed beside the others."""
-
 DISTRIBUTIONS = (
     "jax",
     "jaxlib",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.cases import Row
-from drivetrain.bench.train.contenders import OURS, OURS_CONTINUOUS, OURS_PPO
+from drivetrain.bench.train.contenders import ONE_ENV, OURS, OURS_CONTINUOUS, OURS_PPO
 from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.rounds import Contender
 from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, PpoSettings
@@ -105,7 +105,8 @@ class Plan:
         for peer in peers:
             of_peer = replace(job, threads=threads[peer.name])
             forms.append(form(f"{peer.name}, 1 env", peer, replace(of_peer, num_envs=1)))
-            forms.append(form(f"{peer.name}, 8 envs", peer, replace(of_peer, num_envs=8)))
+            if peer.name not in ONE_ENV:
+                forms.append(form(f"{peer.name}, 8 envs", peer, replace(of_peer, num_envs=8)))
         return forms
 
     def to_target(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
+_CLEANRL = (
+    "CleanRL is single files, not a package: its peers are loops written for this comparison in the manner of those "
+    "files, at the compared settings, without their TensorBoard writer and printing."
+)
 _DQN = (
     "One environment and one small network: the case where fused updates help most. It says "
     "nothing about images, large networks, accelerators or slow environments.",
     "The tuned settings have the peers step one environment; ours steps eight by default. The "
     "rows with as many environments on all sides show what is left without that.",
-    "SBX clips no gradients, and neither peer flushes denormals; nobody was changed to match us.",
+    "SBX and CleanRL clip no gradients, and no peer flushes denormals; nobody was changed to match us.",
+    _CLEANRL + " Its DQN takes one environment, and updates after every second step rather than in blocks.",
     "Ours copies its target network once per block of 128 updates. The peers copy it every 10 "
     "environment steps, which comes to the same: they do not update between the copies.",
     "Imports of a contender's main process are on nobody's clock. Our actor, learner and "
@@ -24,6 +29,7 @@ _DQN = (
 _PPO = (
     "Small networks: the case where one compiled call per rollout helps most. It says nothing about images, "
     "large networks, accelerators or slow environments.",
+    _CLEANRL + " Its PPO bootstraps no truncated episodes.",
     "SBX has an optimiser and a clipped gradient norm for policy and value each; Stable-Baselines3 and ours have one "
     "for both. Stable-Baselines3 and SBX act in the environment's units, ours in units of half the range.",
     "Compilation is on the clock of those who compile, in every run and without a cache; with a cache, which is what "
@@ -44,7 +50,8 @@ _CONTINUOUS = (
     "and evaluator processes as well, those of the peers' only process not.",
     "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
     "6,000 steps; ours has one per process.",
-    "SBX's and our update are compiled as a whole; Stable-Baselines3 runs eager PyTorch, as its users do.",
+    "SBX's and our update are compiled as a whole; Stable-Baselines3 and CleanRL run eager PyTorch, as their users do.",
+    _CLEANRL + " Its SAC updates the policy twice after every second update of the critics.",
     "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
 )
 WEAKNESSES: Mapping[str, Sequence[str]] = {
