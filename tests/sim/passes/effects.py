@@ -1,6 +1,6 @@
 """What each pass is good for: the programs of gymnax's environments with one pass left out, against all of them.
 
-    python tests/sim/passes/effects.py        the table of design/sim-passes.md
+    python tests/sim/passes/effects.py [NAME ...]        a table as in design/sim-passes.md
 
 `work` counts the vector operations of a step in which no branch is taken, weighted as in sinking; `memory` is
 the bytes that a tile needs per environment, `loops` how many loops over elements the C++ has. All three are counts,
@@ -88,7 +88,8 @@ def rows(names: list[str], left_out: list[str]) -> Iterator[str]:
     for pass_name in left_out:
         with without(pass_name):
             counts = np.array([measured(step) for step in steps.values()], float)
-        ratios = counts / np.maximum([every[name] for name in steps], 1)
+        base = np.array([every[name] for name in steps], float)
+        ratios = np.where(counts == base, 1.0, counts / np.maximum(base, 1))  # nothing of nothing is the same
         cells = [described(ratios[:, k], names) for k in range(3)]
         yield f"| {pass_name} | {' | '.join(cells)} |"
 
@@ -101,11 +102,11 @@ def described(ratios, names: list[str]) -> str:
     return f"{np.median(ratios):.2f}, most {ratios[worst]:.1f} ({names[worst].partition('-')[0]})"
 
 
-def table(names: list[str] = ENVIRONMENTS) -> str:
+def table(names: list[str]) -> str:
     """The table as Markdown."""
     head = ["| without | work | memory | loops |", "|---|---|---|---|"]
     return "\n".join([*head, *rows(names, list(LEFT_OUT))]) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    sys.stdout.write(table(sys.argv[1:] or ENVIRONMENTS))
