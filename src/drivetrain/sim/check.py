@@ -7,7 +7,6 @@ form ─▶ traced ─▶ results, purity, keys ─▶ played with random action
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-import re
 from typing import Any, cast
 
 import jax
@@ -18,9 +17,8 @@ import numpy as np
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Environment, Tree
 from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
-from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.random_play import play
-from drivetrain.sim.trace import abstract, check_same, describe, name_of, trace
+from drivetrain.sim.trace import abstract, check_same, describe, name_of, text_of, trace
 from drivetrain.sim.transition import strong
 
 RESULTS = ("obs", "state", "reward", "terminated", "truncated", "info")
@@ -142,13 +140,6 @@ def comparable(value: Any) -> Any:
     if isinstance(value, jax.core.Tracer):
         return object()
     return value.tobytes() if isinstance(value, np.ndarray) else repr(value)
-
-
-def text_of(jaxpr: Any) -> tuple[str, list[bytes]]:
-    """A program as text without addresses, and the constants that it closes over."""
-    plain = [x for x in jaxpr.consts if not is_key(x)]
-    keys = [jax.random.key_data(x) for x in jaxpr.consts if is_key(x)]
-    return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), [np.asarray(x).tobytes() for x in (*plain, *keys)]
 
 
 def reused_keys(env: Environment, params: Tree, state: Tree, action: Tree) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import RECORDABLE, Autoreset, Engine, Environment, Rollout, RolloutState, Settings, Tree
 from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.trace import trace
 from drivetrain.sim.transition import first
 
@@ -29,6 +30,7 @@ def compile(
     *,
     autoreset: Autoreset = "same_step",
     num_threads: int = 1,
+    generator: Generator = "threefry",
 ) -> Rollout:
     """Compile num_steps steps of num_envs environments into one call.
 
@@ -43,22 +45,26 @@ def compile(
             With () nothing is written.
         autoreset: As in Gymnasium: "same_step", "next_step" or "disabled".
         num_threads: Of the native engine.
+        generator: "threefry": the environment gets JAX's keys. "philox": it gets counters, for environments that
+            draw with `sim.random`; starts and draws are others, and cost less.
 
     Raises:
         InvalidInput: An argument does not fit.
         CompileError: The environment cannot be compiled; the message says what to change.
     """
     settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads)
+    if generator not in get_args(Generator):
+        raise InvalidInput(f"generator: expected one of {', '.join(get_args(Generator))}, got {generator!r}")
     env = cast("Environment", adapted(env))
     params = env.default_params if params is None else params
-    traced = trace(env, params, autoreset, settings.record)
+    traced = trace(env, params, autoreset, settings.record, generator)
     build = importlib.import_module(f"drivetrain.sim.engines.{engine}").build
     return Rollout(
         env=env,
         params=params,
         engine=engine,
         settings=settings,
-        start=Start(env, params, num_envs, "obs" in settings.record, engine),
+        start=Start(env, params, settings, engine, generator),
         runner=build(traced, settings),
     )
 
@@ -66,16 +72,18 @@ def compile(
 class Start:
     """First states, by XLA on every engine: it happens once."""
 
-    def __init__(self, env: Environment, params: Tree, num_envs: int, with_obs: bool, engine: Engine) -> None:
+    def __init__(
+        self, env: Environment, params: Tree, settings: Settings, engine: Engine, generator: Generator
+    ) -> None:
         """Compiled at the first call."""
-        self.num_envs, self.with_obs, self.engine = num_envs, with_obs, engine
-        self.first = jax.jit(jax.vmap(lambda key: first(env, params, key)))
+        self.num_envs, self.with_obs, self.engine = settings.num_envs, "obs" in settings.record, engine
+        self.first = jax.jit(jax.vmap(lambda words: first(env, params, first_key(words, generator))))
 
     def __call__(self, seed: int) -> RolloutState:
         """See `Rollout.reset`."""
-        keys = jax.random.split(jax.random.key(seed), self.num_envs)
-        obs, state = self.first(keys)
-        words, done = jax.random.key_data(keys), jnp.zeros(self.num_envs, bool)
+        words = jax.random.key_data(jax.random.split(jax.random.key(seed), self.num_envs))
+        obs, state = self.first(words)
+        done = jnp.zeros(self.num_envs, bool)
         whole = RolloutState(state, words, jnp.uint32(0), done, obs if self.with_obs else None)
         return whole if self.engine == "xla" else jax.tree.map(np.asarray, whole)
 

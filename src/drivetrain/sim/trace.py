@@ -4,9 +4,10 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.core
@@ -15,6 +16,8 @@ import numpy as np
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import Autoreset, Environment, Tree
+from drivetrain.sim.ir.importer import is_key
+from drivetrain.sim.random import Counter, Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
 
 
@@ -32,7 +35,9 @@ class Traced:
     record: dict[str, Tree]
 
 
-def trace(env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...]) -> Traced:
+def trace(
+    env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...], generator: Generator = "threefry"
+) -> Traced:
     """Trace an environment abstractly.
 
     Raises:
@@ -41,15 +46,16 @@ def trace(env: Environment, params: Tree, autoreset: Autoreset, record: tuple[st
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
     def step(words: Any, number: Any, state: Tree, done: Any, action: Tree) -> Any:
-        here = jax.random.fold_in(jax.random.wrap_key_data(words), number)
-        after, ended, recorded = advance(env, params, autoreset, here, state, done, action)
+        keys = keys_of_step(words, number, generator)
+        after, ended, recorded = advance(env, params, autoreset, keys, state, done, action)
         return after, ended, {name: recorded[name] for name in record}
 
     def start(words: Any) -> Tree:
-        return first(env, params, jax.random.wrap_key_data(words))[1]
+        return first(env, params, first_key(words, generator))[1]
 
     def plain(words: Any, state: Tree, action: Tree) -> Tree:
-        return strong(env.step(jax.random.wrap_key_data(words), state, action, params)[1])
+        key = keys_of_step(words, jnp.uint32(0), generator)[0]
+        return strong(env.step(cast("jax.Array", key), state, action, params)[1])
 
     def draw(words: Any) -> Tree:
         return env.action_space(params).sample(jax.random.wrap_key_data(words))
@@ -77,6 +83,9 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
         raise failure(env, what, cause, "a key is used twice, so two random numbers are the same or related: split it "
                       "first (`key, other = jax.random.split(key)`) and use each part once") from error  # fmt: skip
     except (TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
+        if isinstance(error, TypeError) and Counter.__name__ in str(error):
+            raise failure(env, what, error, "under philox its key is a counter, which jax.random does not know: "
+                          'draw with drivetrain.sim.random, or use generator="threefry"') from error  # fmt: skip
         raise failure(env, what, error, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
     if any(isinstance(value, jax.core.Tracer) for value in jaxpr.consts):
         raise CompileError(
@@ -121,3 +130,22 @@ def check_same(env: Environment, what: str, before: Tree, after: Tree) -> None:
 def describe(x: Any) -> str:
     """Type and shape, as float32[4]."""
     return f"{np.dtype(x.dtype).name}[{','.join(map(str, x.shape))}]"
+
+
+def text_of(jaxpr: Any) -> tuple[str, list[bytes]]:
+    """A program as text without addresses, and the constants that it and the programs inside it close over."""
+    return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), [
+        f"{describe(words)} ".encode() + words.tobytes()
+        for x in constants_of(jaxpr)
+        for words in [np.asarray(jax.random.key_data(x) if is_key(x) else x)]
+    ]
+
+
+def constants_of(program: Any) -> list[Any]:
+    """Arrays that a program, open or closed, and those among its equations' parameters close over."""
+    found: list[Any] = list(getattr(program, "consts", ()))
+    for eqn in program.eqns:
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple | list) else [value]:
+                found += constants_of(inner) if hasattr(inner, "eqns") else []
+    return [x for x in found if hasattr(x, "dtype")]

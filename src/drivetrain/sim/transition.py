@@ -1,19 +1,20 @@
 """One step of one environment with autoreset: the function that every engine runs.
 
-Keys: step t of environment i uses key = fold_in(keys[i], t), and key_step, key_reset = split(key), as
-gymnax does; so gymnax's own `step(key, ...)` gives the same states.
+Keys are those of `sim.random.keys_of_step`: under threefry, step t of environment i uses key = fold_in(keys[i], t),
+and key_step, key_reset = split(key), as gymnax does; so gymnax's own `step(key, ...)` gives the same states.
 """
 
 # JAX is typed in part.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 
 from drivetrain.sim.api import Autoreset, Environment, Tree
+from drivetrain.sim.random import Key
 
 
 def select(condition: jax.Array, x: Tree, y: Tree) -> Tree:
@@ -28,9 +29,9 @@ def strong(tree: Tree) -> Tree:
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), tree)
 
 
-def first(env: Environment, params: Tree, key: jax.Array) -> tuple[Tree, Tree]:
+def first(env: Environment, params: Tree, key: Key) -> tuple[Tree, Tree]:
     """Observation and state at the start, for one environment."""
-    obs, state = env.reset(key, params)
+    obs, state = env.reset(cast("jax.Array", key), params)
     return strong(obs), strong(state)
 
 
@@ -38,7 +39,7 @@ def advance(
     env: Environment,
     params: Tree,
     autoreset: Autoreset,
-    key: jax.Array,
+    keys: tuple[Key, Key],
     state: Tree,
     done: jax.Array,
     action: Tree,
@@ -49,14 +50,14 @@ def advance(
         autoreset: "same_step": an episode's end is followed by the next one's start in the same step,
             `final_obs` is the observation before. "next_step": the step after an end resets, ignores
             its action and gives reward 0. "disabled": nobody resets.
-        key: Of this step.
+        keys: Of this step's own draws, and of the next episode's start.
         done: Whether the step before ended an episode.
 
     Returns:
         The state, whether this step ended an episode, and everything that can be recorded.
     """
-    key_step, key_reset = jax.random.split(key)
-    obs, after, reward, terminated, truncated, info = env.step(key_step, state, action, params)
+    key_step, key_reset = keys
+    obs, after, reward, terminated, truncated, info = env.step(cast("jax.Array", key_step), state, action, params)
     terminated, truncated = jnp.asarray(terminated, bool), jnp.asarray(truncated, bool)
     reward, final_obs = jnp.asarray(reward), obs
     ended = terminated | truncated

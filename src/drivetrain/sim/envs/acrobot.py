@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from drivetrain.sim import random
 from drivetrain.sim.spaces import Box, Discrete
 
 
@@ -57,7 +58,7 @@ class Acrobot:
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """Everything uniform in ±0.1."""
-        theta_1, theta_2, theta_dot_1, theta_dot_2 = jax.random.uniform(key, (4,), minval=-0.1, maxval=0.1)
+        theta_1, theta_2, theta_dot_1, theta_dot_2 = random.uniform(key, (4,), minval=-0.1, maxval=0.1)
         state = State(theta_1, theta_2, theta_dot_1, theta_dot_2, jnp.int32(0))
         return observe(state), state
 

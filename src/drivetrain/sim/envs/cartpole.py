@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from drivetrain.sim import random
 from drivetrain.sim.spaces import Box, Discrete
 
 
@@ -53,7 +54,7 @@ class CartPole:
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """Everything uniform in ±0.05."""
-        x, x_dot, theta, theta_dot = jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
+        x, x_dot, theta, theta_dot = random.uniform(key, (4,), minval=-0.05, maxval=0.05)
         state = State(x, x_dot, theta, theta_dot, jnp.int32(0))
         return observe(state), state
 

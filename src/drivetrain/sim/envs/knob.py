@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.sim import random
 from drivetrain.sim.spaces import Box, Discrete
 
 DECAY = 1 - 2**-10
@@ -81,7 +82,7 @@ class Knob:
             return None
         if self.reset_rate == 1:
             return jnp.int32(1)
-        u = jax.random.uniform(key, minval=1e-7, maxval=1.0)
+        u = random.uniform(key, minval=1e-7, maxval=1.0)
         return jnp.clip(jnp.ceil(jnp.log(u) / log1p(-self.reset_rate)), 1.0, 1e9).astype(jnp.int32)
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: None) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from drivetrain.sim import random
 from drivetrain.sim.spaces import Box, Discrete
 
 
@@ -50,7 +51,7 @@ class MountainCar:
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """At rest, somewhere from -0.6 to -0.4."""
-        state = State(jax.random.uniform(key, minval=-0.6, maxval=-0.4), jnp.float32(0), jnp.int32(0))
+        state = State(random.uniform(key, minval=-0.6, maxval=-0.4), jnp.float32(0), jnp.int32(0))
         return observe(state), state
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Any:

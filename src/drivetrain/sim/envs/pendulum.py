@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from drivetrain.sim import random
 from drivetrain.sim.spaces import Box
 
 
@@ -53,7 +54,7 @@ class Pendulum:
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """Any angle, and a speed uniform in ±1."""
         high = jnp.array([pi, 1.0])
-        theta, theta_dot = jax.random.uniform(key, (2,), minval=-high, maxval=high)
+        theta, theta_dot = random.uniform(key, (2,), minval=-high, maxval=high)
         state = State(theta, theta_dot, jnp.int32(0))
         return observe(state), state
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.sim.engines.native.expressions import ELEMENT, constant, expression, vector
-from drivetrain.sim.engines.native.plan import Plan, dimension_map
+from drivetrain.sim.engines.native.expressions import constant, expression, vector
+from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
 from drivetrain.sim.ir.build import row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.program import Block, Op, Value
@@ -82,6 +82,15 @@ class Emitter:
         yield
         self.depth -= 1
         self.line("}")
+
+    @contextmanager
+    def branch(self, mask: str) -> Any:
+        """Lines that run where any lane of a mask is set; always without one."""
+        if not mask:
+            yield
+            return
+        with self.braces(f"if (any({mask}))"):
+            yield
 
     def new(self, prefix: str = "v") -> str:
         """A name that nothing else has."""
@@ -170,6 +179,8 @@ class Emitter:
         (x,) = op.inputs
         if not x.shape:
             return self.scalar(x)
+        if is_reshape(op) and (isinstance(position, Index) or dimension_map(op) is None):
+            return self.element(x, flat(op.out, position))
         if isinstance(position, Index) and set(op.attrs["strides"]) <= {0}:
             index = Index(start=op.attrs["offset"])
             return self.element(x, index if x in self.names else unflat(x, op.attrs["offset"]))
@@ -200,7 +211,7 @@ class Emitter:
         """A static table; its name."""
         name = self.new("c")
         texts = [constant(number, dtype)[3:-1] for number in array.reshape(-1)]
-        kind = "int32_t" if dtype == "bool" else ELEMENT[dtype]
+        kind = {"vf": "float", "vi": "int32_t", "vu": "uint32_t"}[vector(dtype)]
         self.table_lines.append(f"static const {kind} {name}[{len(texts)}] = {{{', '.join(texts)}}};")
         return name
 
@@ -233,7 +244,8 @@ class Emitter:
         for op in block.ops:
             self.op(op, mask)
         for value in block.outputs:
-            self.give_memory(value)
+            if not self.is_table(value):
+                self.give_memory(value)
 
     def give_memory(self, value: Value) -> None:
         """Make sure that an array lies in memory."""
@@ -275,7 +287,7 @@ class Emitter:
     def memory_for_inputs(self, op: Op) -> None:
         """Arrays that are read at computed places, or across their dimensions, lie in memory."""
         needs = {"take": op.inputs[:1], "put": op.inputs[:1], "sort": op.inputs}.get(op.name, ())
-        if op.name == "view" and dimension_map(op) is None:
+        if op.name == "view" and dimension_map(op) is None and not self.plan.is_read_flat(op):
             needs = op.inputs
         for value in needs:
             if op.name in ("put", "sort") or not self.is_table(value):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import checked_inputs
+from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
 from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
 from drivetrain.sim.ir.importer import import_jaxpr
@@ -30,7 +31,7 @@ Array = npt.NDArray[Any]
 def build(traced: Traced, settings: Settings) -> Runner:
     """Compile, or find compiled; the result runs without JAX."""
     num_lanes = lanes()
-    return Kernel(traced, settings, load_kernel(source_of(traced), num_lanes), num_lanes)
+    return Kernel(traced, settings, load_kernel(kept_source(traced, source_of), num_lanes), num_lanes)
 
 
 def source_of(traced: Traced) -> str:

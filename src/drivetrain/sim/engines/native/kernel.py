@@ -6,7 +6,7 @@ run(first tile, last tile, N, K, step, pointers): keys, done, state, actions -> 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivetrain.sim.engines.native.emitter import Emitter
+from drivetrain.sim.engines.native.emitter import Emitter, Index
 from drivetrain.sim.engines.native.expressions import ELEMENT, vector
 from drivetrain.sim.engines.native.regions import REGIONS, assign
 from drivetrain.sim.engines.native.statements import STATEMENTS
@@ -32,13 +32,15 @@ class Layout:
     record: Sequence[Value]
 
 
-def pieces(values: Sequence[Value]) -> list[tuple[int, int, int]]:
-    """For each scalar or array that leaves become: the leaf, the first element, how many elements the leaf has."""
-    return [
-        (leaf, element, value.size)
-        for leaf, value in enumerate(values)
-        for element in (range(value.size) if is_small(value) else [0])
-    ]
+def parts_of(leaves: Sequence[Value], values: Sequence[Value]) -> list[tuple[Value, list[Value]]]:
+    """Each leaf with the scalars, or the one array, that it has become."""
+    rest = iter(values)
+    return [(leaf, [next(rest) for _ in range(num_parts(leaf))]) for leaf in leaves]
+
+
+def num_parts(leaf: Value) -> int:
+    """How many scalars a leaf becomes; an array that stays one is one."""
+    return leaf.size if is_small(leaf) else 1
 
 
 def write_kernel(block: Block, layout: Layout) -> tuple[str, int]:
@@ -49,7 +51,7 @@ def write_kernel(block: Block, layout: Layout) -> tuple[str, int]:
         layout: Its state, actions and records as whole leaves.
     """
     at = Emitter({**STATEMENTS, **REGIONS})
-    num_state = len(pieces(layout.state))
+    num_state = sum(map(num_parts, layout.state))
     keys, number, state = block.inputs[:2], block.inputs[2], block.inputs[3 : 3 + num_state]
     done, actions = block.inputs[3 + num_state], block.inputs[4 + num_state :]
     first_action = 2 + len(layout.state)
@@ -81,28 +83,46 @@ def load_pieces(
     at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str, prefix: str
 ) -> None:
     """Declare variables and memory for values, and load them from the leaves' memory."""
-    for (leaf, element, size), value in zip(pieces(leaves), values, strict=True):
-        name = at.new(prefix)
-        at.names[value] = name
-        kind, of = vector(value.dtype), ELEMENT[value.dtype]
-        call = "load_mask" if value.dtype == "bool" else f"load<{kind}>"
-        source = f"({'const ' + of}*)p[{first + leaf}] + {row} * {size}"
-        if not value.shape:
-            at.line(f"{kind} {name} = {call}({source} + {element}, {size}, n);")
+    for leaf, (whole, parts) in enumerate(parts_of(leaves, values)):
+        kind, of = vector(whole.dtype), ELEMENT[whole.dtype]
+        source = f"({'const ' + of}*)p[{first + leaf}] + {row} * {whole.size}"
+        if len(parts) == 1 and not parts[0].shape:
+            call = "load_mask" if whole.dtype == "bool" else f"load<{kind}>"
+            at.names[parts[0]] = name = at.new(prefix)
+            at.line(f"{kind} {name} = {call}({source}, 1, n);")
             continue
-        at.line(f"{kind} {name}[{size}];")
-        at.scratch_nbytes += size * 4
-        at.writable.add(name)
-        at.line(f"for (int i = 0; i < {size}; ++i) {name}[i] = {call}({source} + i, {size}, n);")
+        if not parts:
+            continue
+        memory = at.new(prefix)
+        at.line(f"{kind} {memory}[{whole.size}];")
+        call = f"load_masks<{whole.size}>" if whole.dtype == "bool" else f"load_rows<{whole.size}>"
+        at.line(f"{call}({source}, n, {memory});")
+        if parts[0].shape:
+            at.scratch_nbytes += whole.size * 4
+            at.names[parts[0]] = memory
+            at.writable.add(memory)
+            continue
+        for element, part in enumerate(parts):
+            at.names[part] = name = at.new(prefix)
+            at.line(f"{kind} {name} = {memory}[{element}];")
 
 
 def store_pieces(at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str) -> None:
-    """Store values to the leaves' memory."""
-    for (leaf, element, size), value in zip(pieces(leaves), values, strict=True):
-        of = ELEMENT[value.dtype]
-        call = "store_mask" if value.dtype == "bool" else f"store<{of}>"
-        target = f"({of}*)p[{first + leaf}] + {row} * {size}"
-        if value.shape:
-            at.line(f"for (int i = 0; i < {size}; ++i) {call}({target} + i, {size}, n, {at.names[value]}[i]);")
+    """Store values to the leaves' memory: whole rows at once, so that bytes become words before they are written."""
+    for leaf, (whole, parts) in enumerate(parts_of(leaves, values)):
+        of = ELEMENT[whole.dtype]
+        target = f"({of}*)p[{first + leaf}] + {row} * {whole.size}"
+        if len(parts) == 1 and not parts[0].shape:
+            call = "store_mask" if whole.dtype == "bool" else f"store<{of}>"
+            at.line(f"{call}({target}, 1, n, {at.scalar(parts[0])});")
+            continue
+        if not parts:
+            continue
+        if not parts[0].shape:
+            memory = at.new("o")
+            at.line(f"const {vector(whole.dtype)} {memory}[] = {{{', '.join(map(at.scalar, parts))}}};")
+            element = f"{memory}[i]"
         else:
-            at.line(f"{call}({target} + {element}, {size}, n, {at.scalar(value)});")
+            element = at.element(parts[0], Index({"i": 1}))
+        bit = " & 1" if whole.dtype == "bool" else ""
+        at.line(f"store_rows<{of}, {whole.size}>({target}, n, [&](int i) ALWAYS {{ return {element}{bit}; }});")

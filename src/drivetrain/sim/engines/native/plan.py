@@ -45,7 +45,7 @@ class Plan:
         if any(user.regions for user in self.users[op.out]):
             return False
         if op.name == "view":
-            return op.inputs[0] not in self.virtual or dimension_map(op) is not None
+            return op.inputs[0] not in self.virtual or dimension_map(op) is not None or self.is_read_flat(op)
         if op.name == "const":
             return True
         if (op.name not in ELEMENTWISE and op.name != "take") or op.name == "threefry":
@@ -59,6 +59,8 @@ class Plan:
         if user.name == "take":
             return user.inputs[0] is not op.out
         if user.name == "view":
+            if is_reshape(user) and op.name != "take" and all(self.is_flat(part, ()) for part in op.inputs):
+                return True
             return dimension_map(user) is not None and 0 not in user.attrs["strides"]
         return user.name in READS_EACH_ONCE
 
@@ -80,15 +82,25 @@ class Plan:
         here = self.position[op]
         return all(user is op or self.reading(user) < here for user in self.users[value])
 
+    def is_read_flat(self, view: Op) -> bool:
+        """Whether a view is its source in another shape, and the source's elements come from a flat index."""
+        return is_reshape(view) and self.is_flat(view.inputs[0], ())
+
     def is_flat(self, value: Value, has_memory: Iterable[Value]) -> bool:
         """Whether the elements of a value can be computed from a flat index alone (loop collapse)."""
         op = self.makers.get(value)
         if not value.shape or op is None or value not in self.virtual or value in has_memory or op.name == "const":
             return True
         if op.name == "view":
-            return not op.inputs[0].shape or set(op.attrs["strides"]) == {0}
+            return not op.inputs[0].shape or set(op.attrs["strides"]) == {0} or self.is_read_flat(op)
         inputs = op.inputs[1:] if op.name == "take" else op.inputs
         return all(self.is_flat(part, has_memory) for part in inputs)
+
+
+def is_reshape(view: Op) -> bool:
+    """Whether a view has the elements of its source in the same order."""
+    is_dense = view.attrs["offset"] == 0 and view.attrs["strides"] == row_major(view.out.shape)
+    return is_dense and view.out.size == view.inputs[0].size
 
 
 def dimension_map(view: Op) -> list[tuple[int, int, list[tuple[int, int]]]] | None:

@@ -18,6 +18,7 @@ typedef VECTOR(uint32_t) vu;
 typedef VECTOR(double) vd;  // two hardware vectors
 typedef VECTOR(int64_t) vl;
 #define INLINE static inline __attribute__((always_inline))
+#define ALWAYS __attribute__((always_inline))
 
 // ---- constants, choices, conversions ---------------------------------------------------------------------
 
@@ -329,43 +330,3 @@ INLINE vf rem_(vf a, vf b) {
   return __builtin_expect(any(~near), 0) ? sel(near, value, rem_far(a, b)) : value;
 }
 INLINE vf div_(vf a, vf b) { return a / b; }
-
-// ---- memory ----------------------------------------------------------------------------------------------
-
-template <class V>
-INLINE V gather(const V* rows, vi index) {  // each lane from its own column
-  V r;
-  for (int l = 0; l < LANES; ++l) r[l] = rows[index[l]][l];
-  return r;
-}
-template <class V, class T>
-INLINE V lookup(const T* table, vi index) {  // each lane from one table
-  V r;
-  for (int l = 0; l < LANES; ++l) r[l] = table[index[l]];
-  return r;
-}
-template <class V>
-INLINE void scatter(V* rows, vi index, V value, vi mask) {
-  for (int l = 0; l < LANES; ++l)
-    if (mask[l]) rows[index[l]][l] = value[l];
-}
-template <class V, class T>
-INLINE V load(const T* from, int64_t stride, int num_valid) {  // the last valid lane stands in for those beyond
-  V r;
-  if (sizeof(T) == 4 && stride == 1 && num_valid == LANES) {
-    std::memcpy(&r, from, sizeof r);
-    return r;
-  }
-  for (int l = 0; l < LANES; ++l) r[l] = from[(l < num_valid ? l : num_valid - 1) * stride];
-  return r;
-}
-INLINE vi load_mask(const uint8_t* from, int64_t stride, int num_valid) { return load<vi>(from, stride, num_valid) != 0; }
-template <class T, class V>
-INLINE void store(T* to, int64_t stride, int num_valid, V value) {
-  if (sizeof(T) == 4 && stride == 1 && num_valid == LANES) {
-    std::memcpy(to, &value, sizeof value);
-    return;
-  }
-  for (int l = 0; l < num_valid; ++l) to[l * stride] = (T)value[l];
-}
-INLINE void store_mask(uint8_t* to, int64_t stride, int num_valid, vi m) { store(to, stride, num_valid, m & 1); }

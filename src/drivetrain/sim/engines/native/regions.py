@@ -6,16 +6,18 @@ from typing import Any
 
 from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
 from drivetrain.sim.engines.native.expressions import vector
-from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
+from drivetrain.sim.ir.program import Block, Op, Value
 
 
 def in_place(at: Emitter, op: Op) -> dict[int, str]:
-    """Arrays that an `if` passes on where its condition does not hold, and that nobody reads later."""
-    then, other = op.regions
-    used = outer_uses(then)
+    """Arrays that an `if` passes on where its condition does not hold, and that nobody reads later.
+
+    The branch may read them: all it gives lies in memory of its own before the first of them is changed.
+    """
+    _, other = op.regions
     found: dict[int, str] = {}
     for k, value in enumerate(other.outputs):
-        if not value.shape or value in used or other.outputs.count(value) != 1 or other.ops:
+        if not value.shape or other.outputs.count(value) != 1 or other.ops:
             continue
         at.give_memory(value)
         name = at.names[value]
@@ -44,6 +46,8 @@ def assign(at: Emitter, names: Sequence[str], values: Sequence[Value], mask: str
     for name, value in zip(names, values, strict=True):  # all are read before one is set: they may be each other
         if not value.shape:
             fresh.append(at.let(value.dtype, at.scalar(value)))
+        elif value not in at.names:
+            fresh.append("")  # a table of constants, read where it is
         elif at.names[value] in names and at.names[value] != name:
             fresh.append(at.buffer(value))
             at.copy(value, fresh[-1])
@@ -56,7 +60,7 @@ def assign(at: Emitter, names: Sequence[str], values: Sequence[Value], mask: str
         if text == name:
             continue
         with at.loops([value.size]) as (index,):
-            new = f"{text}[{index}]"
+            new = f"{text}[{index}]" if text else at.element(value, index)
             at.line(f"{name}[{index}] = {f'sel({mask}, {new}, {name}[{index}])' if mask else new};")
 
 

@@ -9,6 +9,8 @@ from drivetrain.sim.engines.native.emitter import Emitter, Index, Position, Writ
 from drivetrain.sim.engines.native.expressions import constant, expression, vector
 from drivetrain.sim.ir.program import Op, Value
 
+LEAST_PUT = 8
+"""Elements of a put under a scalar mask that make it worth asking first whether any lane is meant."""
 MOST_PICKED = 16
 """Choices of a `pick` that become selects; more go through memory."""
 
@@ -74,7 +76,8 @@ def _put(at: Emitter, op: Op, _: str) -> None:
         name = at.buffer(op.out)
         at.copy(x, name)
     always = at.number_of(mask)
-    with at.loops(index.shape) as position:
+    seldom = "" if always else scalar_mask(at, mask)
+    with at.branch(seldom if index.size >= LEAST_PUT else ""), at.loops(index.shape) as position:
         new = at.element(updates, position)
         uniform = uniform_place(at, index, position)
         place = uniform or at.element(index, position)
@@ -89,6 +92,14 @@ def _put(at: Emitter, op: Op, _: str) -> None:
         else:
             at.line(f"scatter({name}, {place}, {new}, {allowed or 'i_(-1)'});")
     at.names[op.out] = name
+
+
+def scalar_mask(at: Emitter, mask: Value) -> str:
+    """The name of the scalar that a mask repeats; empty if it does not repeat one."""
+    if not mask.shape:
+        return at.scalar(mask)
+    op = None if mask in at.names else at.maker(mask)
+    return at.scalar(op.inputs[0]) if op is not None and op.name == "view" and not op.inputs[0].shape else ""
 
 
 def uniform_place(at: Emitter, index: Value, position: Position) -> str:

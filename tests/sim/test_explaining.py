@@ -1,0 +1,63 @@
+"""`sim.explain` says what a kernel would be like, and compiles none."""
+
+import pytest
+
+from drivetrain import sim
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.engines.native import toolchain
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("nothing has to be compiled")
+
+    monkeypatch.setattr(toolchain, "load_kernel", refuse)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_cartpole_has_17_bytes_of_numbers_and_sinks_its_random_start():
+    said = sim.explain(sim.make("CartPole-v1"))
+    assert said.state_nbytes == 5 * 4
+    assert said.recorded_nbytes == 4 * 4 + 4 + 1 + 1
+    assert (said.kept, said.scratch_nbytes) == (0, 0)
+    (branch,) = said.sunk
+    assert branch[0] > 10
+    assert branch[1] >= 4
+    assert said.num_equations > 50
+    assert said.num_simplified <= said.num_imported
+
+
+def test_large_state_is_kept_and_what_is_read_once_is_fused():
+    said = sim.explain(sim.make("Knob", live_nbytes=1024, flops_per_byte=2))
+    assert said.state_nbytes == 1024 + 4
+    assert said.fused > 0
+    assert said.scratch_nbytes >= 1024
+
+
+def test_without_restarts_nothing_is_sunk():
+    said = sim.explain(sim.make("CartPole-v1"), autoreset="disabled")
+    assert said.sunk == ()
+    assert "nothing: no condition" in str(said)
+
+
+def test_it_reads_as_a_few_lines():
+    lines = str(sim.explain(sim.make("CartPole-v1"), record=())).splitlines()
+    assert lines[0] == "CartPole-v1"
+    assert [line.split()[0] for line in lines[1:]] == ["program", "state", "sunk", "fused", "kept", "loops", "most"]
+    assert "20 bytes per environment, 0 recorded" in lines[2]
+    assert "random hashes" in lines[3]
+
+
+def test_what_cannot_be_traced_is_said_as_by_compile():
+    class Odd:
+        name = "Odd"
+        default_params = None
+
+        def reset(self, key, params):
+            return key, 1.0 if key else 2.0
+
+        step = action_space = observation_space = reset
+
+    with pytest.raises(CompileError, match="Odd"):
+        sim.explain(Odd())
