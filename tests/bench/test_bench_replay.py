@@ -134,7 +134,7 @@ def test_a_failure_of_ours_is_an_error(make_rival):
 def test_what_a_contender_does_not_have_is_said_and_the_case_goes_on(monkeypatch, make_rival, tmp_path):
     text = (
         "from drivetrain.bench.replay.peers.entry import Offer, serve\n"
-        "from drivetrain.bench.replay.store import NotOffered\n"
+        "from drivetrain.bench.serving import NotOffered\n"
         "def make(layout, capacity): raise NotOffered('it has no such thing')\nserve(Offer(make))"
     )
     ours = make_rival("ours", text)

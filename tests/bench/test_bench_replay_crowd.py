@@ -21,7 +21,8 @@ from drivetrain.bench.replay.scenes import (
     several,
     throughput,
 )
-from drivetrain.bench.replay.store import NotOffered, Sharing
+from drivetrain.bench.replay.store import Sharing
+from drivetrain.bench.serving import NotOffered
 
 LAYOUT, CAPACITY = LAYOUTS["obs 4"], 2**11
 

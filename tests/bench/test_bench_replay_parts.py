@@ -11,9 +11,9 @@ from drivetrain.bench.replay.operations import make_operation, settle
 from drivetrain.bench.replay.peers.floor import FloorStore
 from drivetrain.bench.replay.peers.numpy_per import NumpyStore, NumpyTree
 from drivetrain.bench.replay.plan import full_plan, quick_plan
-from drivetrain.bench.replay.store import NotOffered
 from drivetrain.bench.replay.targets import targets_of
 from drivetrain.bench.replay.timing import Operation, block_size, time_slice
+from drivetrain.bench.serving import NotOffered
 from drivetrain.replay._native import Tree, copy_rows
 
 

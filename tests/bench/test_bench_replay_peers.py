@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from drivetrain.bench.replay.layouts import LAYOUTS, make_steps
-from drivetrain.bench.replay.store import NotOffered
+from drivetrain.bench.serving import NotOffered
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
 

@@ -2,6 +2,8 @@
 
     learning/ whole training runs: the returns they reach; runs are kept, and speed does not matter
     train/    whole training runs: a fresh process per run, CPU-seconds until it is done
+    scope/    what recording programs costs, and how near the corrected times are
+    sim/      steps of simulators: a process per contender and case, asked in turn; and equality with XLA
     replay/   calls of microseconds: a process per contender, which stays and is asked in turn
 
     process.py (a rival's process) -> report.py (JSON) -> table.py (Markdown); machine.py (where)

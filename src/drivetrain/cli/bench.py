@@ -18,6 +18,7 @@ BENCHES: dict[str, str] = {
     "learning": "returns reached, against Stable-Baselines3 at equal settings, steps and updates",
     "replay": "the replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and NumPy",
     "scope": "what recording a program adds, and how far the corrected time is from the time alone",
+    "sim": "simulators, against Gymnasium, EnvPool and gymnax, and the engines against XLA",
     "sizing": "what automatic sizing chooses, against every number of actors and learners",
     "train": "DQN training, against Stable-Baselines3 and SBX",
 }

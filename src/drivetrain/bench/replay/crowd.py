@@ -19,7 +19,8 @@ import numpy as np
 
 from drivetrain.bench.replay.layouts import Layout, make_priorities
 from drivetrain.bench.replay.operations import insert_operation
-from drivetrain.bench.replay.store import Company, NotOffered, Sharing, Store
+from drivetrain.bench.replay.store import Company, Sharing, Store
+from drivetrain.bench.serving import NotOffered
 
 HEAD_START_S = 0.1  # until the common start, for everybody to get ready
 FEED_KEYS_EVERY = 32  # a feeder draws new keys so often, and inserts and updates the rest of the time

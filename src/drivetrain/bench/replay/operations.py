@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from drivetrain.bench.replay.layouts import Layout, make_priorities, make_steps
-from drivetrain.bench.replay.store import NotOffered, Store, TreeStore
+from drivetrain.bench.replay.store import Store, TreeStore
 from drivetrain.bench.replay.timing import Operation
+from drivetrain.bench.serving import NotOffered
 
 ALPHA, BETA = 0.6, 0.4
 NUM_PRIORITIES = 16  # different ones to update with

@@ -8,7 +8,7 @@ from typing import TypeVar
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.timing import Timing
-from drivetrain.bench.replay.worker import Worker
+from drivetrain.bench.worker import Worker
 from drivetrain.core.errors import RunError
 
 OPEN_TIMEOUT_S = 600.0

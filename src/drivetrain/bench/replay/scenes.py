@@ -15,7 +15,7 @@ from typing import Any
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay.groups import Group, power
 from drivetrain.bench.replay.rounds import Measured, attempt, open_all
-from drivetrain.bench.replay.worker import Worker
+from drivetrain.bench.worker import Worker
 
 ACTORS = (1, 2, 4, 8, 12, 16, 20)  # the paper's are those from 4 on
 FEEDER, SAMPLER = {"role": "feed", "buffer": 0}, {"role": "sample 256", "buffer": 0}

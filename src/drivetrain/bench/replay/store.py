@@ -13,10 +13,6 @@ from numpy.typing import NDArray
 from drivetrain.bench.replay.layouts import Layout, Step
 
 
-class NotOffered(Exception):
-    """A contender does not have what a case needs; the message says what, for the report."""
-
-
 @dataclass(frozen=True)
 class Inserter:
     """`insert(prepare(step))` adds one step of each environment; `prepare` is off the clock."""

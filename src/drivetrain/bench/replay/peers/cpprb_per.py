@@ -25,7 +25,8 @@ from cpprb import MPPrioritizedReplayBuffer, PrioritizedReplayBuffer
 from drivetrain.bench.replay.layouts import Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
 from drivetrain.bench.replay.peers.entry import Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Sharing, Updater, as_it_is
+from drivetrain.bench.replay.store import Inserter, Sharing, Updater, as_it_is
+from drivetrain.bench.serving import NotOffered
 
 
 def env_dict(layout: Layout) -> dict[str, Any]:

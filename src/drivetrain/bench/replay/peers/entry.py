@@ -12,16 +12,13 @@ or {"missing": why} where the library does not have it, or {"error": what} where
 """
 
 import gc
-import json
 import os
-import socket
-import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from drivetrain.bench import serving
 from drivetrain.bench.replay.crowd import Crowd
 from drivetrain.bench.replay.layouts import LAYOUTS, Layout
 from drivetrain.bench.replay.operations import (
@@ -31,8 +28,9 @@ from drivetrain.bench.replay.operations import (
     make_tree_operation,
     settle,
 )
-from drivetrain.bench.replay.store import NotOffered, Sharing, Store, TreeStore
+from drivetrain.bench.replay.store import Sharing, Store, TreeStore
 from drivetrain.bench.replay.timing import Operation, block_size, time_slice
+from drivetrain.bench.serving import NotOffered
 
 FILL_ENVS = 64
 WARM_UP_CAPACITY = 1024
@@ -148,18 +146,7 @@ def filling(store: Store, layout: Layout) -> tuple[Operation, int]:
 
 def serve(offer: Offer) -> None:
     """Answer requests until the other side hangs up."""
-    session = Session(offer)
-    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rw") as lines:
-        for line in lines:
-            try:
-                answer = session.answer(json.loads(line))
-            except NotOffered as reason:
-                answer = {"missing": str(reason)}
-            except Exception as error:
-                traceback.print_exc()  # into the log
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            lines.write(json.dumps(answer) + "\n")
-            lines.flush()
+    serving.serve(Session(offer).answer)
 
 
 def resident_nbytes() -> int:

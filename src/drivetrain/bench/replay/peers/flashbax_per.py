@@ -23,7 +23,8 @@ import jax.numpy as jnp
 from drivetrain.bench.replay.layouts import Layout, Step, make_steps
 from drivetrain.bench.replay.operations import ALPHA, BETA
 from drivetrain.bench.replay.peers.entry import FILL_ENVS, Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater
+from drivetrain.bench.replay.store import Inserter, Updater
+from drivetrain.bench.serving import NotOffered
 
 
 class FlashbaxStore:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from drivetrain.bench.replay.layouts import NUM_FRAMES, Layout, make_priorities
 from drivetrain.bench.replay.operations import ALPHA
 from drivetrain.bench.replay.peers.entry import Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
+from drivetrain.bench.replay.store import Inserter, Updater, as_it_is
 from drivetrain.bench.replay.timing import Operation
+from drivetrain.bench.serving import NotOffered
 from drivetrain.replay._native import copy_rows
 from drivetrain.replay.schema import Schema
 

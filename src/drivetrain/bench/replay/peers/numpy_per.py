@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from drivetrain.bench.replay.layouts import Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
 from drivetrain.bench.replay.peers.entry import Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
+from drivetrain.bench.replay.store import Inserter, Updater, as_it_is
+from drivetrain.bench.serving import NotOffered
 
 FANOUT = 8
 MOST_ON_TOP = 2048  # sums that are searched by one cumulative sum

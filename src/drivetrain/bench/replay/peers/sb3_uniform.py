@@ -20,7 +20,8 @@ from stable_baselines3.common.buffers import ReplayBuffer
 
 from drivetrain.bench.replay.layouts import Layout, Step
 from drivetrain.bench.replay.peers.entry import FILL_ENVS, Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater
+from drivetrain.bench.replay.store import Inserter, Updater
+from drivetrain.bench.serving import NotOffered
 
 torch.set_num_threads(1)
 

@@ -25,7 +25,8 @@ from tianshou.data import (
 from drivetrain.bench.replay.layouts import NUM_FRAMES, Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
 from drivetrain.bench.replay.peers.entry import FILL_ENVS, Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Updater, as_it_is
+from drivetrain.bench.replay.store import Inserter, Updater, as_it_is
+from drivetrain.bench.serving import NotOffered
 
 
 class TianshouStore:

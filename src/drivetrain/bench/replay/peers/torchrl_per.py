@@ -32,7 +32,8 @@ from torchrl.data import LazyTensorStorage, PrioritizedReplayBuffer
 from drivetrain.bench.replay.layouts import Layout, Step, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
 from drivetrain.bench.replay.peers.entry import Offer, serve
-from drivetrain.bench.replay.store import Inserter, NotOffered, Sharing, Updater
+from drivetrain.bench.replay.store import Inserter, Sharing, Updater
+from drivetrain.bench.serving import NotOffered
 
 torch.set_num_threads(1)
 

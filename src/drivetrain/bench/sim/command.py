@@ -1,0 +1,178 @@
+"""`drivetrain bench sim`: the simulators against what people would use, and the engines against XLA.
+
+speed        steps per CPU-second of everybody at the same scenes, in turn
+equality     every engine beside XLA
+compiling    how long until a kernel can run
+
+Everybody is a process of its own with one computation thread.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.process import Rival
+from drivetrain.bench.publish import present, publish, require_folders
+from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
+from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, SIM
+from drivetrain.bench.sim.paper import paper_plan, with_causes
+from drivetrain.bench.sim.pictures import draw
+from drivetrain.bench.sim.plan import Plan, full_plan, quick_plan
+from drivetrain.bench.sim.rounds import OPEN_TIMEOUT_S, measure
+from drivetrain.bench.worker import Worker
+from drivetrain.core.errors import InvalidInput, RunError
+
+CHECKER = Rival(name="equality", module="drivetrain.bench.sim.equality", requires=("jax",), install=SIM)
+COMPILER = Rival(name="compiling", module="drivetrain.bench.sim.compiling", requires=("jax",), install=SIM)
+WEAKNESSES = (
+    "Actions are supplied and random: no policy runs, and what a training loop adds is not in these numbers.",
+    "Random actions end episodes early; where a trained policy makes them long, whoever computes a reset in every step "
+    "loses less.",
+    "XLA writes its results to memory and moves its buffers between steps, where a kernel of ours keeps the state of "
+    "eight or sixteen environments at hand for all K steps: at K = 1 the ratios are smaller.",
+    "Float observations are written at the speed of memory by both sides: ratios shrink with the size of what is "
+    "recorded.",
+    "At N = 1 a call of 64 steps is mostly its own overhead, ours and JAX's; both would gain from a larger K.",
+    "A shared or virtual machine: only the ratios of one run count, and steps per CPU-second still feel shared caches "
+    "and memory.",
+)
+PAPER_TITLE = "Simulators, vectorised and fused: the comparisons of arXiv 2207.07736 on one core"
+NO_TORCH = Skipped(
+    name="XLA against PyTorch",
+    reason="there is no engine of PyTorch yet, and a second copy of an environment would measure the copy",
+    remedy="none yet",
+)
+QUICK_WEAKNESS = "A quick run: two short rounds of a few cases. It shows that everything runs, not who is ahead."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure the simulators against Gymnasium, EnvPool and gymnax, and compare the engines with XLA."""
+
+    json: Path | None = None
+    """Write the report to this file."""
+    markdown: Path | None = None
+    """Write the report as a page with tables to this file."""
+    quick: bool = False
+    """A minute or two; the numbers then mean little."""
+    full_equality: bool = False
+    """Compare every environment on every engine with XLA, and millions of random words; else a few."""
+    only: str = ""
+    """Only cases whose group and name contain this, such as "CartPole", "uint8", "native:" or "compiling"."""
+    paper: bool = False
+    """The comparisons of arXiv 2207.07736 instead: curves over N and K, and along the environment Knob."""
+    plots: Path | None = None
+    """With --paper: draw the curves into this folder."""
+    rounds: int = 0
+    """How often everybody is timed; 0: as planned."""
+
+    def check(self) -> None:
+        """Refuse what cannot be run, before anything is.
+
+        Raises:
+            InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
+        """
+        if self.rounds < 0:
+            raise InvalidInput(f"expected --rounds of at least 0, got {self.rounds}")
+        require_folders(self.json, self.markdown)
+        if self.plots is not None and not (self.paper and self.plots.is_dir()):
+            raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")
+        if not self.plan(EVERYBODY, 1.0).names():
+            names = "; ".join(replace(self, only="").plan(EVERYBODY, 1.0).names())
+            raise InvalidInput(f"--only {self.only!r} is in the name of no case: {names}")
+
+    def plan(self, rivals: Sequence[Rival], share: float) -> Plan:
+        """What is run for these options; see `full_plan`."""
+        if self.paper:
+            plan = paper_plan(rivals, quick=self.quick)
+        elif self.quick:
+            plan = quick_plan(rivals, share)
+        else:
+            plan = full_plan(rivals, share, all_equal=self.full_equality)
+        return replace(plan.only(self.only), num_rounds=self.rounds or plan.num_rounds)
+
+
+def run(options: Options, words: Sequence[str]) -> int:
+    """Measure, print the page, and write what was asked for; the exit code.
+
+    Raises:
+        InvalidInput: The options cannot be run; nothing was.
+        RunError: Our own process failed.
+    """
+    options.check()
+    report = make_report(options, words)
+    publish(report, json=options.json, markdown=options.markdown)
+    if options.plots is not None:
+        for path in draw(report.as_json(), options.plots):
+            print(f"written to {path}")
+    return 0
+
+
+def make_report(options: Options, words: Sequence[str]) -> Report:
+    """Run everybody who is here, and gather it."""
+    machine = describe_machine()
+    share = 1.0 if "avx512f" in machine["simd"] else 0.5
+    rivals, absent = present(EVERYBODY)
+    plan = options.plan(rivals, share)
+    speed, skipped = measure_speed(plan)
+    others, unfit = ask_about(plan)
+    if options.paper:
+        speed, unfit = with_causes(speed, plan), [*unfit, NO_TORCH]
+    return Report(
+        title=PAPER_TITLE if options.paper else "Simulators: steps per CPU-second, and equality with XLA",
+        machine=machine,
+        versions=describe_versions(DISTRIBUTIONS),
+        commit=describe_commit(),
+        command=describe_command(words),
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
+        cases=[*median_case(speed, share), *speed, *others],
+        skipped=[*absent, *skipped, *unfit],
+    )
+
+
+def measure_speed(plan: Plan) -> tuple[list[Case], list[Skipped]]:
+    """Every trial."""
+    cases: list[Case] = []
+    skipped: list[Skipped] = []
+    for trial in plan.trials:
+        print(f"{trial.group}, {trial.name}", flush=True)
+        measured = measure(trial.scenes, num_rounds=plan.num_rounds, slice_s=plan.slice_s)
+        cases.append(speed_case(trial, measured))
+        skipped += not_measured(trial, measured)
+    return cases, skipped
+
+
+def ask_about(plan: Plan) -> tuple[list[Case], list[Skipped]]:
+    """Every comparison and compilation, each in a fresh process."""
+    cases: list[Case] = []
+    skipped: list[Skipped] = []
+    for comparison in plan.comparisons:
+        said = ask(CHECKER, vars(comparison))
+        if "missing" in said:
+            skipped.append(Skipped(name=comparison.name, reason=said["missing"], remedy="engine xla"))
+        else:
+            cases.append(equality_case(comparison, said))
+    for name in plan.compiled:
+        said = ask(COMPILER, {"env": name})
+        if "missing" not in said:
+            cases += compile_cases(name, said)
+    return cases, skipped
+
+
+def ask(rival: Rival, request: Mapping[str, Any]) -> dict[str, Any]:
+    """One answer of a process that is started for it.
+
+    Raises:
+        RunError: It failed.
+    """
+    print(f"{rival.name}: {', '.join(map(str, request.values()))}", flush=True)
+    worker = Worker.start(rival)
+    try:
+        return worker.ask(request, timeout_s=OPEN_TIMEOUT_S)
+    except RunError as error:
+        raise RunError(f"{rival.name} of {request['env']}: {error}") from error
+    finally:
+        worker.end()

@@ -1,0 +1,54 @@
+"""How long it takes until a kernel can run: the first time, and with the kernel kept on disk.
+
+A process of its own:   {"env"} -> {"first_s", "kept_s", "loading_s"}
+
+first     `sim.compile` with an empty cache: tracing, passes, the C++ compiler, loading
+kept      `sim.compile` of the same environment, made anew, with source and kernel on disk: tracing, loading
+loading   of that, finding the kernel on disk, checking and loading it
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from drivetrain import sim
+from drivetrain.bench.serving import NotOffered, serve
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.engines.native.engine import source_of
+from drivetrain.sim.engines.native.kept import kept_source
+from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
+from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.trace import trace
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile one environment, twice."""
+    sim.make(request["env"])  # imports the library
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DRIVETRAIN_CACHE"] = folder
+        try:
+            first_s, kept_s = (seconds(lambda: compiled(request["env"])) for _ in range(2))
+        except CompileError as error:
+            raise NotOffered(str(error)) from error
+        env: Any = adapted(sim.make(request["env"]))
+        source = kept_source(trace(env, env.default_params, "same_step", ()), source_of)
+        loading_s = seconds(lambda: load_kernel(source, lanes()))
+    return {"first_s": first_s, "kept_s": kept_s, "loading_s": loading_s}
+
+
+def compiled(name: str) -> Any:
+    """A rollout of an environment that nobody has seen yet."""
+    return sim.compile(sim.make(name), 1024, 64, "native", record=())
+
+
+def seconds(act: Any) -> float:
+    """How long it takes."""
+    start_s = time.perf_counter()
+    act()
+    return time.perf_counter() - start_s
+
+
+if __name__ == "__main__":
+    serve(answer)

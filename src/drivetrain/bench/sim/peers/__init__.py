@@ -1,0 +1,1 @@
+"""The contenders of `drivetrain bench sim`, one file each; `entry.py` is what their processes do."""

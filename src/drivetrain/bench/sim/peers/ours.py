@@ -1,0 +1,95 @@
+"""Our engine `native`; the files beside it that are named after an engine are the other engines.
+
+Settings: `sim.compile` as documented; the state of a call is that of the next. Where observations are recorded as
+another type than the environment's own, the environment is asked to give that type (`Observing`).
+"""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain import sim
+from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
+from drivetrain.bench.sim.scene import Scene
+from drivetrain.sim.api import Engine, Environment, Rollout
+from drivetrain.sim.random import Generator
+
+
+@dataclass(frozen=True)
+class Observing:
+    """An environment whose observations are of another type."""
+
+    inner: Environment
+    dtype: Any
+
+    @property
+    def name(self) -> str:
+        """The inner one's, as all that is not below."""
+        return self.inner.name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def reset(self, key: Any, params: Any) -> Any:
+        """The inner one's, observed in that type."""
+        obs, state = self.inner.reset(key, params)
+        return self.cast(obs), state
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Any:
+        """The inner one's, observed in that type."""
+        obs, *rest = self.inner.step(key, state, action, params)
+        return self.cast(obs), *rest
+
+    def cast(self, obs: Any) -> Any:
+        """Every leaf."""
+        return jax.tree.map(lambda x: jnp.asarray(x).astype(self.dtype), obs)
+
+
+def compiled(scene: Scene, engine: Engine) -> Rollout:
+    """The rollout of a scene."""
+    env = sim.make(scene.env, **dict(scene.options))
+    is_recorded = scene.record != "nothing"
+    return sim.compile(
+        Observing(env, scene.record) if is_recorded else env,
+        scene.num_envs,
+        scene.num_steps,
+        engine,
+        record=("obs",) if is_recorded else (),
+        num_threads=scene.num_threads,
+        generator=cast("Generator", scene.generator),
+    )
+
+
+def random_actions(env: Any, params: Any, num_steps: int, num_envs: int) -> Any:
+    """Of an environment's own space, for every step of a call."""
+    keys = jax.random.split(jax.random.key(0), num_steps * num_envs)
+    actions = jax.jit(jax.vmap(env.action_space(params).sample))(keys)
+    return jax.tree.map(lambda x: x.reshape(num_steps, num_envs, *x.shape[1:]), actions)
+
+
+def simulator(scene: Scene, engine: Engine) -> Simulator:
+    """A rollout that goes on from where it stands."""
+    rollout = compiled(scene, engine)
+    actions = random_actions(rollout.env, rollout.params, scene.num_steps, scene.num_envs)
+    if engine != "xla":
+        actions = jax.tree.map(np.asarray, actions)
+    state = rollout.reset(seed=0)
+
+    def run() -> int:
+        nonlocal state
+        state, trajectory = rollout(state, actions)
+        jax.block_until_ready((state.env, trajectory))
+        return scene.num_envs * scene.num_steps
+
+    return run
+
+
+if __name__ == "__main__":
+    serve_simulator(lambda scene: simulator(scene, "native"))

@@ -1,0 +1,210 @@
+"""What `drivetrain bench sim` runs: trials of speed, comparisons with XLA, compilations; and what is aimed at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from drivetrain.bench.process import Rival
+from drivetrain.bench.report import Target
+from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OURS, OWN, XLA
+from drivetrain.bench.sim.rounds import everybody
+from drivetrain.bench.sim.scene import Scene
+from drivetrain.bench.sim.targets import (
+    AHEAD,
+    COUNTER_AHEAD,
+    GYMNASIUM_AHEAD,
+    GYMNAX_NAMES,
+    MINATAR,
+    ONE_THREAD,
+    OUR_NAMES,
+    RECORDED_AHEAD,
+    TWO_THREADS,
+)
+
+ALL_GYMNAX = "gymnax, nothing recorded, N = 1,024"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A case of speed.
+
+    Attributes:
+        group: Heading of its table.
+        name: In the table.
+        scenes: Contender -> its process and what it simulates there.
+        targets: What we aim at.
+        by_clock: Per second of the clock, not of CPU time: for threads.
+    """
+
+    group: str
+    name: str
+    scenes: Mapping[str, tuple[Rival, Scene]]
+    targets: Sequence[Target] = ()
+    by_clock: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """An engine beside XLA; see `equality.py`."""
+
+    env: str
+    engine: str
+    num_envs: int = 64
+    num_steps: int = 300
+
+    @property
+    def name(self) -> str:
+        """In the table."""
+        return f"{self.engine}: {self.env}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is run.
+
+    Attributes:
+        trials: Of speed.
+        comparisons: With XLA.
+        compiled: Environments whose compilation is timed.
+        num_rounds: How often everybody is timed.
+        slice_s: How long each time.
+    """
+
+    trials: Sequence[Trial]
+    comparisons: Sequence[Comparison]
+    compiled: Sequence[str]
+    num_rounds: int = 5
+    slice_s: float = 0.3
+
+    def names(self) -> list[str]:
+        """All there is to choose from."""
+        cases = [f"{trial.group}, {trial.name}" for trial in self.trials]
+        return [*cases, *(each.name for each in self.comparisons), *(f"compiling {name}" for name in self.compiled)]
+
+    def only(self, part: str) -> "Plan":
+        """What has this in its name."""
+        return replace(
+            self,
+            trials=[trial for trial in self.trials if part in f"{trial.group}, {trial.name}"],
+            comparisons=[each for each in self.comparisons if part in each.name],
+            compiled=[name for name in self.compiled if part in f"compiling {name}"],
+        )
+
+
+def full_plan(rivals: Sequence[Rival], share: float, *, all_equal: bool) -> Plan:
+    """Everything that the page shows.
+
+    Args:
+        rivals: Who is installed.
+        share: Of the targets against gymnax that holds on this processor: 1, or a half without AVX-512.
+        all_equal: Compare every environment and engine with XLA, and millions of words.
+    """
+    gymnax = [rival for rival in (OURS, GYMNAX) if rival in rivals]
+    compared = [*OUR_NAMES, *(f"gymnax/{name}" for name in GYMNAX_NAMES)]
+    few = ["CartPole-v1", "Pendulum-v1", "gymnax/Breakout-MinAtar", "gymnax/Freeway-MinAtar"]
+    return Plan(
+        trials=[
+            *(cartpole(num_envs, rivals) for num_envs in (1, 64, 1024, 16384)),
+            *(counter(num_envs) for num_envs in (1024, 16384)),
+            *(of_gymnax(name, gymnax, share) for name in GYMNAX_NAMES),
+            *(recorded(name, "uint8", gymnax, RECORDED_AHEAD * share) for name in MINATAR),
+            *(recorded(name, "float32", gymnax, None) for name in ("CartPole-v1", *MINATAR)),
+            *(threads(env) for env in ("CartPole-v1", "gymnax/Breakout-MinAtar")),
+        ],
+        comparisons=[
+            *(
+                Comparison(env=env, engine=engine)
+                for engine in ("native", "numpy")
+                for env in (compared if all_equal else few)
+            ),
+            *words(1024 if all_equal else 128),
+        ],
+        compiled=[f"gymnax/{name}" for name in GYMNAX_NAMES],
+    )
+
+
+def quick_plan(rivals: Sequence[Rival], share: float) -> Plan:
+    """A minute or two of it: it shows that everything runs, and little about who is ahead."""
+    gymnax = [rival for rival in (OURS, GYMNAX) if rival in rivals]
+    return Plan(
+        trials=[
+            cartpole(64, rivals),
+            counter(1024),
+            of_gymnax("Breakout-MinAtar", gymnax, share),
+            recorded("Breakout-MinAtar", "uint8", gymnax, RECORDED_AHEAD * share),
+        ],
+        comparisons=[
+            Comparison(env="CartPole-v1", engine="native", num_envs=16),
+            Comparison(env="random words, philox", engine="native", num_envs=16, num_steps=64),
+            Comparison(env="random words, threefry", engine="numpy", num_envs=16, num_steps=16),
+        ],
+        compiled=["gymnax/CartPole-v1"],
+        num_rounds=2,
+        slice_s=0.05,
+    )
+
+
+def cartpole(num_envs: int, rivals: Sequence[Rival]) -> Trial:
+    """Everybody's CartPole."""
+    target = Target(against=OWN.name, aim=GYMNASIUM_AHEAD)
+    scene = Scene(env="CartPole-v1", num_envs=num_envs)
+    return Trial(
+        group="CartPole, nothing recorded",
+        name=f"N = {num_envs:,}",
+        scenes=everybody([rival for rival in EVERYBODY if rival in rivals], scene),
+        targets=[target] if num_envs >= 1024 else [],
+    )
+
+
+def counter(num_envs: int) -> Trial:
+    """Our CartPole with Philox, on both engines."""
+    scene = Scene(env="CartPole-v1", num_envs=num_envs, generator="philox")
+    return Trial(
+        group="Our CartPole with the counter generator, nothing recorded",
+        name=f"Philox, N = {num_envs:,}",
+        scenes=everybody([OURS, XLA], scene),
+        targets=[Target(against=XLA.name, aim=COUNTER_AHEAD)],
+    )
+
+
+def of_gymnax(name: str, rivals: Sequence[Rival], share: float) -> Trial:
+    """One of gymnax's, against gymnax."""
+    aim = AHEAD.get(name)
+    return Trial(
+        group=ALL_GYMNAX,
+        name=name,
+        scenes=everybody(rivals, Scene(env=f"gymnax/{name}", num_envs=1024)),
+        targets=[] if aim is None else [Target(against=GYMNAX.name, aim=aim * share)],
+    )
+
+
+def recorded(name: str, dtype: str, rivals: Sequence[Rival], aim: float | None) -> Trial:
+    """One of gymnax's with every observation written."""
+    return Trial(
+        group=f"gymnax, {dtype} observations recorded, N = 1,024",
+        name=f"{name}, {dtype}",
+        scenes=everybody(
+            rivals, Scene(env=f"gymnax/{name}", num_envs=1024, record="uint8" if dtype == "uint8" else "float32")
+        ),
+        targets=[] if aim is None else [Target(against=GYMNAX.name, aim=aim)],
+    )
+
+
+def threads(env: str) -> Trial:
+    """Two threads of the native engine beside one."""
+    scene = Scene(env=env, num_envs=16384)
+    return Trial(
+        group="Two threads beside one, by the clock, N = 16,384",
+        name=f"2 threads, {env}",
+        scenes={OURS.name: (OURS, replace(scene, num_threads=2)), ONE_THREAD: (OURS, scene)},
+        targets=[Target(against=ONE_THREAD, aim=TWO_THREADS)],
+        by_clock=True,
+    )
+
+
+def words(num_envs: int) -> list[Comparison]:
+    """Random words of both generators, on both engines."""
+    return [
+        Comparison(env=f"random words, {generator}", engine=engine, num_envs=num_envs, num_steps=64)
+        for engine in ("native", "numpy")
+        for generator in ("threefry", "philox")
+    ]

@@ -1,0 +1,44 @@
+"""What every contender simulates in one case."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Recorded = Literal["nothing", "uint8", "float32"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """N copies of an environment, K steps per call with supplied random actions, restarted where episodes end.
+
+    Attributes:
+        env: As `sim.make` names it: "CartPole-v1" is ours, "gymnax/Breakout-MinAtar" gymnax's.
+        num_envs: N.
+        num_steps: K, of those who take several steps per call.
+        record: The type in which every observation is written to memory, or "nothing".
+        generator: Of random numbers, for our engines.
+        num_threads: Of the native engine.
+        options: Of the environment.
+    """
+
+    env: str
+    num_envs: int
+    num_steps: int = 64
+    record: Recorded = "nothing"
+    generator: str = "threefry"
+    num_threads: int = 1
+    options: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        """The environment without its library."""
+        return self.env.rpartition("/")[2]
+
+    def as_request(self) -> dict[str, Any]:
+        """As a contender's process is asked for it."""
+        return {"do": "open", "scene": asdict(self)}
+
+
+def from_request(fields: dict[str, Any]) -> Scene:
+    """The scene of a request."""
+    values: dict[str, Any] = {**fields, "options": tuple((name, value) for name, value in fields["options"])}
+    return Scene(**values)

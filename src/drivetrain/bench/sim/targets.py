@@ -1,0 +1,25 @@
+"""What we aim at in `drivetrain bench sim`, and in which environments."""
+
+ONE_THREAD = "one thread"
+# How far ahead of gymnax on XLA, at N = 1,024 with nothing recorded, on vectors of 16 lanes; of 8 lanes half of it.
+AHEAD = {
+    "CartPole-v1": 12.0,
+    "Breakout-MinAtar": 12.0,
+    "Asterix-MinAtar": 40.0,
+    "Freeway-MinAtar": 20.0,
+    "SpaceInvaders-MinAtar": 8.0,
+}
+MEDIAN_AHEAD, RECORDED_AHEAD = 10.0, 4.0
+COUNTER_AHEAD, GYMNASIUM_AHEAD, TWO_THREADS = 2.5, 10.0, 1.8
+MINATAR = ("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar", "SpaceInvaders-MinAtar")
+# All that gymnax registers but MNISTBandit, which needs a download.
+GYMNAX_NAMES = (
+    "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Asterix-MinAtar",
+    "Breakout-MinAtar", "Freeway-MinAtar", "Seaquest-MinAtar", "SpaceInvaders-MinAtar", "Catch-bsuite",
+    "DeepSea-bsuite", "MemoryChain-bsuite", "UmbrellaChain-bsuite", "DiscountingChain-bsuite", "SimpleBandit-bsuite",
+    "FourRooms-misc", "MetaMaze-misc", "PointRobot-misc", "BernoulliBandit-misc", "GaussianBandit-misc",
+    "Reacher-misc", "Swimmer-misc", "Pong-misc", "FrozenLake-misc",
+)  # fmt: skip
+OUR_NAMES = (
+    "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob",
+)  # fmt: skip

@@ -1,0 +1,186 @@
+"""`drivetrain bench sim`: everybody simulates the same scene, and equality is counted number by number."""
+
+import json
+
+import numpy as np
+import pytest
+
+from drivetrain import sim
+from drivetrain.bench.process import Rival
+from drivetrain.bench.serving import NotOffered
+from drivetrain.bench.sim import command
+from drivetrain.bench.sim.cases import equality_case, median_case, not_measured, speed_case
+from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OURS, OWN, XLA
+from drivetrain.bench.sim.equality import Tally, compare, differs, same_environments
+from drivetrain.bench.sim.peers.entry import Session, Slice
+from drivetrain.bench.sim.plan import Comparison, Plan, cartpole, counter, full_plan, of_gymnax, quick_plan
+from drivetrain.bench.sim.rounds import Measured, measure
+from drivetrain.bench.sim.scene import Scene, from_request
+from drivetrain.cli import bench
+from drivetrain.core.errors import InvalidInput, RunError
+
+SCENE = Scene(env="CartPole-v1", num_envs=8, num_steps=4)
+
+
+def slices(*rates):
+    return [Slice(num_steps=int(rate * 1e6), cpu_s=1.0, wall_s=2.0) for rate in rates]
+
+
+class FakeWorker:
+    """A contender's process without a process."""
+
+    def __init__(self, rival, opened=None, error=None):
+        self.rival, self.error, self.ended = rival, error, False
+        self.answers = [opened if opened is not None else {"open_s": 1.0}]
+
+    def send(self, request):
+        if request["do"] == "measure":
+            self.answers.append({"num_steps": 10, "cpu_s": 1.0, "wall_s": 1.0})
+
+    def receive(self, timeout_s):
+        if self.error:
+            raise RunError(self.error)
+        return self.answers.pop(0)
+
+    def end(self):
+        self.ended = True
+
+
+def play(num_rounds=3, **workers):
+    scenes = {name: (worker.rival, SCENE) for name, worker in workers.items()}
+    return measure(scenes, num_rounds=num_rounds, slice_s=0.1, start=lambda rival: workers[rival.name])
+
+
+def fake(name, **how):
+    return FakeWorker(Rival(name=name, module="none", requires=(), install="pip install it"), **how)
+
+
+def test_everybody_is_timed_in_every_round_and_ended():
+    workers = {"ours": fake("ours"), "other": fake("other")}
+    measured = play(**workers)
+    assert {name: len(each) for name, each in measured.slices.items()} == {"ours": 3, "other": 3}
+    assert all(worker.ended for worker in workers.values())
+
+
+def test_who_does_not_have_a_scene_or_fails_is_said_and_the_others_are_measured():
+    measured = play(
+        ours=fake("ours"), single=fake("single", opened={"missing": "one only"}), bad=fake("bad", error="oh")
+    )
+    assert set(measured.slices) == {"ours"}
+    assert (measured.missing, measured.failed) == ({"single": "one only"}, {"bad": "oh"})
+    trial = cartpole(8, EVERYBODY)
+    known = Measured(missing={"gymnasium.make": "one only"}, failed={"EnvPool": "oh"})
+    reasons = [skipped.reason for skipped in not_measured(trial, known)]
+    assert reasons == ["not available: one only", "failed: oh"]
+
+
+def test_a_failure_of_ours_is_an_error():
+    with pytest.raises(RunError, match="broken"):
+        play(ours=fake("ours", error="broken"))
+
+
+def test_rates_are_per_cpu_second_and_our_engines_are_no_peers():
+    measured = Measured(slices={"ours": slices(40, 50, 60), OWN.name: slices(5, 5, 4), XLA.name: slices(8, 8, 8)})
+    case = speed_case(cartpole(1024, EVERYBODY), measured).as_json()
+    assert (case["ours"], case["peers"], case["references"]) == (50, {OWN.name: 5}, {XLA.name: 8})
+    assert [(target["got"], target["met"]) for target in case["targets"]] == [(10, True)]
+    assert case["minima"][OWN.name] == 4
+
+
+def test_the_counter_generator_is_held_against_xla_with_the_same_generator():
+    trial = counter(1024)
+    assert {scene.generator for _, scene in trial.scenes.values()} == {"philox"}
+    measured = Measured(slices={"ours": slices(20), XLA.name: slices(10)})
+    assert [target["met"] for target in speed_case(trial, measured).as_json()["targets"]] == [False]
+
+
+def test_the_median_is_over_the_ratios_of_gymnax_and_its_aim_is_halved_without_avx512():
+    names = ("CartPole-v1", "Pong-misc", "Catch-bsuite")
+    cases = [
+        speed_case(of_gymnax(name, (OURS, GYMNAX), 0.5), Measured(slices={"ours": slices(ahead), "gymnax": slices(1)}))
+        for name, ahead in zip(names, (4, 7, 6), strict=True)
+    ]
+    (median,) = median_case(cases, 0.5)
+    (target,) = median.as_json()["targets"]
+    assert (target["aim"], target["got"], target["met"]) == (5.0, 6.0, True)
+    assert cases[0].as_json()["targets"][0]["aim"] == 6.0
+    assert median_case(cases[:2], 0.5) == []
+
+
+def test_a_session_opens_a_scene_and_counts_its_steps():
+    session = Session(lambda scene: lambda: scene.num_envs * scene.num_steps)
+    assert "open_s" in session.answer(SCENE.as_request())
+    said = session.answer({"do": "measure", "slice_s": 0.0})
+    assert said["num_steps"] == 32
+    assert from_request(json.loads(json.dumps(SCENE.as_request()["scene"]))) == SCENE
+
+
+def test_differences_are_counted_exactly_for_integers_and_within_bounds_for_floats():
+    x = np.array([1.0, np.nan, 100.0], np.float32)
+    assert differs(x, x * np.float32(1 + 5e-6)).tolist() == [False] * 3
+    assert differs(x, x * np.float32(1 + 5e-5)).tolist() == [True, False, True]
+    assert differs(np.array([1, 2]), np.array([1, 3])).tolist() == [False, True]
+    assert differs(np.zeros(2, np.int32), np.zeros(2, np.int8)).tolist() == [True, True]
+    tally = Tally()
+    tally.add((x, np.array([1, 2])), (x, np.array([1, 3])))
+    assert (tally.num_wrong, tally.num_compared, tally.largest_error) == (1, 5, 0.0)
+
+
+def test_environments_that_left_each_other_are_told_apart():
+    x = np.zeros((3, 4, 2), np.int32)
+    y = x.copy()
+    y[2, 1, 0] = 1
+    assert same_environments({"a": x}, {"a": y}).tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(("engine", "generator"), [("native", "threefry"), ("numpy", "philox")])
+def test_random_words_of_both_generators_are_those_of_xla(engine, generator):
+    found = compare(f"random words, {generator}", engine, 9, 20)
+    assert (found.num_wrong, found.share_equal, found.num_ended) == (0, 1.0, 9)
+    assert found.num_compared > 9 * 20 * 36
+
+
+def test_an_environment_that_an_engine_cannot_compile_is_said(monkeypatch):
+    huge = sim.make("Knob", live_nbytes=2**20)
+    monkeypatch.setattr(sim, "make", lambda _name: huge)
+    with pytest.raises(NotOffered, match="the limit of a native kernel"):
+        compare("Knob", "native", 1, 1)
+
+
+def test_a_comparison_states_how_much_it_compared():
+    found = {"num_wrong": 0, "num_compared": 7, "largest_error": 0.0, "num_ended": 1, "share_equal": 1.0}
+    case = equality_case(Comparison(env="CartPole-v1", engine="numpy"), found).as_json()
+    assert (case["ours"], case["references"]["compared"]) == (0, 7)
+
+
+def test_plans_cover_every_environment_of_gymnax_and_quick_ones_little():
+    gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    plan = full_plan(EVERYBODY, 1.0, all_equal=True)
+    trials = {trial.name for trial in plan.trials}
+    assert set(gymnax.registered_envs) - trials == {"MNISTBandit-bsuite"}
+    assert len(plan.comparisons) > 60
+    assert len(quick_plan(EVERYBODY, 1.0).names()) < 20
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "nothing there"], "is in the name of no case: CartPole, nothing recorded"),
+        (["--rounds", "-1"], "--rounds of at least 0"),
+        (["--json", "no/such/folder/a.json"], "folder does not exist"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_runs(words, message):
+    with pytest.raises(InvalidInput, match=message):
+        bench.run(["sim", *words])
+
+
+def test_a_report_is_made_of_real_processes(tmp_path, monkeypatch):
+    trial = cartpole(8, [OURS, GYMNAX])
+    plan = Plan(trials=[trial], comparisons=[], compiled=[], num_rounds=1, slice_s=0.01)
+    monkeypatch.setattr(command.Options, "plan", lambda *_: plan)
+    path = tmp_path / "sim.json"
+    assert bench.run(["sim", "--json", str(path)]) == 0
+    (case,) = json.loads(path.read_text())["cases"]
+    assert case["ours"] > 0
+    assert set(case["peers"]) <= {"gymnax"}
