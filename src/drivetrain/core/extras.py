@@ -36,6 +36,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "test": {
         "pytest": "pytest",
         "pytest-timeout": "pytest_timeout",
+        "pytest-xdist": "xdist",
         "hypothesis": "hypothesis",
     },
 }

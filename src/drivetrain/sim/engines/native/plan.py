@@ -61,6 +61,8 @@ class Plan:
         if user.name == "take":
             return user.inputs[0] is not op.out
         if user.name == "view":
+            if len(self.users[user.out]) > 1:
+                return False  # each reader of the view would compute the elements again
             if is_reshape(user) and op.name != "take" and all(self.is_flat(part, ()) for part in op.inputs):
                 return True
             return dimension_map(user) is not None and 0 not in user.attrs["strides"]
