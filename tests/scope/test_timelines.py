@@ -57,6 +57,21 @@ def test_overlaps_equal_those_found_nanosecond_by_nanosecond(trace):
     assert sum(found.values()) == profile.wall_ns
 
 
+@pytest.mark.parametrize("num_operations", [3, 40, 55, 200])
+def test_overlaps_are_found_whatever_the_number_of_operations(num_operations):
+    sites = tuple(Site(f"s{i}", f"operation {i}", "python") for i in range(2 * num_operations))  # half of them unused
+    rng = np.random.default_rng(num_operations)
+
+    def thread(number):
+        times = np.sort(rng.choice(np.arange(1, 10_000), 2 * num_operations, replace=False)).tolist()
+        order = rng.permutation(num_operations).repeat(2).tolist()
+        return thread_of(list(zip(times, [BEGIN, END] * num_operations, order, strict=True)), number=number)
+
+    trace = trace_of([thread(0), thread(1)], 0, 10_000, sites)
+    found = {(frozenset(o.classes), frozenset(o.operations)): o.ns for o in Profile(trace).overlaps() if o.ns}
+    assert found == overlaps_by_walking(trace)
+
+
 @given(traces(), st.integers(0, 2**60), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_results_do_not_depend_on_the_order_of_threads_or_on_where_time_begins(trace, shift, random):

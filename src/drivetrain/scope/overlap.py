@@ -13,6 +13,7 @@ from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import StateSpace
 
 _IDLE = CLASSES.index("idle")
+_BITS = 62  # of a mask in one integer
 
 
 class Overlap(NamedTuple):
@@ -34,18 +35,20 @@ def totals(edges: Sequence[NDArray[Any]], states: Sequence[NDArray[np.int32]], s
         edges: Per thread when its states change; all from the same time to the same time.
         states: Per thread its states, one fewer.
         space: Of them.
-
-    Raises:
-        OverflowError: More operations than a mask has bits.
     """
-    if len(space.operations) + len(CLASSES) > 62:
-        raise OverflowError(f"overlap: at most {62 - len(CLASSES)} operations, got {len(space.operations)}")
     if not len(edges):
         return {}
     time_ns, before, after = _changes(edges, states)
-    codes, place = np.unique(_mask(time_ns, before, after, space)[:-1], return_inverse=True)
-    spent = np.bincount(place, np.diff(time_ns))
-    return {code: ns for code, ns in zip(codes.tolist(), spent.tolist(), strict=True) if ns}
+    words = _words(before, after, space)
+    masks = [word.mask[:-1] for word in words]
+    if len(words) == 1:
+        found, place = np.unique(masks[0], return_inverse=True)
+        rows = found[:, np.newaxis]
+    else:
+        rows, place = np.unique(np.stack(masks, axis=1), axis=0, return_inverse=True)
+    spent = np.bincount(place.ravel(), np.diff(time_ns))
+    codes = [sum(map(_Word.spread, words, row)) for row in rows.tolist()]
+    return {code: ns for code, ns in zip(codes, spent.tolist(), strict=True) if ns}
 
 
 def _changes(
@@ -60,23 +63,35 @@ def _changes(
     return time_ns[order], before[order], after[order]
 
 
-def _mask(
-    time_ns: NDArray[Any], before: NDArray[np.int32], after: NDArray[np.int32], space: StateSpace
-) -> NDArray[np.int64]:
-    """After each change, which classes (low bits) and operations (above them) somebody is in."""
-    num_phases = len(space.phases)
-    mask = np.zeros(len(time_ns), np.int64)
-    classes = [np.where(s < 0, _IDLE, s // num_phases % len(CLASSES)) for s in (before, after)]
-    for bit in range(len(CLASSES)):
-        if bit != _IDLE:
-            mask |= _some((classes[1] == bit), (classes[0] == bit)) << bit
+class _Word(NamedTuple):
+    """Some bits of masks, packed into integers."""
+
+    bits: list[int]
+    """Which ones, lowest first."""
+    mask: NDArray[np.int64]
+    """After each change, whether somebody is in what they stand for."""
+
+    def spread(self, mask: int) -> int:
+        """A packed mask with its bits where they belong."""
+        return sum(1 << bit for place, bit in enumerate(self.bits) if mask >> place & 1)
+
+
+def _words(before: NDArray[np.int32], after: NDArray[np.int32], space: StateSpace) -> list[_Word]:
+    """After each change, which classes (low bits) and operations (above them) somebody is in; of those that occur."""
+    classes = [np.where(s < 0, _IDLE, s // len(space.phases) % len(CLASSES)) for s in (before, after)]
     operations = [
-        np.where(kind == _IDLE, -1, s // (num_phases * len(CLASSES)))
+        np.where(kind == _IDLE, -1, s // (len(space.phases) * len(CLASSES))) + len(CLASSES)
         for kind, s in zip(classes, (before, after), strict=True)
     ]
-    for bit in range(len(space.operations)):
-        mask |= _some((operations[1] == bit), (operations[0] == bit)) << (bit + len(CLASSES))
-    return mask
+    kinds = [(bit, classes) for bit in range(len(CLASSES)) if bit != _IDLE]
+    kinds += [(bit, operations) for bit in np.unique(operations[1]).tolist() if bit >= len(CLASSES)]
+    words: list[_Word] = []
+    for first in range(0, len(kinds), _BITS):
+        mask, part = np.zeros(len(before), np.int64), kinds[first : first + _BITS]
+        for place, (bit, (left, entered)) in enumerate(part):
+            mask |= _some(entered == bit, left == bit) << place
+        words.append(_Word([bit for bit, _ in part], mask))
+    return words
 
 
 def _some(entered: NDArray[np.bool_], left: NDArray[np.bool_]) -> NDArray[np.int64]:

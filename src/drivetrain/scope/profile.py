@@ -130,11 +130,7 @@ class Profile:
         return (*self.trace.notes, *self.correction.changes)
 
     def overlaps(self) -> list[overlap.Overlap]:
-        """What was going on at the same time in all threads and processes, longest first; sums to the wall time.
-
-        Raises:
-            OverflowError: More operations than a mask has bits.
-        """
+        """What was going on at the same time in all threads and processes, longest first; sums to the wall time."""
         lines = self.timelines
         raw = overlap.totals([line.edge_ns for line in lines], [line.state for line in lines], self.space)
         corrected = self.correction.overlaps()
