@@ -29,6 +29,8 @@ WEAKNESSES = (
     "One process per program. What recording in one process adds to the waiting of another is not measured here.",
     "Tools answer different questions (docs/benchmarks.md). pyinstrument and Scalene sample, VizTracer, torch.profiler "
     "and ours record; only ours names operations and corrects itself.",
+    'The truth has an error of its own. Where that is wider than our intervals, "holds the truth" says that nothing '
+    "contradicts them, not that they are right: no target is judged by it then.",
     "A shared or virtual machine: only the ratios of one run count, and a few rounds are few.",
 )
 QUICK_WEAKNESS = "A quick run: one round of three programs. It shows that everything runs, not what recording costs."
