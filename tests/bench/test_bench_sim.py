@@ -2,6 +2,8 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,11 +15,13 @@ from drivetrain.bench.sim.cases import equality_case, median_case, not_measured,
 from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OURS, OWN, XLA
 from drivetrain.bench.sim.equality import Tally, compare, differs, same_environments
 from drivetrain.bench.sim.peers.entry import Session, Slice
+from drivetrain.bench.sim.peers.ours import simulator
 from drivetrain.bench.sim.plan import Comparison, Plan, cartpole, counter, full_plan, of_gymnax, quick_plan
 from drivetrain.bench.sim.rounds import Measured, measure
 from drivetrain.bench.sim.scene import Scene, from_request
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.sim.spaces import Discrete
 
 SCENE = Scene(env="CartPole-v1", num_envs=8, num_steps=4)
 
@@ -184,3 +188,25 @@ def test_a_report_is_made_of_real_processes(tmp_path, monkeypatch):
     (case,) = json.loads(path.read_text())["cases"]
     assert case["ours"] > 0
     assert set(case["peers"]) <= {"gymnax"}
+
+
+class Large:
+    """A state of a megabyte, which no tile holds."""
+
+    name, default_params = "Large", None
+
+    def reset(self, key, params):
+        return jnp.zeros(1), jax.random.uniform(key, (512, 512))
+
+    def step(self, key, state, action, params):
+        state = jnp.sort(state + action, 0).T
+        return state[0, :1], state, state[0, 0], state[0, 0] > 1, False, {}
+
+    def action_space(self, params):
+        return Discrete(2)
+
+
+def test_an_environment_that_we_do_not_compile_is_said_to_be_missing_and_ends_nothing(monkeypatch):
+    monkeypatch.setattr(sim, "make", lambda name: Large())
+    with pytest.raises(NotOffered, match="bytes"):
+        simulator(SCENE, "native")

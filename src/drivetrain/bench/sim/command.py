@@ -157,7 +157,9 @@ def ask_about(plan: Plan) -> tuple[list[Case], list[Skipped]]:
             cases.append(equality_case(comparison, said))
     for name in plan.compiled:
         said = ask(COMPILER, {"env": name})
-        if "missing" not in said:
+        if "missing" in said:
+            skipped.append(Skipped(name=f"compiling {name}", reason=said["missing"], remedy="engine xla"))
+        else:
             cases += compile_cases(name, said)
     return cases, skipped
 

@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain import sim
+from drivetrain.bench.serving import NotOffered
 from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
 from drivetrain.bench.sim.scene import Scene
+from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import Engine, Environment, Rollout
 from drivetrain.sim.random import Generator
 
@@ -75,8 +77,15 @@ def random_actions(env: Any, params: Any, num_steps: int, num_envs: int) -> Any:
 
 
 def simulator(scene: Scene, engine: Engine) -> Simulator:
-    """A rollout that goes on from where it stands."""
-    rollout = compiled(scene, engine)
+    """A rollout that goes on from where it stands.
+
+    Raises:
+        NotOffered: The engine does not compile the environment.
+    """
+    try:
+        rollout = compiled(scene, engine)
+    except CompileError as error:
+        raise NotOffered(str(error)) from error
     actions = random_actions(rollout.env, rollout.params, scene.num_steps, scene.num_envs)
     if engine != "xla":
         actions = jax.tree.map(np.asarray, actions)
