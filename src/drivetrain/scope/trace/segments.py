@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
-from drivetrain.scope import _native
 from drivetrain.scope.session import FORMAT
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace
+from drivetrain.scope.trace.files import header_of, sites_of
 
 _HEADER = np.dtype(
     [
@@ -95,11 +95,9 @@ def _session(folder: Path) -> dict[str, Any]:
 def _segment(file: Path) -> _Segment | None:
     """None for a file that ends before its header is whole."""
     raw = file.read_bytes()
-    if len(raw) < _HEADER.itemsize or raw[:8] == bytes(8):
+    header = header_of(file, raw, _HEADER, _MAGIC, "a segment")
+    if header is None:
         return None
-    header = np.frombuffer(raw, _HEADER, 1)[0]
-    if header["magic"] != _MAGIC or header["version"] != _native.VERSION:
-        raise FileFormatError(f"{file}: expected a segment of version {_native.VERSION}, got another kind of file")
     start = int(header["header_nbytes"])
     whole = (len(raw) - start) // _EVENT.itemsize
     events = np.frombuffer(raw, _EVENT, whole, start)
@@ -147,15 +145,7 @@ def _sites(folder: Path, processes: tuple[Process, ...]) -> tuple[tuple[Site, ..
     sites: dict[Site, int] = {}
     numbers: list[NDArray[np.int32]] = []
     for process in processes:
-        own: dict[int, Site] = {}
-        file = folder / f"{process.pid}-{process.start}.sites"
-        for line in file.read_text().splitlines() if file.exists() else ():
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:  # cut off by a kill
-                continue
-            number = entry.pop("number")
-            own[number] = Site(**entry)
+        own = sites_of(folder, process.pid, process.start)
         size = max(own, default=-1) + 2
         listed = [own.get(number, Site("unknown")) for number in range(size)]
         numbers.append(np.array([sites.setdefault(site, len(sites)) for site in listed], np.int32))

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
-from drivetrain.scope import _native
 from drivetrain.scope.sites import Site
 from drivetrain.scope.states import BASE, State
 from drivetrain.scope.summing import KIND
+from drivetrain.scope.trace.files import header_of, sites_of
 
 # TotalsHeader and SitePath of cpp/include/drivetrain/event_log_totals.hpp
 _HEADER = np.dtype(
@@ -96,21 +96,19 @@ def read(folder: Path) -> tuple[dict[str, Any], list[ThreadTotals]]:
 def _thread(folder: Path, file: Path) -> ThreadTotals | None:
     """None for a file whose writer was killed before its header was whole."""
     raw = file.read_bytes()
-    if len(raw) < _HEADER.itemsize or raw[:8] == bytes(8):
+    head = header_of(file, raw, _HEADER, _MAGIC, "sums")
+    if head is None:
         return None
-    head = np.frombuffer(raw, _HEADER, 1)[0]
-    if head["magic"] != _MAGIC or head["version"] != _native.VERSION:
-        raise FileFormatError(f"{file}: expected sums of version {_native.VERSION}, got another kind of file")
-    process = f"{head['pid']}-{head['process_start']}"
+    pid, start = int(head["pid"]), int(head["process_start"])
     paths = np.frombuffer(raw, _PATH, int(head["num_paths"]), int(head["header_nbytes"]))
     return ThreadTotals(
-        name=_name(folder / f"{process}.json") or str(head["pid"]),
-        is_main=bool(head["pid"] == head["tid"]),
+        name=_name(folder / f"{pid}-{start}.json") or str(pid),
+        is_main=pid == int(head["tid"]),
         begin_ns=int(head["begin_ns"]),
         until_ns=int(head["until_ns"]),
         has_ended=bool(head["has_ended"]),
         num_unplaced=int(head["num_unplaced"]),
-        paths=_resolved(paths, _sites(folder / f"{process}.sites")),
+        paths=_resolved(paths, sites_of(folder, pid, start)),
     )
 
 
@@ -130,15 +128,3 @@ def _resolved(paths: NDArray[Any], sites: dict[int, Site]) -> tuple[SiteTotal, .
 
 def _name(file: Path) -> str:
     return json.loads(file.read_text()).get("name", "") if file.exists() else ""
-
-
-def _sites(file: Path) -> dict[int, Site]:
-    found: dict[int, Site] = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:  # cut off by a kill
-            continue
-        number = entry.pop("number")
-        found[number] = Site(**entry)
-    return found

@@ -1,0 +1,39 @@
+"""What the files of every session have in common: headers that are whole, and tables of sites."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivetrain.core.errors import FileFormatError
+from drivetrain.scope import _native
+from drivetrain.scope.sites import Site
+
+
+def header_of(file: Path, raw: bytes, form: np.dtype[Any], magic: bytes, what: str) -> Any:
+    """The header that a file begins with; None where its writer was killed before it was whole.
+
+    Raises:
+        FileFormatError: It is another kind of file than `what`, or of another version.
+    """
+    if len(raw) < form.itemsize or raw[:8] == bytes(8):
+        return None
+    header = np.frombuffer(raw, form, 1)[0]
+    if header["magic"] != magic or header["version"] != _native.VERSION:
+        raise FileFormatError(f"{file}: expected {what} of version {_native.VERSION}, got another kind of file")
+    return header
+
+
+def sites_of(folder: Path, pid: int, start: int) -> dict[int, Site]:
+    """The sites that a process has named, by its numbers for them; none where it named none."""
+    found: dict[int, Site] = {}
+    file = folder / f"{pid}-{start}.sites"
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:  # cut off by a kill
+            continue
+        number = entry.pop("number")
+        found[number] = Site(**entry)
+    return found
