@@ -51,19 +51,13 @@ class MountainCar:
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """At rest, somewhere from -0.6 to -0.4."""
-        state = State(random.uniform(key, minval=-0.6, maxval=-0.4), jnp.float32(0), jnp.int32(0))
+        state = at_rest(key)
         return observe(state), state
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Any:
-        """The new velocity moves the car; the wall on the left stops it."""
-        slope = params.gravity * jnp.cos(3 * state.position)
-        velocity = state.velocity + (action - 1) * params.force - slope
-        velocity = jnp.clip(velocity, -params.max_speed, params.max_speed)
-        position = jnp.clip(state.position + velocity, params.min_position, params.max_position)
-        velocity = jnp.where((position <= params.min_position) & (velocity < 0), 0.0, velocity)
-        after = State(position, velocity, state.time + 1)
-        terminated = (position >= params.goal_position) & (velocity >= params.goal_velocity)
-        return observe(after), after, jnp.float32(-1.0), terminated, after.time >= params.max_steps, {}
+        """Pushed left, not at all, or right."""
+        after, terminated, truncated = pushed(state, (action - 1) * params.force, params)
+        return observe(after), after, jnp.float32(-1.0), terminated, truncated, {}
 
     def action_space(self, params: Params) -> Discrete:
         """0 pushes left, 1 not at all, 2 right."""
@@ -71,8 +65,32 @@ class MountainCar:
 
     def observation_space(self, params: Params) -> Box:
         """Both bounded."""
-        low = jnp.array([params.min_position, -params.max_speed])
-        return Box(low, jnp.array([params.max_position, params.max_speed]), (2,))
+        return bounds(params)
+
+
+def at_rest(key: jax.Array) -> State:
+    """Somewhere from -0.6 to -0.4."""
+    return State(random.uniform(key, minval=-0.6, maxval=-0.4), jnp.float32(0), jnp.int32(0))
+
+
+def pushed(state: State, push: Any, valley: Any) -> tuple[State, jax.Array, jax.Array]:
+    """The state after a push, and whether the episode is terminated, or truncated.
+
+    The new velocity moves the car; the wall on the left stops it. `valley` is the parameters of either car.
+    """
+    velocity = state.velocity + push - valley.gravity * jnp.cos(3 * state.position)
+    velocity = jnp.clip(velocity, -valley.max_speed, valley.max_speed)
+    position = jnp.clip(state.position + velocity, valley.min_position, valley.max_position)
+    velocity = jnp.where((position <= valley.min_position) & (velocity < 0), 0.0, velocity)
+    after = State(position, velocity, state.time + 1)
+    terminated = (position >= valley.goal_position) & (velocity >= valley.goal_velocity)
+    return after, terminated, after.time >= valley.max_steps
+
+
+def bounds(valley: Any) -> Box:
+    """Of position and velocity."""
+    low = jnp.array([valley.min_position, -valley.max_speed])
+    return Box(low, jnp.array([valley.max_position, valley.max_speed]), (2,))
 
 
 def observe(state: State) -> jax.Array:

@@ -14,18 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.sim import random
+from drivetrain.sim.envs.mountain_car import State, at_rest, bounds, observe, pushed
 from drivetrain.sim.spaces import Box
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class State:
-    """Position, and what it changes by in a step."""
-
-    position: Any
-    velocity: Any
-    time: Any
 
 
 @jax.tree_util.register_dataclass
@@ -51,20 +41,14 @@ class MountainCarContinuous:
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """At rest, somewhere from -0.6 to -0.4."""
-        state = State(random.uniform(key, minval=-0.6, maxval=-0.4), jnp.float32(0), jnp.int32(0))
+        state = at_rest(key)
         return observe(state), state
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Any:
-        """The new velocity moves the car; the wall on the left stops it."""
-        slope = params.gravity * jnp.cos(3 * state.position)
-        velocity = state.velocity + jnp.clip(action[0], -1.0, 1.0) * params.power - slope
-        velocity = jnp.clip(velocity, -params.max_speed, params.max_speed)
-        position = jnp.clip(state.position + velocity, params.min_position, params.max_position)
-        velocity = jnp.where((position <= params.min_position) & (velocity < 0), 0.0, velocity)
-        after = State(position, velocity, state.time + 1)
-        terminated = (position >= params.goal_position) & (velocity >= params.goal_velocity)
+        """Pushed as hard as the action says, within its bounds."""
+        after, terminated, truncated = pushed(state, jnp.clip(action[0], -1.0, 1.0) * params.power, params)
         reward = jnp.where(terminated, 100.0, 0.0) - 0.1 * action[0] ** 2
-        return observe(after), after, reward, terminated, after.time >= params.max_steps, {}
+        return observe(after), after, reward, terminated, truncated, {}
 
     def action_space(self, params: Params) -> Box:
         """How hard to push, to the right where positive; what lies outside is clipped."""
@@ -72,10 +56,4 @@ class MountainCarContinuous:
 
     def observation_space(self, params: Params) -> Box:
         """Both bounded."""
-        low = jnp.array([params.min_position, -params.max_speed])
-        return Box(low, jnp.array([params.max_position, params.max_speed]), (2,))
-
-
-def observe(state: State) -> jax.Array:
-    """Position and velocity."""
-    return jnp.stack([state.position, state.velocity])
+        return bounds(params)
