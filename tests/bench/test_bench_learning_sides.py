@@ -10,10 +10,11 @@ import pytest
 from drivetrain.bench.learning import cases as table
 from drivetrain.bench.learning.cases import CASES, case_named
 from drivetrain.bench.learning.peers.entry import SEEDS
-from drivetrain.bench.learning.peers.ours import PACE, overrides
+from drivetrain.bench.learning.peers.ours import overrides
 from drivetrain.bench.learning.run import Task, run_side
 from drivetrain.bench.learning.sides import SIDES
 from drivetrain.bench.train.job import DqnSettings
+from drivetrain.bench.train.peers.ours_continuous import PACE
 from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 from drivetrain.core.errors import RunError
 from drivetrain.core.seeding import episode_seeds

@@ -18,7 +18,6 @@ from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import Interface
 
 RUN_DIR = Path("run")  # in the empty folder that this process starts in
-PACE = ("updates_per_call", "tolerance")  # how learning and acting take turns; ours to choose with processes
 
 
 def overrides(task: Task) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def overrides(task: Task) -> dict[str, Any]:
     else:
         fields = vanilla(task.total_steps, settings)
     if task.num_actors is None:
-        fields = {name: value for name, value in fields.items() if name not in PACE}
+        fields = {name: value for name, value in fields.items() if name not in ours_continuous.PACE}
     else:
         fields["num_actors"] = task.num_actors
         if not isinstance(settings, PpoSettings):  # which say themselves how many

@@ -6,10 +6,9 @@ from typing import Any
 from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.entry import Training, main
-from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, dense_layers, prepare, run_settings
+from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, dense_layers, prepare, run_settings, train_through
 from drivetrain.bench.train.settings import ContinuousSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
-from drivetrain.train import train
 from drivetrain.train.checkpoint import load_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import describe
@@ -59,14 +58,7 @@ def layers_of(config: TrainConfig) -> Layers:
 
 def run(job: Job, watch: Stopwatch) -> Training:
     """Train."""
-    result = train(job.algo, job.env, **overrides(job))
-    watch.stop()
-    return Training(
-        num_steps=result.num_steps,
-        num_updates=result.num_updates,
-        layers=layers_of(TrainConfig.load(RUN_DIR / "config.json")),
-        details={"learning_s": result.learning_s},
-    )
+    return train_through(job, watch, overrides(job), layers_of)
 
 
 if __name__ == "__main__":

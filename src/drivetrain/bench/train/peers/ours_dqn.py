@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -114,6 +115,27 @@ def dense_layers(pieces: Pieces) -> Layers:
     """Kernels [in, out] and biases, in order, of a network that has one head."""
     names = [name.removesuffix(".weight") for name in pieces if name.endswith(".weight")]
     return [(pieces[f"{name}.weight"], pieces[f"{name}.bias"]) for name in names]
+
+
+def train_through(
+    job: Job, watch: Stopwatch, fields: dict[str, Any], layers_of: Callable[[TrainConfig], Layers]
+) -> Training:
+    """Train to the end, whatever the algorithm.
+
+    Args:
+        job: What to train.
+        watch: Stopped when training ends.
+        fields: The job in terms of our configuration.
+        layers_of: The layers of the finished run's policy.
+    """
+    result = train(job.algo, job.env, **fields)
+    watch.stop()
+    return Training(
+        num_steps=result.num_steps,
+        num_updates=result.num_updates,
+        layers=layers_of(TrainConfig.load(RUN_DIR / "config.json")),
+        details={"learning_s": result.learning_s},
+    )
 
 
 def run(job: Job, watch: Stopwatch) -> Training:
