@@ -3,46 +3,71 @@
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
+from drivetrain.bench.train import stopwatch
 from drivetrain.bench.train.stopwatch import Stopwatch, cpu_seconds
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nimport sys; sys.stdin.read()"
 
 
-def spin(seconds):
-    start = time.process_time()
-    while time.process_time() - start < seconds:
-        pass
+class Clocks:
+    """Both clocks of a watch, moved by hand."""
+
+    def __init__(self, monkeypatch):
+        self.cpu_s, self.wall_s = 100.0, 1000.0
+        monkeypatch.setattr(stopwatch, "cpu_seconds", lambda: self.cpu_s)
+        monkeypatch.setattr(stopwatch, "wall_seconds", lambda: self.wall_s)
+
+    def move(self, cpu_s, wall_s):
+        self.cpu_s += cpu_s
+        self.wall_s += wall_s
 
 
-def test_the_watch_counts_what_this_process_computes():
+@pytest.fixture
+def clocks(monkeypatch):
+    return Clocks(monkeypatch)
+
+
+def test_a_watch_runs_from_its_making_by_both_clocks(clocks):
     watch = Stopwatch()
-    spin(0.1)
-    cpu_s, wall_s = watch.read()
-    assert 0.09 <= cpu_s < 5.0
-    assert wall_s >= 0.09
+    clocks.move(2, 3)
+    assert watch.read() == (2, 3)
+    clocks.move(1, 1)
+    assert watch.read() == (3, 4)
 
 
-def test_a_pause_is_in_neither_time():
+def test_a_pause_is_in_neither_time_even_when_it_ends_in_an_error(clocks):
     watch = Stopwatch()
-    start = time.perf_counter()
+    clocks.move(2, 3)
     with watch.paused():
-        spin(0.3)
-    whole_s = time.perf_counter() - start
-    cpu_s, wall_s = watch.read()
-    assert cpu_s < 0.2
-    assert wall_s < whole_s - 0.25
+        clocks.move(10, 20)
+    clocks.move(1, 1)
+    with suppress(KeyError), watch.paused():
+        clocks.move(10, 20)
+        raise KeyError
+    assert watch.read() == (3, 4)
 
 
-def test_a_stopped_watch_stays_as_it_is():
+def test_a_stopped_watch_stays_as_it_is(clocks):
     watch = Stopwatch()
+    clocks.move(2, 3)
     watch.stop()
-    times = watch.read()
-    spin(0.05)
+    clocks.move(1, 1)
     watch.stop()
-    assert watch.read() == times
+    assert watch.read() == (2, 3)
+
+
+def test_a_watch_moves_with_the_clocks_of_this_machine():
+    watch = Stopwatch()
+    begin = time.process_time()
+    while time.process_time() - begin < 0.1:
+        pass
+    first, second = watch.read(), watch.read()
+    assert 0.09 <= first[0] <= second[0], "this process has computed so long at least"
+    assert 0 < first[1] <= second[1]
 
 
 def test_a_child_counts_while_it_lives_and_after_it_ended():

@@ -11,6 +11,11 @@ from pathlib import Path
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+def wall_seconds() -> float:
+    """The clock on the wall, from an arbitrary zero."""
+    return time.perf_counter()
+
+
 def cpu_seconds() -> float:
     """User and system time of this process, of children that ended, and of descendants alive.
 
@@ -49,15 +54,15 @@ def living_cpu_seconds(pid: int) -> float:
 class Stopwatch:
     """Runs from its making; `paused` takes a span out of both times; `stop` holds them for good."""
 
-    _cpu_start_s: float = field(default_factory=cpu_seconds)
-    _wall_start_s: float = field(default_factory=time.perf_counter)
+    _cpu_start_s: float = field(default_factory=lambda: cpu_seconds())
+    _wall_start_s: float = field(default_factory=lambda: wall_seconds())
     _stopped: tuple[float, float] | None = None
 
     def read(self) -> tuple[float, float]:
         """CPU-seconds and wall seconds so far."""
         if self._stopped is not None:
             return self._stopped
-        return cpu_seconds() - self._cpu_start_s, time.perf_counter() - self._wall_start_s
+        return cpu_seconds() - self._cpu_start_s, wall_seconds() - self._wall_start_s
 
     def stop(self) -> None:
         """Keep the times as they are now; a second stop changes nothing."""
@@ -66,9 +71,9 @@ class Stopwatch:
     @contextmanager
     def paused(self) -> Generator[None]:
         """Take what happens inside out of both times. Other processes should be idle meanwhile."""
-        cpu_s, wall_s = cpu_seconds(), time.perf_counter()
+        cpu_s, wall_s = cpu_seconds(), wall_seconds()
         try:
             yield
         finally:
             self._cpu_start_s += cpu_seconds() - cpu_s
-            self._wall_start_s += time.perf_counter() - wall_s
+            self._wall_start_s += wall_seconds() - wall_s
