@@ -1,11 +1,18 @@
 """What tests of every part use."""
 
+import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, so that who changed nothing sees nothing fail; `explore` looks for new ones.
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 FullDisk = Callable[[int], AbstractContextManager[None]]
 

@@ -21,6 +21,8 @@ data, asked = queue.Queue(), threading.Event()
 
 def answer():
     asked.wait()
+    while not data.not_empty._waiters:  # until it is being waited for
+        time.sleep(0.001)
     time.sleep(0.05)
     data.put("answer")
 

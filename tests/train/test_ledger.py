@@ -110,7 +110,7 @@ def test_an_early_end_reaches_processes_that_wait_and_comes_out_exactly(spawn):
         time.sleep(0.005)
     total_steps = ledger.end_early()
     for process in busy:
-        process.join(30)
+        process.join(60)
         assert process.exitcode == 0
     assert 200 <= total_steps < 10**9
     assert ledger.counts() == (total_steps, total_steps, rules.due(total_steps))
@@ -184,7 +184,7 @@ def test_processes_keep_the_promises_at_every_instant_and_survive_a_killed_actor
         assert rules.due(counts.granted) - counts.updates <= rules.tolerance + 4
         time.sleep(0.001)
     for process in (slow, learner):
-        process.join(10)
+        process.join(60)
         assert process.exitcode == 0
     assert ledger.counts() == (3_001, 3_001, rules.due(3_001))
     ledger.close()
@@ -197,7 +197,7 @@ def test_stop_wakes_everybody_who_waits(spawn):
     waiting = spawn(act_for_ever, ledger.handle(), rules, 1, 0, 0.0)
     time.sleep(0.5)
     ledger.stop()
-    waiting.join(10)
+    waiting.join(60)
     assert waiting.exitcode == 0
     assert ledger.wait_for_updates() == 0
     ledger.close()

@@ -92,7 +92,7 @@ def test_a_run_goes_on_after_its_learner_or_supervisor_died_or_after_ctrl_c(star
         run.process.send_signal(signal.SIGINT)
     else:
         os.kill(*run.children("learner") if role == "learner" else [run.process.pid], signal.SIGKILL)
-    code, _, _ = run.process.wait(30), *run.process.communicate()
+    code, _, _ = run.process.wait(180), *run.process.communicate()
     assert code == {"learner": 1, "supervisor": -9, "interrupt": 130}[role]
     total = checkpoint_of(run.run_dir)["num_steps"] + 500
     code, _, err = start("--total-steps", str(total), resume=True).end()

@@ -114,7 +114,7 @@ def test_an_actor_gets_its_part_of_the_next_rollout_only_after_the_updates_of_th
     waiting.join(0.3)
     assert waiting.is_alive(), "granted before the updates"
     ledger.complete(8)
-    waiting.join(10)
+    waiting.join(60)
     assert got == [(64, part)]
     ledger.close()
 

@@ -149,7 +149,7 @@ def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
     run.process.send_signal(signal.SIGINT)
     started = time.monotonic()
     assert run.end()[0] == 130
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20, "a drain waits 30 s for the learner"
 
 
 def test_nothing_outlives_a_killed_supervisor(start):
@@ -158,7 +158,7 @@ def test_nothing_outlives_a_killed_supervisor(start):
     assert len(run.pids) == 4
     run.process.kill()
     run.process.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(is_running(pid) for pid in run.pids):
         assert time.monotonic() < deadline, "processes are left"
         time.sleep(0.05)
