@@ -24,17 +24,31 @@ UNARY = {
     "sqrt": (np.sqrt, 0.0, np.inf, 0.5001),
     "sin": (np.sin, -20.0, 20.0, 2.0),
     "cos": (np.cos, -20.0, 20.0, 2.0),
+    "tan": (np.tan, -np.inf, np.inf, 0.51),
+    "asin": (np.arcsin, -1.0, 1.0, 0.51),
+    "acos": (np.arccos, -1.0, 1.0, 0.51),
+    "atan": (np.arctan, -np.inf, np.inf, 0.51),
+    "sinh": (np.sinh, -np.inf, np.inf, 0.51),
+    "cosh": (np.cosh, -np.inf, np.inf, 0.51),
+    "asinh": (np.arcsinh, -np.inf, np.inf, 0.51),
+    "acosh": (np.arccosh, 1.0, np.inf, 0.51),
+    "atanh": (np.arctanh, -1.0, 1.0, 0.51),
+    "exp2": (np.exp2, -np.inf, np.inf, 0.51),
+    "cbrt": (np.cbrt, -np.inf, np.inf, 0.51),
+    "erf": (np.vectorize(math.erf, otypes=[float]), -np.inf, np.inf, 0.51),
+    "erfc": (np.vectorize(math.erfc, otypes=[float]), -np.inf, np.inf, 0.51),
 }
 POW_BOUND = 0.51
 TURNED_BOUND = 1e-7  # of sine and cosine, absolute, for every argument
 SOURCE = """
-#define EVERY(name) extern "C" void name##_of(int64_t n, const float* x, const float*, float* out) { \\
+#define EVERY(name) extern "C" void name##_all(int64_t n, const float* x, const float*, float* out) { \\
   for (int64_t i = 0; i < n; i += LANES) store(out + i, 1, LANES, name##_(load<vf>(x + i, 1, LANES))); }
+#define EVERY2(name) extern "C" void name##_all(int64_t n, const float* x, const float* y, float* out) { \\
+  for (int64_t i = 0; i < n; i += LANES) \\
+    store(out + i, 1, LANES, name##_(load<vf>(x + i, 1, LANES), load<vf>(y + i, 1, LANES))); }
 EVERY(exp) EVERY(expm1) EVERY(log) EVERY(log1p) EVERY(tanh) EVERY(logistic) EVERY(sqrt) EVERY(sin) EVERY(cos)
-extern "C" void pow_of(int64_t n, const float* x, const float* y, float* out) {
-  for (int64_t i = 0; i < n; i += LANES)
-    store(out + i, 1, LANES, pow_(load<vf>(x + i, 1, LANES), load<vf>(y + i, 1, LANES)));
-}
+EVERY(tan) EVERY(asin) EVERY(acos) EVERY(atan) EVERY(sinh) EVERY(cosh) EVERY(asinh) EVERY(acosh) EVERY(atanh)
+EVERY(exp2) EVERY(cbrt) EVERY(erf) EVERY(erfc) EVERY2(pow) EVERY2(atan2) EVERY2(nextafter)
 """
 MIXED = 4099  # a prime, so that bit patterns of all endings are met
 DENSE = 61
@@ -51,7 +65,7 @@ def native():
         padded = [np.resize(z.reshape(-1), -(-z.size // width) * width) for z in (x, y)]
         out = np.empty_like(padded[0])
         pointers = [ctypes.c_void_p(z.ctypes.data) for z in (*padded, out)]
-        getattr(library, f"{name}_of")(ctypes.c_int64(len(out)), *pointers)
+        getattr(library, f"{name}_all")(ctypes.c_int64(len(out)), *pointers)
         return out[: x.size].reshape(x.shape)
 
     return call
@@ -163,5 +177,17 @@ def test_every_width_gives_the_same_bits(native):
         for name in UNARY:
             out = np.empty_like(whole)
             pointers = [ctypes.c_void_p(z.ctypes.data) for z in (whole, whole, out)]
-            getattr(library, f"{name}_of")(ctypes.c_int64(len(out)), *pointers)
+            getattr(library, f"{name}_all")(ctypes.c_int64(len(out)), *pointers)
             np.testing.assert_array_equal(out.view(np.uint32), native(name, whole).view(np.uint32))
+
+
+def test_angles_of_points_and_neighbours_of_floats_are_those_of_c(native):
+    rng = np.random.default_rng(1)
+    spread = np.exp(rng.normal(size=(2, 50_000)) * 20).astype(np.float32) * rng.choice([-1, 1], (2, 50_000))
+    for y, x in (spread.astype(np.float32), np.meshgrid(ODD, ODD)):
+        angles, exact = native("atan2", y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64))
+        assert units(angles, exact).max() <= 0.51
+        signed = ~np.isnan(exact)
+        np.testing.assert_array_equal(np.signbit(angles)[signed], np.signbit(exact)[signed])
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(native("nextafter", y, x), np.nextafter(y, x))

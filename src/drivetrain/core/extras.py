@@ -24,6 +24,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "sim": {"jax": "jax"},
     "gymnax": {"gymnax": "gymnax", "six": "six"},
     "torch": {"torch": "torch"},
+    "cuda": {"cuda-core": "cuda", "cuda-bindings": "cuda", "nvidia-cuda-nvrtc": "nvidia"},
     "scope": {"pyarrow": "pyarrow"},
     "bench": {
         "stable-baselines3": "stable_baselines3",
@@ -38,6 +39,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "pytest-timeout": "pytest_timeout",
         "pytest-xdist": "xdist",
         "hypothesis": "hypothesis",
+        "nvidia-cuda-nvdisasm": "nvidia",
     },
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import jax
 
-Engine = Literal["xla", "native", "numpy", "torch"]
+Engine = Literal["xla", "native", "cuda", "numpy", "torch"]
 Autoreset = Literal["same_step", "next_step", "disabled"]
 RECORDABLE = ("obs", "reward", "terminated", "truncated", "final_obs", "info")
 Tree = Any
@@ -82,6 +82,8 @@ class Settings:
     record: tuple[str, ...]
     autoreset: Autoreset
     num_threads: int
+    stream: Any = None
+    """That the engine "cuda" runs on."""
 
 
 class Runner(Protocol):

@@ -44,6 +44,7 @@ def compile(
     num_threads: int = 1,
     narrow_obs: Narrow | None = None,
     generator: Generator = "threefry",
+    stream: Any = None,
 ) -> Rollout:
     """Compile num_steps steps of num_envs environments into one call.
 
@@ -52,8 +53,9 @@ def compile(
         num_envs: N, at least 1.
         num_steps: K, at least 1.
         engine: "xla": `vmap` and `scan`, what all others are tested against. "native": one C++ kernel,
-            compiled by the system's compiler and kept on disk. "numpy": the program interpreted. "torch":
-            the same by PyTorch on the CPU.
+            compiled by the system's compiler and kept on disk. "cuda": one CUDA kernel, one thread per
+            environment, with the bits of "native". "numpy": the program interpreted. "torch": the same by
+            PyTorch on the CPU.
         params: Of the environment; its defaults when None. They become constants.
         record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info.
             With () nothing is written.
@@ -63,13 +65,15 @@ def compile(
             by value; "bits", as `numpy.packbits` of each flattened leaf.
         generator: "threefry": the environment gets JAX's keys. "philox": it gets counters, for environments that
             draw with `sim.random`; starts and draws are others, and cost less.
+        stream: Of the engine "cuda": what calls are put on, in its order; they return before the work is done. An
+            object with `__cuda_stream__`, or the handle as a number; the default stream when None.
 
     Raises:
         InvalidInput: An argument does not fit.
         CompileError: The environment cannot be compiled; the message says what to change.
-        MissingExtra: The engine needs PyTorch.
+        MissingExtra: The engine needs PyTorch, or what the extra "cuda" brings.
     """
-    settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads)
+    settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads, stream)
     if generator not in get_args(Generator):
         raise InvalidInput(f"generator: expected one of {', '.join(get_args(Generator))}, got {generator!r}")
     env = cast("Environment", adapted(env))
@@ -113,8 +117,8 @@ class Start:
         return whole if self.engine == "xla" else jax.tree.map(np.asarray, whole)
 
 
-def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int
-            ) -> Settings:  # fmt: skip
+def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int,
+            stream: Any) -> Settings:  # fmt: skip
     """The arguments, if each of them makes sense."""
     for name, value in (("num_envs", num_envs), ("num_steps", num_steps), ("num_threads", num_threads)):
         if value < 1:
@@ -123,9 +127,11 @@ def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], a
         raise InvalidInput(f"engine: expected one of {', '.join(get_args(Engine))}, got {engine!r}")
     if autoreset not in get_args(Autoreset):
         raise InvalidInput(f"autoreset: expected one of {', '.join(get_args(Autoreset))}, got {autoreset!r}")
+    if stream is not None and engine != "cuda":
+        raise InvalidInput(f'stream: expected None, since only the engine "cuda" has streams, got one with {engine!r}')
     names = (record,) if isinstance(record, str) else tuple(record)
     unknown = [name for name in names if name not in RECORDABLE]
     if unknown or len(set(names)) != len(names):
         raise InvalidInput(f"record: expected distinct names from {', '.join(RECORDABLE)}, got {names}")
     return Settings(num_envs=num_envs, num_steps=num_steps, record=names, autoreset=cast("Autoreset", autoreset),
-                    num_threads=num_threads)  # fmt: skip
+                    num_threads=num_threads, stream=stream)  # fmt: skip

@@ -1,10 +1,11 @@
-"""Arguments of a rollout as NumPy arrays, checked: what engines outside JAX start from."""
+"""Arguments of a rollout, checked, as arrays that engines outside JAX start from; and a kernel's call on them."""
 
 # JAX is typed in part.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -17,28 +18,73 @@ from drivetrain.sim.trace import Traced, describe
 Array = npt.NDArray[Any]
 
 
-def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree
-                   ) -> tuple[list[Array], Array, int, Array, list[Array]]:  # fmt: skip
-    """Leaves of the state, keys, step, done and leaves of the actions, dense and in the types that were traced.
+class Memory(Protocol):
+    """Where the arrays of a kernel's call lie."""
+
+    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Any:
+        """A caller's array in this memory; see `checked_array`."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new array."""
+        ...
+
+
+def call_kernel(
+    traced: Traced,
+    settings: Settings,
+    memory: Memory,
+    launch: Callable[[int, Sequence[Any]], None],
+    state: RolloutState,
+    actions: Tree,
+) -> tuple[RolloutState, dict[str, Tree]]:
+    """Run a kernel on a caller's arrays.
+
+    Args:
+        launch: Takes the first step's number and keys, done, state, actions; state, done, records to be written.
 
     Raises:
         InvalidInput: Something has another structure, shape or type.
     """
+    leaves, keys, number, done, action_leaves = checked_inputs(traced, settings, state, actions, memory.taken)
+    after = [memory.empty(leaf.shape, leaf.dtype) for leaf in (*leaves, done)]
+    leading, record = (settings.num_steps, settings.num_envs), jax.tree.leaves(traced.record)
+    records = [memory.empty((*leading, *leaf.shape), np.dtype(leaf.dtype)) for leaf in record]
+    launch(number, [keys, done, *leaves, *action_leaves, *after, *records])
+    env = jax.tree.unflatten(jax.tree.structure(traced.state), after[:-1])
+    trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), records)
+    return RolloutState(env, keys, np.uint32(number + settings.num_steps), after[-1], None), trajectory
+
+
+Taken = Callable[[str, Any, Any, tuple[int, ...]], Any]
+
+
+def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree, taken: Taken | None = None
+                   ) -> tuple[list[Any], Any, int, Any, list[Any]]:  # fmt: skip
+    """Leaves of the state, keys, step, done and leaves of the actions, dense and in the types that were traced.
+
+    Args:
+        taken: What each array goes through; `checked_array` when None.
+
+    Raises:
+        InvalidInput: Something has another structure, shape or type.
+    """
+    taken = taken or checked_array
     num_envs, num_steps = settings.num_envs, settings.num_steps
-    leaves = checked_tree("state.env", state.env, traced.state, (num_envs,))
-    action_leaves = checked_tree("actions", actions, traced.action, (num_steps, num_envs))
-    keys = checked_array("state.keys", state.keys, jax.ShapeDtypeStruct((2,), np.dtype("uint32")), (num_envs,))
-    done = checked_array("state.done", state.done, jax.ShapeDtypeStruct((), np.dtype("bool")), (num_envs,))
+    leaves = checked_tree("state.env", state.env, traced.state, (num_envs,), taken)
+    action_leaves = checked_tree("actions", actions, traced.action, (num_steps, num_envs), taken)
+    keys = taken("state.keys", state.keys, jax.ShapeDtypeStruct((2,), np.dtype("uint32")), (num_envs,))
+    done = taken("state.done", state.done, jax.ShapeDtypeStruct((), np.dtype("bool")), (num_envs,))
     return leaves, keys, int(np.asarray(state.step)), done, action_leaves
 
 
-def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...]) -> list[Array]:
+def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:
     """The leaves of a pytree."""
     if jax.tree.structure(tree) != jax.tree.structure(expected):
         raise InvalidInput(f"{name}: expected {jax.tree.structure(expected)}, got {jax.tree.structure(tree)}")
     named = jax.tree_util.tree_leaves_with_path(tree)
     return [
-        checked_array(name + jax.tree_util.keystr(path), leaf, shape, leading)
+        taken(name + jax.tree_util.keystr(path), leaf, shape, leading)
         for (path, leaf), shape in zip(named, jax.tree.leaves(expected), strict=True)
     ]
 
@@ -56,3 +102,15 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
     if not fits:
         raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(np.asarray(leaf))}")
     return np.ascontiguousarray(array)
+
+
+class Host:
+    """NumPy's memory."""
+
+    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Array:
+        """See `Memory`."""
+        return checked_array(name, leaf, expected, leading)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """See `Memory`."""
+        return np.empty(shape, dtype)

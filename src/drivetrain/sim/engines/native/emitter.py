@@ -53,9 +53,9 @@ Writer = Callable[["Emitter", Op, str], None]
 class Emitter:
     """Collects lines; knows the C++ name of every value."""
 
-    def __init__(self, writers: Mapping[str, "Writer"]) -> None:
-        """`writers` write the operations that are neither elementwise nor reads of memory."""
-        self.writers = writers
+    def __init__(self, writers: Mapping[str, "Writer"], table_head: str = "static const") -> None:
+        """`writers` write the operations that are neither elementwise nor reads of memory; tables begin with a head."""
+        self.writers, self.table_head = writers, table_head
         self.lines: list[str] = []
         self.depth = 0
         self.names: dict[Value, str] = {}
@@ -218,7 +218,7 @@ class Emitter:
         name = self.new("c")
         texts = [constant(number, dtype)[3:-1] for number in array.reshape(-1)]
         kind = {"vf": "float", "vi": "int32_t", "vu": "uint32_t"}[vector(dtype)]
-        self.table_lines.append(f"static const {kind} {name}[{len(texts)}] = {{{', '.join(texts)}}};")
+        self.table_lines.append(f"{self.table_head} {kind} {name}[{len(texts)}] = {{{', '.join(texts)}}};")
         return name
 
     def taken(self, op: Op, position: Position) -> str:

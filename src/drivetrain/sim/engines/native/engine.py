@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import checked_inputs
+from drivetrain.sim.engines.arrays import Host, call_kernel
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
 from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
@@ -40,14 +39,19 @@ def source_of(traced: Traced) -> str:
     Raises:
         CompileError: It is not in the representation, or needs more memory than a thread's stack has.
     """
-    imported = simplified(import_jaxpr(traced.jaxpr))
-    source, nbytes = write_kernel(vectorizable(imported), layout_of(imported, traced))
+    source, nbytes = write_kernel(*lowered(traced))
     if nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
             f"one environment needs {nbytes} bytes while it steps, and the limit of a native kernel is "
             f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="xla"'
         )
     return source
+
+
+def lowered(traced: Traced) -> tuple[Block, Layout]:
+    """A traced step in the form that kernels are written from."""
+    imported = simplified(import_jaxpr(traced.jaxpr))
+    return vectorizable(imported), layout_of(imported, traced)
 
 
 def layout_of(imported: Block, traced: Traced) -> Layout:
@@ -77,16 +81,7 @@ class Kernel:
 
     def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`."""
-        settings = self.settings
-        leaves, keys, number, done, action_leaves = checked_inputs(self.traced, settings, state, actions)
-        after = [np.empty_like(leaf) for leaf in leaves]
-        done_after = np.empty_like(done)
-        leading = (settings.num_steps, settings.num_envs)
-        records = [np.empty((*leading, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(self.traced.record)]
-        self.launch(number, [keys, done, *leaves, *action_leaves, *after, done_after, *records])
-        env = jax.tree.unflatten(jax.tree.structure(self.traced.state), after)
-        trajectory = jax.tree.unflatten(jax.tree.structure(self.traced.record), records)
-        return RolloutState(env, keys, np.uint32(number + settings.num_steps), done_after, None), trajectory
+        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
 
     def launch(self, number: int, arrays: Sequence[Array]) -> None:
         """Run all tiles."""

@@ -18,17 +18,20 @@ from drivetrain.sim.engines.native.toolchain import cache_folder
 from drivetrain.sim.trace import Traced, text_of
 
 MARK = "// sha256 "
-OURS = (Path(__file__).parents[2] / "ir", Path(__file__).parent)
-"""What turns a program into C++."""
+OURS = (Path(__file__).parents[2] / "ir", Path(__file__).parent, Path(__file__).parents[1] / "cuda")
+"""What turns a program into C++, or CUDA C++."""
 
 
-def kept_source(traced: Traced, write: Callable[[Traced], str]) -> str:
+def kept_source(traced: Traced, write: Callable[[Traced], str], suffix: str = ".cpp") -> str:
     """The source of a traced step, written by `write` now or before.
+
+    Args:
+        suffix: Of the file, which tells what different writers have written apart.
 
     Raises:
         CompileError: `write` does, or there is no place to keep the result.
     """
-    path = cache_folder() / f"{program_hash(traced)}.cpp"
+    path = cache_folder() / f"{program_hash(traced)}{suffix}"
     try:
         kept = undamaged(path.read_text())
     except (OSError, UnicodeDecodeError):

@@ -17,10 +17,12 @@ MOST_SCRATCH_NBYTES = 131072
 """Of memory per environment; a tile lies on a thread's stack."""
 
 
-HEAD = (
+TILES = (
     'extern "C" void drivetrain_run(int64_t begin, int64_t end, int64_t num_envs, int64_t num_steps, '
-    "uint32_t first_step, void* const* p)"
+    "uint32_t first_step, void* const* p)",
+    "for (int64_t tile = begin; tile < end; ++tile)",
 )
+"""What opens a kernel over a range of tiles; inside, `p` are its arrays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,11 @@ class Layout:
     state: Sequence[Value]
     actions: Sequence[Value]
     record: Sequence[Value]
+
+
+def num_arrays(layout: Layout) -> int:
+    """How many arrays a call passes: keys, done, state, actions; state, done, records."""
+    return 3 + 2 * len(layout.state) + len(layout.actions) + len(layout.record)
 
 
 def parts_of(leaves: Sequence[Value], values: Sequence[Value]) -> list[tuple[Value, list[Value]]]:
@@ -43,21 +50,25 @@ def num_parts(leaf: Value) -> int:
     return leaf.size if is_small(leaf) else 1
 
 
-def write_kernel(block: Block, layout: Layout) -> tuple[str, int]:
+def write_kernel(
+    block: Block, layout: Layout, opening: tuple[str, str] = TILES, tables: str = "static const"
+) -> tuple[str, int]:
     """The source of a kernel without its prelude, and the bytes of memory per environment.
 
     Args:
         block: One step after scalar replacement: two key words, step, state, done, actions -> state, done, records.
         layout: Its state, actions and records as whole leaves.
+        opening: What opens the function, and in it what goes through the tiles of this call or thread.
+        tables: How a table of constants is declared.
     """
-    at = Emitter({**STATEMENTS, **REGIONS})
+    at = Emitter({**STATEMENTS, **REGIONS}, tables)
     num_state = sum(map(num_parts, layout.state))
     keys, number, state = block.inputs[:2], block.inputs[2], block.inputs[3 : 3 + num_state]
     done, actions = block.inputs[3 + num_state], block.inputs[4 + num_state :]
     first_action = 2 + len(layout.state)
     first_out = first_action + len(layout.actions)
     first_record = first_out + len(layout.state) + 1
-    with at.braces(HEAD), at.braces("for (int64_t tile = begin; tile < end; ++tile)"):
+    with at.braces(opening[0]), at.braces(opening[1]):
         at.line("const int64_t base = tile * LANES;")
         at.line("const int n = num_envs - base < LANES ? (int)(num_envs - base) : LANES;")
         for k, value in enumerate(keys):

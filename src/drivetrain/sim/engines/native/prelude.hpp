@@ -1,67 +1,22 @@
-// What generated kernels are written in: LANES environments side by side, one hardware vector per value.
+// What generated kernels are written in, whatever holds a value: vectors.hpp, or one thread's number on a GPU.
 //
-// Every operation works on each lane alone and in the same steps whatever LANES is, nothing is contracted,
-// and no library function is vectorised, so results have the same bits at every width and thread count.
-// Booleans are masks: all bits of a lane set, or none. Compiled at run time; needs gcc or clang.
-#pragma once
-#include <cmath>
-#include <cstdint>
-#include <cstring>
+// Every operation works on each lane alone and in the same steps at every width, nothing is contracted, and no
+// library function is vectorised, so results have the same bits at every width and thread count, and on every engine.
+// Booleans are masks: all bits of a lane set, or none.
 
-#ifndef LANES
-#error "LANES is the number of 32-bit elements of a hardware vector"
-#endif
-#define VECTOR(T) __attribute__((vector_size(LANES * sizeof(T)), may_alias)) T
-typedef VECTOR(float) vf;
-typedef VECTOR(int32_t) vi;
-typedef VECTOR(uint32_t) vu;
-typedef VECTOR(double) vd;  // two hardware vectors
-typedef VECTOR(int64_t) vl;
-#define INLINE static inline __attribute__((always_inline))
-#define ALWAYS __attribute__((always_inline))
+// ---- conversions -----------------------------------------------------------------------------------------
 
-// ---- constants, choices, conversions ---------------------------------------------------------------------
-
-INLINE vf f_(float x) { return x - vf{}; }
-INLINE vi i_(int32_t x) { return x - vi{}; }
-INLINE vu u_(uint32_t x) { return x - vu{}; }
-
-INLINE vi sel(vi m, vi a, vi b) {
-#if LANES == 8 && defined(__AVX2__)
-  typedef float w __attribute__((vector_size(32)));
-  return (vi)__builtin_ia32_blendvps256((w)b, (w)a, (w)m);
-#elif LANES == 4 && defined(__SSE4_1__)
-  typedef float w __attribute__((vector_size(16)));
-  return (vi)__builtin_ia32_blendvps((w)b, (w)a, (w)m);
-#else
-  return (a & m) | (b & ~m);
-#endif
-}
-INLINE vf sel(vi m, vf a, vf b) { return (vf)sel(m, (vi)a, (vi)b); }
-INLINE vu sel(vi m, vu a, vu b) { return (vu)sel(m, (vi)a, (vi)b); }
-
-INLINE bool any(vi m) {
-#if LANES == 8 && defined(__AVX2__)
-  typedef float w __attribute__((vector_size(32)));
-  return __builtin_ia32_movmskps256((w)m) != 0;
-#else
-  int32_t set = 0;
-  for (int l = 0; l < LANES; ++l) set |= m[l];
-  return set != 0;
-#endif
-}
-
-INLINE vf float_of(vi x) { return __builtin_convertvector(x, vf); }
-INLINE vf float_of(vu x) { return __builtin_convertvector(x, vf); }
+INLINE vf float_of(vi x) { return to<vf>(x); }
+INLINE vf float_of(vu x) { return to<vf>(x); }
 INLINE vi int_of(vf x) {  // towards zero, saturated, NaN to 0
   const vi high = x >= f_(2147483648.0f), low = x < f_(-2147483648.0f), nan = x != x;
   const vf inside = sel(high | low | nan, vf{}, x);
-  return sel(high, i_(INT32_MAX), sel(low, i_(INT32_MIN), __builtin_convertvector(inside, vi)));
+  return sel(high, i_(INT32_MAX), sel(low, i_(INT32_MIN), to<vi>(inside)));
 }
 INLINE vu uint_of(vf x) {  // likewise; the upper half is converted less 2^31
   const vi high = x >= f_(4294967296.0f), upper = x >= f_(2147483648.0f), inside = (x > vf{}) & ~high;
   const vf lower = sel(inside, sel(upper, x - f_(2147483648.0f), x), vf{});
-  const vu whole = (vu)__builtin_convertvector(lower, vi) + (vu)(upper & i_(INT32_MIN));
+  const vu whole = (vu)to<vi>(lower) + (vu)(upper & i_(INT32_MIN));
   return sel(high, u_(UINT32_MAX), sel(inside, whole, vu{}));
 }
 
@@ -138,13 +93,6 @@ INLINE Words threefry(vu k0, vu k1, vu x, vu y) {
 // Polynomials are least-squares fits of ours; docs/sim.md states their errors, tests/sim/test_native_functions.py
 // measures them.
 
-#define EACH(V, expression)                              \
-  do {                                                   \
-    V r_;                                                \
-    for (int l = 0; l < LANES; ++l) r_[l] = expression;  \
-    return r_;                                           \
-  } while (0)
-
 INLINE vf abs_(vf a) { return (vf)((vi)a & 0x7fffffff); }
 INLINE vf copysign_(vf a, vf s) { return (vf)(((vi)a & 0x7fffffff) | ((vi)s & INT32_MIN)); }
 INLINE vf neg_(vf a) { return (vf)((vi)a ^ INT32_MIN); }
@@ -152,14 +100,6 @@ INLINE vf max_(vf a, vf b) { return sel(a != a, a, sel(a > b, a, b)); }
 INLINE vf min_(vf a, vf b) { return sel(a != a, a, sel(a < b, a, b)); }
 INLINE vf sign_(vf a) { return sel((a != a) | (a == 0.0f), a, copysign_(f_(1), a)); }
 INLINE vi is_finite_(vf a) { return ((vi)a & 0x7f800000) != 0x7f800000; }
-INLINE vf sqrt_(vf a) {
-#if LANES == 8 && defined(__AVX__)
-  typedef float w __attribute__((vector_size(32)));
-  return (vf)__builtin_ia32_sqrtps256((w)a);
-#else
-  EACH(vf, __builtin_sqrtf(a[l]));
-#endif
-}
 // Adding and taking away 1.5 * 2^23 rounds to the nearest even number, where |a| < 2^22; above 2^23 all are whole.
 INLINE vf round_even_(vf a) {
   const vf size = abs_(a), shift = f_(8388608.0f);
@@ -190,13 +130,13 @@ template <int Turn>
 INLINE vf sin_turned(vf x) {  // Turn 0: sin, 1: cos
   const vf k = nearest_(x * 0.636619772f);
   const vf r = ((x - k * 1.5703125f) - k * 4.837512969970703e-4f) - k * 7.549789948768648e-8f;
-  const vi quadrant = __builtin_convertvector(k, vi) + Turn;
+  const vi quadrant = to<vi>(k) + Turn;
   const vf z = r * r;
   const vf value = sel((quadrant & 1) != 0, cos_quarter(z), sin_quarter(r, z));
   return (vf)((vi)value ^ ((quadrant & 2) << 30));
 }
-static __attribute__((noinline)) vf sin_far(vf x) { EACH(vf, std::sin((double)x[l])); }
-static __attribute__((noinline)) vf cos_far(vf x) { EACH(vf, std::cos((double)x[l])); }
+SELDOM vf sin_far(vf x) { EACH(vf, sin_of(x[l])); }
+SELDOM vf cos_far(vf x) { EACH(vf, cos_of(x[l])); }
 INLINE vf sin_(vf x) {
   const vi far = ~(abs_(x) < 2048.0f);
   const vf near = sin_turned<0>(sel(far, vf{}, x));
@@ -219,7 +159,7 @@ struct Reduced {
 };
 INLINE Reduced by_ln2(vf x) {
   const vf n = nearest_(x * 1.44269504f);
-  return {(x - n * 0.693359375f) - n * -2.12194440e-4f, __builtin_convertvector(n, vi)};
+  return {(x - n * 0.693359375f) - n * -2.12194440e-4f, to<vi>(n)};
 }
 INLINE vf exp_(vf x) {
   const vf inside = sel(x != x, vf{}, min_(max_(x, f_(-104.0f)), f_(89.0f)));
@@ -275,20 +215,20 @@ INLINE vf logistic_(vf x) {  // by exp(-|x|), which does not overflow, so that r
 INLINE vf pow_(vf x, vf y) {
   const vf size = abs_(x);
   const vi usual = (size > 0.0f) & (size < INFINITY) & (y == y) & (abs_(y) < INFINITY);
-  const vd d = __builtin_convertvector(sel(usual, size, f_(1.0f)), vd);
+  const vd d = to<vd>(sel(usual, size, f_(1.0f)));
   const vl bits = (vl)d - 0x3fe6a09e667f3bcdLL;
-  const vd exponent = __builtin_convertvector(bits >> 52, vd);
+  const vd exponent = to<vd>(bits >> 52);
   const vd m = (vd)((bits & 0x000fffffffffffffLL) + 0x3fe6a09e667f3bcdLL);
   const vd s = (m - 1.0) / (m + 1.0), z = s * s;
   const vd a = s + s * z * (0.33333333338029625 + z * (0.1999999776158084 + z * (0.14286060332741388 + z * (0.11087833815682391 + z * 0.09796094125043972))));
-  vd e = __builtin_convertvector(sel(usual, y, vf{}), vd) * (exponent + a * 2.8853900817779268);
+  vd e = to<vd>(sel(usual, y, vf{})) * (exponent + a * 2.8853900817779268);
   e = (vd)(((e > 200.0) & (vl)(e * 0.0 + 200.0)) | (~(e > 200.0) & (vl)e));
   e = (vd)(((e < -200.0) & (vl)(e * 0.0 - 200.0)) | (~(e < -200.0) & (vl)e));
   const vd shift = e + 6755399441055744.0;  // 1.5 * 2^52 rounds to a whole number
   const vd n = shift - 6755399441055744.0, r = e - n;
   const vd p = 1.0 + r * (6.9314718054352353e-01 + r * (2.4022650695391445e-01 + r * (5.5504109506513515e-02 + r * (9.6181292437563237e-03 + r * (1.3333441682139178e-03 + r * (1.5403401827897983e-04 + r * (1.5312401850877300e-05 + r * 1.3266036502524586e-06)))))));
-  const vd scale = (vd)((__builtin_convertvector(n, vl) + 1023) << 52);
-  const vf value = __builtin_convertvector(p * scale, vf);
+  const vd scale = (vd)((to<vl>(n) + 1023) << 52);
+  const vf value = to<vf>(p * scale);
   const vi whole = (round_even_(y) == y), odd = whole & (round_even_(y * 0.5f) != y * 0.5f);
   const vf signed_value = sel((x < 0.0f) & odd, neg_(value), sel((x < 0.0f) & ~whole, f_(NAN), value));
   const vf above = sel((vi)(size > 1.0f) == (vi)(y > 0.0f), f_(INFINITY), vf{});     // |y| infinite, or x infinite
@@ -312,15 +252,13 @@ INLINE vf erf_inv_(vf x) {
   return sel(abs_(x) == 1.0f, x * INFINITY, sel(w < 5.0f, p, q) * x);
 }
 
-// Rare ones go lane by lane to the C library: correct, and not fast.
-#define BY_LANE(name, call) INLINE vf name##_(vf a) { EACH(vf, call(a[l])); }
-#define BY_LANE2(name, call) INLINE vf name##_(vf a, vf b) { EACH(vf, call(a[l], b[l])); }
-BY_LANE(tan, std::tan) BY_LANE(asin, std::asin) BY_LANE(acos, std::acos) BY_LANE(atan, std::atan)
-BY_LANE(sinh, std::sinh) BY_LANE(cosh, std::cosh) BY_LANE(asinh, std::asinh) BY_LANE(acosh, std::acosh)
-BY_LANE(atanh, std::atanh) BY_LANE(erf, std::erf) BY_LANE(erfc, std::erfc) BY_LANE(exp2, std::exp2)
-BY_LANE(cbrt, std::cbrt) BY_LANE2(atan2, std::atan2) BY_LANE2(nextafter, std::nextafter)
+// Rare ones go lane by lane (rare.hpp): right, and not fast.
+#define BY_LANE(name) INLINE vf name##_(vf a) { EACH(vf, name##_of(a[l])); }
+#define BY_LANE2(name) INLINE vf name##_(vf a, vf b) { EACH(vf, name##_of(a[l], b[l])); }
+BY_LANE(tan) BY_LANE(asin) BY_LANE(acos) BY_LANE(atan) BY_LANE(sinh) BY_LANE(cosh) BY_LANE(asinh) BY_LANE(acosh)
+BY_LANE(atanh) BY_LANE(erf) BY_LANE(erfc) BY_LANE(exp2) BY_LANE(cbrt) BY_LANE2(atan2) BY_LANE2(nextafter)
 INLINE vf rsqrt_(vf a) { return f_(1.0f) / sqrt_(a); }
-static __attribute__((noinline)) vf rem_far(vf a, vf b) { EACH(vf, std::fmod(a[l], b[l])); }
+SELDOM vf rem_far(vf a, vf b) { EACH(vf, fmodf(a[l], b[l])); }
 // fmod: exact by one subtraction while the quotient is small, as for angles.
 INLINE vf rem_(vf a, vf b) {
   const vf x = abs_(a), y = abs_(b);

@@ -20,7 +20,7 @@ from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
          "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
-PRELUDE = tuple(Path(__file__).parent / name for name in ("prelude.hpp", "memory.hpp"))
+PRELUDE = tuple(Path(__file__).parent / name for name in ("vectors.hpp", "rare.hpp", "prelude.hpp", "memory.hpp"))
 DIGEST_NBYTES = 32
 LARGE = 40_000
 """Characters of a source from which on -O1 has to do, in half the time of -O2; smaller ones compile fast enough."""

@@ -1,0 +1,78 @@
+// What a value of a native kernel is: LANES environments side by side in one hardware vector. prelude.hpp says what is
+// computed with it. Compiled at run time; needs gcc or clang.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#ifndef LANES
+#error "LANES is the number of 32-bit elements of a hardware vector"
+#endif
+#define VECTOR(T) __attribute__((vector_size(LANES * sizeof(T)), may_alias)) T
+typedef VECTOR(float) vf;
+typedef VECTOR(int32_t) vi;
+typedef VECTOR(uint32_t) vu;
+typedef VECTOR(double) vd;  // two hardware vectors
+typedef VECTOR(int64_t) vl;
+#define INLINE static inline __attribute__((always_inline))
+#define ALWAYS __attribute__((always_inline))
+#define SELDOM static __attribute__((noinline))
+#define SCALAR static inline  // of one lane's number
+#define TABLE static const
+
+template <class T, class U>
+SCALAR T same_bits(U given) {
+  static_assert(sizeof(T) == sizeof(U), "casts keep bits");
+  T result;
+  std::memcpy(&result, &given, sizeof result);
+  return result;
+}
+SCALAR double root(double x) { return __builtin_sqrt(x); }
+
+INLINE vf f_(float x) { return x - vf{}; }
+INLINE vi i_(int32_t x) { return x - vi{}; }
+INLINE vu u_(uint32_t x) { return x - vu{}; }
+
+INLINE vi sel(vi m, vi a, vi b) {
+#if LANES == 8 && defined(__AVX2__)
+  typedef float w __attribute__((vector_size(32)));
+  return (vi)__builtin_ia32_blendvps256((w)b, (w)a, (w)m);
+#elif LANES == 4 && defined(__SSE4_1__)
+  typedef float w __attribute__((vector_size(16)));
+  return (vi)__builtin_ia32_blendvps((w)b, (w)a, (w)m);
+#else
+  return (a & m) | (b & ~m);
+#endif
+}
+INLINE vf sel(vi m, vf a, vf b) { return (vf)sel(m, (vi)a, (vi)b); }
+INLINE vu sel(vi m, vu a, vu b) { return (vu)sel(m, (vi)a, (vi)b); }
+
+INLINE bool any(vi m) {
+#if LANES == 8 && defined(__AVX2__)
+  typedef float w __attribute__((vector_size(32)));
+  return __builtin_ia32_movmskps256((w)m) != 0;
+#else
+  int32_t set = 0;
+  for (int l = 0; l < LANES; ++l) set |= m[l];
+  return set != 0;
+#endif
+}
+
+template <class W, class V>
+INLINE W to(V v) { return __builtin_convertvector(v, W); }
+
+#define EACH(V, expression)                              \
+  do {                                                   \
+    V r_;                                                \
+    for (int l = 0; l < LANES; ++l) r_[l] = expression;  \
+    return r_;                                           \
+  } while (0)
+
+INLINE vf sqrt_(vf a) {
+#if LANES == 8 && defined(__AVX__)
+  typedef float w __attribute__((vector_size(32)));
+  return (vf)__builtin_ia32_sqrtps256((w)a);
+#else
+  EACH(vf, __builtin_sqrtf(a[l]));
+#endif
+}

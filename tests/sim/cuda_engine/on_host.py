@@ -1,0 +1,70 @@
+"""The engine `cuda` without a GPU: its source compiled as C++ behind a shim, called as a kernel is."""
+
+import ctypes
+import dataclasses
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+from drivetrain import sim
+from drivetrain.sim.engines.arrays import Host, call_kernel
+from drivetrain.sim.engines.cuda.kernel import NAME, THREADS, source_of
+from drivetrain.sim.engines.native.toolchain import FLAGS, compiler
+
+SHIM = Path(__file__).with_name("shim.hpp")
+
+
+def compile_on_host(source, folder):
+    """A shared object of C++, or of CUDA C++ behind the shim."""
+    path, _ = compiler()
+    stem = Path(folder) / hashlib.sha256(source.encode()).hexdigest()
+    text, result = stem.with_suffix(".cpp"), stem.with_suffix(".so")
+    if not result.exists():
+        text.write_text(source)
+        flags = [flag for flag in FLAGS if flag != "-march=native"]  # the plainest code: no wider than a thread
+        subprocess.run([path, *flags, "-O1", str(text), "-o", str(result)], check=True, timeout=300)
+    return ctypes.CDLL(str(result))
+
+
+def launcher(num_arrays):
+    """C++ that launches the kernel on an array of pointers."""
+    arrays = ", ".join(f"c.p[{k}]" for k in range(num_arrays))
+    return f"""
+struct Call {{ int64_t num_envs, num_steps; uint32_t first_step; void* const* p; }};
+extern "C" int launch(int64_t num_blocks, int64_t num_envs, int64_t num_steps, uint32_t first_step, void* const* p) {{
+  Call call{{num_envs, num_steps, first_step, p}};
+  auto run = [](void* given) {{
+    const Call& c = *(Call*)given;
+    {NAME}(c.num_envs, c.num_steps, c.first_step, {arrays});
+  }};
+  return shim::launch(num_blocks, THREADS, run, &call);
+}}
+"""
+
+
+class OnHost:
+    """A runner like the engine's, on NumPy arrays."""
+
+    def __init__(self, traced, settings):
+        self.traced, self.settings = traced, settings
+        source = source_of(traced)
+        head = source[source.index(f"{NAME}(") :].partition("{")[0]
+        whole = "\n".join([SHIM.read_text(), source, launcher(head.count("void*"))])
+        self.run = compile_on_host(whole, os.environ["DRIVETRAIN_CACHE"]).launch
+        self.run.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_uint32, ctypes.c_void_p]
+
+    def __call__(self, state, actions):
+        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
+
+    def launch(self, number, arrays):
+        pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+        settings = self.settings
+        num_blocks = -(-settings.num_envs // THREADS)
+        assert self.run(num_blocks, settings.num_envs, settings.num_steps, number, pointers), "threads missed a barrier"
+
+
+def both(env, num_envs, num_steps, **options):
+    """Rollouts of `native`, and of the source of `cuda` on the host."""
+    native = sim.compile(env, num_envs, num_steps, "native", **options)
+    return native, dataclasses.replace(native, runner=OnHost(native.runner.traced, native.settings))

@@ -1,0 +1,109 @@
+"""CUDA kernels on a GPU give the bits of `native`; arrays go in and out where they are, in the order of streams."""
+
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+from comparing import EVERYTHING, random_actions
+from on_gpu import why_no_gpu
+
+from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.registry import ENVIRONMENTS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(why_no_gpu()), reason=why_no_gpu() or "there is a GPU")]
+
+
+def assert_same_bits(env, num_envs, num_steps, **options):
+    options = {"record": EVERYTHING, **options}
+    native, cuda = (sim.compile(env, num_envs, num_steps, engine, **options) for engine in ("native", "cuda"))
+    actions = random_actions(native.env, num_steps, num_envs)
+    expected, got = native.reset(seed=3), cuda.reset(seed=3)
+    for _ in range(3):
+        (expected, row), (got, on_gpu) = native(expected, actions), cuda(got, actions)
+        for x, y in zip(jax.tree.leaves((expected, row)), jax.tree.leaves((got, on_gpu)), strict=True):
+            x, y = np.asarray(x), np.asarray(y)
+            assert (x.shape, x.dtype) == (y.shape, y.dtype)
+            np.testing.assert_array_equal(x, y)  # NaN has one sign on a GPU and another on a CPU
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step", "disabled"])
+def test_every_environment_of_ours(name, autoreset):
+    assert_same_bits(sim.make(name), num_envs=4099, num_steps=100, autoreset=autoreset)
+
+
+@pytest.mark.parametrize("num_envs", [1, 31, 128, 100_003])
+def test_any_number_of_environments(num_envs):
+    assert_same_bits(sim.make("CartPole-v1"), num_envs, num_steps=20)
+
+
+@pytest.mark.parametrize("narrow_obs", [None, "bits", "bool", "uint8"])
+def test_a_grid_game(narrow_obs):
+    pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    assert_same_bits(sim.make("gymnax/Breakout-MinAtar"), num_envs=1000, num_steps=50, narrow_obs=narrow_obs)
+
+
+def test_a_callers_stream_is_used_and_results_of_other_libraries_arrays_are_the_same():
+    from cuda.core import Device
+
+    device = Device()
+    device.set_current()
+    stream = device.create_stream()
+    rollout = sim.compile(sim.make("CartPole-v1"), 1000, 16, "cuda", stream=stream)
+    actions = random_actions(rollout.env, 16, 1000)
+    on_gpu = rollout.runner.gpu.copied(actions)
+    expected, _ = rollout(rollout.reset(), actions)
+    got, trajectory = rollout(rollout.reset(), on_gpu)
+    assert int(rollout.runner.gpu.stream.handle) == int(stream.handle)
+    for x, y in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+    assert trajectory["obs"].__dlpack_device__() == (2, device.device_id)
+
+
+def test_arrays_go_to_torch_and_back_without_a_copy():
+    torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA build of torch")
+    rollout = sim.compile(sim.make("CartPole-v1"), 1000, 16, "cuda", stream=torch.cuda.current_stream().cuda_stream)
+    actions = torch.randint(2, (16, 1000), dtype=torch.int32, device="cuda")
+    _, trajectory = rollout(rollout.reset(), actions)
+    obs = torch.from_dlpack(trajectory["obs"])
+    assert obs.data_ptr() == trajectory["obs"].ptr
+    np.testing.assert_array_equal(obs.cpu().numpy(), np.asarray(trajectory["obs"]))
+
+
+def test_arrays_on_the_gpu_that_do_not_fit_are_refused():
+    rollout = sim.compile(sim.make("CartPole-v1"), 8, 4, "cuda")
+    wrong = rollout.runner.gpu.copied(np.zeros((4, 9), np.int32))
+    with pytest.raises(InvalidInput, match=r"actions: expected a dense int32\[4,8\], got int32\[4, 9\] with"):
+        rollout(rollout.reset(), wrong)
+
+
+# Steps per second that an H200 could take of CartPole, by what bounds each: bytes written, or instructions.
+LIMITS = {"fused, full trajectory": 1.95e11, "fused, nothing recorded": 3.9e11, "one step per call": 6.9e10}
+
+
+@pytest.mark.parametrize("mode", LIMITS)
+def test_throughput_is_said_with_its_part_of_the_limit_of_an_h200(mode, record_property, capsys):
+    num_envs, num_steps = 2**20, 1 if mode == "one step per call" else 64
+    record = () if mode == "fused, nothing recorded" else EVERYTHING[:4]
+    rollout = sim.compile(sim.make("CartPole-v1"), num_envs, num_steps, "cuda", record=record)
+    gpu = rollout.runner.gpu
+    actions = gpu.copied(np.random.default_rng(0).integers(2, size=(num_steps, num_envs), dtype=np.int32))
+    state, _ = rollout(rollout.reset(), actions)
+    best = 0.0
+    for _ in range(5):
+        gpu.stream.sync()
+        start = time.perf_counter()
+        for _ in range(20):
+            state, _ = rollout(state, actions)
+        gpu.stream.sync()
+        best = max(best, 20 * num_envs * num_steps / (time.perf_counter() - start))
+    record_property("steps_per_s", best)
+    with capsys.disabled():
+        part = best / LIMITS[mode]
+        sys.stdout.write(f"\nCartPole, {mode}, N = {num_envs}: {best:.3g} steps/s, {part:.0%} of an H200's limit\n")
+    assert int(state.step) == (1 + 5 * 20) * num_steps

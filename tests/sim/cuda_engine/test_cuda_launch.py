@@ -1,0 +1,153 @@
+"""The way of a call through the engine, with the host in the place of the GPU: memory, stream and launch are stand-ins.
+
+What this cannot show is that cuda.core takes the calls as they are made; `test_cuda_gpu.py` does, on a GPU.
+"""
+
+import ctypes
+import types
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrain[cuda]"')
+
+from comparing import random_actions
+from on_host import OnHost
+
+from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.engines.cuda import device, engine
+
+NUM_ENVS, NUM_STEPS = 133, 6
+
+
+class Event:
+    is_done = False
+
+
+class Stream:
+    handle = 1
+
+    def __init__(self):
+        self.events, self.waited = [], []
+
+    def record(self):
+        self.events.append(Event())
+        return self.events[-1]
+
+    def wait(self, other):
+        self.waited.append(other)
+
+    def sync(self):
+        for event in self.events:
+            event.is_done = True
+
+
+class Buffer:
+    def __init__(self, size, stream):
+        self.memory, self.stream = np.empty(size, np.uint8), stream
+        self.handle = self.memory.ctypes.data
+
+
+class Device:
+    device_id, arch = 0, "90"
+
+    def __init__(self):
+        self.default_stream = Stream()
+
+    def set_current(self):
+        pass
+
+    def create_stream(self, stream):
+        return stream
+
+    def allocate(self, size, *, stream):
+        return Buffer(size, stream)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A machine whose GPU is the host: its copies, and the architectures that were compiled for."""
+    machine = types.SimpleNamespace(device=Device(), copies=[], compiled=[], host=None)
+
+    def copy(to, start, nbytes, _):
+        machine.copies.append(nbytes)
+        ctypes.memmove(int(to), int(start), nbytes)
+        return (device.driver.CUresult.CUDA_SUCCESS,)
+
+    driver = types.SimpleNamespace(cuMemcpyHtoDAsync=copy, cuMemcpyDtoHAsync=copy, CUresult=device.driver.CUresult)
+
+    def compiled(_, arch, folder):
+        machine.compiled.append((arch, folder.name))
+        return types.SimpleNamespace(get_kernel=lambda name: name), ""
+
+    def launch(stream, config, kernel, num_envs, num_steps, first_step, *arrays):
+        assert (kernel, config.block) == ("drivetrain_run", (128, 1, 1))
+        assert [type(x) for x in (num_envs, num_steps, first_step)] == [np.int64, np.int64, np.uint32]
+        machine.launched_on = stream
+        pointers = (ctypes.c_void_p * len(arrays))(*arrays)
+        assert machine.host.run(config.grid[0], int(num_envs), int(num_steps), int(first_step), pointers)
+
+    monkeypatch.setattr(device, "opened", lambda: machine.device)
+    monkeypatch.setattr(device, "driver", driver)
+    monkeypatch.setattr(engine, "compile_program", compiled)
+    monkeypatch.setattr(engine, "launch", launch)
+    return machine
+
+
+def rollouts(gpu, stream=None):
+    env = sim.make("CartPole-v1")
+    native = sim.compile(env, NUM_ENVS, NUM_STEPS, "native")
+    gpu.host = OnHost(native.runner.traced, native.settings)
+    return native, sim.compile(env, NUM_ENVS, NUM_STEPS, "cuda", stream=stream)
+
+
+def test_states_and_trajectories_stay_on_the_gpu_and_are_those_of_native(gpu):
+    native, cuda = rollouts(gpu)
+    assert gpu.compiled == [("sm_90", "cuda")]
+    actions = random_actions(native.env, NUM_STEPS, NUM_ENVS)
+    expected, got = native.reset(seed=3), cuda.reset(seed=3)
+    for _ in range(3):
+        (expected, row), (got, on_gpu) = native(expected, actions), cuda(got, actions)
+    assert len(gpu.copies) == len(jax.tree.leaves(expected.env)) + 2 + 3  # the first state once, actions three times
+    for x, y in zip(jax.tree.leaves((expected, row)), jax.tree.leaves((got, on_gpu)), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+    assert on_gpu["obs"].__dlpack_device__() == (device.KIND, 0)
+    after, _ = native(got, actions)  # another engine takes the state
+    np.testing.assert_array_equal(after.env.theta, native(expected, actions)[0].env.theta)
+
+
+def test_inputs_live_until_their_launch_is_done(gpu):
+    _, cuda = rollouts(gpu)
+    actions, state = random_actions(cuda.env, NUM_STEPS, NUM_ENVS), cuda.reset()
+    for _ in range(3):
+        state, _ = cuda(state, actions)
+    assert len(cuda.runner.running) == 3
+    gpu.device.default_stream.sync()
+    cuda(state, actions)
+    assert len(cuda.runner.running) == 1
+
+
+def test_the_callers_stream_is_used_and_waits_for_arrays_of_another(gpu):
+    stream = Stream()
+    native, one = rollouts(gpu)
+    other = sim.compile(native.env, NUM_ENVS, NUM_STEPS, "cuda", stream=stream)
+    actions = random_actions(native.env, NUM_STEPS, NUM_ENVS)
+    state, _ = one(one.reset(), actions)
+    assert gpu.launched_on is gpu.device.default_stream
+    other(state, actions)
+    assert gpu.launched_on is stream
+    assert set(stream.waited) == {gpu.device.default_stream}
+
+
+def test_an_array_on_the_gpu_that_does_not_fit_is_refused(gpu):
+    _, cuda = rollouts(gpu)
+    wrong = cuda.runner.gpu.copied(np.zeros((NUM_STEPS, NUM_ENVS + 1), np.int32))
+    with pytest.raises(InvalidInput, match=r"actions: expected a dense int32\[6,133\], got int32\[6, 134\].*convert"):
+        cuda(cuda.reset(), wrong)
+
+
+def test_a_failed_copy_says_what_the_driver_says(gpu):
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
+        device.done((device.driver.CUresult.CUDA_ERROR_INVALID_VALUE,))

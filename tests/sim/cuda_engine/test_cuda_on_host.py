@@ -1,0 +1,82 @@
+"""The CUDA source, run as C++ behind a shim, gives the bits of `native`."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from comparing import EVERYTHING
+from on_host import both
+
+from drivetrain import sim
+from drivetrain.sim.registry import ENVIRONMENTS
+
+# The bsuite task that needs a download, and what needs more memory than a thread has.
+BEYOND = ("MNISTBandit-bsuite", "Seaquest-MinAtar")
+NUM_ENVS = 133  # more than a block, and neither a multiple of it nor of a warp
+rng = np.random.default_rng(0)
+
+
+@functools.cache
+def start_of(name):
+    """A state of NUM_ENVS environments, and how to draw their actions."""
+    rollout = sim.compile(sim.make(name), NUM_ENVS, 1, "xla")
+    space = rollout.env.action_space(rollout.params)
+    shape = jax.eval_shape(space.sample, jax.random.key(0))
+
+    def draw(*leading):
+        whole = (*leading, *shape.shape)
+        return (rng.integers(space.n, size=whole) if hasattr(space, "n") else rng.uniform(-2, 2, whole)).astype(
+            shape.dtype
+        )
+
+    return jax.tree.map(np.asarray, rollout.reset(seed=3)), draw
+
+
+def assert_same_bits(name, num_steps, num_envs=NUM_ENVS, **options):
+    """Two calls of each, the second from where the first ended; returns how many episodes ended."""
+    native, cuda = both(sim.make(name), num_envs, num_steps, **{"record": EVERYTHING, **options})
+    state, draw = start_of(name)
+    state, num_ended = jax.tree.map(lambda x: x[:num_envs] if np.ndim(x) else x, state), 0
+    for _ in range(2):
+        actions = draw(num_steps, num_envs)
+        expected, got = native(state, actions), cuda(state, actions)
+        assert jax.tree.structure(expected) == jax.tree.structure(got)
+        for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(got), strict=True):
+            assert (x.shape, x.dtype) == (y.shape, y.dtype), jax.tree_util.keystr(path)
+            assert np.asarray(x).tobytes() == np.asarray(y).tobytes(), jax.tree_util.keystr(path)
+        state, trajectory = expected
+        num_ended += int(sum(np.sum(trajectory.get(end, 0)) for end in ("terminated", "truncated")))
+    return num_ended
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_every_environment_of_ours(name):
+    num_ended = assert_same_bits(name, num_steps=60)
+    assert num_ended > NUM_ENVS or name not in ("CartPole-v1", "Knob")
+
+
+@pytest.mark.parametrize("num_envs", [1, 31, 32, 128])
+def test_any_number_of_environments(num_envs):
+    assert_same_bits("CartPole-v1", 5, num_envs)
+
+
+@pytest.mark.parametrize("options", [{"autoreset": "next_step"}, {"autoreset": "disabled"}, {"record": ()},
+                                     {"record": ("obs", "final_obs")}], ids=str)  # fmt: skip
+def test_other_restarts_and_records(options):
+    assert_same_bits("CartPole-v1", 40, **options)
+
+
+@pytest.mark.parametrize(("name", "narrow_obs"), [("Breakout-MinAtar", "bits"), ("Catch-bsuite", None)])
+def test_grid_games_whose_rows_a_warp_brings_into_order(name, narrow_obs):
+    pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    assert_same_bits(f"gymnax/{name}", 30, narrow_obs=narrow_obs)
+
+
+@pytest.mark.slow  # minutes: two compilations each
+@pytest.mark.timeout(1800)
+def test_every_environment_of_gymnax():
+    gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    for name in gymnax.registered_envs:
+        if name not in BEYOND:
+            assert_same_bits(f"gymnax/{name}", 60)
