@@ -38,8 +38,7 @@ def run(argv: list[str]) -> int:
 
     again: dict[str, Any] = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
     config, _ = prepare(flags.run_dir, flags.total_steps, **again)
-    if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
-        prepare_this_process(config)
+    prepare_this_process(config)
     show(take_up(flags.run_dir, total_steps=flags.total_steps, quiet=False, ready=announce, **again))
     return 0
 

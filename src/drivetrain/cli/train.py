@@ -75,8 +75,7 @@ def run(argv: list[str]) -> int:
     if _SHOW in argv:
         print(json.dumps({**shown, **json.loads(config.to_json())}, indent=2))
         return 0
-    if config.num_actors == 0:  # everything happens in this process, whose frameworks load below
-        prepare_this_process(config)
+    prepare_this_process(config)
     if seeds is not None:
         return run_all(config, seeds)
     from drivetrain.train.run import start
@@ -160,7 +159,12 @@ def show(result: "Result") -> None:
 
 
 def prepare_this_process(config: TrainConfig) -> None:
-    """For a run in this process, whose frameworks load later: as its children would be."""
+    """Where this process computes itself, whose frameworks load later: as the children of a run are prepared.
+
+    It does for all of a sequential run, and for a deterministic run's switch to stored embeddings.
+    """
+    if config.num_actors > 0 and not (config.run.deterministic and config.switch_at is not None):
+        return
     os.environ.update(device_environment(config, os.environ))
     prepare_computation()
 

@@ -14,6 +14,7 @@ import contextlib
 import inspect
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
-from drivetrain.replay import _native, checks, files, frames, queries
+from drivetrain.replay import _native, checks, conversion, files, frames, queries
 from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
@@ -517,6 +518,24 @@ class Replay:
                 replay.close()
                 raise
         return replay
+
+    def take_over(self, source: "Replay", change: Callable[[Any], Any]) -> None:
+        """Fill this replay, which is empty, with the rows of another whose observations were other ones.
+
+        Rows, their order and their priorities stay, and draws go on from the same random numbers; keys of the
+        other's rows mean nothing here. Nobody may use either of them meanwhile.
+
+        Args:
+            source: Of the same capacity and fields but for `obs`, with `share_next_obs` or `frame_stack`; stays
+                as it is.
+            change: From its observations `[N, ...]` to ours, nested as the specs; called with some of them at a
+                time, with each distinct one once.
+
+        Raises:
+            InvalidInput: They do not fit each other; this one needs `share_next_obs` and no stack.
+        """
+        ours = conversion.Side(self._table, self._schema, self.capacity)
+        conversion.convert(conversion.Side(source._table, source._schema, source.capacity), ours, change)
 
     def close(self) -> None:
         """Let go of the memory; calls in progress end first, later ones raise Closed."""

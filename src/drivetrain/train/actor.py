@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.embeddings import Encoders, embedded
 from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
-from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, set_row
+from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, rows_of, set_row
 from drivetrain.train.ledger import Grant, Ledger
 from drivetrain.train.normalization import Moments, MomentsBoard, Normalization
 from drivetrain.train.policies import Policy, make_policy
@@ -22,7 +24,14 @@ from drivetrain.train.reports import Reports
 from drivetrain.train.rounds.episodes import Episodes
 from drivetrain.train.rounds.exploration import Apart, Exploration, Together
 from drivetrain.train.rounds.returning import bring_back
-from drivetrain.train.topology import Assignment, StepWriter, attach_gathered, attach_moments, attach_weights, writers
+from drivetrain.train.topology import (
+    Assignment,
+    StepWriter,
+    attach_gathered,
+    attach_moments,
+    attach_weights,
+    writers,
+)
 from drivetrain.train.weights import Weights
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.
@@ -48,6 +57,7 @@ class Actor:
         make_writer: Gives a writer for so many environments.
         exploration: Its chance; None: that of the first actor.
         episodes: Where its environments are, if not at their first episode's begin.
+        encoders: Where they are frozen: make what the policy sees and the replay keeps.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Actor:
         make_writer: Callable[[int], StepWriter],
         exploration: Exploration | None = None,
         episodes: Episodes | None = None,
+        encoders: Encoders | None = None,
     ) -> None:
         self._num_envs = config.envs_per_actor
         self._env_id = config.env
@@ -68,7 +79,9 @@ class Actor:
         self._exploration = exploration = exploration or Together(config, (0, 0))
         self._actions = INFERENCE(exploration.actions)
         self._envs = [Environment(config, interface, training=True) for _ in range(self._num_envs)]
-        self._obs, self._next_obs = (interface.zero_observations(self._num_envs) for _ in range(2))
+        self._embed = None if encoders is None else INFERENCE(encoders.embed)
+        seen = interface if encoders is None else embedded(config, interface)
+        self._obs, self._next_obs = (shown.zero_observations(self._num_envs) for shown in (seen, interface))
         self._reward = np.zeros(self._num_envs, np.float32)
         self._terminated = np.zeros(self._num_envs, np.bool_)
         self._truncated = np.zeros(self._num_envs, np.bool_)
@@ -79,7 +92,7 @@ class Actor:
         self._length = [0] * self._num_envs
         for lane, seed in enumerate(exploration.first_seeds()):
             first = self._envs[lane].reset(seed) if episodes is None else self._bring_back(lane, seed, episodes)
-            set_row(self._obs, lane, first)
+            self._begin(lane, first)
 
     def step(self, num_envs: int, start: int) -> list[Episode]:
         """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.
@@ -105,11 +118,12 @@ class Actor:
         rewards = self._reward[:num_envs]
         if self._clip_rewards:
             rewards = np.sign(rewards)
-        self._write(num_envs, actions, rewards)
+        next_obs = self._seen(first_rows(self._next_obs, num_envs))
+        self._write(num_envs, actions, rewards, next_obs)
         ended = self._terminated[:num_envs] | self._truncated[:num_envs]
         if self.moments is not None:
             self.moments.add(obs, rewards, ended)
-        copy_rows(self._obs, self._next_obs, num_envs)
+        copy_rows(self._obs, next_obs, num_envs)
         return [self._start_episode(int(index)) for index in np.flatnonzero(ended)]
 
     def close(self) -> None:
@@ -118,14 +132,14 @@ class Actor:
             env.close()
 
     @REPLAY
-    def _write(self, num_envs: int, actions: NDArray[Any], rewards: NDArray[np.float32]) -> None:
+    def _write(self, num_envs: int, actions: NDArray[Any], rewards: NDArray[np.float32], next_obs: Arrays) -> None:
         partial = num_envs < self._num_envs
         writer = self._make_writer(num_envs) if partial else self._writer
         writer.add(
             obs=first_rows(self._obs, num_envs),
             action=actions,
             reward=rewards,
-            next_obs=first_rows(self._next_obs, num_envs),
+            next_obs=next_obs,
             terminated=self._terminated[:num_envs],
             truncated=self._truncated[:num_envs],
         )
@@ -135,10 +149,17 @@ class Actor:
     @SIMULATION
     def _start_episode(self, index: int) -> Episode:
         episode = Episode(self._return[index], self._length[index])
-        set_row(self._obs, index, self._envs[index].reset(self._exploration.next_seed(index)))
+        self._begin(index, self._envs[index].reset(self._exploration.next_seed(index)))
         self._return[index] = 0.0
         self._length[index] = 0
         return episode
+
+    def _begin(self, lane: int, observation: Arrays) -> None:
+        set_row(self._obs, lane, rows_of(self._seen(rows_of(observation, None)), 0))
+
+    def _seen(self, observations: Arrays) -> Arrays:
+        """Observations as policy and replay take them."""
+        return observations if self._embed is None else self._embed(observations)
 
     def _bring_back(self, lane: int, seed: int, episodes: Episodes) -> Arrays:
         def counted(reward: float) -> None:
@@ -148,7 +169,7 @@ class Actor:
                 learned = np.float32(reward)
                 self.moments.repeat(lane, float(np.sign(learned) if self._clip_rewards else learned))
 
-        return bring_back(self._envs[lane], self._env_id, seed, episodes, lane, counted)
+        return bring_back(self._envs[lane], self._env_id, seed, episodes, lane, counted, self._seen)
 
 
 def make_actor(
@@ -161,6 +182,7 @@ def make_actor(
     path: tuple[int, ...],
     episodes: Episodes | None,
     num_steps: int,
+    encoders: Encoders | None,
 ) -> Actor:
     """An actor of a run, new or gone on with.
 
@@ -173,15 +195,22 @@ def make_actor(
         path: Tells its random streams from those of others, and of its predecessors.
         episodes: Of a deterministic run that goes on: where all environments are.
         num_steps: Steps that the run has taken before.
+        encoders: Where they are frozen.
     """
     if not config.run.deterministic:
-        return Actor(config, interface, policy, make_writer, Together(config, path))
+        return Actor(config, interface, policy, make_writer, Together(config, path), encoders=encoders)
     count = config.envs_per_actor
     part = None if episodes is None else episodes.part(index * count, count)
     numbers = [0] * count if part is None else part.numbers
-    return Actor(
-        config, interface, policy, make_writer, Apart(config, index, num_steps // config.num_envs, numbers), part
-    )
+    exploration = Apart(config, index, num_steps // config.num_envs, numbers)
+    return Actor(config, interface, policy, make_writer, exploration, part, encoders)
+
+
+def acting_policy(
+    config: TrainConfig, interface: Interface, vector: NDArray[np.float32], encoders: Encoders | None
+) -> Policy:
+    """The policy of what an actor sees, on what is published."""
+    return make_policy(config, interface, vector) if encoders is None else encoders.policy(config, interface, vector)
 
 
 def run(assignment: Assignment) -> None:
@@ -211,7 +240,9 @@ def run(assignment: Assignment) -> None:
 def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, board: MomentsBoard | None) -> Actor:
     config, interface = assignment.config, assignment.interface
     experience = attach_gathered(assignment)
-    policy = make_policy(config, interface, weights.vector)
+    arrays = load_checkpoint(assignment.run_dir)[0] if assignment.origin.encoder_frozen else None
+    encoders = Encoders.frozen(config, interface, arrays)
+    policy = acting_policy(config, interface, weights.vector, encoders)
     ledger.note_work(assignment.index)
     actor = make_actor(
         config,
@@ -222,6 +253,7 @@ def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, bo
         path=assignment.stream_path,
         episodes=assignment.episodes,
         num_steps=assignment.origin.num_steps,
+        encoders=encoders,
     )
     if board is not None and actor.moments is not None:
         actor.moments.table[:] = board.of(assignment.index)  # a predecessor's, or the checkpoint's

@@ -30,7 +30,8 @@ class Networks(NamedTuple):
 def networks_of(config: TrainConfig, interface: Interface) -> Networks:
     """The actor of a run, and a critic with hidden layers of the same widths."""
     critic = MLP(num_inputs=interface.num_actions, hidden=config.agent.hidden, heads=(("q", 1),))
-    return Networks(policy_network(config, interface), build(interface.observations, critic, config.agent.torso))
+    network = build(interface.observations, critic, config.agent.torso, "critic")
+    return Networks(policy_network(config, interface), network)
 
 
 def q_of(network: Network, pieces: Pieces, obs: Any, action: Any) -> jax.Array:

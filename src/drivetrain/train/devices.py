@@ -98,6 +98,8 @@ def prepare_devices(config: TrainConfig) -> None:
         try:
             jax.config.update("jax_num_cpu_devices", config.num_learners)
         except RuntimeError as error:
+            if jax.device_count() >= config.num_learners:  # an earlier part of this run has set them up
+                return
             raise InvalidInput(
                 f"num_learners: {config.num_learners} learners in one process have to be set up before JAX is "
                 "first used in it; start from a fresh process, or use actor processes (num_actors of at least 1)"

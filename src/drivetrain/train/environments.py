@@ -17,8 +17,9 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import missing_extra
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
+from drivetrain.train.embeddings import require_encoder
 from drivetrain.train.faults import require_finite, require_reward, unfit_observation
-from drivetrain.train.interface import Arrays, Interface
+from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.spaces import actions_of, algorithms_for, decoder, encoder, observations_of, require_fit
 
@@ -39,6 +40,7 @@ def describe(config: TrainConfig) -> Interface:
     interface = _describe(config.env, config.environment)
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised
+    require_encoder(config, interface)
     return interface
 
 
@@ -144,8 +146,7 @@ class Environment:
         observation, _ = self._env.reset(seed=seed)
         self._num_steps = 0
         encoded = self._encoded(observation)
-        rows = {name: row[None] for name, row in encoded.items()} if isinstance(encoded, dict) else encoded[None]
-        require_finite(self._env_id, rows, [0])
+        require_finite(self._env_id, rows_of(encoded, None), [0])
         return encoded
 
     def step(self, action: Any) -> tuple[Arrays, float, bool, bool]:

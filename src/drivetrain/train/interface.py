@@ -1,7 +1,8 @@
 """What the networks and the replay must know of an environment; knows no Gymnasium.
 
     Interface
-    |-- observations   Vector | Image | Categories, or Entries of these by name (dict and tuple spaces)
+    |-- observations   Vector | Image | Categories, or Entries of these by name (dict and tuple spaces);
+    |                  Entries of Embedding by who looks, where encoders are frozen
     |-- actions        DiscreteActions | MultiDiscreteActions | BoxActions
     `-- frame_stack    how many frames an observation holds
 
@@ -67,7 +68,20 @@ class Categories:
         return (len(self.counts),), "int32"
 
 
-Entry = Vector | Image | Categories
+@dataclass(frozen=True, kw_only=True)
+class Embedding:
+    """What a frozen encoder has made of an observation; no environment shows it."""
+
+    width: int
+    """How many numbers."""
+
+    @property
+    def stored(self) -> StoredSpec:
+        """Of one observation in the replay."""
+        return (self.width,), "float32"
+
+
+Entry = Vector | Image | Categories | Embedding
 """An observation, or one entry of a dict or tuple."""
 
 
@@ -156,6 +170,11 @@ class Interface:
         return any(isinstance(entry, Image) for entry in entries_of(self.observations).values())
 
     @property
+    def shares_next_obs(self) -> bool:
+        """Whether the replay keeps an observation once for two steps: for small rows links cost more than they save."""
+        return any(isinstance(entry, Image | Embedding) for entry in entries_of(self.observations).values())
+
+    @property
     def stored_action(self) -> StoredSpec:
         """Of one action in the replay: int64 from 0, or float32 in -1..1."""
         if isinstance(self.actions, DiscreteActions):
@@ -202,18 +221,21 @@ def set_row(arrays: Arrays, index: int, observation: Arrays) -> None:
         arrays[index] = observation
 
 
+def rows_of(arrays: Arrays, which: slice | int | None) -> Any:
+    """Views of some rows, or of one; None: all of it as the one row of a batch."""
+    if isinstance(arrays, dict):
+        return {name: array[which] for name, array in arrays.items()}
+    return arrays[which]
+
+
 def first_rows(arrays: Arrays, count: int) -> Any:
     """Views of the first `count` rows."""
-    if isinstance(arrays, dict):
-        return {name: array[:count] for name, array in arrays.items()}
-    return arrays[:count]
+    return rows_of(arrays, slice(count))
 
 
 def one_row(arrays: Arrays, index: int) -> Any:
     """A view of one row, with a leading axis of 1."""
-    if isinstance(arrays, dict):
-        return {name: array[index : index + 1] for name, array in arrays.items()}
-    return arrays[index : index + 1]
+    return rows_of(arrays, slice(index, index + 1))
 
 
 def copy_rows(target: Arrays, source: Arrays, count: int) -> None:

@@ -20,6 +20,7 @@ from drivetrain.core.machine import num_cores
 from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.embeddings import Encoders, embedded
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
@@ -46,13 +47,15 @@ class Learner:
     Args:
         config: The run's.
         interface: What the environment looks like.
+        encoders: Where they are frozen: the replay keeps what they give, and the layers above learn.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface) -> None:
+    def __init__(self, config: TrainConfig, interface: Interface, encoders: Encoders | None = None) -> None:
         module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
-        self._algorithm: Algorithm = module.make(config, interface)
+        self._encoders = encoders
         self._config = config
-        self._interface = interface
+        self._interface = interface if encoders is None else embedded(config, interface)
+        self._algorithm: Algorithm = module.make(config, self._interface)
         self._network = policy_network(config, interface)
         self._statistics = Statistics(config, interface)
         self._learners = Learners(config.num_learners)
@@ -106,7 +109,9 @@ class Learner:
     @property
     def vector(self) -> NDArray[np.float32]:
         """What is published, a copy: the acting network's parameters, then what observations are normalised by."""
-        return np.concatenate([pack(self._network, self._algorithm.policy(self._state)), self._statistics.parameters])
+        frozen = self._encoders.acting if self._encoders else {}
+        weights = pack(self._network, {**frozen, **self._algorithm.policy(self._state)})
+        return np.concatenate([weights, self._statistics.parameters])
 
     @property
     def moments(self) -> NDArray[np.float64]:
@@ -120,7 +125,8 @@ class Learner:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of the state, for a checkpoint; "params" is what is published."""
-        return {"params": self.vector, **saved(self._state), **self._statistics.arrays()}
+        frozen = self._encoders.arrays() if self._encoders else {}
+        return {"params": self.vector, **saved(self._state), **frozen, **self._statistics.arrays()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
@@ -143,11 +149,11 @@ class Learner:
         return jax.tree.map(lambda x: np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]), batches)
 
 
-def make_learner(config: TrainConfig, interface: Interface) -> Any:
+def make_learner(config: TrainConfig, interface: Interface, encoders: Encoders | None = None) -> Any:
     """The learner of a run: a `Learner`, or a `RolloutLearner`, which has the same methods."""
     if config.on_policy:
         return RolloutLearner(config, interface)
-    return Learner(config, interface)
+    return Learner(config, interface, encoders)
 
 
 def use_compilation_cache() -> None:

@@ -9,6 +9,7 @@ import time
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.devices import prepare_devices
+from drivetrain.train.embeddings import Encoders
 from drivetrain.train.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Ledger
 from drivetrain.train.recording import CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
@@ -46,8 +47,9 @@ class Learning:
         self._ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         self._weights = attach_weights(assignment)
         self._experience, self._board = attach_experience(assignment), attach_moments(assignment)
-        self._learner = make_learner(config, assignment.interface)
         arrays = load_checkpoint(assignment.run_dir)[0] if assignment.origin.num_resumes else None
+        encoders = Encoders.frozen(config, assignment.interface, arrays)
+        self._learner = make_learner(config, assignment.interface, encoders)
         if arrays is not None:
             self._learner.restore(arrays)
         self._learner.compile()

@@ -62,6 +62,8 @@ class Origin:
     """Seconds that it has taken before."""
     learning_s: float = 0.0
     """Of these, from the first environment step on."""
+    encoder_frozen: bool = False
+    """Whether the replay keeps embeddings by now, see `embeddings`."""
 
 
 _START = Origin()
@@ -87,6 +89,8 @@ class Rules:
     """Steps that call for updates together; beyond 1 on-policy, or of a deterministic run."""
     by_rounds: bool = False
     """Whether the learner releases each round of so many steps before the next is granted."""
+    switch_at: int | None = None
+    """Step at which the run goes on in another form, with processes of its own, unless it is ended before."""
 
     @classmethod
     def of(cls, config: TrainConfig, origin: Origin = _START) -> "Rules":
@@ -101,8 +105,10 @@ class Rules:
                 steps_per_rollout=config.steps_per_rollout,
                 by_rounds=config.run.deterministic,
             )
+        switch_at = None if origin.encoder_frozen else config.switch_at
         return cls(
-            total_steps=config.total_steps,
+            total_steps=config.total_steps if switch_at is None else switch_at,
+            switch_at=switch_at,
             warmup_steps=config.updates.warmup_steps,
             ratio=config.updates.update_ratio,
             tolerance=0 if config.run.deterministic else config.updates.tolerance,

@@ -10,15 +10,15 @@ import signal
 import sys
 import time
 
-from drivetrain.train.actor import Episode, make_actor
+from drivetrain.train.actor import Episode, acting_policy, make_actor
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.devices import prepare_devices
+from drivetrain.train.embeddings import Encoders
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
-from drivetrain.train.policies import make_policy
 from drivetrain.train.progress import Display
 from drivetrain.train.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
 from drivetrain.train.results import Result
@@ -27,7 +27,7 @@ from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
-from drivetrain.train.topology import make_experience, writers
+from drivetrain.train.topology import make_experience, stored_interface, writers
 
 
 def run_sequentially(job: Job) -> Result:
@@ -61,8 +61,9 @@ class Loop:
         self._rules = Rules.of(config, job.origin)
         saved = load_replay(job.run_dir, shared=False) if job.is_resumed else None
         self._experience = make_experience(config, job.interface, shared=False) if saved is None else saved
-        self._learner = make_learner(config, job.interface)
         arrays = load_checkpoint(job.run_dir)[0] if job.is_resumed else None
+        encoders = Encoders.frozen(config, job.interface, arrays)
+        self._learner = make_learner(config, job.interface, encoders)
         if arrays is not None:
             self._learner.restore(arrays)
         self._learner.compile()
@@ -71,7 +72,7 @@ class Loop:
         if config.run.deterministic:
             self._rounds = self._make_rounds(arrays)
         self._vector = self._learner.vector  # the actor's; overwritten after each call
-        policy = make_policy(config, job.interface, self._vector)
+        policy = acting_policy(config, job.interface, self._vector, encoders)
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
         self._actor = make_actor(
             config,
@@ -82,6 +83,7 @@ class Loop:
             path=path,
             episodes=self._rounds.episodes if self._rounds is not None and job.is_resumed else None,
             num_steps=job.origin.num_steps,
+            encoders=encoders,
         )
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.moments
@@ -122,7 +124,8 @@ class Loop:
             self._evaluate()
         if self._meter.has_news(self._counts):
             self._write(self._meter.row(self._counts))
-        done = result(self._job, self._rules, self._selection.final(), self._counts[1:], learning_s)
+        returns = [] if self._rules.total_steps == self._rules.switch_at else self._selection.final()
+        done = result(self._job, self._rules, returns, self._counts[1:], learning_s)
         self._job.callbacks.require_none_raised()
         return done
 
@@ -137,7 +140,8 @@ class Loop:
     def _make_rounds(self, arrays: Arrays | None) -> Rounds:
         if isinstance(self._experience, RolloutBuffer):
             return Rounds(self._config, self._experience, None, arrays)
-        self._gathered = RolloutBuffer.create(self._config, self._job.interface, shared=False)
+        stored = stored_interface(self._config, self._job.interface, self._job.origin)
+        self._gathered = RolloutBuffer.create(self._config, stored, shared=False)
         return Rounds(self._config, self._gathered, self._experience, arrays)
 
     def _step(self) -> None:
@@ -159,7 +163,7 @@ class Loop:
                 self._observe()
                 if self._saver.is_due:
                     self._save()
-            progress = committed / self._rules.total_steps
+            progress = committed / self._config.run.total_steps
             self._meter.set_learning(self._learner.learn(self._experience, count, progress))
             with WEIGHTS:
                 self._vector[:] = self._learner.vector

@@ -68,6 +68,7 @@ def origin_of(config: TrainConfig, meta: dict[str, Any]) -> Origin:
         num_resumes=meta["num_resumes"] + 1,
         elapsed_s=meta["elapsed_s"],
         learning_s=meta["learning_s"],
+        encoder_frozen=meta.get("encoder_frozen", False),  # not in checkpoints from before there was freezing
     )
     if config.on_policy:  # steps of a rollout that nothing was learned from are taken again
         num_rollouts = origin.num_updates // config.updates_per_rollout

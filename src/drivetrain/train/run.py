@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
 from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
@@ -18,11 +18,12 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
 from drivetrain.train.devices import require_devices
 from drivetrain.train.environments import describe
+from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin, Rules
 from drivetrain.train.policies import policy_network
 from drivetrain.train.presets import preset
-from drivetrain.train.recording import STARTING, recorded
+from drivetrain.train.recording import CHECKPOINT, STARTING, recorded
 from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
@@ -150,6 +151,20 @@ def carry_out(job: Job) -> Result:
 
 
 def _work(job: Job) -> Result:
+    """All of it; in two parts where encoders are frozen on the way."""
+    rules = Rules.of(job.config, job.origin)
+    if rules.switch_at is None:
+        return _part(job)
+    # Whoever was killed at the switch finds everything before it done.
+    if (job.origin.num_steps, job.origin.num_updates) != (rules.switch_at, rules.due(rules.switch_at)):
+        done = _part(job)
+        if done.num_steps != rules.switch_at:  # a callback has ended it
+            return done
+    return _part(_with_embeddings(job))
+
+
+def _part(job: Job) -> Result:
+    """A run, or its part up to the switch or from there on, with processes or without."""
     if job.config.num_actors == 0:
         with STARTING:
             from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
@@ -158,6 +173,23 @@ def _work(job: Job) -> Result:
     from drivetrain.train.supervisor import supervise
 
     return supervise(job)
+
+
+@CHECKPOINT
+def _with_embeddings(job: Job) -> Job:
+    """The rest of a run, whose encoders are frozen from here on.
+
+    Raises:
+        RunError: The checkpoint could not be replaced.
+    """
+    try:
+        origin, sentence = freeze_encoders(job.config, job.interface, job.run_dir)
+    except OSError as error:
+        why = f"{job.run_dir / 'checkpoint'}: the embeddings cannot be written: {error.strerror}"
+        raise RunError(f"{why}; the checkpoint with images is whole, and `drivetrain resume` tries again") from error
+    if not job.quiet:
+        sys.stderr.write(f"{sentence}\n")
+    return replace(job, origin=origin)
 
 
 def result(job: Job, rules: Rules, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:

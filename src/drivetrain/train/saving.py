@@ -53,6 +53,7 @@ class Saver:
         self._replay = experience if isinstance(experience, Replay) and config.replay.save_replay else None
         self._meta = {
             "num_resumes": origin.num_resumes,
+            "encoder_frozen": origin.encoder_frozen,
             "config": config.to_dict(),
             "interface": describe_interface(interface),
         }

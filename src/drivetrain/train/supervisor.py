@@ -73,7 +73,7 @@ class Supervisor:
         self._signum = 0
         self._kill_now = False
         self._failure = ""
-        self._final_returns: list[float] = []
+        self._final_returns: list[float] | None = None
         self._finished_s: float | None = None
         self._began_s = time.monotonic() - job.origin.elapsed_s
         self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin)
@@ -216,7 +216,7 @@ class Supervisor:
         if self._signum or self._failure:
             return True
         if child.role == "evaluator":
-            return bool(self._final_returns)
+            return self._final_returns is not None
         counts = self._memory.ledger.counts()
         return counts.committed == self._memory.ledger.rules.total_steps
 
@@ -290,4 +290,4 @@ class Supervisor:
         now_s = self._finished_s or time.monotonic()
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
         rules = self._memory.ledger.rules
-        return result(self._job, rules, self._final_returns, (counts.committed, counts.updates), learning_s)
+        return result(self._job, rules, self._final_returns or (), (counts.committed, counts.updates), learning_s)

@@ -20,6 +20,7 @@ from drivetrain.core.segments import SegmentHandle
 from drivetrain.replay import Replay
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.embeddings import embedded
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger, Origin, Rules
 from drivetrain.train.normalization import MomentsBoard
@@ -98,6 +99,11 @@ class Assignment:
         return (self.index, self.restart, *resumes)
 
 
+def stored_interface(config: TrainConfig, interface: Interface, origin: Origin) -> Interface:
+    """What is stored of an environment: what it shows, or what frozen encoders make of that."""
+    return embedded(config, interface) if origin.encoder_frozen else interface
+
+
 def make_experience(config: TrainConfig, interface: Interface, *, shared: bool) -> Experience:
     """What a run learns from, empty."""
     if config.on_policy:
@@ -116,7 +122,8 @@ def attach_gathered(assignment: Assignment) -> Experience:
     """A child's view of what actors write: what the run learns from, or its present round."""
     if assignment.round is None:
         return attach_experience(assignment)
-    return RolloutBuffer.attach(assignment.round, assignment.config, assignment.interface)
+    interface = stored_interface(assignment.config, assignment.interface, assignment.origin)
+    return RolloutBuffer.attach(assignment.round, assignment.config, interface)
 
 
 def writers(experience: Experience, actor: int) -> Callable[[int], StepWriter]:
@@ -136,7 +143,7 @@ def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> R
         alpha=config.replay.alpha,
         num_step=config.replay.num_step,
         gamma=config.updates.gamma,
-        share_next_obs=interface.has_images,  # half the memory; for small rows links cost more than they save
+        share_next_obs=interface.shares_next_obs,
         frame_stack=interface.frame_stack,
         shared=shared,
         seed=int(seed),
@@ -175,7 +182,8 @@ class Memory:
         self.weights = Weights.create(num_published(config, interface))
         self.moments = MomentsBoard.create(config, interface)
         by_rounds = config.run.deterministic and not config.on_policy
-        self.round = RolloutBuffer.create(config, interface, shared=True) if by_rounds else None
+        stored = stored_interface(config, interface, origin)
+        self.round = RolloutBuffer.create(config, stored, shared=True) if by_rounds else None
         self.episodes: Episodes | None = None
         if checkpoint:
             arrays = load_checkpoint(checkpoint)[0]

@@ -120,6 +120,10 @@ class UpdateConfig:
     tolerance: int = 64
     """Updates that the learner may owe before actors wait for it; 0 is lock-step."""
 
+    freeze_encoder_after: int | None = None
+    """Environment steps after which the encoders of images are frozen, and the replay keeps what they give in place of
+    images: less memory and shorter updates (SEER, Chen et al. 2021). None: never."""
+
     def __post_init__(self) -> None:
         require(self, "gamma", 0 <= self.gamma <= 1, "in 0..1")
         require(self, "batch_size", self.batch_size >= 1, "at least 1")

@@ -90,8 +90,29 @@ class TrainConfig:
                 f"the {self.replay.num_step}-step windows still open in each environment), got "
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
             )
+        self._check_freezing()
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
+
+    def _check_freezing(self) -> None:
+        after = self.updates.freeze_encoder_after
+        if after is None:
+            return
+        if after <= self.updates.warmup_steps:
+            raise InvalidInput(
+                f"freeze_encoder_after: expected more than warmup_steps ({self.updates.warmup_steps}), after which "
+                f"the encoder begins to learn, got {after}"
+            )
+        if not self.replay.save_replay:
+            raise InvalidInput(
+                "freeze_encoder_after: expected save_replay beside it, as the replay is converted in the checkpoint; "
+                "leave out one of them"
+            )
+        if self.environment.normalize_observations:
+            raise InvalidInput(
+                "freeze_encoder_after: expected no normalize_observations beside it, as stored embeddings cannot "
+                "follow statistics that change; leave out one of them"
+            )
 
     def _check_rollouts(self) -> None:
         assert isinstance(self.agent, PPOConfig)
@@ -190,10 +211,17 @@ class TrainConfig:
     @property
     def total_steps(self) -> int:
         """Environment steps of the run; rounded up to whole rollouts, if deterministic to steps of all environments."""
-        if not self.on_policy and not self.run.deterministic:
-            return self.run.total_steps
-        together = self.num_envs * self.grant_length
-        return -(-self.run.total_steps // together) * together
+        return self._rounded(self.run.total_steps)
+
+    @property
+    def switch_at(self) -> int | None:
+        """The step after which encoders are frozen, rounded likewise; None: not before the run is over."""
+        after = None if self.on_policy else self.updates.freeze_encoder_after
+        return None if after is None or self._rounded(after) >= self.total_steps else self._rounded(after)
+
+    def _rounded(self, num_steps: int) -> int:
+        together = self.num_envs * self.grant_length if self.on_policy or self.run.deterministic else 1
+        return -(-num_steps // together) * together
 
     def resolved(self) -> "TrainConfig":
         """A copy without anything left to choose: as many actors, environments and steps as there will be."""

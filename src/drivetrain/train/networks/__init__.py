@@ -16,17 +16,18 @@ to actors and what a saved policy holds.
     twins.py      two networks of one shape, evaluated together
 """
 
-from drivetrain.train.networks.build import TorsoNetwork, acting, build
+from drivetrain.train.networks.build import TORSO, TorsoNetwork, acting, build
 from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
 from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
 from drivetrain.train.networks.noisy import Noisy
-from drivetrain.train.networks.torsos import Torso
+from drivetrain.train.networks.torsos import Torso, within
 from drivetrain.train.networks.twins import first_twin, initial_twins
 
 __all__ = [
     "MLP",
     "SMALLEST_IMAGE",
+    "TORSO",
     "Activation",
     "NatureCNN",
     "Network",
@@ -41,4 +42,5 @@ __all__ = [
     "initial_vector",
     "pack",
     "unpack",
+    "within",
 ]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.train.interface import Categories, Entries, Entry, Image, Observations, Vector
+from drivetrain.train.interface import Categories, Embedding, Entries, Entry, Image, Observations, Vector
 from drivetrain.train.networks.convolution import NatureCNN
 from drivetrain.train.networks.mlp import MLP
 from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
 from drivetrain.train.networks.noisy import Noisy
-from drivetrain.train.networks.torsos import Concatenation, Flat, OneHot, Torso, within
+from drivetrain.train.networks.torsos import Concatenation, Flat, OneHot, Part, Torso, within
 
 AUTO = "auto"
 """The setting by which the torso is chosen by what is observed."""
@@ -60,19 +60,23 @@ class TorsoNetwork:
         return self.mlp.apply(pieces, self.torso.features(within(TORSO, pieces), obs, xp), xp, action)
 
 
-def build(observations: Observations, mlp: MLP, torso: str = AUTO) -> Network:
+def build(observations: Observations, mlp: MLP, torso: str = AUTO, who: str = "actor") -> Network:
     """The network for an environment's observations.
 
     Args:
         observations: What goes in.
         mlp: What comes after; its `num_inputs` counts what goes in besides: 0, or the dimensions of an
             action.
-        torso: "auto" chooses by what is observed; else the user's own, "module:name" or Given.
+        torso: "auto" chooses by what is observed; else the user's own, "module:name" or Given. Embeddings, which a
+            torso has made, need none.
+        who: Whose embedding it looks at, where observations are embeddings: "actor" or "critic".
 
     Raises:
         InvalidInput: The user's torso does not fit.
     """
-    chosen = _suitable(observations) if torso == AUTO else _custom(torso, observations)
+    chosen = _part(observations, who)
+    if chosen is None:
+        chosen = _suitable(observations) if torso == AUTO else _custom(torso, observations)
     on_features = replace(mlp, num_inputs=mlp.num_inputs + chosen.num_features)
     if isinstance(chosen, Flat) and observations == Vector(shape=(chosen.num_features,)):
         return on_features  # float32, flat, unscaled: the features are the observation
@@ -90,6 +94,12 @@ def acting(network: Network) -> Network:
     return Compiled(network)
 
 
+def _part(observations: Observations, who: str) -> Part | None:
+    """The embedding of who looks; None where there are none."""
+    found = dict(observations.entries).get(who) if isinstance(observations, Entries) else None
+    return Part(who, found.width) if isinstance(found, Embedding) else None
+
+
 def _custom(torso: str, observations: Observations) -> Torso:
     from drivetrain.train.networks.custom import CustomTorso  # imports jax: only where it is needed
 
@@ -103,6 +113,7 @@ def _suitable(observations: Observations) -> Torso:
 
 
 def _torso_for(entry: Entry) -> Torso:
+    assert not isinstance(entry, Embedding), "embeddings are looked at by name"
     if isinstance(entry, Categories):
         return OneHot(entry.counts)
     if isinstance(entry, Image):

@@ -6,6 +6,7 @@ Flat            Vector: its numbers, scaled
 OneHot          Categories
 NatureCNN       Image (convolution.py)
 Concatenation   Entries: a torso for each, one after the other
+Part            Entries of Embedding: one of them
 """
 
 import math
@@ -147,6 +148,36 @@ class Concatenation:
         """The features of all parts, for observations {entry: [..., *shape]}."""
         found = [torso.features(within(f"{entry}:", pieces), obs[entry], xp) for entry, torso in self.parts]
         return xp.concatenate(found, -1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A torso without parameters: one entry of an observation as it is."""
+
+    entry: str
+    """Its name."""
+    num_features: int
+    """Its width."""
+
+    @property
+    def layout(self) -> Layout:
+        """Nothing."""
+        return ()
+
+    @property
+    def needs_jax(self) -> bool:
+        """No: NumPy serves."""
+        return False
+
+    def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
+        """Nothing."""
+        del rng, gain
+        return {}
+
+    def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
+        """The entry."""
+        del pieces, xp
+        return obs[self.entry]
 
 
 def within(prefix: str, pieces: Pieces) -> Pieces:

@@ -1,16 +1,21 @@
 """Brings an actor's environments back to where their episodes were: their seeds, then the same actions."""
 
 from collections.abc import Callable
-from typing import Any
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.environments import Environment
-from drivetrain.train.interface import Arrays
+from drivetrain.train.interface import Arrays, rows_of
 from drivetrain.train.rounds.episodes import Episodes, checksum
 
 
 def bring_back(
-    env: Environment, env_id: str, seed: int, episodes: Episodes, lane: int, counted: Callable[[float], None]
+    env: Environment,
+    env_id: str,
+    seed: int,
+    episodes: Episodes,
+    lane: int,
+    counted: Callable[[float], None],
+    seen: Callable[[Arrays], Arrays] = lambda obs: obs,
 ) -> Arrays:
     """Play the present episode of one environment again; what it shows then.
 
@@ -21,6 +26,7 @@ def bring_back(
         episodes: Of the actor's environments.
         lane: Which of them.
         counted: Told each reward.
+        seen: What is stored of observations [1, ...], of which the checkpoint has a checksum.
 
     Raises:
         RunError: It does not show what it did.
@@ -31,13 +37,14 @@ def bring_back(
         counted(reward)
         if terminated or truncated:
             raise _changed(env_id, f"ended after {index + 1} of {len(episodes.actions[lane])} actions")
-    if episodes.actions[lane] and checksum(_as_row(obs), 0) != episodes.shown[lane]:
+    # Of what was shown, where the run goes on with its encoders newly frozen: then nothing else was stored before.
+    if episodes.actions[lane] and episodes.shown[lane] not in _checksums(rows_of(obs, None), seen):
         raise _changed(env_id, f"shows something else after {len(episodes.actions[lane])} actions")
     return obs
 
 
-def _as_row(obs: Arrays) -> Any:
-    return {name: entry[None] for name, entry in obs.items()} if isinstance(obs, dict) else obs[None]
+def _checksums(obs: Arrays, seen: Callable[[Arrays], Arrays]) -> tuple[int, int]:
+    return checksum(seen(obs), 0), checksum(obs, 0)
 
 
 def _changed(env_id: str, how: str) -> RunError:

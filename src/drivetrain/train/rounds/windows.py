@@ -5,7 +5,7 @@ They are kept here, too, so that new writers can be given them again.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from drivetrain.replay.writer import Writer
 from drivetrain.train.rollouts.buffer import Rollout
 
+_PREFIX = "windows/"
 Round = dict[str, Any]
 """Arguments of a writer's `add`, [num_envs, ...] each."""
 
@@ -28,6 +29,11 @@ class Windows:
 
     def __init__(self, num_steps: int) -> None:
         self._rounds: deque[Round] = deque(maxlen=num_steps - 1)
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """What is kept, oldest first."""
+        return tuple(self._rounds)
 
     def add(self, step: Round) -> None:
         """Keep a copy of a round."""
@@ -48,14 +54,26 @@ class Windows:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a checkpoint holds of them: [rounds, num_envs, ...] each."""
         rounds = [_flat(step) for step in self._rounds]
-        return {f"windows/{name}": np.stack([step[name] for step in rounds]) for name in (rounds[0] if rounds else ())}
+        return {_PREFIX + name: np.stack([step[name] for step in rounds]) for name in (rounds[0] if rounds else ())}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `arrays` gave."""
-        found = {name.removeprefix("windows/"): array for name, array in arrays.items() if name.startswith("windows/")}
+        found = {name.removeprefix(_PREFIX): array for name, array in arrays.items() if name.startswith(_PREFIX)}
         self._rounds.clear()
         for index in range(len(next(iter(found.values()), ()))):
             self._rounds.append(_nested({name: array[index] for name, array in found.items()}))
+
+
+def changed_windows(
+    arrays: Mapping[str, NDArray[Any]], num_steps: int, change: Callable[[Any], Any]
+) -> dict[str, NDArray[Any]]:
+    """A checkpoint's arrays with other observations in its windows, of `num_steps` steps: `change` of each round's."""
+    windows, changed = Windows(num_steps), Windows(num_steps)
+    windows.restore(arrays)
+    for step in windows.rounds:
+        changed.add({**step, "obs": change(step["obs"]), "next_obs": change(step["next_obs"])})
+    others = {name: array for name, array in arrays.items() if not name.startswith(_PREFIX)}
+    return {**others, **changed.arrays()}
 
 
 def round_of(rollout: Rollout) -> Round:

@@ -1,0 +1,148 @@
+"""Filling a replay with the rows of another whose observations were other ones.
+
+    rows of the source ──▶ stacks of its frames, each once, oldest first ──▶ change ──▶ frames of the target
+                     └───────────────── everything else, priorities, counters ──────────▶ rows of the target
+
+For observations that are replaced for good, as images by what a frozen encoder makes of them.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import _native
+from drivetrain.replay.files.format import num_at_once
+from drivetrain.replay.files.frames import refs_of
+from drivetrain.replay.schema import FRAMES, Schema
+
+Change = Callable[[Any], Any]
+"""From observations [N, ...], nested as the source's spec, to those of the target."""
+
+
+class Side(NamedTuple):
+    """A replay's memory, and what is in it."""
+
+    table: _native.Table
+    schema: Schema
+    capacity: int
+
+
+def convert(source: Side, target: Side, change: Change) -> None:
+    """Fill an empty replay; nobody else may use either of them meanwhile.
+
+    Rows, their order and their priorities stay, and draws go on from the same random numbers.
+
+    Args:
+        source: Keeps its observations in frames; stays as it is.
+        target: Of the same capacity and fields but for `obs`; keeps whole observations in frames.
+        change: Is called with some observations at a time, oldest first, each once.
+
+    Raises:
+        InvalidInput: They do not fit each other.
+    """
+    _require_fit(source, target)
+    stats = source.table.stats()
+    rows, leaves = _rows(source, stats["next_slot"])
+    stacks = refs_of(rows, source.schema).reshape(2 * len(rows), -1)
+    unique, which = np.unique(stacks, axis=0, return_inverse=True)
+    age = (unique.astype(np.int64) - stats["next_frame"]) % source.table.num_frames
+    order = np.argsort(age.max(1, initial=0), kind="stable")  # by the newest frame of each
+    keys = np.empty(len(unique), np.uint64)
+    for some in _pieces(order, source.schema, target.schema):
+        keys[some] = _store(target, change(_observations(source, unique[some])), len(some))
+    refs = np.ascontiguousarray(keys[which.reshape(-1)].reshape(len(rows), 2))
+    if stats["unit_exponent"] is not None:
+        target.table.restore_unit(stats["unit_exponent"])
+    step = num_at_once(target.schema.row_stride)
+    for first in range(0, len(rows), step):
+        some = slice(first, first + step)
+        target.table.import_rows(_other_fields(rows[some], source.schema, target.schema), leaves[some], refs[some])
+    next_slot = stats["next_slot"] if len(rows) == target.capacity else len(rows)
+    target.table.restore(stats["max_priority"], stats["random_block"], stats["num_inserted"], next_slot)
+    target.table.set_alpha(source.table.alpha(), False)
+
+
+def _require_fit(source: Side, target: Side) -> None:
+    """Refuse what cannot be converted."""
+    kept = [{(f.name, f.dtype, f.shape) for f in s.schema.fields if not _is_obs(f.name)} for s in (source, target)]
+    one_step = source.schema.steps == target.schema.steps == 1
+    if source.schema.frame_stack < 1 or target.schema.frame_stack != 1 or not one_step:
+        raise InvalidInput(
+            "take_over: expected a replay whose observations are shared (share_next_obs, frame_stack), and a target "
+            "with share_next_obs and without a stack"
+        )
+    if source.capacity != target.capacity or kept[0] != kept[1] or target.table.size():
+        raise InvalidInput("take_over: expected an empty target of the same capacity and fields but for obs")
+
+
+def _is_obs(name: str) -> bool:
+    return name.split("/")[0] in ("obs", "next_obs")
+
+
+def _rows(side: Side, oldest: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    """The bytes and leaves of all whole rows: oldest first, or by their slots where every slot has one."""
+    rows = np.empty((side.capacity, side.schema.row_stride - _native.ROW_HEADER_NBYTES), np.uint8)
+    leaves, generations = np.empty(side.capacity, np.float32), np.empty(side.capacity, np.uint32)
+    step = num_at_once(side.schema.row_stride)
+    for first in range(0, side.capacity, step):
+        some = slice(first, min(first + step, side.capacity))
+        side.table.export_rows(first, rows[some], leaves[some], generations[some])
+    if generations.all():
+        return rows, leaves
+    slots = np.roll(np.arange(side.capacity), -oldest)
+    slots = slots[generations[slots] > 0]
+    return rows[slots], leaves[slots]
+
+
+def _pieces(items: npt.NDArray[np.int64], *schemas: Schema) -> Iterator[npt.NDArray[np.int64]]:
+    """Stacks in pieces of a bounded number of bytes."""
+    step = num_at_once(max(schema.frame_stride * schema.frame_stack for schema in schemas))
+    for first in range(0, len(items), step):
+        yield items[first : first + step]
+
+
+def _observations(side: Side, stacks: npt.NDArray[np.uint32]) -> Any:
+    """The observations that consist of these frames [N, k]: [N, *shape], nested as in the spec."""
+    slots, which = np.unique(stacks, return_inverse=True)
+    frames = np.empty((len(slots), side.schema.frame_stride), np.uint8)
+    side.table.export_frames(slots, frames, np.empty(len(slots), np.uint32))
+    stacked = frames[which.reshape(stacks.shape)]
+    nested: dict[str, Any] = {}
+    for field in side.schema.fields:
+        if field.kind != FRAMES:
+            continue
+        nbytes = field.step_nbytes // side.schema.frame_stack
+        part = np.ascontiguousarray(stacked[:, :, field.offset : field.offset + nbytes])
+        *groups, last = field.name.split("/")
+        inner = nested
+        for group in groups:
+            inner = cast(dict[str, Any], inner.setdefault(group, {}))
+        inner[last] = part.view(field.dtype).reshape(len(stacks), *field.shape)
+    return side.schema.as_tuples(nested)["obs"]
+
+
+def _store(side: Side, observations: Any, count: int) -> npt.NDArray[np.uint64]:
+    """Put observations behind those that the table has: their keys."""
+    arrays = side.schema.flatten({"obs": observations})
+    frames = np.zeros((count, side.schema.frame_stride), np.uint8)
+    for field in side.schema.fields:
+        if field.kind == FRAMES:
+            array = np.ascontiguousarray(arrays[field.name], field.dtype).reshape(count, *field.shape)
+            frames[:, field.offset : field.offset + field.step_nbytes] = array.reshape(count, -1).view(np.uint8)
+    keys = np.empty(count, np.uint64)
+    side.table.import_frames(frames, keys)
+    return keys
+
+
+def _other_fields(rows: npt.NDArray[np.uint8], source: Schema, target: Schema) -> npt.NDArray[np.uint8]:
+    """Rows of the target with all that does not lie in frames; their links are filled in as they are imported."""
+    converted = np.zeros((len(rows), target.row_stride - _native.ROW_HEADER_NBYTES), np.uint8)
+    places = {field.name: field.offset for field in source.fields}
+    for field in target.fields:
+        if not field.is_framed:
+            start = places[field.name]
+            converted[:, field.offset : field.offset + field.nbytes] = rows[:, start : start + field.nbytes]
+    return converted

@@ -1,0 +1,116 @@
+"""A replay filled from another with other observations: the same rows are drawn, and shown otherwise."""
+
+import numpy as np
+import pytest
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import Replay
+
+ENVS, STACK, SIDE = 2, 3, 4
+ACTION = ((), "int64")
+
+
+def framed(capacity, **settings):
+    spec = {"obs": {"camera": ((STACK, SIDE, SIDE), "uint8"), "speed": ((STACK, 2), "float32")}, "action": ACTION}
+    return Replay(capacity, spec, frame_stack=STACK, num_step=2, seed=5, **settings)
+
+
+def embedded(capacity, **settings):
+    spec = {"obs": {"actor": ((3,), "float32"), "critic": ((1,), "float32")}, "action": ACTION}
+    return Replay(capacity, spec, share_next_obs=True, num_step=2, seed=5, **settings)
+
+
+def change(obs):
+    """Something that depends on the order of the frames."""
+    sums = obs["camera"].astype(np.float32).sum((2, 3))
+    return {"actor": sums, "critic": obs["speed"][:, -1, :1] - obs["speed"][:, 0, 1:]}
+
+
+class Stream:
+    """Stacked observations of two environments with episodes of different lengths."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+        self.lengths = np.zeros(ENVS, int)
+        self.obs = {"camera": self._first("camera"), "speed": self._first("speed")}
+
+    def _frame(self, name):
+        if name == "camera":
+            return self.rng.integers(0, 256, (SIDE, SIDE), np.uint8)
+        return self.rng.normal(size=2).astype(np.float32)
+
+    def _first(self, name):
+        return np.stack([np.stack([self._frame(name)] * STACK) for _ in range(ENVS)])
+
+    def write(self, writer, num_steps):
+        for _ in range(num_steps):
+            after = {name: np.concatenate([x[:, 1:], x[:, :1]], 1) for name, x in self.obs.items()}
+            for name, x in after.items():
+                for env in range(ENVS):
+                    x[env, -1] = self._frame(name)
+            self.lengths += 1
+            ends = self.lengths >= [5, 8]
+            writer.add(
+                obs=self.obs, next_obs=after, action=self.rng.integers(0, 9, ENVS), reward=self.rng.normal(size=ENVS),
+                terminated=ends, truncated=np.zeros(ENVS, bool),
+            )  # fmt: skip
+            for env in np.flatnonzero(ends):
+                self.lengths[env] = 0
+                for name, x in after.items():
+                    x[env] = self._frame(name)
+            self.obs = after
+
+
+@pytest.mark.parametrize("prioritized", [True, False])
+@pytest.mark.parametrize("num_steps", [20, 100], ids=["half full", "full"])
+def test_the_same_rows_are_drawn_and_shown_as_the_function_makes_them(prioritized, num_steps):
+    with framed(64, prioritized=prioritized) as source, embedded(64, prioritized=prioritized) as target:
+        Stream().write(source.writer(num_envs=ENVS), num_steps)
+        if prioritized:
+            keys = source.all_keys()
+            source.update_priorities(keys, np.linspace(0.1, 3, len(keys)))
+        source.sample(16)
+        target.take_over(source, change)
+        assert (len(target), target.num_inserted) == (len(source), source.num_inserted)
+        for _ in range(3):
+            old, new = source.sample(32), target.sample(32)
+            for name in ("obs", "next_obs"):
+                expected = change(old.data[name])
+                assert np.array_equal(new.data[name]["actor"], expected["actor"])
+                assert np.array_equal(new.data[name]["critic"], expected["critic"])
+            for name in ("action", "reward", "discount", "terminated", "truncated"):
+                assert np.array_equal(old.data[name], new.data[name]), name
+            assert np.array_equal(old.weights, new.weights)
+
+
+def test_the_filled_replay_goes_on_like_any(tmp_path):
+    with framed(64) as source, embedded(64, shared=True) as target:
+        Stream().write(source.writer(num_envs=ENVS), 100)
+        target.take_over(source, change)
+        writer = target.writer(num_envs=ENVS)
+        for step in range(100):
+            one = np.full((ENVS, 1), step, np.float32)
+            obs, after = ({"actor": np.repeat(x, 3, 1), "critic": x} for x in (one, one + 1))
+            writer.add(
+                obs=obs, next_obs=after, action=np.full(ENVS, step), reward=one[:, 0],
+                terminated=np.zeros(ENVS, bool), truncated=np.zeros(ENVS, bool),
+            )  # fmt: skip
+        data = target.sample(64).data
+        assert np.array_equal(data["obs"]["critic"][:, 0], data["action"].astype(np.float32))
+        assert np.array_equal(data["next_obs"]["critic"], data["obs"]["critic"] + 2)
+        target.save(tmp_path / "replay")
+        with Replay.load(tmp_path / "replay") as loaded:
+            assert len(loaded) == len(target)
+
+
+def test_what_does_not_fit_is_refused():
+    plain = Replay(8, {"obs": ((3,), "float32"), "action": ACTION})
+    with framed(64) as source, embedded(32) as small, embedded(64) as used, plain:
+        with pytest.raises(InvalidInput, match="expected a replay whose observations are shared"):
+            embedded(8).take_over(plain, change)
+        with pytest.raises(InvalidInput, match="an empty target of the same capacity and fields"):
+            small.take_over(source, change)
+        Stream().write(source.writer(num_envs=ENVS), 20)
+        used.take_over(source, change)
+        with pytest.raises(InvalidInput, match="an empty target"):
+            used.take_over(source, change)
