@@ -38,34 +38,51 @@ class Traced:
 def trace(
     env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...], generator: Generator = "threefry"
 ) -> Traced:
-    """Trace an environment abstractly.
+    """Trace an environment abstractly: each half once, since tracing is what compiling takes when all else is kept.
 
     Raises:
-        CompileError: It is not in the form, branches in Python on what is not known, or changes shapes.
+        CompileError: It is not in the form, branches in Python on what is not known, changes shapes, or keeps a traced
+            value.
     """
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+    once = cast("Environment", Once(env, params))
 
     def step(words: Any, number: Any, state: Tree, done: Any, action: Tree) -> Any:
         keys = keys_of_step(words, number, generator)
-        after, ended, recorded = advance(env, params, autoreset, keys, state, done, action)
+        after, ended, recorded = advance(once, params, autoreset, keys, state, done, action)
         return after, ended, {name: recorded[name] for name in record}
 
     def start(words: Any) -> Tree:
-        return first(env, params, first_key(words, generator))[1]
-
-    def plain(words: Any, state: Tree, action: Tree) -> Tree:
-        key = keys_of_step(words, jnp.uint32(0), generator)[0]
-        return strong(env.step(cast("jax.Array", key), state, action, params)[1])
+        return first(once, params, first_key(words, generator))[1]
 
     def draw(words: Any) -> Tree:
         return env.action_space(params).sample(jax.random.wrap_key_data(words))
 
     state, _ = abstract(env, "reset", start, key)
     action, _ = abstract(env, "action_space", draw, key)
-    check_same(env, "state", state, abstract(env, "step", plain, key, state, action)[0])
     number, done = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
     (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action)
+    check_keeps_nothing(env)
     return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded)
+
+
+class Once:
+    """What steps are traced from: `reset` is traced once for all its uses, and `step` is held against it meanwhile."""
+
+    def __init__(self, env: Environment, params: Tree) -> None:
+        """Nothing is traced yet."""
+        self.env = env
+        self.traced_reset = jax.jit(lambda key: env.reset(key, params))
+
+    def reset(self, key: jax.Array, _: Tree) -> tuple[Tree, Tree]:
+        """See `Environment`."""
+        return self.traced_reset(key)
+
+    def step(self, key: jax.Array, state: Tree, action: Tree, params: Tree) -> Any:
+        """See `Environment`."""
+        results = self.env.step(key, state, action, params)
+        check_same(self.env, "state", state, strong(results[1]))
+        return results
 
 
 def abstract(env: Environment, what: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
@@ -93,6 +110,18 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
             "attribute of the environment; keep everything that changes in the state"
         )
     return shapes, jaxpr
+
+
+def check_keeps_nothing(env: Any) -> None:
+    """No attribute of an environment, or of one that it wraps, is a value of the trace."""
+    for name, value in getattr(env, "__dict__", {}).items():
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
+            raise CompileError(
+                f"{name_of(env)}: `step` or `reset` is impure: it leaves a traced value in the attribute {name!r}; "
+                "keep everything that changes in the state"
+            )
+        if hasattr(value, "step"):
+            check_keeps_nothing(value)
 
 
 def failure(env: Environment, what: str, error: Exception, reason: str) -> CompileError:

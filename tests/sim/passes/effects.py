@@ -35,10 +35,12 @@ LEFT_OUT: dict[str, tuple[object, str, object]] = {
     "range analysis": (pipeline, "drop_bounds", lambda block: block),
     "common subexpressions": (pipeline, "eliminate_common", lambda block: block),
     "dead code": (pipeline, "eliminate_dead", lambda block: block),
+    "short rows": (pipeline, "write_out_short_rows", lambda block: block),
     "scalar replacement": (scalars, "MOST_ELEMENTS", 2),  # a key is always two scalars
     "predicated puts": (pipeline, "predicate_puts", lambda block: block),
     "sinking": (pipeline, "sink", lambda block: block),
     "elementwise fusion": (plan, "ELEMENTWISE", frozenset[str]()),
+    "rematerialisation": (plan, "LEAST_TABLE", sys.maxsize),
     "loop collapse": (plan.Plan, "is_flat", lambda *_: False),
     "liveness": (Memory, "again", lambda *_: None),
     "in place": (plan.Plan, "is_last_read", lambda *_: False),

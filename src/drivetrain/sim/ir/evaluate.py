@@ -150,7 +150,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "erf": by_number(math.erf), "erfc": by_number(math.erfc), "erf_inv": erf_inv, "is_finite": np.isfinite,
-    "popcount": np.bitwise_count, "clz": count_leading_zeros,
+    "popcount": lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")), "clz": count_leading_zeros,
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide, "rem": remainder, "max": np.maximum,
     "min": np.minimum, "pow": np.power, "atan2": np.arctan2, "nextafter": np.nextafter, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": lambda x, n: shift(x, n, "shl"),

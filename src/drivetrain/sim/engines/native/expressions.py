@@ -81,6 +81,8 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
         return f"{inputs[0]} / {inputs[1]}"
     if name == "pow" and out != "float32":
         name = "ipow"
+    if name in ("clz", "popcount", "shr_logical") and out in WIDTHS:  # without copies of the sign above the type's bits
+        inputs = [f"({vector(out)})((vu){inputs[0]} & {2 ** WIDTHS[out] - 1}u)", *inputs[1:]]
     text = f"{name}_({', '.join(inputs)})"
     if name == "clz" and out in WIDTHS:
         text = f"{text} - {32 - WIDTHS[out]}"

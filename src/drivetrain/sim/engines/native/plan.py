@@ -3,6 +3,9 @@
 An array that one consumer reads, each element once, needs no memory: its elements are computed inside the
 consumer's loop. Where a put is the last to read its array, it writes in place. Both ask when an array is
 really read, which for one without memory is when its consumer runs.
+
+A large table that is cheap to compute from small arrays, such as whether each of 100 things is where each of 100 others
+is, is computed anew by each of its readers (rematerialisation): the operations cost less than its memory.
 """
 
 from collections import defaultdict
@@ -10,11 +13,16 @@ from collections.abc import Iterable
 
 from drivetrain.sim.engines.native.memory import Memory
 from drivetrain.sim.ir.build import row_major
-from drivetrain.sim.ir.ops import ELEMENTWISE
+from drivetrain.sim.ir.ops import COMPARE, ELEMENTWISE
 from drivetrain.sim.ir.passes.sinking import inputs_of
 from drivetrain.sim.ir.program import Block, Op, Value
 
 READS_EACH_ONCE = (ELEMENTWISE | {"concat", "reduce", "cumulate"}) - {"threefry"}
+LEAST_TABLE = 1024
+"""Elements of an array that may be computed anew by each reader."""
+MOST_AGAIN = 12
+"""Operations per element that this may take."""
+CHEAP = {"add", "sub", "mul", "and", "or", "xor", "not", "max", "min", "select", "convert", *COMPARE}
 
 
 class Plan:
@@ -53,9 +61,12 @@ class Plan:
         if (op.name not in ELEMENTWISE and op.name != "take") or op.name == "threefry":
             return False
         users = self.users[op.out]
-        if len(users) != 1:
+        if len(users) != 1 and not (users and self.is_cheap_table(op)):
             return False
-        user = users[0]
+        return all(self.reads_in_place(op, user) for user in users)
+
+    def reads_in_place(self, op: Op, user: Op) -> bool:
+        """Whether a reader of an operation's output can compute the elements, each once."""
         if user.name == "put":
             return user.inputs[0] is not op.out and list(user.inputs).count(op.out) == 1
         if user.name == "take":
@@ -67,6 +78,22 @@ class Plan:
                 return True
             return dimension_map(user) is not None and 0 not in user.attrs["strides"]
         return user.name in READS_EACH_ONCE
+
+    def is_cheap_table(self, op: Op) -> bool:
+        """Whether an array is large, made of much smaller ones, and cheap to make again."""
+        return op.out.size >= LEAST_TABLE and self.cost_again(op, op.out.size // 8) <= MOST_AGAIN
+
+    def cost_again(self, op: Op, most: int) -> int:
+        """Operations behind one element down to what lies in memory; too many if one of that is larger than `most`."""
+        if op.name == "const":
+            return 0
+        total = 0 if op.name == "view" else 1 if op.name in CHEAP else MOST_AGAIN + 1
+        for value in op.inputs:
+            if value in self.virtual:
+                total += self.cost_again(self.makers[value], most)
+            elif value.size > most:
+                return MOST_AGAIN + 1
+        return total
 
     def last_read(self, value: Value) -> int:
         """The position at which a value is read for the last time."""

@@ -113,8 +113,14 @@ def to_power(_: str, x: Tensor, y: Tensor) -> Tensor:
     return result
 
 
-def popcount(_: str, x: Tensor) -> Tensor:
+def own_bits(dtype: str, x: Tensor) -> Tensor:
+    """A word without the copies of the sign above a narrow type's bits."""
+    return x & (2 ** WIDTHS[dtype] - 1) if dtype in WIDTHS else x
+
+
+def popcount(dtype: str, x: Tensor) -> Tensor:
     """How many bits are set: sums of pairs, of fours, of eights."""
+    x = own_bits(dtype, x)
     x = x - (shifted_right(x, 1) & 0x55555555)
     x = (x & 0x33333333) + (shifted_right(x, 2) & 0x33333333)
     x = (x + shifted_right(x, 4)) & 0x0F0F0F0F
@@ -123,8 +129,7 @@ def popcount(_: str, x: Tensor) -> Tensor:
 
 def leading_zeros(dtype: str, x: Tensor) -> Tensor:
     """How many bits are above the first that is set."""
-    width = WIDTHS.get(dtype, 32)
-    x = x & (2**width - 1) if width < 32 else x
+    width, x = WIDTHS.get(dtype, 32), own_bits(dtype, x)
     for distance in (1, 2, 4, 8, 16):
         x = x | shifted_right(x, distance)
     return width - popcount(dtype, x)

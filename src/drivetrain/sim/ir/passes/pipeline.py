@@ -7,6 +7,7 @@ from drivetrain.sim.ir.passes.folding import fold
 from drivetrain.sim.ir.passes.predicated_put import predicate_puts
 from drivetrain.sim.ir.passes.ranges import drop_bounds
 from drivetrain.sim.ir.passes.scalars import scalarize
+from drivetrain.sim.ir.passes.short_rows import write_out_short_rows
 from drivetrain.sim.ir.passes.sinking import sink
 from drivetrain.sim.ir.program import Block
 
@@ -22,4 +23,4 @@ def simplified(block: Block) -> Block:
 
 def vectorizable(block: Block) -> Block:
     """A simplified block in the form that kernels are written from: scalars, and arrays beyond 64 elements."""
-    return simplified(sink(predicate_puts(simplified(scalarize(block)))))
+    return simplified(sink(predicate_puts(simplified(scalarize(write_out_short_rows(block))))))
