@@ -52,3 +52,17 @@ def test_an_object_of_gymnax_is_taken_as_it_is():
 def test_an_unknown_name_is_told_with_those_that_exist():
     with pytest.raises(ValueError, match=r"no environment 'Brekout'.*Breakout-MinAtar"):
         sim.make("gymnax/Brekout")
+
+
+def test_they_are_vector_environments_of_gymnasium_too():
+    venv = sim.make_vec("gymnax/SimpleBandit-bsuite", 6, "native", autoreset="same_step")
+    obs, _ = venv.reset(seed=0)
+    num_ended = 0
+    for _ in range(5):
+        assert obs in venv.observation_space
+        obs, _, terminated, truncated, infos = venv.step(venv.action_space.sample())
+        ended = terminated | truncated
+        num_ended += int(ended.sum())
+        np.testing.assert_array_equal(infos.get("_discount", ~ended), ~ended)
+        np.testing.assert_array_equal(infos["_final_info"] if ended.any() else ended, ended)
+    assert num_ended >= 6

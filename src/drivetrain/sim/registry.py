@@ -14,6 +14,11 @@ ENVIRONMENTS: dict[str, tuple[str, str]] = {
     "Acrobot-v1": ("acrobot", "Acrobot"),
     "MountainCar-v0": ("mountain_car", "MountainCar"),
     "MountainCarContinuous-v0": ("mountain_car_continuous", "MountainCarContinuous"),
+    "Pong": ("pong", "Pong"),
+    "Breakout": ("breakout", "Breakout"),
+    "Snake": ("snake", "Snake"),
+    "FourRooms": ("four_rooms", "FourRooms"),
+    "Quadrotor": ("quadrotor", "Quadrotor"),
     "Knob": ("knob", "Knob"),
 }
 

@@ -82,6 +82,8 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
     options: dict[str, Any] = {"frameskip": 1} if settings.atari else {}  # the preprocessing skips frames itself
     if env_id.startswith("ALE/"):
         importlib.import_module("ale_py")  # registers them
+    if env_id.startswith("drivetrain/"):
+        importlib.import_module("drivetrain.sim")  # registers them
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
 
@@ -181,6 +183,7 @@ def trainable() -> dict[str, tuple[tuple[str, ...], str]]:
     """
     with contextlib.suppress(ImportError):
         importlib.import_module("ale_py")
+    importlib.import_module("drivetrain.sim")  # registers ours
     games: tuple[tuple[str, ...], str] | None = None
     found: dict[str, tuple[tuple[str, ...], str]] = {}
     for env_id, spec in sorted(gymnasium.registry.items()):

@@ -18,7 +18,26 @@ SYNC = rival("SyncVectorEnv", "gymnasium_sync", "gymnasium", install=GYMNASIUM)
 ASYNC = rival("AsyncVectorEnv", "gymnasium_async", "gymnasium", install=GYMNASIUM)
 OWN = rival("Gymnasium's vector", "gymnasium_own", "gymnasium", install=GYMNASIUM)
 ENVPOOL = rival("EnvPool", "envpool_vector", "envpool", "gymnasium", install="pip install envpool")
+VECTOR = rival("sim.make_vec", "ours_vector", "jax", "gymnasium", install=GYMNASIUM)
+
+# The same learner around vector environments of several libraries: name in the table -> its process.
+BENCH, WITH_POOL = 'pip install torch "drivetrain[bench]"', 'pip install torch envpool "drivetrain[bench]"'
+OF_CLEANRL = {
+    "ours": rival("CleanRL's loop on ours", "cleanrl_ours", "jax", "torch", "stable_baselines3", install=BENCH),
+    "SyncVectorEnv": rival(
+        "CleanRL's loop on SyncVectorEnv", "cleanrl_sync", "torch", "stable_baselines3", install=BENCH
+    ),
+    "EnvPool": rival(
+        "CleanRL's loop on EnvPool", "cleanrl_envpool", "torch", "stable_baselines3", "envpool", install=WITH_POOL
+    ),
+}
+OF_SB3 = {
+    "ours": rival("SB3 on ours", "sb3_ours", "jax", "torch", "stable_baselines3", install=BENCH),
+    "DummyVecEnv": rival("SB3 on DummyVecEnv", "sb3_dummy", "torch", "stable_baselines3", install=BENCH),
+    "EnvPool": rival("SB3 on EnvPool", "sb3_envpool", "torch", "stable_baselines3", "envpool", install=WITH_POOL),
+}
 
 OURSELVES = (OURS, XLA, NUMPY)  # peers are all the others
-EVERYBODY = (OURS, GYMNAX, OWN, ENVPOOL, MAKE, SYNC, ASYNC, XLA, NUMPY)
-DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool")
+SIMULATORS = (OURS, GYMNAX, OWN, ENVPOOL, MAKE, SYNC, ASYNC, XLA, NUMPY)
+EVERYBODY = (*SIMULATORS, VECTOR, *OF_CLEANRL.values(), *OF_SB3.values())
+DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool", "torch", "stable-baselines3")

@@ -1,11 +1,12 @@
 """What `drivetrain bench sim` runs: trials of speed, comparisons with XLA, compilations; and what is aimed at."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Target
-from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OURS, OWN, XLA
+from drivetrain.bench.sim.contenders import GYMNAX, OURS, OWN, SIMULATORS, XLA
+from drivetrain.bench.sim.interfaces import on_bits, through_gymnasium
 from drivetrain.bench.sim.rounds import everybody
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.bench.sim.targets import (
@@ -19,27 +20,9 @@ from drivetrain.bench.sim.targets import (
     RECORDED_AHEAD,
     TWO_THREADS,
 )
+from drivetrain.bench.sim.trial import Trial
 
 ALL_GYMNAX = "gymnax, nothing recorded, N = 1,024"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A case of speed.
-
-    Attributes:
-        group: Heading of its table.
-        name: In the table.
-        scenes: Contender -> its process and what it simulates there.
-        targets: What we aim at.
-        by_clock: Per second of the clock, not of CPU time: for threads.
-    """
-
-    group: str
-    name: str
-    scenes: Mapping[str, tuple[Rival, Scene]]
-    targets: Sequence[Target] = ()
-    by_clock: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +92,8 @@ def full_plan(rivals: Sequence[Rival], share: float, *, all_equal: bool) -> Plan
             *(recorded(name, "uint8", gymnax, RECORDED_AHEAD * share) for name in MINATAR),
             *(recorded(name, "float32", gymnax, None) for name in ("CartPole-v1", *MINATAR)),
             *(threads(env) for env in ("CartPole-v1", "gymnax/Breakout-MinAtar")),
+            *(trial for num_envs in (64, 1024) for trial in through_gymnasium(num_envs, rivals)),
+            *(on_bits(name) for name in ("Pong", "Breakout", "Snake")),
         ],
         comparisons=[
             *(
@@ -150,7 +135,7 @@ def cartpole(num_envs: int, rivals: Sequence[Rival]) -> Trial:
     return Trial(
         group="CartPole, nothing recorded",
         name=f"N = {num_envs:,}",
-        scenes=everybody([rival for rival in EVERYBODY if rival in rivals], scene),
+        scenes=everybody([rival for rival in SIMULATORS if rival in rivals], scene),
         targets=[target] if num_envs >= 1024 else [],
     )
 

@@ -1,6 +1,7 @@
 """What we aim at in `drivetrain bench sim`, and in which environments."""
 
 ONE_THREAD = "one thread"
+A_BOOLEAN_EACH = "a Boolean for each cell"
 # How far ahead of gymnax on XLA, at N = 1,024 with nothing recorded, on vectors of 16 lanes; of 8 lanes half of it.
 AHEAD = {
     "CartPole-v1": 12.0,
@@ -21,5 +22,6 @@ GYMNAX_NAMES = (
     "Reacher-misc", "Swimmer-misc", "Pong-misc", "FrozenLake-misc",
 )  # fmt: skip
 OUR_NAMES = (
-    "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob",
+    "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pong", "Breakout",
+    "Snake", "FourRooms", "Quadrotor", "Knob",
 )  # fmt: skip

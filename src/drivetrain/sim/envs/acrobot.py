@@ -9,13 +9,14 @@ Sutton and Barto, section 11.3 of the first edition) of Gymnasium's Acrobot-v1.
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from dataclasses import dataclass
-from math import pi
+from math import cos, pi, sin
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from drivetrain.sim import random
+from drivetrain.sim.envs.drawing import BLUE, GOLD, GREY, INK, Canvas, Frame
 from drivetrain.sim.spaces import Box, Discrete
 
 
@@ -91,23 +92,36 @@ class Acrobot:
         high = jnp.array([1.0, 1.0, 1.0, 1.0, params.max_speed_1, params.max_speed_2])
         return Box(-high, high, (6,))
 
+    def render(self, state: State, params: Params) -> Frame:
+        """Both links, and the height that the tip has to reach."""
+        one, two, length = float(state.theta_1), float(state.theta_1 + state.theta_2), float(params.length_1)
+        joint = (length * sin(one), -length * cos(one))
+        tip = (joint[0] + length * sin(two), joint[1] - length * cos(two))
+        canvas = Canvas((0.0, 0.0), 4.8 * length)
+        canvas.line((-4 * length, length), (4 * length, length), 0.03 * length, GREY)
+        canvas.line((0.0, 0.0), joint, 0.2 * length, BLUE)
+        canvas.line(joint, tip, 0.2 * length, GOLD)
+        for place in ((0.0, 0.0), joint):
+            canvas.disc(place, 0.07 * length, INK)
+        return canvas.frame()
+
 
 def derivative(s: jax.Array, torque: jax.Array, params: Params) -> jax.Array:
     """Of both angles and both velocities, by time; d and phi as in the book."""
     theta_1, theta_2, theta_dot_1, theta_dot_2 = s
     m1, m2, l1, c1, c2 = params.mass_1, params.mass_2, params.length_1, params.centre_1, params.centre_2
     inertia, arm = params.inertia, m2 * l1 * c2
-    cos, sin = jnp.cos(theta_2), jnp.sin(theta_2)
-    d1 = m1 * c1**2 + m2 * (l1**2 + c2**2) + 2 * arm * cos + 2 * inertia
-    d2 = m2 * c2**2 + arm * cos + inertia
+    cosine, sine = jnp.cos(theta_2), jnp.sin(theta_2)
+    d1 = m1 * c1**2 + m2 * (l1**2 + c2**2) + 2 * arm * cosine + 2 * inertia
+    d2 = m2 * c2**2 + arm * cosine + inertia
     phi2 = m2 * c2 * params.gravity * jnp.sin(theta_1 + theta_2)
     phi1 = (
-        -arm * theta_dot_2**2 * sin
-        - 2 * arm * theta_dot_2 * theta_dot_1 * sin
+        -arm * theta_dot_2**2 * sine
+        - 2 * arm * theta_dot_2 * theta_dot_1 * sine
         + (m1 * c1 + m2 * l1) * params.gravity * jnp.sin(theta_1)
         + phi2
     )
-    acc_2 = (torque + d2 / d1 * phi1 - arm * theta_dot_1**2 * sin - phi2) / (m2 * c2**2 + inertia - d2**2 / d1)
+    acc_2 = (torque + d2 / d1 * phi1 - arm * theta_dot_1**2 * sine - phi2) / (m2 * c2**2 + inertia - d2**2 / d1)
     acc_1 = -(d2 * acc_2 + phi1) / d1
     return jnp.stack([theta_dot_1, theta_dot_2, acc_1, acc_2])
 

@@ -8,13 +8,14 @@ Source: Barto, Sutton, Anderson 1983; constants and equations of Gymnasium's Car
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from dataclasses import dataclass
-from math import pi
+from math import cos, pi, sin
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from drivetrain.sim import random
+from drivetrain.sim.envs.drawing import BLUE, GOLD, GREY, INK, Canvas, Frame
 from drivetrain.sim.spaces import Box, Discrete
 
 
@@ -61,14 +62,14 @@ class CartPole:
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Any:
         """Euler's method, with the velocities of before."""
         force = jnp.where(action == 1, params.force, -params.force)
-        cos, sin = jnp.cos(state.theta), jnp.sin(state.theta)
+        cosine, sine = jnp.cos(state.theta), jnp.sin(state.theta)
         total_mass = params.mass_cart + params.mass_pole
         pole = params.mass_pole * params.half_length
-        push = (force + pole * state.theta_dot**2 * sin) / total_mass
-        theta_acc = (params.gravity * sin - cos * push) / (
-            params.half_length * (4.0 / 3.0 - params.mass_pole * cos**2 / total_mass)
+        push = (force + pole * state.theta_dot**2 * sine) / total_mass
+        theta_acc = (params.gravity * sine - cosine * push) / (
+            params.half_length * (4.0 / 3.0 - params.mass_pole * cosine**2 / total_mass)
         )
-        x_acc = push - pole * theta_acc * cos / total_mass
+        x_acc = push - pole * theta_acc * cosine / total_mass
         after = State(
             x=state.x + params.dt * state.x_dot,
             x_dot=state.x_dot + params.dt * x_acc,
@@ -87,6 +88,16 @@ class CartPole:
         """Twice the limits; velocities are unbounded."""
         high = jnp.array([2 * params.x_limit, jnp.inf, 2 * params.theta_limit, jnp.inf])
         return Box(-high, high, (4,))
+
+    def render(self, state: State, params: Params) -> Frame:
+        """Track, cart, and the pole on it."""
+        x, theta, length = float(state.x), float(state.theta), 2 * float(params.half_length)
+        canvas = Canvas((0.0, 0.6), 4.0)
+        canvas.line((-float(params.x_limit), 0.0), (float(params.x_limit), 0.0), 0.03, GREY)
+        canvas.box((x, 0.0), (0.6, 0.3), INK)
+        canvas.line((x, 0.15), (x + length * sin(theta), 0.15 + length * cos(theta)), 0.1, GOLD)
+        canvas.disc((x, 0.15), 0.06, BLUE)
+        return canvas.frame()
 
 
 def observe(state: State) -> jax.Array:

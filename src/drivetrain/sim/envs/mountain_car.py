@@ -13,8 +13,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drivetrain.sim import random
+from drivetrain.sim.envs.drawing import GREEN, GREY, INK, RED, Canvas, Frame
 from drivetrain.sim.spaces import Box, Discrete
 
 
@@ -67,6 +69,10 @@ class MountainCar:
         """Both bounded."""
         return bounds(params)
 
+    def render(self, state: State, params: Params) -> Frame:
+        """See `picture`."""
+        return picture(state, params)
+
 
 def at_rest(key: jax.Array) -> State:
     """Somewhere from -0.6 to -0.4."""
@@ -91,6 +97,25 @@ def bounds(valley: Any) -> Box:
     """Of position and velocity."""
     low = jnp.array([valley.min_position, -valley.max_speed])
     return Box(low, jnp.array([valley.max_position, valley.max_speed]), (2,))
+
+
+def picture(state: State, valley: Any) -> Frame:
+    """The valley of either car, the car and the flag at the goal."""
+    canvas = Canvas((-0.3, 0.65), 1.3)
+    canvas.below(height(canvas.x[0]), GREY)
+    goal, x = float(valley.goal_position), float(state.position)
+    canvas.line((goal, float(height(goal))), (goal, float(height(goal)) + 0.2), 0.012, INK)
+    canvas.box((goal + 0.05, float(height(goal)) + 0.17), (0.1, 0.06), GREEN)
+    slope = float(np.arctan(3 * 0.45 * np.cos(3 * x)))
+    canvas.box((x - 0.05 * np.sin(slope), float(height(x)) + 0.05 * np.cos(slope)), (0.16, 0.06), RED, slope)
+    for aside in (-0.05, 0.05):
+        canvas.disc((x + aside * np.cos(slope), float(height(x)) + aside * np.sin(slope) + 0.02), 0.025, INK)
+    return canvas.frame()
+
+
+def height(position: Any) -> Any:
+    """Of the ground, as Gymnasium draws it."""
+    return 0.45 * np.sin(3 * position) + 0.55
 
 
 def observe(state: State) -> jax.Array:

@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.sim.envs.mountain_car import State, at_rest, bounds, observe, pushed
+from drivetrain.sim.envs.drawing import Frame
+from drivetrain.sim.envs.mountain_car import State, at_rest, bounds, observe, picture, pushed
 from drivetrain.sim.spaces import Box
 
 
@@ -57,3 +58,7 @@ class MountainCarContinuous:
     def observation_space(self, params: Params) -> Box:
         """Both bounded."""
         return bounds(params)
+
+    def render(self, state: State, params: Params) -> Frame:
+        """The valley, the car and the flag at the goal."""
+        return picture(state, params)

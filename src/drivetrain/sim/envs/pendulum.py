@@ -8,13 +8,14 @@ Source: constants and equations of Gymnasium's Pendulum-v1.
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from dataclasses import dataclass
-from math import pi
+from math import cos, pi, sin
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from drivetrain.sim import random
+from drivetrain.sim.envs.drawing import GREY, INK, RED, Canvas, Frame
 from drivetrain.sim.spaces import Box
 
 
@@ -77,6 +78,15 @@ class Pendulum:
         """A point on the unit circle, and a bounded speed."""
         high = jnp.array([1.0, 1.0, params.max_speed])
         return Box(-high, high, (3,))
+
+    def render(self, state: State, params: Params) -> Frame:
+        """The rod, upright at angle 0."""
+        theta, length = float(state.theta), float(params.length)
+        canvas = Canvas((0.0, 0.0), 2.6 * length)
+        canvas.line((0.0, 0.0), (-length * sin(theta), length * cos(theta)), 0.16 * length, RED)
+        canvas.disc((0.0, 0.0), 0.12 * length, GREY)
+        canvas.disc((0.0, 0.0), 0.05 * length, INK)
+        return canvas.frame()
 
 
 def observe(state: State) -> jax.Array:

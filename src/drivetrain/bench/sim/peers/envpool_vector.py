@@ -19,11 +19,14 @@ from drivetrain.bench.sim.scene import Scene
 MOST_STEPS = 16
 
 
+def opened(scene: Scene) -> Any:
+    """The pool of a scene."""
+    return envpool.make(scene.env, env_type="gymnasium", num_envs=scene.num_envs, num_threads=scene.num_threads, seed=0)
+
+
 def simulator(scene: Scene) -> Simulator:
     """Steps with actions that are at hand."""
-    pool: Any = envpool.make(
-        scene.env, env_type="gymnasium", num_envs=scene.num_envs, num_threads=scene.num_threads, seed=0
-    )
+    pool = opened(scene)
     pool.reset()
     num_steps = max(1, min(MOST_STEPS, 4096 // scene.num_envs))
     number: int = pool.action_space.n

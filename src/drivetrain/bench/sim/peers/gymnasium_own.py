@@ -29,15 +29,20 @@ def vectorized(scene: Scene, mode: str, most_envs: int) -> Simulator:
     if scene.num_envs > most_envs:
         raise NotOffered(f"more than {most_envs:,} environments are not asked of it")
     venv: Any = gymnasium.make_vec(scene.env, num_envs=scene.num_envs, vectorization_mode=mode)
+    return stepping(venv, scene.num_envs)
+
+
+def stepping(venv: Any, num_envs: int) -> Simulator:
+    """Steps of a vector environment of Gymnasium's form, with actions that are at hand."""
     venv.reset(seed=0)
-    num_steps = max(1, min(MOST_STEPS, 4096 // scene.num_envs))
+    num_steps = max(1, min(MOST_STEPS, 4096 // num_envs))
     number: int = venv.single_action_space.n
-    actions = np.random.default_rng(0).integers(0, number, (num_steps, scene.num_envs))
+    actions = np.random.default_rng(0).integers(0, number, (num_steps, num_envs))
 
     def run() -> int:
         for action in actions:
             venv.step(action)
-        return num_steps * scene.num_envs
+        return num_steps * num_envs
 
     return run
 

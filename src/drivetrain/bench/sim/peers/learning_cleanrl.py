@@ -1,0 +1,64 @@
+"""PPO in the manner of CleanRL, around vector environments of anybody: what a training loop makes of their speed.
+
+Settings: the loop, networks and updates of `bench/train/peers/cleanrl_ppo.py`, 32 steps per rollout as there, and
+four epochs of four minibatches as in CleanRL's file, so that updates do not drown the environments. One call is one
+rollout and its updates.
+"""
+
+# The peer may be absent where types are checked.
+# pyright: basic, reportMissingImports=false
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from drivetrain.bench.sim.peers.entry import Simulator
+from drivetrain.bench.sim.scene import Scene
+from drivetrain.bench.train.peers.cleanrl_ppo import Agent, Storage, advantages_of, learn
+from drivetrain.bench.train.settings import PpoSettings
+
+NUM_MINIBATCHES = 4
+
+
+def settings_for(num_envs: int) -> PpoSettings:
+    """See the module."""
+    return PpoSettings(num_envs=num_envs, batch_size=num_envs * 32 // NUM_MINIBATCHES, n_epochs=4, linear=False)
+
+
+class Learner:
+    """The loop, a rollout at a time."""
+
+    def __init__(self, envs: Any, num_envs: int, settings: PpoSettings) -> None:
+        """`envs` has what Gymnasium's vector environments have; `settings` are the loop's."""
+        self.envs, self.settings, self.num_envs = envs, settings, num_envs
+        self.agent = Agent(envs, settings)
+        self.optimizer = torch.optim.Adam(self.agent.parameters(), lr=settings.learning_rate, eps=1e-5)
+        self.rollout = Storage(envs, settings.n_steps)
+        self.obs, self.done = torch.Tensor(envs.reset()[0]), torch.zeros(num_envs)
+
+    def iterate(self) -> int:
+        """One rollout, its updates, and how many steps that was."""
+        rollout, settings = self.rollout, self.settings
+        for step in range(settings.n_steps):
+            rollout.obs[step], rollout.dones[step] = self.obs, self.done
+            with torch.no_grad():
+                distribution = self.agent.distribution(self.obs)
+                action = distribution.sample()
+                rollout.values[step] = self.agent.critic(self.obs).flatten()
+            rollout.actions[step], rollout.log_probs[step] = action, distribution.log_prob(action)
+            obs, reward, terminated, truncated, _ = self.envs.step(self.agent.bounded(action.numpy()))
+            rollout.rewards[step] = torch.as_tensor(reward)
+            self.obs, self.done = torch.Tensor(obs), torch.Tensor(np.logical_or(terminated, truncated))
+        with torch.no_grad():
+            advantages = advantages_of(rollout, self.agent.critic(self.obs).flatten(), self.done, settings)
+        learn(self.agent, self.optimizer, rollout, advantages, settings.clip_range, settings)
+        return settings.n_steps * self.num_envs
+
+
+def learning(scene: Scene, make: Callable[[Scene], Any]) -> Simulator:
+    """The loop around the environments that `make` makes."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    return Learner(make(scene), scene.num_envs, settings_for(scene.num_envs)).iterate

@@ -1,0 +1,77 @@
+"""One environment of a simulator as Gymnasium's `Env`."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from drivetrain.sim.api import Engine, Tree
+from drivetrain.sim.envs.drawing import Frame
+from drivetrain.sim.gymnasium.arguments import NUM_SEEDS, RENDER_MODES, checked_seed
+from drivetrain.sim.gymnasium.infos import of_each
+from drivetrain.sim.gymnasium.vector import FRAMES_PER_S, SimVectorEnv
+from drivetrain.sim.random import Generator
+
+
+class SimEnv(gymnasium.Env[Any, Any]):
+    """A batch of one environment that the caller restarts: for tools that know no vector environments.
+
+    Of a batch of N one step costs little more than of one: `sim.make_vec` where it can be used. Arguments are those
+    of `sim.make_vec`.
+    """
+
+    # Gymnasium reads it from the class, and declares it without ClassVar.
+    metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}  # noqa: RUF012
+
+    def __init__(
+        self,
+        env: Any,
+        engine: Engine = "native",
+        *,
+        params: Tree = None,
+        generator: Generator = "threefry",
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Nothing is compiled before the first `reset`."""
+        self.batch = SimVectorEnv(
+            env,
+            1,
+            engine,
+            params=params,
+            autoreset="disabled",
+            generator=generator,
+            render_mode=render_mode,
+            **options,
+        )
+        self.render_mode = render_mode
+        self.observation_space = self.batch.single_observation_space
+        self.action_space = self.batch.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]:
+        """Start an episode; see `SimVectorEnv.reset`. There are no options."""
+        seed = checked_seed(seed)
+        super().reset(seed=seed)
+        start = int(self.np_random.integers(NUM_SEEDS)) if seed is None else seed
+        obs, infos = self.batch.reset(seed=start, options=options)
+        return jax.tree.map(lambda x: x[0], obs), infos
+
+    def step(self, action: Any) -> tuple[Tree, float, bool, bool, dict[str, Any]]:
+        """Take one step; see `SimVectorEnv.step`."""
+        actions = jax.tree.map(lambda x: np.asarray(x)[None], action)
+        obs, reward, terminated, truncated, infos = self.batch.step(actions)
+        first = jax.tree.map(lambda x: x[0], obs)
+        return first, float(reward[0]), bool(terminated[0]), bool(truncated[0]), of_each(infos, 1)[0]
+
+    def render(self) -> Frame:
+        """A picture of the state; see `SimVectorEnv.render`."""
+        return self.batch.render()[0]
+
+    def close(self) -> None:
+        """Let kernel and state go."""
+        self.batch.close()

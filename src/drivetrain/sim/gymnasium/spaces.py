@@ -1,0 +1,115 @@
+"""Spaces of the simulators as Gymnasium's, and batches of actions held against them."""
+
+# JAX is typed in part, gymnax's spaces are known by their attributes.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.api import Tree
+
+Space = gymnasium.Space[Any]
+Array = npt.NDArray[Any]
+
+
+def space_of(what: str, space: Any, shapes: Tree) -> Space:
+    """Gymnasium's space for one of `sim.spaces` or of gymnax.
+
+    Args:
+        what: Names it in errors.
+        space: Has `n`, or `low` and `high`, or `spaces` (a dictionary or a sequence).
+        shapes: Of what is really given: arrays or `jax.ShapeDtypeStruct`. Its types are taken, because gymnax's
+            spaces often declare others.
+
+    Raises:
+        InvalidInput: Gymnasium has no space like it, or what is given has another structure or shape.
+    """
+    if hasattr(space, "spaces"):
+        return space_of_several(what, space.spaces, shapes)
+    if not hasattr(shapes, "dtype"):
+        raise InvalidInput(f"{what}: expected one array, as its space says, got {type(shapes).__name__}")
+    shape, dtype = tuple(shapes.shape), np.dtype(shapes.dtype)
+    if hasattr(space, "n"):
+        if shape or dtype.kind not in "iu":
+            raise InvalidInput(f"{what}: its space is discrete, expected one integer, got {dtype.name}{list(shape)}")
+        return spaces.Discrete(int(space.n), dtype=cast("type[np.integer[Any]]", dtype.type))
+    if hasattr(space, "low") and hasattr(space, "high"):
+        if tuple(space.shape) != shape:
+            raise InvalidInput(f"{what}: its space says shape {tuple(space.shape)}, and it has {shape}")
+        low, high = (bound(x, shape, dtype) for x in (space.low, space.high))
+        return spaces.Box(low, high, shape, cast("Any", dtype.type))
+    raise InvalidInput(f"{what}: expected a space with `n`, with `low` and `high`, or with `spaces`, got {space!r}")
+
+
+def space_of_several(what: str, parts: Any, shapes: Tree) -> Space:
+    """A dictionary or a tuple of spaces."""
+    if isinstance(parts, Mapping) and isinstance(shapes, Mapping) and set(parts) == set(shapes):
+        return spaces.Dict({name: space_of(f"{what}[{name!r}]", parts[name], shapes[name]) for name in parts})
+    if isinstance(shapes, tuple) and len(shapes) == len(parts):
+        pairs = enumerate(zip(parts, shapes, strict=True))
+        return spaces.Tuple([space_of(f"{what}[{k}]", part, shape) for k, (part, shape) in pairs])
+    raise InvalidInput(f"{what}: expected a dictionary or tuple of {len(parts)} parts, as its space says, got {shapes}")
+
+
+def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A bound for every element, within what the type holds."""
+    whole = np.broadcast_to(np.asarray(value), shape)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        whole = np.clip(whole, limits.min, limits.max)
+    return whole.astype(dtype)
+
+
+def checked_actions(space: Space, actions: Any, what: str = "actions") -> Tree:
+    """A batch of actions as arrays, if it has the shape of the batched space and discrete ones are in range.
+
+    Real numbers beyond a bound pass: what they do is the environment's to say, and ours clip. NaN does not pass.
+
+    Raises:
+        InvalidInput: Says what was expected, and the first environment whose action is not.
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(actions, Mapping) or set(actions) != set(space.spaces):
+            raise InvalidInput(f"{what}: expected a dictionary of {', '.join(space.spaces)}, got {actions!r}")
+        return {name: checked_actions(space[name], actions[name], f"{what}[{name!r}]") for name in space.spaces}
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(actions, tuple) or len(actions) != len(space.spaces):
+            raise InvalidInput(f"{what}: expected a tuple of {len(space.spaces)}, got {actions!r}")
+        pairs = enumerate(zip(space.spaces, actions, strict=True))
+        return tuple(checked_actions(part, each, f"{what}[{k}]") for k, (part, each) in pairs)
+    array = np.asarray(actions)
+    if isinstance(space, spaces.MultiDiscrete):
+        return checked_indices(int(np.min(space.nvec)), space.shape, array, what)
+    return checked_numbers(cast("Any", space.dtype), cast("tuple[int, ...]", space.shape), array, what)
+
+
+def checked_indices(n: int, shape: tuple[int, ...], array: Array, what: str) -> Array:
+    """Discrete actions, 0 to n - 1 each."""
+    if array.shape != shape or array.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"{what}: expected {shape[0]} integers from 0 to {n - 1}, got {array.dtype.name}{list(array.shape)}"
+        )
+    if array.size and not (array.min() >= 0 and array.max() < n):
+        index = int(np.argmax((array < 0) | (array >= n)))
+        raise InvalidInput(f"{what}: expected integers from 0 to {n - 1}, got {array[index]} for environment {index}")
+    return array.astype(np.int32, copy=False)
+
+
+def checked_numbers(dtype: np.dtype[Any], shape: tuple[int, ...], array: Array, what: str) -> Array:
+    """Actions that are arrays of numbers."""
+    if array.shape != shape or array.dtype.kind not in "fiu":
+        raise InvalidInput(
+            f"{what}: expected {dtype.name}{list(shape)}, one row for each environment, got "
+            f"{array.dtype.name}{list(array.shape)}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        place = tuple(np.argwhere(~np.isfinite(array))[0])
+        raise InvalidInput(f"{what}: expected finite numbers, got {array[place]} for environment {place[0]}")
+    return array.astype(dtype, copy=False)

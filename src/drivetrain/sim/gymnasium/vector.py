@@ -1,0 +1,219 @@
+"""N environments of one simulator as Gymnasium's vector environment."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from functools import cached_property
+from typing import Any, cast
+
+import jax
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from drivetrain.core.errors import Closed, InvalidInput
+from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree
+from drivetrain.sim.compiler import checked, compile
+from drivetrain.sim.envs.drawing import Frame, render
+from drivetrain.sim.gymnasium.arguments import (
+    NUM_SEEDS,
+    RENDER_MODES,
+    checked_mask,
+    checked_render_mode,
+    checked_seed,
+)
+from drivetrain.sim.gymnasium.infos import batched, final
+from drivetrain.sim.gymnasium.spaces import checked_actions, space_of
+from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.random import Generator, first_key
+from drivetrain.sim.registry import make
+from drivetrain.sim.trace import abstract
+from drivetrain.sim.transition import first
+
+Array = npt.NDArray[Any]
+Step = tuple[Tree, Array, Array, Array, dict[str, Any]]
+MODES: dict[str, AutoresetMode] = {
+    "same_step": AutoresetMode.SAME_STEP,
+    "next_step": AutoresetMode.NEXT_STEP,
+    "disabled": AutoresetMode.DISABLED,
+}
+FRAMES_PER_S = 30
+
+
+class SimVectorEnv(VectorEnv[Any, Any, Any]):
+    """What `sim.make_vec` makes; the arguments are explained there. Not safe for threads.
+
+    Environment i starts from `split(key(seed), num_envs)[i]`, as `Rollout.reset` says. `reset` without a seed draws
+    one from `np_random`, so a seeded first `reset` decides all later ones.
+
+    Attributes:
+        env: The simulator.
+        params: Its parameters.
+        state: Where the environments stand, None before the first `reset`.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        num_envs: int = 1,
+        engine: Engine = "native",
+        *,
+        params: Tree = None,
+        autoreset: Autoreset = "next_step",
+        num_threads: int = 1,
+        generator: Generator = "threefry",
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Nothing is compiled yet."""
+        if options and not isinstance(env, str):
+            raise InvalidInput(f"{', '.join(options)}: options are for environments by name; give them to your own")
+        self.env = cast("Environment", adapted(make(env, **options) if isinstance(env, str) else env))
+        self.params = self.env.default_params if params is None else params
+        record = ("obs", "reward", "terminated", "truncated", "info")
+        record = (*record, "final_obs") if autoreset == "same_step" else record
+        self._settings = checked(num_envs, 1, engine, record, autoreset, num_threads)
+        self._engine: Engine = engine
+        self._generator: Generator = generator
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": MODES[autoreset], "render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
+        self.render_mode = checked_render_mode(render_mode, self.env)
+        self.single_observation_space = space_of("observation", self.env.observation_space(self.params), self._obs())
+        self.single_action_space = space_of("action", self.env.action_space(self.params), self._action())
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.state: RolloutState | None = None
+
+    def _obs(self) -> Tree:
+        """Shapes of an observation."""
+        words = jax.ShapeDtypeStruct((2,), np.uint32)
+        return abstract(
+            self.env, "reset", lambda w: first(self.env, self.params, first_key(w, self._generator))[0], words
+        )[0]
+
+    def _action(self) -> Tree:
+        """Shapes of an action; integers in Gymnasium's type, so that spaces are equal to its own."""
+        words = jax.ShapeDtypeStruct((2,), np.uint32)
+        space = self.env.action_space(self.params)
+        drawn, _ = abstract(self.env, "action_space", lambda w: space.sample(jax.random.wrap_key_data(w)), words)
+        wide = np.dtype(np.int64)
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, wide) if x.dtype.kind in "iu" else x, drawn)
+
+    @cached_property
+    def rollout(self) -> Rollout:
+        """The compiled step; made when it is first needed, which is at the first `reset`."""
+        settings = self._settings
+        return compile(
+            self.env,
+            settings.num_envs,
+            1,
+            self._engine,
+            self.params,
+            settings.record,
+            autoreset=settings.autoreset,
+            num_threads=settings.num_threads,
+            generator=self._generator,
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]:
+        """Start episodes: all, or those of `options["reset_mask"]`.
+
+        Args:
+            seed: 0 to 2^32 - 1; None goes on with what the last seed began.
+            options: None, or {"reset_mask": bool[num_envs]} for some of the environments.
+
+        Returns:
+            Observations of all environments, and an empty dictionary.
+
+        Raises:
+            InvalidInput: The seed or an option does not fit.
+            Closed: After `close`.
+        """
+        self._require_open()
+        mask = checked_mask(options, self.num_envs)
+        if mask is not None:
+            self._state()
+        seed = checked_seed(seed)
+        super().reset(seed=seed)
+        fresh = self.rollout.reset(int(self.np_random.integers(NUM_SEEDS)) if seed is None else seed)
+        fresh = jax.tree.map(np.array, fresh)  # XLA's memory is not ours to write
+        state = fresh if mask is None else restarted(mask, fresh, self._state())
+        self.state = state
+        return jax.tree.map(np.array, state.obs), {}
+
+    def step(self, actions: Any) -> Step:
+        """Take one step in every environment.
+
+        Args:
+            actions: Of `action_space`. Real numbers beyond their bounds are left to the environment.
+
+        Returns:
+            Observations, rewards, terminations, truncations, each [num_envs, ...], and infos in Gymnasium's vector
+            format.
+
+        Raises:
+            InvalidInput: The actions do not fit, nothing was reset yet, or episodes have ended that nobody restarts.
+            Closed: After `close`.
+        """
+        self._require_open()
+        state = self._state()
+        rows = jax.tree.map(lambda x: x[None], checked_actions(self.action_space, actions))
+        was_done, autoreset = np.asarray(state.done), self._settings.autoreset
+        if autoreset == "disabled" and was_done.any():
+            raise InvalidInput(
+                f"step: the episode of environment {int(np.argmax(was_done))} has ended; restart it by "
+                'reset(options={"reset_mask": terminated | truncated})'
+            )
+        self.state, trajectory = self.rollout(state, rows)
+        row = jax.tree.map(lambda x: np.asarray(x)[0], trajectory)
+        ended = row["terminated"] | row["truncated"]
+        infos = batched(row["info"], ~{"same_step": ended, "next_step": was_done}.get(autoreset, np.zeros_like(ended)))
+        if autoreset == "same_step":
+            infos |= final(ended, row["final_obs"], row["info"])
+        shared = autoreset == "disabled" or self._engine == "xla"  # with `reset`, which keeps the others; with XLA
+        obs = jax.tree.map(np.array, row["obs"]) if shared else row["obs"]
+        return obs, row["reward"].astype(np.float32, copy=False), row["terminated"], row["truncated"], infos
+
+    def render(self) -> tuple[Frame, ...]:
+        """A frame uint8[height, width, 3] of every environment, with render_mode="rgb_array".
+
+        After a step of `autoreset="same_step"` that ended an episode it shows the next one's start.
+
+        Raises:
+            InvalidInput: No frames were asked for, or nothing was reset yet.
+            Closed: After `close`.
+        """
+        self._require_open()
+        if self.render_mode is None:
+            raise InvalidInput('render: expected render_mode="rgb_array" when the environment was made')
+        states = jax.tree.map(np.asarray, self._state().env)
+        one = [jax.tree.map(lambda x, k=k: x[k], states) for k in range(self.num_envs)]
+        return tuple(render(self.env, state, self.params) for state in one)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let kernel and state go."""
+        self.state = None
+        self.__dict__.pop("rollout", None)
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise Closed("the vector environment was closed; make another")
+
+    def _state(self) -> RolloutState:
+        if self.state is None:
+            raise InvalidInput("expected `reset` to be called first; it was not")
+        return self.state
+
+
+def restarted(mask: Array, fresh: RolloutState, state: RolloutState) -> RolloutState:
+    """The state with some environments as in another, and their keys; steps are counted on."""
+
+    def chosen(x: Any, y: Any) -> Array:
+        x, y = np.asarray(x), np.asarray(y)
+        return np.where(mask.reshape(-1, *(1,) * (x.ndim - 1)), x, y)
+
+    parts = (fresh.env, fresh.keys, fresh.done, fresh.obs), (state.env, state.keys, state.done, state.obs)
+    env, keys, done, obs = jax.tree.map(chosen, *parts)
+    return RolloutState(env, keys, state.step, done, obs)

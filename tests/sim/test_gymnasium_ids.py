@@ -1,0 +1,85 @@
+"""Our environments by id from Gymnasium's own functions, single and in batches."""
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.gymnasium.single import SimEnv
+from drivetrain.sim.gymnasium.vector import SimVectorEnv
+from drivetrain.sim.registry import ENVIRONMENTS
+
+NAMES = ["CartPole-v1", "Pendulum-v1"]
+# What Gymnasium advises of a space that is meant as it is.
+ADVICE = ("infinity", "symmetric and normalized", "This is probably")
+
+
+def test_every_environment_of_ours_is_registered_in_both_forms():
+    for name in ENVIRONMENTS:
+        spec = gymnasium.spec(f"drivetrain/{name}")
+        assert spec.entry_point is not None
+        assert spec.vector_entry_point is not None
+
+
+def test_make_vec_makes_the_vector_environment_of_ours():
+    venv = gymnasium.make_vec("drivetrain/CartPole-v1", num_envs=9, autoreset="same_step")
+    assert isinstance(venv, SimVectorEnv)
+    assert (venv.num_envs, venv.spec.id) == (9, "drivetrain/CartPole-v1")
+    assert venv.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    again = gymnasium.make_vec(venv.spec)
+    assert (again.num_envs, again.metadata["autoreset_mode"]) == (9, AutoresetMode.SAME_STEP)
+
+
+def test_options_of_an_environment_go_through():
+    venv = gymnasium.make_vec("drivetrain/Knob", num_envs=2, engine="numpy", live_nbytes=12)
+    venv.reset(seed=0)
+    assert venv.state.env.live.shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_single_environment_passes_the_checks_of_gymnasium(name):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        check_env(gymnasium.make(f"drivetrain/{name}", engine="numpy", render_mode="rgb_array").unwrapped)
+    surprising = [str(each.message) for each in said if not any(part in str(each.message) for part in ADVICE)]
+    assert not surprising
+
+
+def test_gymnasium_steps_single_environments_of_ours_in_its_own_vectors():
+    venv = gymnasium.make_vec("drivetrain/CartPole-v1", num_envs=3, vectorization_mode="sync", engine="numpy")
+    obs, _ = venv.reset(seed=0)
+    for _ in range(60):
+        obs, *_ = venv.step(venv.action_space.sample())
+    assert obs.shape == (3, 4)
+    venv.close()
+
+
+def test_a_single_environment_is_one_of_a_batch_and_says_when_it_has_to_be_restarted():
+    env, batch = SimEnv("CartPole-v1", "numpy"), SimVectorEnv("CartPole-v1", 1, "numpy", autoreset="disabled")
+    obs, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(obs, batch.reset(seed=3)[0][0])
+    terminated = False
+    while not terminated:
+        obs, reward, terminated, truncated, info = env.step(0)
+        expected = batch.step(np.array([0]))
+        np.testing.assert_array_equal(obs, expected[0][0])
+        assert (type(reward), type(terminated), type(truncated), info) == (float, bool, bool, {})
+    with pytest.raises(InvalidInput, match="the episode of environment 0 has ended"):
+        env.step(0)
+    env.close()
+
+
+def test_an_id_may_name_the_package_that_registers_it():
+    code = "import gymnasium; print(gymnasium.make_vec('drivetrain.sim:drivetrain/CartPole-v1', 2).num_envs)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "2\n"
+
+
+def test_the_top_of_the_package_stays_light():
+    code = "import sys, drivetrain; print([m for m in ('gymnasium', 'jax', 'numpy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
