@@ -118,7 +118,7 @@ class Start:
 
 
 def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int,
-            stream: Any) -> Settings:  # fmt: skip
+            stream: Any = None) -> Settings:  # fmt: skip
     """The arguments, if each of them makes sense."""
     for name, value in (("num_envs", num_envs), ("num_steps", num_steps), ("num_threads", num_threads)):
         if value < 1:
