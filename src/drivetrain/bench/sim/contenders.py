@@ -9,9 +9,12 @@ def rival(name: str, module: str, *requires: str, install: str) -> Rival:
 
 
 SIM, GYMNASIUM = 'pip install "drivetrain[gymnax]"', 'pip install "drivetrain[train]"'
+PYTORCH = 'pip install "drivetrain[sim,torch]"'
 OURS = rival("ours", "ours", "jax", install=SIM)
 XLA = rival("our xla", "ours_xla", "jax", install=SIM)
 NUMPY = rival("our numpy", "ours_numpy", "jax", install=SIM)
+TORCH = rival("our torch", "ours_torch", "jax", "torch", install=PYTORCH)
+TORCH_COMPILED = rival("our torch, compiled", "ours_torch_compiled", "jax", "torch", install=PYTORCH)
 GYMNAX = rival("gymnax", "gymnax_xla", "gymnax", install=SIM)
 MAKE = rival("gymnasium.make", "gymnasium_make", "gymnasium", install=GYMNASIUM)
 SYNC = rival("SyncVectorEnv", "gymnasium_sync", "gymnasium", install=GYMNASIUM)
@@ -19,6 +22,7 @@ ASYNC = rival("AsyncVectorEnv", "gymnasium_async", "gymnasium", install=GYMNASIU
 OWN = rival("Gymnasium's vector", "gymnasium_own", "gymnasium", install=GYMNASIUM)
 ENVPOOL = rival("EnvPool", "envpool_vector", "envpool", "gymnasium", install="pip install envpool")
 
-OURSELVES = (OURS, XLA, NUMPY)  # peers are all the others
+OURSELVES = (OURS, XLA, NUMPY, TORCH, TORCH_COMPILED)  # peers are all the others
 EVERYBODY = (OURS, GYMNAX, OWN, ENVPOOL, MAKE, SYNC, ASYNC, XLA, NUMPY)
-DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool")
+OF_THE_PAPER = (OURS, XLA, TORCH, TORCH_COMPILED, MAKE)
+DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool", "torch")

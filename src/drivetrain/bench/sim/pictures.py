@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.sim.cases import UNFUSED, XLA_UNFUSED
-from drivetrain.bench.sim.contenders import MAKE, OURS, XLA
-from drivetrain.bench.sim.paper import KNOB_NUMS_ENVS, OVER_STEPS, VECTORISED, fused
+from drivetrain.bench.sim.contenders import MAKE, OURS, TORCH, TORCH_COMPILED, XLA
+from drivetrain.bench.sim.paper import KNOB_NUMS_ENVS, OVER_STEPS, PYTORCH, PYTORCH_K, VECTORISED, fused
 
 Document = Mapping[str, Any]
 Points = Sequence[tuple[float, float]]
@@ -17,6 +17,11 @@ LABELS = {
     XLA.name: "XLA, K = 64",
     XLA_UNFUSED: "XLA, K = 1",
     MAKE.name: "gymnasium.make",
+}
+FRAMEWORKS = {
+    XLA.name: f"XLA, K = {PYTORCH_K}",
+    TORCH_COMPILED.name: "PyTorch, torch.compile",
+    TORCH.name: "PyTorch, eager",
 }
 
 
@@ -28,6 +33,7 @@ def draw(document: Document, folder: Path) -> list[Path]:
     """
     rates = [
         ("sim-vectorised.svg", VECTORISED, "environments N", LABELS),
+        ("sim-pytorch.svg", PYTORCH, "environments N", FRAMEWORKS),
         ("sim-steps.svg", OVER_STEPS, "steps per call K", {OURS.name: "native", XLA.name: "XLA"}),
     ]
     written: list[Path] = []
