@@ -6,9 +6,9 @@ from drivetrain.bench.report import Report
 from drivetrain.bench.sim.cases import speed_case
 from drivetrain.bench.sim.causes import CARTPOLE_NBYTES, Cause, with_causes
 from drivetrain.bench.sim.contenders import MAKE, OF_THE_PAPER, OURS, TORCH, TORCH_COMPILED, XLA
-from drivetrain.bench.sim.paper import UNFUSED, paper_plan
+from drivetrain.bench.sim.paper import UNFUSED, fused, paper_plan
 from drivetrain.bench.sim.peers.entry import Slice
-from drivetrain.bench.sim.pictures import draw, number_in
+from drivetrain.bench.sim.pictures import draw, number_in, ratios_of, touched, untouched
 from drivetrain.bench.sim.rounds import Measured
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput
@@ -91,9 +91,17 @@ def test_curves_are_drawn_from_the_report(tmp_path):
         "sim-pytorch.svg",
         "sim-steps.svg",
         "sim-fused.svg",
+        "sim-untouched.svg",
         "sim-product.svg",
     ]
     assert "native, K = 64" in written[0].read_text() or written[0].stat().st_size > 5_000
+
+
+def test_curves_along_knob_vary_touched_and_untouched_state_apart():
+    document = {"cases": [case.as_json() for case in cases()]}
+    group = fused(1024)
+    assert ratios_of(document, group, touched) == [(64, 6.0)]
+    assert ratios_of(document, group, untouched) == [(64, 6.0), (4160, 16.0)]
 
 
 def test_numbers_are_read_out_of_names():
