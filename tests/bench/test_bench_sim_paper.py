@@ -4,15 +4,17 @@ import pytest
 
 from drivetrain.bench.report import Report
 from drivetrain.bench.sim.cases import speed_case
-from drivetrain.bench.sim.contenders import EVERYBODY, MAKE, OURS
-from drivetrain.bench.sim.paper import UNFUSED, Cause, paper_plan, with_causes
+from drivetrain.bench.sim.causes import CARTPOLE_NBYTES, Cause, with_causes
+from drivetrain.bench.sim.contenders import MAKE, OF_THE_PAPER, OURS, TORCH, TORCH_COMPILED, XLA
+from drivetrain.bench.sim.paper import UNFUSED, fused, paper_plan
 from drivetrain.bench.sim.peers.entry import Slice
-from drivetrain.bench.sim.pictures import draw, number_in
+from drivetrain.bench.sim.pictures import draw, number_in, ratios_of, touched, untouched
 from drivetrain.bench.sim.rounds import Measured
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput
+from drivetrain.sim import explain, make
 
-PLAN = paper_plan(EVERYBODY, quick=True)
+PLAN = paper_plan(OF_THE_PAPER, quick=True)
 
 
 def rates(**ns):
@@ -29,33 +31,55 @@ def cases():
         elif trial.group.startswith("Knob"):
             measured = rates(**{OURS.name: 10, UNFUSED: 60})
         else:
-            single = {MAKE.name: 10_240} if MAKE.name in trial.scenes else {}
+            forms = {
+                name: 80 * (10 if name == TORCH.name else 1) for name in (TORCH.name, TORCH_COMPILED.name, XLA.name)
+            }
+            if trial.name == "N = 1":
+                forms = {name: ns * 1024 / 4 for name, ns in forms.items()}
+            single = {name: ns for name, ns in forms.items() if name in trial.scenes}
+            single |= {MAKE.name: 10_240} if MAKE.name in trial.scenes else {}
             measured = rates(**{OURS.name: 10, UNFUSED: 20_480 if trial.name == "N = 1" else 40}, **single)
         found.append(speed_case(trial, measured))
     return with_causes(found, PLAN)
 
 
 def test_quick_plans_have_a_point_of_every_kind_and_full_ones_every_curve():
-    assert len(PLAN.trials) == 6
-    full = paper_plan(EVERYBODY, quick=False)
+    assert len(PLAN.trials) == 8
+    full = paper_plan(OF_THE_PAPER, quick=False)
     assert len({trial.name for trial in full.trials if trial.group.startswith("CartPole over N")}) == 7
-    assert len(full.trials) == 7 + 6 + 21
+    assert len(full.trials) == 7 + 6 + 21 + 4
     assert all(
         scene.num_steps == 1 for trial in full.trials for name, (_, scene) in trial.scenes.items() if name == UNFUSED
     )
 
 
 def test_the_difference_is_shared_out_among_calls_touched_and_untouched_state():
-    bare, heavy = (case.notes[0] for case in cases() if case.group.startswith("Knob"))
+    bare, heavy = (case.notes[-1] for case in cases() if case.group.startswith("Knob"))
     assert "6.0×, mostly touched state" in bare
-    assert "20.0 ns are calls, 30.0 ns touched and 0.0 ns untouched state" in bare
+    assert "of the 50.0 ns between them 20.0 are calls, 30.0 touched and 0.0 untouched state" in bare
     assert "16.0×, mostly untouched state" in heavy
-    assert "20.0 ns are calls, 30.0 ns touched and 100.0 ns untouched state" in heavy
-    assert "Unfused it moves 150 bytes, fused 6" in bare
+    assert "20.0 are calls, 30.0 touched and 100.0 untouched state" in heavy
+    assert "Unfused a step moves 150 bytes, with K = 64 6." in bare
 
 
-def test_a_cause_names_its_largest_part():
-    assert Cause(fused=1, unfused=9, calls=5, dead=1, moved=2).word == "calls"
+def test_every_comparison_names_cores_and_bytes():
+    notes = {case.name: case.notes[-1] for case in cases() if case.notes}
+    over_n = notes["CartPole over N: one simulator, many (K = 1), many and fused (K = 64): N = 1,024"]
+    assert "gymnasium.make takes 10,240 ns a step of its one environment, 256.0× this unfused" in over_n
+    over_k = notes["CartPole over K, N = 1,024: K = 64"]
+    assert "Unfused a step moves 54 bytes, with K = 64 5." in over_k
+    frameworks = notes["XLA against PyTorch: CartPole over N, K = 16: N = 1,024"]
+    assert "our torch 800.0 ns, at most 200.0 of them calls" in frameworks
+    assert all(note.endswith("One core on every side.") for note in notes.values())
+
+
+def test_bytes_of_cartpole_are_those_of_its_state():
+    assert explain(make("CartPole-v1")).state_nbytes == CARTPOLE_NBYTES
+
+
+def test_a_cause_names_its_largest_part_and_a_loss_is_no_gain():
+    assert Cause(fast=1, slow=9, calls=5, dead=1, moved=2).word == "calls"
+    assert Cause(fast=4, slow=2, calls=0, dead=0, moved=0).text == "0.50×: no gain"
 
 
 def test_curves_are_drawn_from_the_report(tmp_path):
@@ -64,11 +88,20 @@ def test_curves_are_drawn_from_the_report(tmp_path):
     written = draw(report.as_json(), tmp_path)
     assert [path.name for path in written] == [
         "sim-vectorised.svg",
+        "sim-pytorch.svg",
         "sim-steps.svg",
         "sim-fused.svg",
+        "sim-untouched.svg",
         "sim-product.svg",
     ]
     assert "native, K = 64" in written[0].read_text() or written[0].stat().st_size > 5_000
+
+
+def test_curves_along_knob_vary_touched_and_untouched_state_apart():
+    document = {"cases": [case.as_json() for case in cases()]}
+    group = fused(1024)
+    assert ratios_of(document, group, touched) == [(64, 6.0)]
+    assert ratios_of(document, group, untouched) == [(64, 6.0), (4160, 16.0)]
 
 
 def test_numbers_are_read_out_of_names():

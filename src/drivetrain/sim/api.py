@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import jax
 
-Engine = Literal["xla", "native", "cuda", "numpy", "torch"]
+Engine = Literal["xla", "native", "cuda", "numpy", "torch", "torch_compiled"]
 Autoreset = Literal["same_step", "next_step", "disabled"]
 RECORDABLE = ("obs", "reward", "terminated", "truncated", "final_obs", "info")
 Tree = Any

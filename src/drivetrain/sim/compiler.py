@@ -55,7 +55,8 @@ def compile(
         engine: "xla": `vmap` and `scan`, what all others are tested against. "native": one C++ kernel,
             compiled by the system's compiler and kept on disk. "cuda": one CUDA kernel, one thread per
             environment, with the bits of "native". "numpy": the program interpreted. "torch": the same by
-            PyTorch on the CPU.
+            PyTorch on the CPU. "torch_compiled": the same through `torch.compile`, which compiles at the
+            first call.
         params: Of the environment; its defaults when None. They become constants.
         record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info.
             With () nothing is written.

@@ -17,8 +17,9 @@ from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
-from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, SIM
-from drivetrain.bench.sim.paper import paper_plan, with_causes
+from drivetrain.bench.sim.causes import with_causes
+from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_THE_PAPER, SIM
+from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.pictures import draw
 from drivetrain.bench.sim.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.sim.rounds import OPEN_TIMEOUT_S, measure
@@ -40,11 +41,6 @@ WEAKNESSES = (
     "and memory.",
 )
 PAPER_TITLE = "Simulators, vectorised and fused: the comparisons of arXiv 2207.07736 on one core"
-NO_TORCH = Skipped(
-    name="XLA against PyTorch",
-    reason="there is no engine of PyTorch yet, and a second copy of an environment would measure the copy",
-    remedy="none yet",
-)
 QUICK_WEAKNESS = "A quick run: two short rounds of a few cases. It shows that everything runs, not who is ahead."
 
 
@@ -80,8 +76,9 @@ class Options:
         require_folders(self.json, self.markdown)
         if self.plots is not None and not (self.paper and self.plots.is_dir()):
             raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")
-        if not self.plan(EVERYBODY, 1.0).names():
-            names = "; ".join(replace(self, only="").plan(EVERYBODY, 1.0).names())
+        everybody = OF_THE_PAPER if self.paper else EVERYBODY
+        if not self.plan(everybody, 1.0).names():
+            names = "; ".join(replace(self, only="").plan(everybody, 1.0).names())
             raise InvalidInput(f"--only {self.only!r} is in the name of no case: {names}")
 
     def plan(self, rivals: Sequence[Rival], share: float) -> Plan:
@@ -115,12 +112,12 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     machine = describe_machine()
     share = 1.0 if "avx512f" in machine["simd"] else 0.5
-    rivals, absent = present(EVERYBODY)
+    rivals, absent = present(OF_THE_PAPER if options.paper else EVERYBODY)
     plan = options.plan(rivals, share)
     speed, skipped = measure_speed(plan)
     others, unfit = ask_about(plan)
     if options.paper:
-        speed, unfit = with_causes(speed, plan), [*unfit, NO_TORCH]
+        speed = with_causes(speed, plan)
     return Report(
         title=PAPER_TITLE if options.paper else "Simulators: steps per CPU-second, and equality with XLA",
         machine=machine,

@@ -9,9 +9,12 @@ def rival(name: str, module: str, *requires: str, install: str) -> Rival:
 
 
 SIM, GYMNASIUM = 'pip install "drivetrain[gymnax]"', 'pip install "drivetrain[train]"'
+PYTORCH = 'pip install "drivetrain[sim,torch]"'
 OURS = rival("ours", "ours", "jax", install=SIM)
 XLA = rival("our xla", "ours_xla", "jax", install=SIM)
 NUMPY = rival("our numpy", "ours_numpy", "jax", install=SIM)
+TORCH = rival("our torch", "ours_torch", "jax", "torch", install=PYTORCH)
+TORCH_COMPILED = rival("our torch, compiled", "ours_torch_compiled", "jax", "torch", install=PYTORCH)
 GYMNAX = rival("gymnax", "gymnax_xla", "gymnax", install=SIM)
 MAKE = rival("gymnasium.make", "gymnasium_make", "gymnasium", install=GYMNASIUM)
 SYNC = rival("SyncVectorEnv", "gymnasium_sync", "gymnasium", install=GYMNASIUM)
@@ -37,7 +40,8 @@ OF_SB3 = {
     "EnvPool": rival("SB3 on EnvPool", "sb3_envpool", "torch", "stable_baselines3", "envpool", install=WITH_POOL),
 }
 
-OURSELVES = (OURS, XLA, NUMPY)  # peers are all the others
+OURSELVES = (OURS, XLA, NUMPY, TORCH, TORCH_COMPILED)  # peers are all the others
 SIMULATORS = (OURS, GYMNAX, OWN, ENVPOOL, MAKE, SYNC, ASYNC, XLA, NUMPY)
 EVERYBODY = (*SIMULATORS, VECTOR, *OF_CLEANRL.values(), *OF_SB3.values())
+OF_THE_PAPER = (OURS, XLA, TORCH, TORCH_COMPILED, MAKE)
 DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool", "torch", "stable-baselines3")

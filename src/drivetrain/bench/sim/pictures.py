@@ -1,13 +1,13 @@
 """The curves of `--paper` as pictures, drawn from the report's JSON."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.sim.cases import UNFUSED, XLA_UNFUSED
-from drivetrain.bench.sim.contenders import MAKE, OURS, XLA
-from drivetrain.bench.sim.paper import KNOB_NUMS_ENVS, OVER_STEPS, VECTORISED, fused
+from drivetrain.bench.sim.contenders import MAKE, OURS, TORCH, TORCH_COMPILED, XLA
+from drivetrain.bench.sim.paper import KNOB_NUMS_ENVS, OVER_STEPS, PYTORCH, PYTORCH_K, VECTORISED, K, fused
 
 Document = Mapping[str, Any]
 Points = Sequence[tuple[float, float]]
@@ -18,6 +18,13 @@ LABELS = {
     XLA_UNFUSED: "XLA, K = 1",
     MAKE.name: "gymnasium.make",
 }
+DEAD_BESIDE = 64
+"""Bytes that a step touches where untouched ones vary."""
+FRAMEWORKS = {
+    XLA.name: f"XLA, K = {PYTORCH_K}",
+    TORCH_COMPILED.name: "PyTorch, torch.compile",
+    TORCH.name: "PyTorch, eager",
+}
 
 
 def draw(document: Document, folder: Path) -> list[Path]:
@@ -26,19 +33,36 @@ def draw(document: Document, folder: Path) -> list[Path]:
     Raises:
         OSError: A file cannot be written.
     """
+    native = {OURS.name: "native", XLA.name: "XLA"}
     rates = [
-        ("sim-vectorised.svg", VECTORISED, "environments N", LABELS),
-        ("sim-steps.svg", OVER_STEPS, "steps per call K", {OURS.name: "native", XLA.name: "XLA"}),
+        ("sim-vectorised.svg", "CartPole: one simulator, many, many and fused", VECTORISED, "environments N", LABELS),
+        ("sim-pytorch.svg", "CartPole: XLA against PyTorch", PYTORCH, "environments N", FRAMEWORKS),
+        ("sim-steps.svg", "CartPole: steps per call, N = 1,024", OVER_STEPS, "steps per call K", native),
     ]
     written: list[Path] = []
-    for file, group, axis, labels in rates:
+    for file, title, group, axis, labels in rates:
         curves = {label: rates_of(document, group, name) for name, label in labels.items()}
-        written += picture(folder / file, axis, "million steps per CPU-second", curves)
-    ratios = {f"N = {n:,}": ratios_of(document, fused(n), "bytes touched, 0 not") for n in KNOB_NUMS_ENVS}
-    axis = "bytes of state that a step touches"
-    written += picture(folder / "sim-fused.svg", axis, "fused over unfused", ratios)
+        written += picture(folder / file, title, axis, "million steps per CPU-second", curves)
+    knobs = [
+        ("sim-fused.svg", "Knob: all of the state touched", "bytes of state", touched),
+        ("sim-untouched.svg", "Knob: 64 bytes touched, the others not", "bytes of state", untouched),
+    ]
+    for file, title, axis, chosen in knobs:
+        ratios = {f"N = {n:,}": ratios_of(document, fused(n), chosen) for n in KNOB_NUMS_ENVS}
+        written += picture(folder / file, title, axis, f"fused (K = {K}) over unfused (K = 1)", ratios)
     product = {"fused and vectorised": quotients(document, OURS.name), "vectorised": quotients(document, UNFUSED)}
-    return written + picture(folder / "sim-product.svg", "environments N", "times gymnasium.make", product)
+    title = "CartPole: vectorised, fused, and their product"
+    return written + picture(folder / "sim-product.svg", title, "environments N", "times gymnasium.make", product)
+
+
+def touched(live: float, dead: float) -> float | None:
+    """Where a point along `Knob` lies on the axis of touched state; None if not there."""
+    return live if dead == 0 else None
+
+
+def untouched(live: float, dead: float) -> float | None:
+    """Where it lies on the axis of all state, with the same 64 bytes touched."""
+    return live + dead if live == DEAD_BESIDE else None
 
 
 def cases_of(document: Document, group: str) -> list[tuple[float, Document]]:
@@ -48,8 +72,13 @@ def cases_of(document: Document, group: str) -> list[tuple[float, Document]]:
 
 def number_in(text: str) -> float:
     """The first number of a text, thousands separated by commas."""
+    return numbers_in(text)[0]
+
+
+def numbers_in(text: str) -> list[float]:
+    """All of them."""
     words = [word.replace(",", "") for word in text.split()]
-    return float(next(word for word in words if word.isdigit()))
+    return [float(word) for word in words if word.isdigit()]
 
 
 def value(case: Document, name: str) -> float | None:
@@ -68,15 +97,19 @@ def quotients(document: Document, name: str) -> Points:
     return [(x, y / single) for x, y, single in points if y and single]
 
 
-def ratios_of(document: Document, group: str, ending: str) -> Points:
-    """Fused over unfused along `Knob`."""
-    points = [(x, value(case, OURS.name), value(case, UNFUSED)) for x, case in cases_of(document, group)
-              if case["name"].endswith(ending)]  # fmt: skip
-    return [(x, y / slow) for x, y, slow in points if y and slow]
+def ratios_of(document: Document, group: str, chosen: Callable[[float, float], float | None]) -> Points:
+    """Fused over unfused along `Knob`, where a point is chosen by its bytes of touched and untouched state."""
+    found: list[tuple[float, float]] = []
+    for _, case in cases_of(document, group):
+        live, dead = numbers_in(case["name"].rpartition(": ")[2])
+        x, fast, slow = chosen(live, dead), value(case, OURS.name), value(case, UNFUSED)
+        if x is not None and fast and slow:
+            found.append((x, fast / slow))
+    return found
 
 
-def picture(path: Path, x_label: str, y_label: str, curves: Mapping[str, Points]) -> list[Path]:
-    """Curves on logarithmic axes; nothing where there are none."""
+def picture(path: Path, title: str, x_label: str, y_label: str, curves: Mapping[str, Points]) -> list[Path]:
+    """Curves on logarithmic axes with plain numbers; nothing where there are none."""
     if not any(curves.values()):
         return []
     figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
@@ -86,6 +119,10 @@ def picture(path: Path, x_label: str, y_label: str, curves: Mapping[str, Points]
             axes.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    plain = importlib.import_module("matplotlib.ticker").FuncFormatter(lambda number, _: f"{number:,.10g}")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(plain)
+    axes.set_title(f"{title} (one core each)")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid(visible=True, alpha=0.3)

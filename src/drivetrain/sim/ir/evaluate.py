@@ -135,6 +135,11 @@ def by_number(function: Callable[[float], float]) -> Callable[[Array], Array]:
     return lambda x: np.vectorize(one, otypes=[np.float64])(x)
 
 
+def count_bits(x: Array) -> Array:
+    """That are set in each integer; NumPy would count those of a negative number's absolute value."""
+    return np.bitwise_count(x.view(f"u{x.itemsize}"))
+
+
 def count_leading_zeros(x: Array) -> Array:
     """Of the bits of each integer."""
     return np.vectorize(lambda n: x.dtype.itemsize * 8 - int(n).bit_length(), otypes=[np.int64])(
@@ -150,7 +155,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "erf": by_number(math.erf), "erfc": by_number(math.erfc), "erf_inv": erf_inv, "is_finite": np.isfinite,
-    "popcount": lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")), "clz": count_leading_zeros,
+    "popcount": count_bits, "clz": count_leading_zeros,
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide, "rem": remainder, "max": np.maximum,
     "min": np.minimum, "pow": np.power, "atan2": np.arctan2, "nextafter": np.nextafter, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": lambda x, n: shift(x, n, "shl"),

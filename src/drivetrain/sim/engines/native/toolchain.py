@@ -58,7 +58,7 @@ def compiler() -> tuple[str, str]:
             return path, said.stdout.partition("\n")[0]
     found = f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
     raise CompileError(
-        f'engine "native" needs a C++ compiler, and found {found}: '
+        f'the engines "native" and "torch_compiled" need a C++ compiler, and found {found}: '
         'install one (on Debian and Ubuntu: apt-get install g++), or compile with engine="xla"'
     )
 

@@ -13,8 +13,13 @@ Known = dict[Value, Tensor]
 class Evaluator:
     """Evaluates blocks; constants become tensors once."""
 
-    def __init__(self) -> None:
-        """No constants yet."""
+    def __init__(self, *, both_branches: bool = False) -> None:
+        """No constants yet.
+
+        Args:
+            both_branches: An `if` evaluates both without looking at its condition, as a graph must.
+        """
+        self.both_branches = both_branches
         self.constants: Known = {}
 
     def block(self, block: Block, arguments: Sequence[Tensor], outer: Known | None = None) -> list[Tensor]:
@@ -47,9 +52,9 @@ class Evaluator:
     def choice(self, op: Op, known: Known) -> Sequence[Tensor]:
         """Both branches, or the one that all environments take."""
         condition, (then, other) = known[op.inputs[0]], op.regions
-        if bool(condition.all()):
+        if not self.both_branches and bool(condition.all()):
             return self.block(then, (), known)
-        if not bool(condition.any()):
+        if not self.both_branches and not bool(condition.any()):
             return self.block(other, (), known)
         pairs = zip(self.block(then, (), known), self.block(other, (), known), strict=True)
         return [choose(condition, x, y) for x, y in pairs]

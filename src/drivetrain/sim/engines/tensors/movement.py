@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 
+from drivetrain.sim.engines.native.plan import dimension_map, is_reshape
 from drivetrain.sim.engines.tensors.elementwise import INTEGERS
 from drivetrain.sim.engines.tensors.words import Tensor, ordered, torch, wrapped
 from drivetrain.sim.ir.evaluate import affine_positions
@@ -25,10 +26,21 @@ def together(inputs: Inputs) -> list[Tensor]:
 
 
 def view(op: Op, inputs: Inputs) -> Tensor:
-    """By position in the flat array."""
-    places = affine_positions(op.out.shape, op.attrs["offset"], op.attrs["strides"])
-    found = rows(inputs[0]).index_select(1, torch.tensor(places.reshape(-1)))
-    return found.reshape(len(found), *op.out.shape)
+    """By slices where that is possible, as compilers like it, else by position in the flat array."""
+    (x,) = inputs
+    if is_reshape(op):
+        return x.reshape(len(x), *op.out.shape)
+    mapped = dimension_map(op) if op.inputs[0].size and op.out.size else None
+    if mapped is None or any(len(runs) > 1 or step < 0 for _, _, runs in mapped for _, step in runs):
+        places = affine_positions(op.out.shape, op.attrs["offset"], op.attrs["strides"])
+        return rows(x).index_select(1, torch.tensor(places.reshape(-1))).reshape(len(x), *op.out.shape)
+    runs = [(start, *run[0]) if run else (start, None, 0) for _, start, run in mapped]
+    slices = [start if dim is None else slice(start, start + step * (op.out.shape[dim] - 1) + 1, step)
+              for start, dim, step in runs]  # fmt: skip
+    dims = [dim for _, dim, _ in runs if dim is not None]
+    part = x[(slice(None), *slices)].permute(0, *(1 + dims.index(dim) for dim in sorted(dims)))
+    thin = [size if dim in dims else 1 for dim, size in enumerate(op.out.shape)]
+    return part.reshape(len(x), *thin).expand(len(x), *op.out.shape)
 
 
 def concat(op: Op, inputs: Inputs) -> Tensor:

@@ -1,0 +1,81 @@
+"""The engine `torch_compiled` takes the same steps as XLA: graphs, with loops that end by value in between."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import EVERYTHING, applied, assert_engine_equals_xla, assert_same, random_actions
+from primitives import CASES
+
+from drivetrain import sim
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.engines.native import toolchain
+from drivetrain.sim.ir.importer import import_jaxpr
+from drivetrain.sim.ir.passes.pipeline import simplified
+
+torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
+# Inductor imports a part of PyTorch that PyTorch has deprecated.
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")]
+N = 13
+
+
+def loops(x, y):
+    """Graph, `while`, graph, a loop short enough to be written out, a choice."""
+    start = x * 3 + y
+    grown = jax.lax.while_loop(lambda c: c < 50, lambda c: c * 2 + 1, jnp.abs(start) + 1)
+    total = jax.lax.fori_loop(0, 5, lambda i, c: c + i * grown, y)
+    return grown, total, jax.lax.cond(x > y, lambda: total - x, lambda: total * 2)
+
+
+def pieces_of(function, *examples):
+    from drivetrain.sim.engines.torch_compiled import Pieces
+
+    return Pieces(simplified(import_jaxpr(jax.make_jaxpr(function)(*examples)))).pieces
+
+
+def test_only_a_loop_that_ends_by_value_or_is_long_breaks_the_graph():
+    number = np.int32(0)
+    assert [piece.is_graph for piece in pieces_of(loops, number, number)] == [True, False, True]
+    assert [piece.is_graph for piece in pieces_of(lambda x: jnp.where(x > 0, x, -x), number)] == [True]
+
+    def long(x):
+        return jax.lax.fori_loop(0, 100_000, lambda i, c: c * 3 + i, x) + 1
+
+    assert [piece.is_graph for piece in pieces_of(long, number)] == [False, True]
+
+
+def test_a_constant_that_is_given_as_it_is_needs_no_graph():
+    assert [piece.is_graph for piece in pieces_of(lambda x: (jnp.arange(3), x + 1), np.int32(0))] == [True, False]
+
+
+def test_programs_with_loops_give_what_xla_gives():
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-20, 20, N, dtype=np.int32) for _ in range(2))
+    assert_same(applied(loops, x, y, engine="xla"), applied(loops, x, y, engine="torch_compiled"))
+
+
+def test_cartpole_equals_xla_with_resets():
+    assert assert_engine_equals_xla(sim.make("CartPole-v1"), "torch_compiled", num_envs=N, num_steps=60) > 5
+
+
+def test_several_steps_in_one_call_equal_the_interpreter():
+    env = sim.make("CartPole-v1")
+    eager, compiled = (sim.compile(env, N, 5, engine, record=EVERYTHING) for engine in ("torch", "torch_compiled"))
+    actions, state = random_actions(env, 5, N), eager.reset(seed=4)
+    assert_same(eager(state, actions), compiled(state, actions))
+
+
+def test_without_a_compiler_the_remedy_is_named(monkeypatch):
+    toolchain.compiler.cache_clear()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(CompileError, match=r"needs? a C.. compiler, and found no no-such-compiler"):
+        sim.compile(sim.make("CartPole-v1"), 2, 1, "torch_compiled")
+    toolchain.compiler.cache_clear()
+
+
+@pytest.mark.slow  # Inductor compiles each
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", CASES)
+def test_primitives_give_what_xla_gives(name):
+    function, batches = CASES[name]()
+    assert_same(applied(function, *batches, engine="xla"), applied(function, *batches, engine="torch_compiled"))
