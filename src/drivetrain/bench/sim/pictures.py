@@ -119,7 +119,7 @@ def picture(path: Path, title: str, x_label: str, y_label: str, curves: Mapping[
             axes.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    plain = importlib.import_module("matplotlib.ticker").FuncFormatter(lambda number, _: f"{number:,.10g}")
+    plain = importlib.import_module("matplotlib.ticker").StrMethodFormatter("{x:,.10g}")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(plain)
     axes.set_title(f"{title} (one core each)")
