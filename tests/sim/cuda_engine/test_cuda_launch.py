@@ -4,6 +4,7 @@ What this cannot show is that cuda.core takes the calls as they are made; `test_
 """
 
 import ctypes
+import functools
 import types
 
 import jax
@@ -12,7 +13,6 @@ import pytest
 
 pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrain[cuda]"')
 
-from comparing import random_actions
 from on_host import OnHost
 
 from drivetrain import sim
@@ -96,31 +96,36 @@ def gpu(monkeypatch):
     return machine
 
 
-def rollouts(gpu, stream=None):
-    env = sim.make("CartPole-v1")
-    native = sim.compile(env, NUM_ENVS, NUM_STEPS, "native")
-    gpu.host = OnHost(native.runner.traced, native.settings)
-    return native, sim.compile(env, NUM_ENVS, NUM_STEPS, "cuda", stream=stream)
+@functools.cache
+def native():
+    """A rollout of `native`, the same source on the host, a first state and actions: compiled once for all tests."""
+    rollout = sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, "native")
+    actions = np.random.default_rng(0).integers(2, size=(NUM_STEPS, NUM_ENVS), dtype=np.int32)
+    return rollout, OnHost(rollout.runner.traced, rollout.settings), rollout.reset(seed=3), actions
+
+
+def on_gpu(gpu, stream=None):
+    """A rollout of `cuda`, and what it starts from."""
+    _, gpu.host, state, actions = native()
+    return sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, "cuda", stream=stream), state, actions
 
 
 def test_states_and_trajectories_stay_on_the_gpu_and_are_those_of_native(gpu):
-    native, cuda = rollouts(gpu)
+    cuda, start, actions = on_gpu(gpu)
+    oracle, expected, got = native()[0], start, start
     assert gpu.compiled == [("sm_90", "cuda")]
-    actions = random_actions(native.env, NUM_STEPS, NUM_ENVS)
-    expected, got = native.reset(seed=3), cuda.reset(seed=3)
     for _ in range(3):
-        (expected, row), (got, on_gpu) = native(expected, actions), cuda(got, actions)
-    assert len(gpu.copies) == len(jax.tree.leaves(expected.env)) + 2 + 3  # the first state once, actions three times
-    for x, y in zip(jax.tree.leaves((expected, row)), jax.tree.leaves((got, on_gpu)), strict=True):
+        (expected, row), (got, row_on_gpu) = oracle(expected, actions), cuda(got, actions)
+    assert len(gpu.copies) == len(jax.tree.leaves(start.env)) + 2 + 3  # the first state once, actions three times
+    for x, y in zip(jax.tree.leaves((expected, row)), jax.tree.leaves((got, row_on_gpu)), strict=True):
         np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
-    assert on_gpu["obs"].__dlpack_device__() == (device.KIND, 0)
-    after, _ = native(got, actions)  # another engine takes the state
-    np.testing.assert_array_equal(after.env.theta, native(expected, actions)[0].env.theta)
+    assert row_on_gpu["obs"].__dlpack_device__() == (device.KIND, 0)
+    after, _ = oracle(got, actions)  # another engine takes the state
+    np.testing.assert_array_equal(after.env.theta, oracle(expected, actions)[0].env.theta)
 
 
 def test_inputs_live_until_their_launch_is_done(gpu):
-    _, cuda = rollouts(gpu)
-    actions, state = random_actions(cuda.env, NUM_STEPS, NUM_ENVS), cuda.reset()
+    cuda, state, actions = on_gpu(gpu)
     for _ in range(3):
         state, _ = cuda(state, actions)
     assert len(cuda.runner.running) == 3
@@ -131,10 +136,8 @@ def test_inputs_live_until_their_launch_is_done(gpu):
 
 def test_the_callers_stream_is_used_and_waits_for_arrays_of_another(gpu):
     stream = Stream()
-    native, one = rollouts(gpu)
-    other = sim.compile(native.env, NUM_ENVS, NUM_STEPS, "cuda", stream=stream)
-    actions = random_actions(native.env, NUM_STEPS, NUM_ENVS)
-    state, _ = one(one.reset(), actions)
+    (one, state, actions), (other, *_) = on_gpu(gpu), on_gpu(gpu, stream)
+    state, _ = one(state, actions)
     assert gpu.launched_on is gpu.device.default_stream
     other(state, actions)
     assert gpu.launched_on is stream
@@ -142,12 +145,12 @@ def test_the_callers_stream_is_used_and_waits_for_arrays_of_another(gpu):
 
 
 def test_an_array_on_the_gpu_that_does_not_fit_is_refused(gpu):
-    _, cuda = rollouts(gpu)
+    cuda, state, _ = on_gpu(gpu)
     wrong = cuda.runner.gpu.copied(np.zeros((NUM_STEPS, NUM_ENVS + 1), np.int32))
     with pytest.raises(InvalidInput, match=r"actions: expected a dense int32\[6,133\], got int32\[6, 134\].*convert"):
-        cuda(cuda.reset(), wrong)
+        cuda(state, wrong)
 
 
-def test_a_failed_copy_says_what_the_driver_says(gpu):
+def test_a_failed_copy_says_what_the_driver_says():
     with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
         device.done((device.driver.CUresult.CUDA_ERROR_INVALID_VALUE,))

@@ -56,19 +56,19 @@ def test_every_environment_of_ours(name):
     assert num_ended > NUM_ENVS or name not in ("CartPole-v1", "Knob")
 
 
-@pytest.mark.parametrize("num_envs", [1, 31, 32, 128])
+@pytest.mark.parametrize("num_envs", [1, 32])
 def test_any_number_of_environments(num_envs):
     assert_same_bits("CartPole-v1", 5, num_envs)
 
 
-@pytest.mark.parametrize("options", [{"autoreset": "next_step"}, {"autoreset": "disabled"}, {"record": ()},
-                                     {"record": ("obs", "final_obs")}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("options", [{"autoreset": "next_step", "record": ("obs", "final_obs")},
+                                     {"autoreset": "disabled", "record": ()}], ids=str)  # fmt: skip
 def test_other_restarts_and_records(options):
     assert_same_bits("CartPole-v1", 40, **options)
 
 
-@pytest.mark.parametrize(("name", "narrow_obs"), [("Breakout-MinAtar", "bits"), ("Catch-bsuite", None)])
-def test_grid_games_whose_rows_a_warp_brings_into_order(name, narrow_obs):
+@pytest.mark.parametrize(("name", "narrow_obs"), [("Breakout-MinAtar", "bits"), ("FourRooms-misc", None)])
+def test_some_of_gymnax(name, narrow_obs):
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
     assert_same_bits(f"gymnax/{name}", 30, narrow_obs=narrow_obs)
 

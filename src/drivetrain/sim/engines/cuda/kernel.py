@@ -18,7 +18,7 @@ THREADS = 128
 """Of a block: four warps, so that a few environments spread over many processors."""
 CHUNK = 8
 """32-bit words of each environment's row that a warp brings into order at once: a sector of memory."""
-MOST_SCRATCH_NBYTES = 16384
+MOST_SCRATCH_NBYTES = 32768
 """Of a thread's local memory; the driver keeps as much for every thread that can be resident, 270,000 on an H200."""
 SIZES = f"#define THREADS {THREADS}\n#define CHUNK {CHUNK}\n#define IN_REGISTERS {MOST_ELEMENTS}"
 OWN, SHARED = Path(__file__).parent, Path(__file__).parents[1] / "native"
@@ -52,7 +52,7 @@ def own_source_of(traced: Traced) -> str:
     if nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
             f"one environment needs {nbytes} bytes while it steps, and the limit of a thread on a GPU is "
-            f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="xla"'
+            f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="native"'
         )
     return source
 
