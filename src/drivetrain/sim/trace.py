@@ -19,6 +19,7 @@ from drivetrain.sim.api import Autoreset, Environment, Tree
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.random import Counter, Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
+from drivetrain.sim.varying import Varied
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +37,14 @@ class Traced:
 
 
 def trace(
-    env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...], generator: Generator = "threefry"
-) -> Traced:
+    env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...], generator: Generator = "threefry",
+    differing: Varied | None = None,
+) -> Traced:  # fmt: skip
     """Trace an environment abstractly.
+
+    Args:
+        params: Of one environment.
+        differing: What of them differs between environments; it is the second half of the traced state then.
 
     Raises:
         CompileError: It is not in the form, branches in Python on what is not known, or changes shapes.
@@ -47,8 +53,10 @@ def trace(
 
     def step(words: Any, number: Any, state: Tree, done: Any, action: Tree) -> Any:
         keys = keys_of_step(words, number, generator)
-        after, ended, recorded = advance(env, params, autoreset, keys, state, done, action)
-        return after, ended, {name: recorded[name] for name in record}
+        own, rows = (state, ()) if differing is None else state
+        here = params if differing is None else differing.params(rows)
+        after, ended, recorded = advance(env, here, autoreset, keys, own, done, action)
+        return after if differing is None else (after, rows), ended, {name: recorded[name] for name in record}
 
     def start(words: Any) -> Tree:
         return first(env, params, first_key(words, generator))[1]
@@ -63,6 +71,9 @@ def trace(
     state, _ = abstract(env, "reset", start, key)
     action, _ = abstract(env, "action_space", draw, key)
     check_same(env, "state", state, abstract(env, "step", plain, key, state, action)[0])
+    if differing is not None:
+        rows = differing.rows
+        state = (state, tuple(jax.ShapeDtypeStruct(row.shape[1:], row.dtype) for row in rows))
     number, done = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
     (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action)
     return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded)
