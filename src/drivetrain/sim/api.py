@@ -34,7 +34,7 @@ class Environment(Protocol):
 
     @property
     def default_params(self) -> Tree:
-        """Numbers that a user may change; they are constants of what is compiled."""
+        """Numbers that a user may change; constants of what is compiled unless each environment has its own."""
         ...
 
     def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:

@@ -30,6 +30,7 @@ from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
 from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.trace import Traced, trace
 from drivetrain.sim.transition import first
+from drivetrain.sim.varying import Varied, carrying, varied
 
 
 def compile(
@@ -57,7 +58,8 @@ def compile(
             environment, with the bits of "native". "numpy": the program interpreted. "torch": the same by
             PyTorch on the CPU. "torch_compiled": the same through `torch.compile`, which compiles at the
             first call.
-        params: Of the environment; its defaults when None. They become constants.
+        params: Of the environment; its defaults when None. They become constants, but for leaves with an axis more
+            than the defaults have, [num_envs, ...]: those are rows, one for each environment.
         record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info.
             With () nothing is written.
         autoreset: As in Gymnasium: "same_step", "next_step" or "disabled".
@@ -80,14 +82,17 @@ def compile(
     env = cast("Environment", adapted(env))
     params = env.default_params if params is None else params
     stepped = env if narrow_obs is None else Narrowed(env, checked_narrow(narrow_obs))
-    traced = trace(stepped, params, autoreset, settings.record, generator)
+    differing = varied(env, params, settings.num_envs)
+    one = params if differing is None else differing.of(0)
+    traced = trace(stepped, one, autoreset, settings.record, generator, differing)
+    runner = builder(engine)(traced, settings)
     return Rollout(
         env=env,
         params=params,
         engine=engine,
         settings=settings,
-        start=Start(stepped, params, settings, engine, generator),
-        runner=builder(engine)(traced, settings),
+        start=Start(stepped, params, settings, engine, generator, differing),
+        runner=runner if differing is None else carrying(runner, differing),
     )
 
 
@@ -103,16 +108,22 @@ class Start:
     """First states, by XLA on every engine: it happens once."""
 
     def __init__(
-        self, env: Environment, params: Tree, settings: Settings, engine: Engine, generator: Generator
-    ) -> None:
+        self, env: Environment, params: Tree, settings: Settings, engine: Engine, generator: Generator,
+        differing: Varied | None = None,
+    ) -> None:  # fmt: skip
         """Compiled at the first call."""
         self.num_envs, self.with_obs, self.engine = settings.num_envs, "obs" in settings.record, engine
-        self.first = jax.jit(jax.vmap(lambda words: first(env, params, first_key(words, generator))))
+        self.rows = () if differing is None else differing.rows
+
+        def one(words: jax.Array, rows: tuple[jax.Array, ...]) -> tuple[Tree, Tree]:
+            return first(env, params if differing is None else differing.params(rows), first_key(words, generator))
+
+        self.first = jax.jit(jax.vmap(one))
 
     def __call__(self, seed: int) -> RolloutState:
         """See `Rollout.reset`."""
         words = jax.random.key_data(jax.random.split(jax.random.key(seed), self.num_envs))
-        obs, state = self.first(words)
+        obs, state = self.first(words, self.rows)
         done = jnp.zeros(self.num_envs, bool)
         whole = RolloutState(state, words, jnp.uint32(0), done, obs if self.with_obs else None)
         return whole if self.engine == "xla" else jax.tree.map(np.asarray, whole)

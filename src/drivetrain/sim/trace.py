@@ -19,6 +19,7 @@ from drivetrain.sim.api import Autoreset, Environment, Tree
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.random import Counter, Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
+from drivetrain.sim.varying import Varied
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +37,14 @@ class Traced:
 
 
 def trace(
-    env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...], generator: Generator = "threefry"
-) -> Traced:
+    env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...], generator: Generator = "threefry",
+    differing: Varied | None = None,
+) -> Traced:  # fmt: skip
     """Trace an environment abstractly: each half once, since tracing is what compiling takes when all else is kept.
+
+    Args:
+        params: Of one environment.
+        differing: What of them differs between environments; it is the second half of the traced state then.
 
     Raises:
         CompileError: It is not in the form, branches in Python on what is not known, changes shapes, or keeps a traced
@@ -49,8 +55,10 @@ def trace(
 
     def step(words: Any, number: Any, state: Tree, done: Any, action: Tree) -> Any:
         keys = keys_of_step(words, number, generator)
-        after, ended, recorded = advance(once, params, autoreset, keys, state, done, action)
-        return after, ended, {name: recorded[name] for name in record}
+        own, rows = (state, ()) if differing is None else state
+        here = params if differing is None else differing.params(rows)
+        after, ended, recorded = advance(once, here, autoreset, keys, own, done, action)
+        return after if differing is None else (after, rows), ended, {name: recorded[name] for name in record}
 
     def start(words: Any) -> Tree:
         return first(once, params, first_key(words, generator))[1]
@@ -60,6 +68,9 @@ def trace(
 
     state, _ = abstract(env, "reset", start, key)
     action, _ = abstract(env, "action_space", draw, key)
+    if differing is not None:
+        rows = differing.rows
+        state = (state, tuple(jax.ShapeDtypeStruct(row.shape[1:], row.dtype) for row in rows))
     number, done = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
     (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action)
     check_keeps_nothing(env)
@@ -72,11 +83,12 @@ class Once:
     def __init__(self, env: Environment, params: Tree) -> None:
         """Nothing is traced yet."""
         self.env = env
+        self.params = params
         self.traced_reset = jax.jit(lambda key: env.reset(key, params))
 
-    def reset(self, key: jax.Array, _: Tree) -> tuple[Tree, Tree]:
-        """See `Environment`."""
-        return self.traced_reset(key)
+    def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
+        """See `Environment`; with parameters that differ between environments it is traced for itself."""
+        return self.traced_reset(key) if params is self.params else self.env.reset(key, params)
 
     def step(self, key: jax.Array, state: Tree, action: Tree, params: Tree) -> Any:
         """See `Environment`."""

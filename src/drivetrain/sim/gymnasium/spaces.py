@@ -4,19 +4,64 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Tree
+from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.random import Generator, first_key
+from drivetrain.sim.spaces import Box
+from drivetrain.sim.trace import abstract
+from drivetrain.sim.transition import first
+from drivetrain.sim.varying import Varied
 
 Space = gymnasium.Space[Any]
 Array = npt.NDArray[Any]
+
+
+def single_spaces(
+    env: Environment, params: Tree, differing: Varied | None, generator: Generator
+) -> tuple[Space, Space]:
+    """Of observations and actions of one environment; integer actions in Gymnasium's type, so that spaces are equal.
+
+    Raises:
+        InvalidInput: See `space_of`.
+        CompileError: The environment cannot be traced.
+    """
+    one = params if differing is None else differing.of(0)
+    words, wide = jax.ShapeDtypeStruct((2,), np.uint32), np.dtype(np.int64)
+    draw = env.action_space(one).sample
+    obs, _ = abstract(env, "reset", lambda w: first(env, one, first_key(w, generator))[0], words)
+    drawn, _ = abstract(env, "action_space", lambda w: draw(jax.random.wrap_key_data(w)), words)
+    action = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, wide) if x.dtype.kind in "iu" else x, drawn)
+    return (
+        space_of("observation", widest(env.observation_space, params, differing), obs),
+        space_of("action", widest(env.action_space, params, differing), action),
+    )
+
+
+def widest(space: Callable[[Tree], Any], params: Tree, differing: Varied | None) -> Any:
+    """The space of every environment where parameters differ: bounds that hold for all of them."""
+    if differing is None:
+        return space(params)
+    one = space(differing.of(0))
+    if not hasattr(one, "low"):
+        return one
+
+    def bounds(rows: tuple[Any, ...]) -> tuple[Any, Any]:
+        here = space(differing.params(rows))
+        low, high = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), here.shape) for x in (here.low, here.high))
+        return low, high
+
+    low, high = jax.vmap(bounds)(differing.rows)
+    return Box(np.min(low, axis=0), np.max(high, axis=0), tuple(one.shape), one.dtype)
 
 
 def space_of(what: str, space: Any, shapes: Tree) -> Space:

@@ -25,12 +25,11 @@ from drivetrain.sim.gymnasium.arguments import (
     checked_seed,
 )
 from drivetrain.sim.gymnasium.infos import batched, final
-from drivetrain.sim.gymnasium.spaces import checked_actions, space_of
+from drivetrain.sim.gymnasium.spaces import checked_actions, single_spaces
 from drivetrain.sim.gymnax import adapted
-from drivetrain.sim.random import Generator, first_key
+from drivetrain.sim.random import Generator
 from drivetrain.sim.registry import make
-from drivetrain.sim.trace import abstract
-from drivetrain.sim.transition import first
+from drivetrain.sim.varying import varied
 
 Array = npt.NDArray[Any]
 Step = tuple[Tree, Array, Array, Array, dict[str, Any]]
@@ -80,26 +79,13 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": MODES[autoreset], "render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
         self.render_mode = checked_render_mode(render_mode, self.env)
-        self.single_observation_space = space_of("observation", self.env.observation_space(self.params), self._obs())
-        self.single_action_space = space_of("action", self.env.action_space(self.params), self._action())
+        self._differing = varied(self.env, self.params, num_envs)
+        self.single_observation_space, self.single_action_space = single_spaces(
+            self.env, self.params, self._differing, generator
+        )
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.state: RolloutState | None = None
-
-    def _obs(self) -> Tree:
-        """Shapes of an observation."""
-        words = jax.ShapeDtypeStruct((2,), np.uint32)
-        return abstract(
-            self.env, "reset", lambda w: first(self.env, self.params, first_key(w, self._generator))[0], words
-        )[0]
-
-    def _action(self) -> Tree:
-        """Shapes of an action; integers in Gymnasium's type, so that spaces are equal to its own."""
-        words = jax.ShapeDtypeStruct((2,), np.uint32)
-        space = self.env.action_space(self.params)
-        drawn, _ = abstract(self.env, "action_space", lambda w: space.sample(jax.random.wrap_key_data(w)), words)
-        wide = np.dtype(np.int64)
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, wide) if x.dtype.kind in "iu" else x, drawn)
 
     @cached_property
     def rollout(self) -> Rollout:
@@ -190,7 +176,9 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             raise InvalidInput('render: expected render_mode="rgb_array" when the environment was made')
         states = jax.tree.map(np.asarray, self._state().env)
         one = [jax.tree.map(lambda x, k=k: x[k], states) for k in range(self.num_envs)]
-        return tuple(render(self.env, state, self.params) for state in one)
+        each = self._differing
+        params = [self.params if each is None else each.of(k) for k in range(self.num_envs)]
+        return tuple(render(self.env, *pair) for pair in zip(one, params, strict=True))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Let kernel and state go."""

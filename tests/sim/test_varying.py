@@ -1,0 +1,105 @@
+"""Parameters of each environment: every engine takes the steps that XLA's vmap over parameters takes."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from comparing import assert_same, random_actions
+
+from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
+
+NUM_ENVS, NUM_STEPS = 11, 30
+
+
+def randomised(name, num_envs=NUM_ENVS, **ranges):
+    """The defaults of an environment with some leaves drawn for each environment."""
+    env, rng = sim.make(name), np.random.default_rng(0)
+    drawn = {leaf: rng.uniform(low, high, num_envs) for leaf, (low, high) in ranges.items()}
+    return env, dataclasses.replace(env.default_params, **drawn)
+
+
+def of_one(params, index, varying):
+    """The parameters of one environment, as constants."""
+    return dataclasses.replace(params, **{leaf: np.float32(getattr(params, leaf)[index]) for leaf in varying})
+
+
+CARTPOLE = {"mass_pole": (0.05, 0.5), "half_length": (0.2, 1.0), "theta_limit": (0.05, 0.2)}
+
+
+@pytest.mark.parametrize("engine", ["xla", "native", "numpy"])
+def test_every_environment_takes_the_steps_of_its_own_parameters(engine):
+    env, params = randomised("CartPole-v1", **CARTPOLE)
+    rollout = sim.compile(env, NUM_ENVS, 1, engine, params, ("obs", "reward", "terminated"))
+    state, actions = rollout.reset(seed=2), random_actions(env, NUM_STEPS, NUM_ENVS)
+
+    def one(words, number, state, action, params):
+        key, key_reset = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(words), number))
+        obs, after, reward, terminated, truncated, _ = env.step(key, state, action, params)
+        fresh_obs, fresh = env.reset(key_reset, params)
+        done = terminated | truncated
+        obs, after = jax.tree.map(lambda x, y: jax.numpy.where(done, x, y), (fresh_obs, fresh), (obs, after))
+        return after, {"obs": obs, "reward": reward, "terminated": terminated}
+
+    rows = dataclasses.replace(params, **{leaf: np.float32(getattr(params, leaf)) for leaf in CARTPOLE})
+    axes = dataclasses.replace(jax.tree.map(lambda _: None, env.default_params), **dict.fromkeys(CARTPOLE, 0))
+    oracle, num_ended = jax.jit(jax.vmap(one, (0, None, 0, 0, axes))), 0
+    for number in range(NUM_STEPS):
+        expected = oracle(state.keys, np.uint32(number), state.env, actions[number], rows)
+        state, row = rollout(state, actions[number : number + 1])
+        assert_same(expected, (state.env, jax.tree.map(lambda x: x[0], row)), f"step {number}: ")
+        num_ended += int(np.sum(row["terminated"]))
+    assert num_ended > NUM_ENVS
+
+
+def test_starts_and_steps_are_those_of_constants_one_environment_at_a_time():
+    env, params = randomised("Pendulum-v1", length=(0.5, 2.0), gravity=(5.0, 15.0))
+    whole = sim.compile(env, NUM_ENVS, 20, "native", params)
+    actions, state = random_actions(env, 20, NUM_ENVS), whole.reset(seed=1)
+    _, trajectory = whole(state, actions)
+    for index in (0, 7):
+        single = sim.compile(env, NUM_ENVS, 20, "xla", of_one(params, index, ("length", "gravity")))
+        start = single.reset(seed=1)
+        np.testing.assert_array_equal(start.env.theta[index], state.env.theta[index])
+        _, expected = single(start, actions)
+        np.testing.assert_allclose(trajectory["obs"][:, index], expected["obs"][:, index], rtol=1e-3, atol=1e-3)
+
+
+def test_the_state_holds_no_parameters_and_passes_between_rollouts():
+    env, params = randomised("CartPole-v1", **CARTPOLE)
+    ours, plain = sim.compile(env, NUM_ENVS, 2, "numpy", params), sim.compile(env, NUM_ENVS, 2, "numpy")
+    state, _ = ours(plain.reset(seed=0), random_actions(env, 2, NUM_ENVS))
+    assert jax.tree.structure(state.env) == jax.tree.structure(plain.reset(seed=0).env)
+    assert ours.params is params
+
+
+def test_other_numbers_need_no_other_kernel(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    for high in (0.2, 0.5):
+        env, params = randomised("CartPole-v1", 5, mass_pole=(0.1, high))
+        sim.compile(env, 5, 1, "native", params)
+    assert len(list(tmp_path.rglob("*.so"))) == 1
+
+
+def test_vector_environments_take_them_and_have_bounds_that_hold_for_all():
+    params = dataclasses.replace(sim.make("CartPole-v1").default_params, x_limit=np.array([1.0, 2.0, 3.0]))
+    venv = sim.make_vec("CartPole-v1", 3, "numpy", params=params, render_mode="rgb_array")
+    np.testing.assert_allclose(venv.single_observation_space.high[0], 6.0)
+    venv.reset(seed=0)
+    assert venv.step(np.zeros(3, int))[0] in venv.observation_space
+    frames = venv.render()
+    assert not np.array_equal(frames[0], frames[1])
+
+
+@pytest.mark.parametrize(
+    ("leaf", "rows", "message"),
+    [
+        ("mass_pole", np.ones(4), r"params.mass_pole: expected one value, or 3 rows, one for each .*, got 4 rows"),
+        ("max_steps", np.ones(3), "params.max_steps: expected numbers that fit int32, got float64"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(leaf, rows, message):
+    env = sim.make("CartPole-v1")
+    with pytest.raises(InvalidInput, match=message):
+        sim.compile(env, 3, 1, "numpy", dataclasses.replace(env.default_params, **{leaf: rows}))
