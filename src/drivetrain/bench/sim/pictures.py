@@ -122,7 +122,7 @@ def picture(path: Path, title: str, x_label: str, y_label: str, curves: Mapping[
     axes.set_yscale("log")
     ticker: Any = importlib.import_module("matplotlib.ticker")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(ticker.FuncFormatter(lambda number, _: f"{number:,.10g}"))
+        axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
     heights = [log10(y) for points in curves.values() for _, y in points]
     axes.set_ylim(
