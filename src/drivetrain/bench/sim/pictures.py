@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +120,14 @@ def picture(path: Path, title: str, x_label: str, y_label: str, curves: Mapping[
             axes.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    plain = importlib.import_module("matplotlib.ticker").StrMethodFormatter("{x:,.10g}")
+    ticker: Any = importlib.import_module("matplotlib.ticker")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(plain)
+        axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.10g}"))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    heights = [log10(y) for points in curves.values() for _, y in points]
+    axes.set_ylim(
+        10 ** floor(min(heights)), 10 ** ceil(max(heights) + 1e-9)
+    )  # whole decades, so that ticks have numbers
     axes.set_title(f"{title} (one core each)")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
