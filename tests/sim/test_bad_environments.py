@@ -111,7 +111,7 @@ def test_arguments_are_checked_one_by_one():
     env = sim.make("CartPole-v1")
     for arguments, message in [
         ({"num_envs": 0, "num_steps": 1}, "num_envs: expected at least 1, got 0"),
-        ({"num_envs": 1, "num_steps": 1, "engine": "cuda"}, "engine: expected one of xla, native, numpy"),
+        ({"num_envs": 1, "num_steps": 1, "engine": "opencl"}, "engine: expected one of xla, native, cuda, numpy"),
         ({"num_envs": 1, "num_steps": 1, "record": ("obs", "rewards")}, "record: expected distinct names"),
         ({"num_envs": 1, "num_steps": 1, "autoreset": "never"}, "autoreset: expected one of same_step"),
     ]:
