@@ -14,6 +14,8 @@ import tempfile
 from collections import defaultdict, deque
 from pathlib import Path
 
+from on_host import CLASSIC
+
 from drivetrain import sim
 from drivetrain.sim.api import RECORDABLE
 from drivetrain.sim.engines.cuda.kernel import source_of
@@ -127,7 +129,6 @@ def shortest_turn(after, loop, head):
 
 
 RECORDED = Path(__file__).with_name("resources.json")
-CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob")
 KERNELS = [*((name, RECORDABLE[:4]) for name in CLASSIC), ("CartPole-v1", ())]
 """Environment, and what its kernel records."""
 

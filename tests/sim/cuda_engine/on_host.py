@@ -12,6 +12,8 @@ from drivetrain.sim.engines.arrays import Host, call_kernel
 from drivetrain.sim.engines.cuda.kernel import NAME, THREADS, source_of
 from drivetrain.sim.engines.native.toolchain import FLAGS, compiler
 
+CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob")
+"""What every run compares and compiles."""
 SHIM = Path(__file__).with_name("shim.hpp")
 
 

@@ -5,8 +5,11 @@ import functools
 import jax
 import numpy as np
 import pytest
+
+pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrain[cuda]"')
+
 from comparing import EVERYTHING
-from on_host import both
+from on_host import CLASSIC, both
 
 from drivetrain import sim
 from drivetrain.sim.registry import ENVIRONMENTS
@@ -50,8 +53,8 @@ def assert_same_bits(name, num_steps, num_envs=NUM_ENVS, **options):
     return num_ended
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_every_environment_of_ours(name):
+@pytest.mark.parametrize("name", CLASSIC)
+def test_the_classic_environments(name):
     num_ended = assert_same_bits(name, num_steps=60)
     assert num_ended > NUM_ENVS or name not in ("CartPole-v1", "Knob")
 
@@ -71,6 +74,12 @@ def test_other_restarts_and_records(options):
 def test_some_of_gymnax(name, narrow_obs):
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
     assert_same_bits(f"gymnax/{name}", 30, narrow_obs=narrow_obs)
+
+
+@pytest.mark.slow  # two compilations each
+@pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if name not in CLASSIC])
+def test_the_other_environments_of_ours(name):
+    assert_same_bits(name, 60)
 
 
 @pytest.mark.slow  # minutes: two compilations each

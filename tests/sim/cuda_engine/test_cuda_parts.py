@@ -3,6 +3,10 @@
 import ctypes
 
 import numpy as np
+import pytest
+
+pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrain[cuda]"')
+
 from on_host import SHIM, compile_on_host
 
 from drivetrain.sim.engines.cuda.kernel import PRELUDE, SIZES
