@@ -1,6 +1,7 @@
 """Faults to plant in passes, each in one place: what tests of equality have to catch.
 
-A fault is a piece of the source of a function, and what stands there instead.
+A fault is a piece of the source of a function, and what stands there instead; or an entry of a table, and another
+value; or a piece of a file. Those of the generation of C++ are in `native_mutants.py`.
 """
 
 import importlib
@@ -9,7 +10,9 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 PASSES = "drivetrain.sim.ir.passes."
 
@@ -19,25 +22,34 @@ class Mutant:
     """One fault."""
 
     where: str
-    """MODULE:FUNCTION or MODULE:CLASS.METHOD."""
+    """MODULE:FUNCTION, MODULE:CLASS.METHOD, MODULE:TABLE, or the path of a file."""
     old: str
-    """Occurs once in the source of `where`."""
-    new: str
+    """Occurs once in the source of `where`; for a table, the key."""
+    new: Any
 
     @property
     def name(self) -> str:
         """Where and what, in short."""
-        return f"{self.where.removeprefix(PASSES)}: {self.old}"
+        return f"{self.where.removeprefix(PASSES).rpartition('/')[2]}: {self.old}"
 
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """The fault is there until the end of the `with`."""
+    if mutant.where.endswith(".hpp"):
+        with changed_file(Path(mutant.where), mutant):
+            yield
+        return
     module_name, _, path = mutant.where.partition(":")
     module = importlib.import_module(module_name)
     target: Any = module
     for part in path.split("."):
         target = getattr(target, part)
+    if isinstance(target, dict):
+        assert mutant.old in target
+        with patch.dict(target, {mutant.old: mutant.new}):
+            yield
+        return
     source = textwrap.dedent(inspect.getsource(target))
     source = replaced_once(source[source.index("def ") :], mutant)
     scope: dict[str, Any] = {}
@@ -49,18 +61,30 @@ def planted(mutant: Mutant) -> Iterator[None]:
         target.__code__ = before
 
 
+@contextmanager
+def changed_file(path: Path, mutant: Mutant) -> Iterator[None]:
+    """Whoever reads a file as text reads the fault."""
+    source, read = replaced_once(path.read_text(), mutant), Path.read_text
+
+    def text_of(file: Path, *arguments: Any, **options: Any) -> str:
+        return source if file == path else read(file, *arguments, **options)
+
+    with patch.object(Path, "read_text", text_of):
+        yield
+
+
 def replaced_once(source: str, mutant: Mutant) -> str:
     """The source with the fault."""
     assert source.count(mutant.old) == 1, f"{mutant.name}: found {source.count(mutant.old)} times, expected once"
     return source.replace(mutant.old, mutant.new)
 
 
-def _in(module: str, *faults: tuple[str, str, str]) -> list[Mutant]:
+def faults_in(module: str, *faults: tuple[str, str, Any]) -> list[Mutant]:
     return [Mutant(f"{module}:{where}", old, new) for where, old, new in faults]
 
 
 MUTANTS = [
-    *_in(PASSES + "folding",
+    *faults_in(PASSES + "folding",
         ("_add", "is_number(at, y, 0)", "is_number(at, y, 1)"),
         ("_sub", "x if is_number(at, y, 0)", "y if is_number(at, y, 0)"),
         ("_mul", "is_number(at, one, 1)", "is_number(at, one, 2)"),
@@ -78,39 +102,44 @@ MUTANTS = [
         ("_pick", "choices[int(number)]", "choices[int(number) - 1]"),
         ("Folder.rewrite", "0 if self.constants", "1 - 1 if not self.constants"),
     ),
-    *_in(PASSES + "cse",
+    *faults_in(PASSES + "cse",
         ("signature", "attrs_key(op), ", ""),
         ("signature", "numbers.sort()", "numbers.clear()"),
         ("scoped", "seen, renamed = dict(seen), dict(renamed)", "pass"),
     ),
-    *_in(PASSES + "dead_code",
+    *faults_in(PASSES + "dead_code",
         ("eliminate_dead", "needed |= outer_uses(region)", "pass"),
         ("trimmed_loop", "k - skip for k", "k for k"),
         ("trimmed_loop", "op.inputs[k] for k in order", "op.inputs[0] for k in order"),
     ),
-    *_in(PASSES + "predicated_put",
+    *faults_in(PASSES + "predicated_put",
         ("write", "condition if where_it_holds", "condition if not where_it_holds"),
         ("write", 'builder.elementwise("and", mask, wanted)', "mask"),
         ("puts_down_to", " or len(users[top]) != 1", ""),
     ),
-    *_in(PASSES + "ranges",
+    *faults_in(PASSES + "ranges",
         ("_max", "at.of(x)[0] >= at.of(y)[1]", "at.of(x)[1] >= at.of(y)[0]"),
         ("_min", "at.of(x)[1] <= at.of(y)[0]", "at.of(x)[0] <= at.of(y)[1]"),
         ("_rem", "at.of(x)[1] < at.of(y)[0]", "at.of(x)[0] < at.of(y)[0]"),
         ("_compare", '"lt": (b < c,', '"lt": (a < c,'),
         ("Ranges.learn", "low <= found[0] and found[1] <= high", "True"),
     ),
-    *_in(PASSES + "intervals",
+    *faults_in(PASSES + "intervals",
         ("where", "most - 1", "most - 2"),
         ("_reduce", "max(size - 1, 0)", "0"),
         ("_rem", "-most) if a < 0 else 0", "0)"),
     ),
-    *_in(PASSES + "sinking",
+    *faults_in(PASSES + "sinking",
         ("decided", "op.inputs[case]", "op.inputs[3 - case]"),
         ("movable", "user.inputs[1] is value and user.inputs[2] is not value", "value in user.inputs"),
         ("under", "decided(selects, 1), decided(selects, 2)", "decided(selects, 2), decided(selects, 1)"),
     ),
-    *_in(PASSES + "scalars",
+    *faults_in(
+        PASSES + "short_rows",
+        ("write_out_short_rows", "range(op.inputs[0].shape[-1])", "range(op.inputs[0].shape[-1] - 1)"),
+        ("at_place", "x.shape[:-1], place, row_major", "x.shape[:-1], 0, row_major"),
+    ),
+    *faults_in(PASSES + "scalars",
         ("_view", "at.parts(x)[place] for place in places", "at.parts(x)[place - 1] for place in places"),
         ("_put", "np.int32(k)", "np.int32(k + 1)"),
         ("_put", 'at.b.elementwise("and", allowed, here)', "here"),

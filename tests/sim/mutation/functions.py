@@ -1,0 +1,119 @@
+"""Functions that between them use what faults are planted in, each with a batch to try it on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+rng = np.random.default_rng(0)
+N = 24
+X, Y = (rng.integers(-9, 10, N, dtype=np.int32) for _ in range(2))
+P = rng.random(N) < 0.5
+SMALL = rng.integers(-5, 6, (N, 4, 5), dtype=np.int32)
+LARGE = rng.integers(-5, 6, (N, 9, 9), dtype=np.int32)
+PLACES = rng.integers(0, 6, (N, 70, 2), dtype=np.int32)
+WORDS = rng.integers(0, 2**32, (N, 2), dtype=np.uint32)
+NARROW = rng.integers(0, 256, N)
+SQUARES = jnp.arange(100) ** 2
+TABLE = jnp.arange(10) ** 2
+
+
+def arithmetic(x, y, p):
+    q = x < y
+    return [x - 0, 0 + y, x - y * 1, y // 1, x * 2 + 0, ~q, ~(x < 3), (p * 1) == 1, (p * 1) != 1, x * p,
+            jnp.where(p, x, jnp.where(p, y, x + 1)), jnp.where(~p, x, y), jnp.where(True, x, y)]  # fmt: skip
+
+
+def positions(x, s):
+    return [TABLE[x % 10], TABLE[jnp.clip(x, 0, 9)], s.T[1:, ::2][1], s[::-1, 2], s.reshape(-1)[jnp.array([3, 7, 11])],
+            s[x % 4, 1], TABLE[jnp.argmax(s.reshape(-1)[:10])], jnp.abs(x % 5) < 5, jnp.maximum(x, -20),
+            jnp.minimum(x + 3, 3), (x & 7) % 9, (x & 7) % 5, jnp.where(x < 5, x, 0) > 3,
+            jnp.argmax(s.reshape(-1)[:10]) > 2, s[1, :4][s.at[0, 0].set(2)[0, 0]],
+            jnp.int32(2**31 - 1) + (x & 7) > 0, (x % 7) < 6]  # fmt: skip
+
+
+def rows(x, s, big):
+    return [jnp.sort(s, 1), jnp.argsort(s[0] // 2), jnp.argmax(s // 2, 1), jnp.cumsum(s, 1),
+            s.at[x % 4, 1].set(9), s.at[x, 1].set(8),
+            s[0].at[jnp.array([4, 2, 0, 1, 3])].set(s[1]),
+            jnp.where(x > 0, big.at[x % 9, 3].set(99), big), jnp.where(x > 0, big, big.at[0, x % 9].add(5)),
+            big.sum(1), big[2:4, 5:7], jnp.pad(s[:2], 1)]  # fmt: skip
+
+
+def changed_and_read(x, big):
+    changed = big.at[x % 9, x % 9].set(50)
+    return jnp.where(x > 0, changed, big), changed.sum()
+
+
+def resets(p, x, words):
+    key, other = jax.random.split(jax.random.wrap_key_data(words))
+    fresh, late = (jax.random.bits(k).astype(jnp.int32) for k in (key, other))
+    chosen = jnp.where(p, fresh, x)
+    return chosen, jnp.where(p, x, late), jnp.where(p, late, x * 2), jnp.where(p, chosen * 3 + fresh, x + 1)
+
+
+def loops(p, x, y):
+    total, steps, _ = jax.lax.fori_loop(0, 6, lambda i, c: (c[0] + i * c[1], c[1] + x, c[2] * 2), (y, x, x))
+    grown = jax.lax.while_loop(lambda c: c[0] < 50, lambda c: (c[0] + abs(c[1]) + 1, c[1] + 1), (x, y))
+    either = jax.lax.cond(p, lambda: (x * 7, x - y), lambda: (y * 5, x * 7))
+    product = x * 9 - y
+    inside = jax.lax.cond(p, lambda: product * 2, lambda: x)
+    return total, steps, grown, either, inside, jax.lax.cond(jnp.bool_(True), lambda: x, lambda: y)
+
+
+def meetings(x, places):
+    same = jnp.all(places[:, None] == places[None] + x % 2, axis=-1)
+    return jnp.argmax(same, 1), same.any(1), same.sum(0), (places * 2 - x).max(-1)
+
+
+def large_arrays(x, p, big, places):
+    own = big + 1
+    doubled = own * 2
+    changed = own.at[x % 9, 4].set(50)
+    odd = jnp.where(places[:, 0] == x % 6, jnp.nan, places[:, 1] * 1.0)
+    ordered = jax.lax.sort((places[:, 0], places[:, 1], jnp.arange(70)), num_keys=2)
+    strided = [(places * 3 - x)[::2] + 1, (places * 2)[::-2] - x, big.T + own, own[:8].sum(1)]
+    return [changed, doubled.sum(0), own.sum(0), jnp.where(p, big.at[3, 4].set(7), big), jnp.argmax(odd),
+            jnp.argmin(odd), ordered, strided, SQUARES[(x * 11) % 100], own > x]  # fmt: skip
+
+
+def branches(x, y, p, big):
+    own = big * 2 - y
+    either = jax.lax.cond(p, lambda: own, lambda: own.at[x % 9, 4].set(1))
+    both = jax.lax.cond(p, lambda: (own, own), lambda: (own.at[0, 0].set(1), own.at[1, 1].set(2)))
+    twin = big - x
+    twins = jax.lax.cond(p, lambda: (twin, twin), lambda: (twin.at[0, 0].set(1), twin.at[1, 1].set(2)))
+    again = jax.lax.fori_loop(0, 3, lambda i, c: c + jax.lax.cond(p, lambda: own, lambda: own.at[i, i].set(c))[1, 1], x)
+    swapped = jax.lax.fori_loop(0, 3, lambda i, c: (c[1], c[0]), (own, big))
+    counted = jax.lax.cond(x > 0, lambda: jax.lax.while_loop(lambda n: n < 50, lambda n: n + 7, y), lambda: y)
+    return either, both, twins, again, swapped, counted, own.sum(1)
+
+
+def limits(x, p, words):
+    far = jnp.where(p, jnp.nan, x * 1e10)
+    arithmetic = jax.lax.shift_right_arithmetic(words, (words >> 3) & 63)
+    first_bits = jax.lax.clz(jnp.uint32(1) << (words & 31))
+    largest = jnp.maximum(far, 1.0), jnp.minimum(far, 1.0), jnp.maximum(1.0, far)
+    whole = jnp.floor(x * 1.0), jax.lax.round(x * 0.5, jax.lax.RoundingMethod.AWAY_FROM_ZERO)
+    return (
+        largest,
+        whole,
+        far.astype(jnp.int32),
+        far.astype(jnp.uint32),
+        jax.lax.shift_left(x, x & 63),
+        arithmetic,
+        first_bits,
+    )
+
+
+def narrow_integers(x, small, narrow, p):
+    wide, least = small.astype(jnp.int16) * 300, jnp.int32(-(2**31))
+    wrapped = [small + small, small * small, narrow + narrow, narrow * 3, ~narrow, -small, wide]
+    return [*wrapped, *(each.astype(jnp.int32) for each in wrapped), jax.lax.clz(narrow).astype(jnp.int32), x ^ least,
+            jnp.maximum(p, x > 0), jnp.minimum(p, x > 0), jax.lax.clz(small).astype(jnp.int32),
+            jax.lax.population_count(small)]  # fmt: skip
+
+
+FUNCTIONS = [(arithmetic, (X, Y, P)), (positions, (X, SMALL)), (rows, (X, SMALL, LARGE)),
+             (changed_and_read, (X, LARGE)), (resets, (P, X, WORDS)), (loops, (P, X, Y)), (meetings, (X, PLACES)),
+             (large_arrays, (X, P, LARGE, PLACES)), (branches, (X, Y, P, LARGE)), (limits, (X, P, WORDS)),
+             (narrow_integers, (X, NARROW.astype(np.int8), NARROW.astype(np.uint8), P))]  # fmt: skip

@@ -1,0 +1,163 @@
+"""Compiled programs beside their meaning, with faults planted: which fault is caught by which program.
+
+    python tests/sim/mutation/native_checks.py NUMBER ...      tries the faults of these numbers, a line for each
+
+A program of its own that forks for each fault, because a wrong kernel may write anywhere or never end: when the child
+dies, the fault is caught.
+"""
+
+import functools
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+import jax  # noqa: E402  the folders above come first
+import numpy as np  # noqa: E402
+from comparing import EVERYTHING, Applied, assert_same, random_actions  # noqa: E402
+from functions import FUNCTIONS  # noqa: E402
+from mutants import planted  # noqa: E402
+from native_mutants import GENERATION, MUTANTS  # noqa: E402
+from primitives import CASES  # noqa: E402
+
+from drivetrain import sim  # noqa: E402
+from drivetrain.sim.api import RolloutState, Settings  # noqa: E402
+from drivetrain.sim.engines import numpy as interpreter  # noqa: E402
+from drivetrain.sim.engines.native.engine import Kernel, layout_of  # noqa: E402
+from drivetrain.sim.engines.native.kernel import Layout, write_kernel  # noqa: E402
+from drivetrain.sim.engines.native.toolchain import lanes, load_kernel  # noqa: E402
+from drivetrain.sim.ir.importer import import_jaxpr  # noqa: E402
+from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable  # noqa: E402
+from drivetrain.sim.ir.program import Block  # noqa: E402
+from drivetrain.sim.trace import Traced, trace  # noqa: E402
+
+MOST_SECONDS = 100
+NUM_STEPS = 3
+PLAYED = (("CartPole-v1", 21), ("Knob", 21))
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps that are compiled with each fault."""
+
+    name: str
+    traced: Traced
+    settings: Settings
+    block: Block
+    layout: Layout
+    state: RolloutState
+    actions: Any
+    expected: Any
+
+    @functools.cached_property
+    def source(self) -> str:
+        """Its C++ without a fault."""
+        return self.written()
+
+    def written(self) -> str:
+        """Its C++ by the generator as it is now."""
+        return write_kernel(self.block, self.layout)[0]
+
+    def run(self, source: str) -> None:
+        """Compile, run, and compare; raises where anything is wrong."""
+        library = load_kernel(source, lanes(), effort="-O0")
+        got = Kernel(self.traced, self.settings, library, lanes())(self.state, self.actions)
+        assert_same(self.expected, got)
+        flags = [np.asarray(leaf) for leaf in jax.tree.leaves(got) if np.asarray(leaf).dtype == bool]
+        assert all(leaf.view(np.uint8).max(initial=0) <= 1 for leaf in flags), "a Boolean that is neither 0 nor 1"
+
+
+def program(name: str, env: Any, start: Callable[[], RolloutState], actions: Any, num_envs: int, num_steps: int
+            ) -> Program:  # fmt: skip
+    """An environment's steps, with what they give by the meaning of operations."""
+    settings = Settings(num_envs=num_envs, num_steps=num_steps, record=EVERYTHING, autoreset="same_step", num_threads=1)
+    traced = trace(env, env.default_params, "same_step", EVERYTHING)
+    block = simplified(import_jaxpr(traced.jaxpr))
+    state = start()
+    with np.errstate(all="ignore"):
+        expected = interpreter.build(traced, settings)(state, actions)
+    return Program(name, traced, settings, vectorizable(block), layout_of(block, traced), state, actions, expected)
+
+
+def of_function(name: str, function: Callable[..., Any], batches: Any) -> Program:
+    """One function of arrays."""
+    batches = tuple(np.asarray(batch) for batch in batches)
+    env, num_envs = Applied(function, *(batch[0] for batch in batches)), len(batches[0])
+
+    def start() -> RolloutState:
+        nothing = np.zeros(num_envs, bool)
+        return RolloutState(np.zeros(num_envs, np.int32), np.zeros((num_envs, 2), np.uint32), 0, nothing, None)
+
+    return program(name, env, start, tuple(batch[None] for batch in batches), num_envs, 1)
+
+
+def played(name: str, num_envs: int) -> Program:
+    """Several steps of an environment, some of whose episodes end."""
+    env = sim.make(name, **({"dead_nbytes": 512, "reset_rate": 0.3} if name == "Knob" else {}))
+
+    def start() -> RolloutState:
+        rollout = sim.compile(env, num_envs, 24, "numpy", record=EVERYTHING)
+        after, _ = rollout(rollout.reset(seed=3), random_actions(env, 24, num_envs))
+        return RolloutState(after.env, after.keys, after.step, after.done, None)
+
+    return program(name, env, start, random_actions(env, NUM_STEPS, num_envs, seed=1), num_envs, NUM_STEPS)
+
+
+def every_program() -> list[Program]:
+    """Small ones first: most faults end there."""
+    small = [of_function(function.__name__, function, batches) for function, batches in FUNCTIONS]
+    large = [of_function(name, *case()) for name, case in CASES.items()]
+    return [*small, *(played(*each) for each in PLAYED), *large]
+
+
+def caught_by(programs: list[Program], number: int) -> str:
+    """The first program that shows a fault, by a difference or an error; empty if none does."""
+    clean = [each.source for each in programs]
+    is_generated = number < len(GENERATION)
+    with planted(MUTANTS[number]):
+        for each, before in zip(programs, clean, strict=True):
+            try:
+                source = each.written()
+                if not is_generated or source != before:
+                    each.run(source)
+            except Exception as error:  # whatever goes wrong: the fault is noticed
+                return f"{each.name} ({type(error).__name__})"
+    return ""
+
+
+def tried_apart(programs: list[Program], number: int) -> str:
+    """`caught_by` in a child, which may die."""
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(MOST_SECONDS)  # ends a child that hangs
+        os.write(sending, caught_by(programs, number).encode())
+        os._exit(0)
+    os.close(sending)
+    with os.fdopen(receiving) as said:
+        answer = said.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return answer if code == 0 else f"ended by {code}"
+
+
+def main() -> None:
+    """Try some faults."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DRIVETRAIN_CACHE"] = folder
+        programs = every_program()
+        for each in programs:
+            each.run(each.source)
+        for number in map(int, sys.argv[1:]):
+            sys.stdout.write(f"{number}\t{tried_apart(programs, number)}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
