@@ -49,6 +49,26 @@ def test_what_is_needed_elsewhere_stays_outside():
     assert not count(after, "if")
 
 
+def test_work_that_needs_a_choice_by_way_of_what_stays_outside_is_not_in_one_branch_with_it():
+    def function(p, words, others, x):
+        chosen = jnp.where(p, draw(words), x)
+        outside = chosen + 1  # has another user, so it stays
+        return jnp.where(p, draw(others) * outside, x), outside
+
+    after = sunk(function, FLAGS, WORDS, WORDS[::-1], X)
+    assert count(after, "if") == 1, "the first choice; the second one needs it"
+    assert "threefry" in outside(after)
+
+
+def test_a_choice_whose_other_case_needs_a_choice_by_way_of_what_stays_outside_is_not_in_one_branch_with_it():
+    def function(p, words, others, x):
+        outside = jnp.where(p, draw(words), x) + 1
+        return jnp.where(p, draw(others), outside), outside
+
+    after = sunk(function, FLAGS, WORDS, WORDS[::-1], X)
+    assert count(after, "if") == 1
+
+
 def test_cheap_work_is_not_worth_a_branch():
     assert not count(sunk(lambda p, x: jnp.where(p, x * 2 + 1, x), FLAGS, X), "if")
 

@@ -82,7 +82,7 @@ class Bits:
     def put(self, board: Board, y: Any, x: Any, value: Any) -> Board:
         """See `Boards`."""
         here, bit = self.place(y, x)
-        return jnp.where(here, (board & ~bit) | jnp.asarray(value).astype(jnp.uint32) * bit, board)
+        return jnp.where(here, jnp.where(value, board | bit, board & ~bit), board)
 
     def moved(self, board: Board, by: Any) -> Board:
         """See `Boards`."""

@@ -41,8 +41,12 @@ def candidates(block: Block, only: Value | None) -> list[tuple[Value, set[Op], l
     users = users_of(block)
     position = {value: k for k, op in enumerate(block.ops) for value in op.outputs}
     found: list[tuple[Value, set[Op], list[Op]]] = []
-    for condition, selects in by_condition.items():
+    for condition, every in by_condition.items():
+        selects = every
         chain = movable(block, users, position, condition, set(selects))
+        while late := needing_others(block, chain, selects):
+            selects = [op for op in selects if op not in late]
+            chain = movable(block, users, position, condition, set(selects))
         if cost_of(chain) >= LEAST_COST:
             found.append((condition, chain, selects))
     return found
@@ -87,6 +91,30 @@ def movable(block: Block, users: dict[Value, list[Op | None]], position: dict[Va
     return chain
 
 
+def needing_others(block: Block, chain: set[Op], selects: list[Op]) -> set[Op]:
+    """Selects that cannot be in one branch with the others: they need what stays outside and needs a result of it.
+
+    a = select(p, work, x); b = a + 1, which others use, too; c = select(p, work on b, y)
+    """
+    made = {value for op in chain for value in op.outputs}
+    if_true, if_false = decided(selects, 1), decided(selects, 2)
+    after: set[Value] = set()  # what is only there when the branch has run
+    needing: set[Value] = set()  # results of the chain that cannot be there before
+    late: set[Op] = set()
+    for op in block.ops:
+        if op in chain:
+            taken = (if_true.get(value, value) for value in inputs_of(op))
+            if any(value in after or value in needing for value in taken):
+                needing.update(op.outputs)
+        elif op in selects and op.inputs[1] in made:
+            after.add(op.out)
+            if op.inputs[1] in needing or if_false.get(op.inputs[2], op.inputs[2]) in after:
+                late.add(op)
+        elif any(value in after for value in inputs_of(op)):
+            after.update(op.outputs)
+    return late
+
+
 def inputs_of(op: Op) -> set[Value]:
     """Everything an operation and its regions use from outside."""
     return {*op.inputs, *(value for region in op.regions for value in outer_uses(region))}
@@ -126,12 +154,15 @@ def in_order(block: Block, renamed: dict[Value, Value]) -> Block:
     makers = {value: op for op in ops for value in op.outputs}
     order: list[Op] = []
     done: set[Op] = set()
+    begun: set[Op] = set()
     for root in (*ops[1:], ops[0]):
         stack = [root]
         while stack:
             op = stack[-1]
             missing = [makers[v] for v in inputs_of(op) if v in makers and makers[v] not in done]
             if op not in done and missing:
+                assert op not in begun, "operations that need each other cannot be put in order"
+                begun.add(op)
                 stack += sorted(missing, key=lambda maker: -maker.outputs[0].number)
                 continue
             stack.pop()
