@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.networks import MLP, Network, Pieces, build
+from drivetrain.train.networks import MLP, Network, Pieces, build, in_precision
 from drivetrain.train.policies import policy_network
 from drivetrain.train.sharing import Learners
 
@@ -28,10 +28,11 @@ class Networks(NamedTuple):
 
 
 def networks_of(config: TrainConfig, interface: Interface) -> Networks:
-    """The actor of a run, and a critic with hidden layers of the same widths."""
+    """The actor of a run, and a critic with hidden layers of the same widths, as learners compute them."""
     critic = MLP(num_inputs=interface.num_actions, hidden=config.agent.hidden, heads=(("q", 1),))
     network = build(interface.observations, critic, config.agent.torso, "critic")
-    return Networks(policy_network(config, interface), network)
+    precision = config.run.precision
+    return Networks(in_precision(policy_network(config, interface), precision), in_precision(network, precision))
 
 
 def q_of(network: Network, pieces: Pieces, obs: Any, action: Any) -> jax.Array:

@@ -1,7 +1,7 @@
-"""`drivetrain bench learners`: what two learners gain, on two cores without an actor beside.
+"""`drivetrain bench learners`: what two learners gain, on two cores without an actor beside, and what bfloat16 does.
 
-Each form (one learner, two learners) is a process that stays; they are asked in turn, so that a slow
-moment of the machine hits both.
+Each form (one learner in float32, and two, or one in bfloat16) is a process that stays; they are asked in turn, so
+that a slow moment of the machine hits both.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from drivetrain.core.threads import one_thread_environment
 
 ONE = "one learner"
 CALLS_PER_ROUND = 5
-# (what is updated, how far ahead of one learner two shall be)
+# (what is updated, how far ahead of one learner in float32 it shall be)
 FORMS: Sequence[tuple[Job, float | None]] = (
     (Job(algo="sac", batch_size=256, width=256, num_learners=2), 1.45),
     (Job(algo="sac", batch_size=1024, width=256, num_learners=2), 1.8),
@@ -34,11 +34,14 @@ FORMS: Sequence[tuple[Job, float | None]] = (
     (Job(algo="ppo", batch_size=256, width=64, num_learners=2, updates_per_call=32), None),
     (Job(algo="dqn", batch_size=64, width=256, num_learners=2, updates_per_call=32), None),
     (Job(algo="dqn", batch_size=64, width=64, num_learners=2, updates_per_call=32), None),
+    (Job(algo="sac", batch_size=256, width=256, num_learners=1, precision="bfloat16"), None),
+    (Job(algo="sac", batch_size=1024, width=256, num_learners=1, precision="bfloat16"), None),
 )
 WEAKNESSES = (
     "Made-up transitions of HalfCheetah's shapes: updates alone, without replay, actors or evaluator beside.",
     "Any other process on the two cores holds up two learners and not one; an idle machine is needed.",
     "A shared or virtual machine: only the ratios of one run count.",
+    "bfloat16 is for GPUs: on CPUs its numbers are multiplied as float32 after rounding, slower than without.",
 )
 QUICK_WEAKNESS = "A quick run: two rounds. It shows that everything runs, not what is gained."
 
@@ -79,7 +82,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     options.check()
     forms, rounds = (FORMS[:1], 2) if options.quick else (FORMS, options.rounds)
     report = Report(
-        title="Two learners against one",
+        title="Two learners, and bfloat16, against one learner",
         machine=describe_machine(),
         versions=describe_versions(("jax", "jaxlib", "optax", "numpy")),
         commit=describe_commit(),
@@ -95,9 +98,10 @@ def run(options: Options, words: Sequence[str]) -> int:
 def measure(job: Job, aim: float | None, rounds: int) -> Case:
     """One case: both forms in turn; a sample is the median of a round's calls."""
     name = f"{job.algo}, 2 x {job.width} units, batch {job.batch_size}"
+    name += "" if job.precision == "float32" else f", one learner in {job.precision}"
     print(name, flush=True)
     samples: dict[str, list[list[float]]] = {ONE: [], "ours": []}
-    with worker(replace(job, num_learners=1)) as one, worker(job) as several:
+    with worker(replace(job, num_learners=1, precision="float32")) as one, worker(job) as several:
         for _ in range(rounds):
             samples[ONE].append(ask(one))
             samples["ours"].append(ask(several))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from drivetrain.core.threads import prepare_computation
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import Precision, TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 
 _INPUTS, _ACTIONS = 17, 6  # HalfCheetah's
@@ -39,6 +39,8 @@ class Job:
     """Who share each batch."""
     updates_per_call: int = 8
     """Batches of one call; of PPO in four epochs."""
+    precision: Precision = "float32"
+    """Of the products."""
 
     def as_json(self) -> str:
         """For the worker's command line."""
@@ -80,7 +82,11 @@ def config_of(job: Job) -> TrainConfig:
         num_steps = job.batch_size * job.updates_per_call // _EPOCHS
         settings = {"num_epochs": _EPOCHS, "num_envs": _ENVS, "rollout_length": num_steps // _ENVS, "num_actors": 1}
     return TrainConfig.default(job.algo, "made up").override(
-        hidden=(job.width, job.width), batch_size=job.batch_size, num_learners=job.num_learners, **settings
+        hidden=(job.width, job.width),
+        batch_size=job.batch_size,
+        num_learners=job.num_learners,
+        precision=job.precision,
+        **settings,
     )
 
 

@@ -22,7 +22,7 @@ from drivetrain.train.config.agents import (
 )
 from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
-from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
+from drivetrain.train.config.parts import Precision, ReplayConfig, RunConfig, UpdateConfig
 from drivetrain.train.config.whole import TrainConfig
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "DQNConfig",
     "EnvironmentConfig",
     "PPOConfig",
+    "Precision",
     "ReplayConfig",
     "RolloutConfig",
     "RunConfig",

@@ -6,6 +6,9 @@ from typing import Literal
 
 from drivetrain.core.errors import InvalidInput
 
+Precision = Literal["float32", "bfloat16"]
+"""What the factors of products are rounded to."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
@@ -21,6 +24,9 @@ class RunConfig:
     "auto": as num_actors."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """What learners compute on; auto: GPUs where JAX sees some."""
+    precision: Precision = "float32"
+    """Of the products in learners' layers, forward and backward: "bfloat16" rounds their factors, and sums up in
+    float32. All else, and acting, is float32. For GPUs; on CPUs the same is computed, more slowly than float32."""
     oversubscribe: bool = False
     """Allow several learners where they and the actors are more than the cores; "auto" sets it where that is best."""
     envs_per_actor: int | Literal["auto"] = "auto"
@@ -62,6 +68,7 @@ class RunConfig:
         valid = at_least(1, self.num_learners) or self.num_learners == "auto"
         require(self, "num_learners", valid, 'at least 1, or "auto"')
         require(self, "device", self.device in ("auto", "cpu", "gpu"), '"auto", "cpu" or "gpu"')
+        require(self, "precision", self.precision in ("float32", "bfloat16"), '"float32" or "bfloat16"')
         valid = self.envs_per_actor == "auto" or self.envs_per_actor >= 1
         require(self, "envs_per_actor", valid, 'at least 1, or "auto"')
         require(self, "seed", self.seed >= 0, "at least 0")

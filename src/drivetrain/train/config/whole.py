@@ -70,6 +70,11 @@ class TrainConfig:
             )
         if self.run.deterministic:
             self._check_deterministic()
+        if self.run.precision != "float32" and self.agent.torso != "auto":
+            raise InvalidInput(
+                f"precision: expected float32 beside a torso of your own, got {self.run.precision}; it computes as its "
+                "functions say: round there, and leave precision out"
+            )
 
     def _check_deterministic(self) -> None:
         if self.is_open:

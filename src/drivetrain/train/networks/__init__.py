@@ -12,11 +12,11 @@ to actors and what a saved policy holds.
     build.py      TorsoNetwork, a torso under an MLP; which torso suits which observations
     noisy.py      Noisy: layers with learned noise
     custom.py     torsos of the user's own, and networks compiled for actors; imports JAX
-    noisy.py      Noisy: layers with learned noise
+    products.py   the product by weights, in float32 or bfloat16 (rounded.py; imports JAX)
     twins.py      two networks of one shape, evaluated together
 """
 
-from drivetrain.train.networks.build import TORSO, TorsoNetwork, acting, build
+from drivetrain.train.networks.build import TORSO, TorsoNetwork, acting, build, in_precision
 from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
 from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
@@ -38,6 +38,7 @@ __all__ = [
     "acting",
     "build",
     "first_twin",
+    "in_precision",
     "initial_twins",
     "initial_vector",
     "pack",

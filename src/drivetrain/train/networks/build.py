@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from drivetrain.train.config import Precision
 from drivetrain.train.interface import Categories, Embedding, Entries, Entry, Image, Observations, Vector
 from drivetrain.train.networks.convolution import NatureCNN
 from drivetrain.train.networks.mlp import MLP
@@ -92,6 +93,22 @@ def acting(network: Network) -> Network:
     from drivetrain.train.networks.custom import Compiled  # imports jax: only where it is needed
 
     return Compiled(network)
+
+
+def in_precision(network: Network, precision: Precision) -> Network:
+    """The network, its products computed in a precision; torsos of the user's own stay as they are."""
+    if isinstance(network, MLP):
+        return replace(network, precision=precision)
+    if isinstance(network, TorsoNetwork):
+        return TorsoNetwork(_torso_in(network.torso, precision), replace(network.mlp, precision=precision))
+    around = cast(Any, network)  # Noisy, or a network with a vector beside
+    return replace(around, inner=in_precision(around.inner, precision))
+
+
+def _torso_in(torso: Torso, precision: Precision) -> Torso:
+    if isinstance(torso, Concatenation):
+        return Concatenation(tuple((entry, _torso_in(part, precision)) for entry, part in torso.parts))
+    return replace(torso, precision=precision) if isinstance(torso, NatureCNN) else torso
 
 
 def _part(observations: Observations, who: str) -> Part | None:

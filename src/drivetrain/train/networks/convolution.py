@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from drivetrain.train.config import Precision
 from drivetrain.train.networks.mlp import orthogonal, uniform
 from drivetrain.train.networks.network import Layout, Pieces
+from drivetrain.train.networks.products import product
 
 _KERNELS = ((8, 4, 32), (4, 2, 64), (3, 1, 64))  # (side, stride, channels) of each layer
 _WIDTH = 512
@@ -32,6 +34,8 @@ class NatureCNN:
     """Of an image as it is stored."""
     axes: str
     """A letter for each axis, see `interface.Image`."""
+    precision: Precision = "float32"
+    """Of the products, see `MLP`."""
 
     @property
     def num_features(self) -> int:
@@ -65,10 +69,10 @@ class NatureCNN:
         lead = obs.shape[: obs.ndim - len(self.shape)]
         x = self._channels_last(obs, lead, xp).astype(np.float32) * np.float32(1 / 255)
         for index, (_, stride, _) in enumerate(_KERNELS):
-            y = convolve(x, pieces[f"conv{index}.weight"], stride, xp) + pieces[f"conv{index}.bias"]
-            x = xp.maximum(y, 0)
+            y = convolve(x, pieces[f"conv{index}.weight"], stride, xp, self.precision)
+            x = xp.maximum(y + pieces[f"conv{index}.bias"], 0)
         flat = x.reshape(*lead, math.prod(x.shape[1:]))
-        return xp.maximum(flat @ pieces["dense.weight"] + pieces["dense.bias"], 0)
+        return xp.maximum(product(flat, pieces["dense.weight"], self.precision) + pieces["dense.bias"], 0)
 
     def _channels_last(self, obs: Any, lead: tuple[int, ...], xp: ModuleType) -> Any:
         """[batch, height, width, channels], the frames of a stack being channels, too."""
@@ -88,7 +92,7 @@ class NatureCNN:
         return [*weights, ("dense", (height * width * channels, _WIDTH))]
 
 
-def convolve(x: Any, weight: Any, stride: int, xp: ModuleType) -> Any:
+def convolve(x: Any, weight: Any, stride: int, xp: ModuleType, precision: Precision = "float32") -> Any:
     """Cross-correlation without padding.
 
     Where the stride divides the side, blocks of stride x stride pixels become channels first: then
@@ -99,6 +103,7 @@ def convolve(x: Any, weight: Any, stride: int, xp: ModuleType) -> Any:
         weight: [side, side, inputs, outputs].
         stride: Pixels between patches.
         xp: `numpy` or `jax.numpy`.
+        precision: Of the product.
     """
     side, _, num_in, num_out = weight.shape
     if stride > 1 and side % stride == 0:
@@ -111,8 +116,8 @@ def convolve(x: Any, weight: Any, stride: int, xp: ModuleType) -> Any:
         for i, j in itertools.product(range(side), repeat=2)
     ]
     patches = xp.concatenate([part[:, :rows, :columns] for part in shifted], -1)
-    product = patches.reshape(num * rows * columns, side * side * num_in) @ weight.reshape(-1, num_out)
-    return product.reshape(num, rows, columns, num_out)
+    patches = patches.reshape(num * rows * columns, side * side * num_in)
+    return product(patches, weight.reshape(-1, num_out), precision).reshape(num, rows, columns, num_out)
 
 
 def _blocks(x: Any, stride: int) -> Any:

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.train.config import Precision
 from drivetrain.train.networks.network import Layout, Pieces, length_of
+from drivetrain.train.networks.products import product
 
 Activation = Literal["relu", "tanh"]
 
@@ -28,6 +30,8 @@ class MLP:
     head_gains: tuple[float, ...] | None = None
     """Initialise orthogonally, with gain sqrt 2 in hidden layers, these in the heads, and no bias (as PPO is
     usually run; Saxe et al. 2014, arXiv:1312.6120). None: uniform in +-1/sqrt(inputs), biases too (PyTorch's)."""
+    precision: Precision = "float32"
+    """Of the products; a learner's may be bfloat16, for `jax.numpy` alone."""
 
     @property
     def layers(self) -> list[tuple[str, int, int]]:
@@ -69,9 +73,13 @@ class MLP:
         """The outputs of every head for float32[..., num_inputs], see `Network.apply`."""
         features = obs if action is None else xp.concatenate([obs, action], -1)
         for index in range(len(self.hidden)):
-            inputs = features @ pieces[f"hidden{index}.weight"] + pieces[f"hidden{index}.bias"]
+            weight, bias = pieces[f"hidden{index}.weight"], pieces[f"hidden{index}.bias"]
+            inputs = product(features, weight, self.precision) + bias
             features = xp.maximum(inputs, 0) if self.activation == "relu" else xp.tanh(inputs)
-        return {name: features @ pieces[f"{name}.weight"] + pieces[f"{name}.bias"] for name, _ in self.heads}
+        return {
+            name: product(features, pieces[f"{name}.weight"], self.precision) + pieces[f"{name}.bias"]
+            for name, _ in self.heads
+        }
 
 
 def uniform(rng: np.random.Generator, num_in: int, num_out: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
