@@ -5,7 +5,6 @@ from mutants import Mutant, faults_in
 from drivetrain.sim.engines.native.toolchain import PRELUDE as FILES
 
 NATIVE = "drivetrain.sim.engines.native."
-PRELUDE, MEMORY = map(str, FILES)
 
 GENERATION = [
     *faults_in(NATIVE + "expressions",
@@ -116,8 +115,18 @@ GENERATION = [
     ),
 ]  # fmt: skip
 
+
+def in_their_files(faults: list[tuple[str, str]]) -> list[Mutant]:
+    """Faults in what every kernel includes, each in the one file that has the piece."""
+    found = []
+    for old, new in faults:
+        (file,) = (file for file in FILES if old in file.read_text())
+        found.append(Mutant(str(file), old, new))
+    return found
+
+
 IN_FILES = [
-    *(Mutant(PRELUDE, old, new) for old, new in [
+    *in_their_files([
         ("return (vi)__builtin_ia32_blendvps256((w)b, (w)a, (w)m);",
          "return (vi)__builtin_ia32_blendvps256((w)a, (w)b, (w)m);"),
         ("movmskps256((w)m) != 0", "movmskps256((w)m) == 255"),
@@ -140,7 +149,7 @@ IN_FILES = [
         ("size - whole >= 0.5f", "size - whole > 0.5f"),
         ("((quadrant & 2) << 30)", "((quadrant & 2) << 29)"),
     ]),
-    *(Mutant(MEMORY, old, new) for old, new in [
+    *in_their_files([
         ("index * LANES + lane_numbers()", "index * LANES"),
         ("if (mask[l]) rows", "rows"),
         ("for (int l = 0; l < num_valid; ++l) to[l * stride]", "for (int l = 0; l < 1; ++l) to[l * stride]"),
