@@ -148,6 +148,16 @@ def edit_manifest(run_dir, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_run_killed_while_it_saved_its_first_best_policy_goes_on(tmp_path, num_actors):
+    run_dir = tmp_path / "run"
+    train("dqn", "CartPole-v1", total_steps=400, num_actors=num_actors, run_dir=str(run_dir), **SMALL)
+    (run_dir / "best" / "policy.npz").unlink()  # the folder is made first
+    found = resume(run_dir, total_steps=600)
+    assert found.num_steps == 600
+    assert (run_dir / "best" / "policy.npz").exists()
+
+
 def test_a_copy_of_a_run_is_resumed_in_its_own_folder(copy, finished):
     before = (finished / "checkpoint" / "manifest.json").read_bytes()
     result = resume(copy, total_steps=500)

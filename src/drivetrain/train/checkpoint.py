@@ -146,6 +146,11 @@ def save_policy(
     save_archive(run_dir / _BEST, "policy", {"params": vector}, meta)
 
 
+def has_best_policy(run_dir: Path) -> bool:
+    """Whether a best policy was saved; its folder alone is what a run leaves that was killed before it was."""
+    return (run_dir / _BEST).exists()
+
+
 def load_policy(run_dir: Path, which: Which) -> SavedPolicy:
     """The best policy of a run, or the last one from its checkpoint.
 

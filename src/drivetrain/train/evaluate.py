@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.core.seeding import episode_seeds
-from drivetrain.train.checkpoint import SavedPolicy, load_policy, save_policy
+from drivetrain.train.checkpoint import SavedPolicy, has_best_policy, load_policy, save_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment
 from drivetrain.train.faults import require_finite
@@ -112,7 +112,7 @@ class Selection:
         self._evaluator = Evaluator(config, interface)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
-        best = load_policy(run_dir, "best") if (run_dir / "best").exists() else None
+        best = load_policy(run_dir, "best") if has_best_policy(run_dir) else None
         self._best_mean = -np.inf if best is None else best.mean_return
 
     def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> float:
