@@ -137,6 +137,7 @@ def test_environments_that_left_each_other_are_told_apart():
     assert same_environments({"a": x}, {"a": y}).tolist() == [True, False, True, True]
 
 
+@pytest.mark.slow  # draws every kind of number, which takes long to compile and to interpret
 @pytest.mark.parametrize(("engine", "generator"), [("native", "threefry"), ("numpy", "philox")])
 def test_random_words_of_both_generators_are_those_of_xla(engine, generator):
     found = compare(f"random words, {generator}", engine, 9, 20)

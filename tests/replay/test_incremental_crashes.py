@@ -78,6 +78,7 @@ def test_a_last_part_cut_anywhere_is_left_out_and_a_cut_before_it_is_refused(tmp
             Replay.load(path)
 
 
+@pytest.mark.slow  # a load for each byte
 def test_every_byte_of_every_part_matters(tmp_path, two_saves):
     _, good = two_saves
     path = tmp_path / "flipped"

@@ -62,6 +62,7 @@ def test_a_game_on_bits_is_the_game_on_cells(name):
         np.testing.assert_array_equal(packed, cells)
 
 
+@pytest.mark.slow  # compiles two games for long episodes
 def test_breakout_has_the_rules_of_minatar():
     gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
     theirs = gymnax.make("Breakout-MinAtar")[0]

@@ -41,6 +41,7 @@ def same(left, right):
     return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
 
 
+@pytest.mark.slow  # a run with processes that start twice
 def test_processes_go_over_the_switch_with_exactly_the_updates_that_all_steps_call_for(tmp_path, capsys):
     settings = SMALL | {"num_actors": 1, "frame_stack": 2, "tolerance": 4, "total_steps": 100}
     result = train("dqn", "strange_envs:Gray-v0", run_dir=str(tmp_path / "run"), **settings)
