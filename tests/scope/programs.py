@@ -25,11 +25,11 @@ def profiled(folder, *command, check=True, stdin=b"", cwd=None, python_path=()):
     return done
 
 
-def profiled_text(folder, text, **how):
-    """The same for a script of this text."""
+def profiled_text(folder, text, *, calibrate_every=0, **how):
+    """The same for a script of this text; every step is recorded unless told otherwise, so calls can be counted."""
     script = folder.with_suffix(".py")
     script.write_text(text)
-    return profiled(folder, script, **how)
+    return profiled(folder, "--calibrate-every", calibrate_every, script, **how)
 
 
 def entered(folder):
