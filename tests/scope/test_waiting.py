@@ -84,3 +84,21 @@ def test_waiting_for_a_process_is_class_wait(folder):
         assert counts[site] >= 1, site
     assert counts["subprocess.wait"] >= 1
     assert ("ask", "wait") in {(row.operation, row.time_class) for row in scope.load(folder).breakdown()}
+
+
+TRACKED = """
+from multiprocessing import shared_memory
+
+memory = shared_memory.SharedMemory(create=True, size=16)  # starts the tracker, a process of its own
+memory.close()
+memory.unlink()
+"""
+
+
+def test_the_process_that_tracks_resources_waits_and_does_not_compute(folder):
+    profiled_text(folder, TRACKED)
+    profile = scope.load(folder)
+    (tracker,) = [process.pid for process in profile.trace.processes if "resource_tracker" in process.argv[-1]]
+    times = {row.time_class: row.raw_ns for row in profile.breakdown() if row.process == str(tracker)}
+    assert times["wait"] > 0
+    assert entered(folder)["resource_tracker.main"] == 1

@@ -3,8 +3,9 @@
 peers -> present (absent ones are announced) ... Report -> publish -> JSON, page, screen
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Report, Skipped, write_json, write_text
@@ -31,12 +32,25 @@ def require_folders(*paths: Path | None) -> None:
             raise InvalidInput(f"{path}: its folder does not exist; make it first")
 
 
-def publish(report: Report, *, json: Path | None, markdown: Path | None) -> None:
-    """Write the report and its page to the files asked for, and print the page."""
+def publish(
+    report: Report,
+    *,
+    json: Path | None,
+    markdown: Path | None,
+    page: Callable[[Mapping[str, Any]], str] = as_markdown,
+) -> None:
+    """Write the report and its page to the files asked for, and print the page.
+
+    Args:
+        report: What was found.
+        json: Where the report goes.
+        markdown: Where the page goes.
+        page: Makes the page of the report's document.
+    """
     document = report.as_json()
-    page = as_markdown(document)
+    text = page(document)
     if json is not None:
         write_json(json, document)
     if markdown is not None:
-        write_text(markdown, page)
-    print(page)
+        write_text(markdown, text)
+    print(text)

@@ -12,6 +12,10 @@ from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import CALIBRATE_EVERY, PROGRAMS, TOOLS, Program
 from drivetrain.bench.scope.kept import Kept
 from drivetrain.bench.scope.rounds import Runner, measure
+from drivetrain.bench.scope.survey.loads import loads
+from drivetrain.bench.scope.survey.outcome import run as run_load
+from drivetrain.bench.scope.survey.page import as_page
+from drivetrain.bench.scope.survey.survey import survey, survey_report
 from drivetrain.bench.scope.trial import run as run_trial
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import InvalidInput
@@ -60,6 +64,8 @@ class Options:
     """Only on programs whose name contains this, or one of these; they take most of the time of a full run."""
     seed: int = 0
     """Of the order of runs."""
+    survey: bool = False
+    """RL-Scope's survey instead: where the time of algorithms, simulators and frameworks goes, beside what it found."""
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is.
@@ -70,13 +76,19 @@ class Options:
         if self.rounds < 1:
             raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
         require_folders(self.json, self.markdown, self.keep)
+        if self.survey and (self.keep is not None or self.tools_on):
+            raise InvalidInput("--survey: expected neither --keep nor --tools-on, which belong to the other bench")
         if not self.programs():
-            names = ", ".join(program.name for program in PROGRAMS)
+            names = ", ".join(program.name for program in self.everything())
             raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
+
+    def everything(self) -> list[Program]:
+        """What could be asked for."""
+        return [load.program for load in loads()] if self.survey else list(PROGRAMS)
 
     def programs(self) -> list[Program]:
         """What is asked for, whether it can run here or not."""
-        return [p for p in PROGRAMS if named(p, self.only) and (p.is_quick or not self.quick)]
+        return [p for p in self.everything() if named(p, self.only) and (p.is_quick or not self.quick)]
 
 
 def named(program: Program, words: str) -> bool:
@@ -92,6 +104,13 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: A program failed only because it was recorded.
     """
     options.check()
+    if options.survey:
+        asked = [load for load in loads() if load.program in options.programs()]
+        rounds = 1 if options.quick else options.rounds
+        found = survey(asked, num_rounds=rounds, rng=random.Random(options.seed), run=run_load)
+        publish(survey_report(found, words, is_quick=options.quick), json=options.json, markdown=options.markdown,
+                page=as_page)  # fmt: skip
+        return 0
     publish(make_report(options, words, run_trial), json=options.json, markdown=options.markdown)
     return 0
 

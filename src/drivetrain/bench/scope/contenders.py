@@ -9,8 +9,8 @@ from drivetrain.bench.report import Skipped
 from drivetrain.bench.train.contenders import OURS as OURS_TRAIN
 from drivetrain.bench.train.contenders import SB3, SBX
 
-_FOLDER = Path(__file__).parent / "programs"
-_TORCH = Rival(name="PyTorch", module="", requires=("torch", "gymnasium"), install=SB3.install)
+FOLDER = Path(__file__).parent / "programs"
+PYTORCH = Rival(name="PyTorch", module="", requires=("torch", "gymnasium"), install=SB3.install)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Program:
 def _program(framework: Rival, script: str, algo: str, env: str, num_steps: int, *, is_quick: bool = False) -> Program:
     return Program(
         name=f"{framework.name} {algo} {env}",
-        script=_FOLDER / f"{script}.py",
+        script=FOLDER / f"{script}.py",
         arguments=(algo, env, str(num_steps)),
         framework=framework,
         is_quick=is_quick,
@@ -62,7 +62,7 @@ PROGRAMS: Sequence[Program] = (
     _program(SBX, "with_sbx", "DQN", "CartPole-v1", 8_000),
     _program(SBX, "with_sbx", "PPO", "CartPole-v1", 10_240),
     _program(SBX, "with_sbx", "SAC", "Pendulum-v1", 1_200),
-    _program(_TORCH, "with_torch", "Q-learning", "CartPole-v1", 3_000, is_quick=True),
+    _program(PYTORCH, "with_torch", "Q-learning", "CartPole-v1", 3_000, is_quick=True),
     _program(OURS_TRAIN, "with_ours", "dqn", "CartPole-v1", 20_000, is_quick=True),
 )
 
@@ -121,7 +121,7 @@ TOOLS: Sequence[Tool] = (
     Tool(rival=_rival("scalene"), before=("-m", "scalene", "run", "--cpu-only", "-o", "report.json"), between=("---",)),
     Tool(
         rival=Rival(name="torch.profiler", module="torch", requires=("torch",), install=SB3.install),
-        before=(str(_FOLDER / "under_torch_profiler.py"),),
+        before=(str(FOLDER / "under_torch_profiler.py"),),
         needs="torch",
     ),
 )

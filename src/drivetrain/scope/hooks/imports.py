@@ -21,6 +21,7 @@ HOOKS = {
     "multiprocessing.connection": "waiting",
     "multiprocessing.popen_fork": "waiting",
     "multiprocessing.process": "multiprocessing_end",
+    "multiprocessing.resource_tracker": "waiting",
     "multiprocessing.synchronize": "waiting",
     "selectors": "waiting",
     "stable_baselines3": "sb3",

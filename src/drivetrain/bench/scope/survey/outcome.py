@@ -1,0 +1,176 @@
+"""One recorded run of a load: how its time is shared out once it has settled.
+
+    Load -> python -m drivetrain.cli.main profile ... -> Profile -> Outcome
+
+Settled: the second half of the simulator's steps of the main process, or, where it takes none itself, the whole of its
+window. What is compiled, allocated or warmed up has been by then.
+"""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain import scope
+from drivetrain.bench.scope.survey.loads import Load
+from drivetrain.bench.scope.trial import finish
+from drivetrain.bench.scope.window import FILE, Window
+from drivetrain.core.errors import RunError
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.sites import UNRECORDED
+from drivetrain.scope.trace.events import BEGIN, SIMULATED, STEP, Thread
+
+RECORDING = "recording"
+RESTING = ("wait", "idle")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        operations: Operation -> its share of the time that all threads of all processes were busy.
+        classes: Class of time -> the same.
+        waiting: Share of the main thread's wall time that it waited.
+        us_per_step: Wall time per step of the simulators, microseconds.
+        transitions: Calls from Python into native code per step, of the whole run.
+        num_steps: Steps of the simulators in the settled part.
+        num_processes: That recorded.
+        overhead: What recording added, as a share of the busy time; NaN where it is not known.
+    """
+
+    operations: Mapping[str, float]
+    classes: Mapping[str, float]
+    waiting: float
+    us_per_step: float
+    transitions: float
+    num_steps: int
+    num_processes: int
+    overhead: float
+
+
+def run(load: Load) -> Outcome:
+    """Run a load once under `drivetrain profile`, in an empty folder that is removed afterwards.
+
+    Raises:
+        RunError: It failed, took too long, or simulated nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
+        folder = Path(name)
+        program = load.program
+        finish(
+            ["-m", "drivetrain.cli.main", "profile", "-o", RECORDING, str(program.script), *program.arguments], folder
+        )
+        return outcome(scope.load(folder / RECORDING), Window.load(folder) if (folder / FILE).exists() else None)
+
+
+def outcome(profile: Profile, window: Window | None) -> Outcome:
+    """Sum up a recording.
+
+    Raises:
+        RunError: The program left no window, or took no step of a simulator that hooks know.
+    """
+    if window is None:
+        raise RunError(f"the program left no {FILE}")
+    begin_ns = settled_ns(profile, window)
+    steps = sum(_steps(profile, index, begin_ns, window.end_ns) for index in range(len(profile.trace.threads)))
+    if not steps:
+        raise RunError("no step of a simulator is in the recording")
+    operations, classes = _busy_ns(profile, begin_ns, window.end_ns)
+    busy_ns = sum(operations.values())
+    return Outcome(
+        operations={name: ns / busy_ns for name, ns in operations.items()},
+        classes={name: ns / busy_ns for name, ns in classes.items()},
+        waiting=_share(profile, _main(profile, window.pid), begin_ns, window.end_ns, ("wait",)),
+        us_per_step=(window.end_ns - begin_ns) / steps / 1e3,
+        transitions=sum(sum(calls.values()) for calls in profile.transitions().values())
+        / max(profile.num_recorded_steps(), 1),
+        num_steps=round(steps),
+        num_processes=len({thread.process for thread in profile.trace.threads}),
+        overhead=_overhead(profile),
+    )
+
+
+def settled_ns(profile: Profile, window: Window) -> int:
+    """When the second half of the main process's own steps begins: with the first of them, since an on-policy
+    algorithm learns between two rollouts and that belongs to the first half.
+    """
+    threads = [_times(t) for t in profile.trace.threads if profile.trace.processes[t.process].pid == window.pid]
+    times = np.sort(np.concatenate(threads))
+    own = times[(times >= window.begin_ns) & (times <= window.end_ns)]
+    return int(own[len(own) // 2]) if len(own) > 1 else window.begin_ns
+
+
+def _main(profile: Profile, pid: int) -> int:
+    """Which thread is a process's first."""
+    index = next((i for i, thread in enumerate(profile.trace.threads) if thread.tid == pid), None)
+    if index is None:
+        raise RunError(f"process {pid} of the program is not in its recording")
+    return index
+
+
+def _times(thread: Thread) -> NDArray[np.int64]:
+    """When a thread's recorded steps of simulators ended, ascending."""
+    return thread.time_ns[(thread.kind == STEP) & (thread.value == SIMULATED)]
+
+
+def _steps(profile: Profile, index: int, begin_ns: int, end_ns: int) -> float:
+    """A thread's steps in a window: those recorded, over the share of the window that was (muted blocks are chosen at
+    random).
+    """
+    times = _times(profile.trace.threads[index])
+    recorded = int(((times > begin_ns) & (times <= end_ns)).sum())
+    muted = _share(profile, index, begin_ns, end_ns, (UNRECORDED.time_class,))
+    return recorded / (1 - muted) if recorded else 0.0
+
+
+def _busy_ns(profile: Profile, begin_ns: int, end_ns: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Time by operation and by class in a window, over all threads, without waiting and what was left unrecorded.
+
+    A process counts from its first operation on.
+    """
+    operations: dict[str, float] = defaultdict(float)
+    classes: dict[str, float] = defaultdict(float)
+    for thread, line in zip(profile.trace.threads, profile.timelines, strict=True):
+        started_ns = max(begin_ns, _first_operation_ns(profile, thread.process))
+        spent = np.diff(np.clip(line.edge_ns, started_ns, max(end_ns, started_ns)))
+        totals = np.bincount(line.state, spent, profile.space.size)
+        for code in np.flatnonzero(totals).tolist():
+            state = profile.space.state(code)
+            if state.time_class not in (*RESTING, UNRECORDED.time_class):
+                operations[state.operation] += float(totals[code])
+                classes[state.time_class] += float(totals[code])
+    return dict(operations), dict(classes)
+
+
+def _first_operation_ns(profile: Profile, process: int) -> int:
+    """When a process first entered an operation: what it imports and sets up before is none of the load's work."""
+    names_one = np.array([bool(site.operation) for site in profile.trace.sites], np.bool_)
+    first = np.iinfo(np.int64).max
+    for thread in profile.trace.threads:
+        begins = np.flatnonzero(thread.kind == BEGIN) if thread.process == process else np.zeros(0, np.int64)
+        named = begins[names_one[thread.site[begins]]]
+        first = min(first, int(thread.time_ns[named[0]]) if len(named) else first)
+    return int(first)
+
+
+def _share(profile: Profile, index: int, begin_ns: int, end_ns: int, classes: Sequence[str]) -> float:
+    """Share of a window that a thread was in some classes of time."""
+    line = profile.timelines[index]
+    totals = np.bincount(line.state, np.diff(np.clip(line.edge_ns, begin_ns, end_ns)), profile.space.size)
+    wanted = sum(
+        totals[code] for code in np.flatnonzero(totals) if profile.space.state(int(code)).time_class in classes
+    )
+    return float(wanted / (end_ns - begin_ns))
+
+
+def _overhead(profile: Profile) -> float:
+    """What recording added over the time that threads were busy, of the whole run."""
+    if profile.wall is None:
+        return float("nan")
+    busy_ns = sum(row.raw_ns for row in profile.breakdown() if row.time_class not in RESTING)
+    return profile.overhead()["total_ns"] / busy_ns

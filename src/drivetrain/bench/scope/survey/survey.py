@@ -1,0 +1,136 @@
+"""Runs the loads, in random order within each round, and gathers what they came to.
+
+loads -> outcomes -> findings -> Report: one case per finding and per load
+"""
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.scope.survey.claims import Finding, findings, simulation_percent
+from drivetrain.bench.scope.survey.loads import Load
+from drivetrain.bench.scope.survey.outcome import Outcome
+from drivetrain.bench.train.contenders import DISTRIBUTIONS
+from drivetrain.core.errors import RunError
+from drivetrain.scope.sites import OPERATIONS
+
+CLAIMS, LOADS = "Claims", "Loads"
+WEAKNESSES = (
+    "Runs of seconds on a shared machine without a GPU: shares of busy time are sound to some percent, times per step "
+    "less so. RL-Scope's runs were of a machine with a GPU, which takes back-propagation off the CPU and makes "
+    "simulation's share of the rest larger.",
+    "Settings are the libraries' defaults (RL-zoo's for Atari); RL-Scope's were those of the zoo of its day. How often "
+    "an algorithm learns per step decides its shares.",
+    "Its simulators were PyBullet's, AirLearning and Atari; ours are Gymnasium's Pendulum, MuJoCo and Atari.",
+    "Shares are raw, of threads that are busy: waiting and idling are left out. What recording added stands beside "
+    "them. A process counts from its first operation on.",
+    "Python's own time inside an operation belongs to it; what no hook knows is `other`.",
+    "Transitions are calls that hooks see from Python into native code: a network's forward pass is one, its operators "
+    "are none.",
+    "Self-play is Connect Four with small networks, not Minigo.",
+)
+QUICK_WEAKNESS = "A quick run: one round of two loads. It shows that everything runs, not where time goes."
+DISTRIBUTIONS_HERE = ("mujoco", "ale-py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surveyed:
+    """What ran: loads with their runs, in the order of the loads; and what did not, with the reason."""
+
+    outcomes: dict[str, tuple[Load, list[Outcome]]] = field(default_factory=dict[str, tuple[Load, list[Outcome]]])
+    skipped: list[Skipped] = field(default_factory=list[Skipped])
+
+
+def survey(
+    asked: Sequence[Load], *, num_rounds: int, rng: random.Random, run: Callable[[Load], Outcome]
+) -> Surveyed:  # fmt: skip
+    """Run everything that can run here; ends early, with what there is, when it is interrupted (Ctrl-C).
+
+    Args:
+        asked: What to run.
+        num_rounds: How often.
+        rng: Of the order.
+        run: Runs a load once.
+    """
+    absent = {load.name: skipped for load in asked if (skipped := load.program.missing()) is not None}
+    found: dict[str, list[Outcome]] = {load.name: [] for load in asked if load.name not in absent}
+    failed: dict[str, str] = {}
+    try:
+        for number in range(num_rounds):
+            print(f"round {number + 1} of {num_rounds}", flush=True)
+            for load in rng.sample(asked, len(asked)):
+                if load.name in found and load.name not in failed:
+                    print(f"  {load.name}", flush=True)
+                    try:
+                        found[load.name].append(run(load))
+                    except RunError as error:
+                        failed[load.name] = str(error)
+    except KeyboardInterrupt:
+        failed["everything that is missing"] = "the run was interrupted"
+    return Surveyed(
+        outcomes={load.name: (load, found[load.name]) for load in asked if found.get(load.name)},
+        skipped=[*absent.values(), *(Skipped(name=n, reason=why, remedy="run it alone to see more")
+                                     for n, why in failed.items())],
+    )  # fmt: skip
+
+
+def survey_report(surveyed: Surveyed, words: Sequence[str], *, is_quick: bool) -> Report:
+    """Everything as one report."""
+    return Report(
+        title="RL-Scope's survey on today's software",
+        machine=describe_machine(),
+        versions=describe_versions((*DISTRIBUTIONS, *DISTRIBUTIONS_HERE)),
+        commit=describe_commit(),
+        command=describe_command(words),
+        weaknesses=[*([QUICK_WEAKNESS] if is_quick else []), *WEAKNESSES],
+        cases=[
+            *map(claim_case, findings(surveyed.outcomes)),
+            *(load_case(load, runs) for load, runs in surveyed.outcomes.values()),
+        ],
+        skipped=surveyed.skipped,
+    )
+
+
+def claim_case(finding: Finding) -> Case:
+    """A claim: our number, and RL-Scope's as a reference."""
+    return Case(
+        name=finding.claim,
+        unit=finding.unit,
+        better="higher",
+        group=CLAIMS,
+        samples={} if finding.ours is None else {"ours": [finding.ours]},
+        references={} if finding.theirs is None else {"RL-Scope": [finding.theirs]},
+        notes=[finding.because],
+        details={"holds": finding.holds},
+    )
+
+
+def load_case(load: Load, runs: Sequence[Outcome]) -> Case:
+    """A load: simulation's share, and everything else as references and details."""
+    names = [*OPERATIONS, *sorted({name for run in runs for name in run.operations} - set(OPERATIONS))]
+    shares = {name: [100 * run.operations.get(name, 0.0) for run in runs] for name in names}
+    return Case(
+        name=load.name,
+        unit="% of busy time",
+        better="lower",
+        group=LOADS,
+        samples={"ours": [100 * run.operations.get("simulation", 0.0) for run in runs]},
+        references={name: values for name, values in shares.items() if name != "simulation"},
+        details={
+            "simulation_percent": simulation_percent(runs),
+            "us_per_step": statistics.median(run.us_per_step for run in runs),
+            "transitions_per_step": statistics.median(run.transitions for run in runs),
+            "learner_waiting_percent": 100 * statistics.median(run.waiting for run in runs),
+            "overhead_percent": _known(100 * statistics.median(run.overhead for run in runs)),
+            "num_processes": max(run.num_processes for run in runs),
+            "runs": [{**asdict(run), "overhead": _known(run.overhead)} for run in runs],
+        },
+    )
+
+
+def _known(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if value != value else value

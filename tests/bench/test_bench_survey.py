@@ -1,0 +1,157 @@
+"""`drivetrain bench scope --survey`: outcomes of recorded programs, claims beside them, and the page."""
+
+import json
+import random
+
+import pytest
+
+from drivetrain.bench.scope import command
+from drivetrain.bench.scope.contenders import Program
+from drivetrain.bench.scope.survey.claims import findings
+from drivetrain.bench.scope.survey.loads import PONG, WALKER, Load, loads
+from drivetrain.bench.scope.survey.outcome import Outcome, run
+from drivetrain.bench.scope.survey.page import as_page
+from drivetrain.bench.scope.survey.survey import survey, survey_report
+from drivetrain.core.errors import InvalidInput, RunError
+
+TEXT = """
+import multiprocessing
+import gymnasium
+from drivetrain import scope
+from drivetrain.bench.scope.window import window
+
+def steps(num_steps, seconds_of_inference):
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=1)
+    for _ in range(num_steps):
+        with scope.operation("inference"):
+            sum(range(seconds_of_inference))
+        if any(env.step(0)[2:4]):
+            env.reset()
+
+if __name__ == "__main__":
+    with window():
+        steps(300, 100_000)  # what is settled has much less of it
+        steps(300, 10)
+    child = multiprocessing.get_context("spawn").Process(target=steps, args=(1, 1))
+    child.start()
+    child.join()
+"""
+
+
+def load_of(script, name="SB3 PPO Walker2d-v5", algo="PPO", env=WALKER, **about):
+    framework = name.split()[0]
+    return Load(program=Program(name=name, script=script), framework=framework, algo=algo, env=env, **about)
+
+
+def outcome_of(simulation, us_per_step=100.0, waiting=0.0):
+    return Outcome(
+        operations={"simulation": simulation, "backpropagation": 1 - simulation},
+        classes={"python": 1.0},
+        waiting=waiting,
+        us_per_step=us_per_step,
+        transitions=3.0,
+        num_steps=10,
+        num_processes=1,
+        overhead=float("nan"),
+    )
+
+
+def found(*rows):
+    """Loads by name with one run each, of rows (name, algorithm, simulator, share, microseconds)."""
+    return {
+        name: (load_of("x.py", name, algo, env), [outcome_of(share, us)])
+        for name, algo, env, share, us in rows
+    }  # fmt: skip
+
+
+def test_the_settled_half_of_a_program_is_what_its_shares_are_of(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(TEXT)
+    out = run(load_of(script))
+    assert 270 <= out.num_steps <= 330, "half of 600, those in muted blocks estimated"
+    assert out.operations["simulation"] > out.operations["inference"], "the first half would be nearly all inference"
+    assert sum(out.operations.values()) == pytest.approx(1)
+    assert sum(out.classes.values()) == pytest.approx(1)
+    assert out.num_processes >= 2, "the child recorded too"
+    assert out.us_per_step > 0
+
+
+def test_a_program_that_simulates_nothing_is_an_error(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("from drivetrain.bench.scope.window import window\nwith window():\n    pass\n")
+    with pytest.raises(RunError, match="no step of a simulator"):
+        run(load_of(script))
+
+
+def test_the_ratio_of_on_and_off_policy_is_that_of_the_means_and_decides_the_claim():
+    rows = found(
+        ("SB3 A2C Walker2d-v5", "A2C", WALKER, 0.6, 1),
+        ("SB3 PPO Walker2d-v5", "PPO", WALKER, 0.4, 1),
+        ("SB3 SAC Walker2d-v5", "SAC", WALKER, 0.1, 1),
+        ("SB3 DQN ALE/Pong-v5", "DQN", PONG, 0.3, 1),
+    )
+    claims = {finding.claim: finding for finding in findings(rows)}
+    (ratio,) = [finding for claim, finding in claims.items() if claim.startswith("On-policy")]
+    assert (ratio.ours, ratio.holds) == (pytest.approx(5.0), True)
+    assert ratio.because == "A2C 60%, PPO 40% against SAC 10%"
+    assert claims["A2C on Walker2D spends about 67% of its time in simulation"].holds is True
+    assert claims["SAC on Walker2D spends about 14% of its time in simulation"].ours == pytest.approx(10)
+    assert not any("DDPG on Walker2D" in claim for claim in claims), "it did not run"
+
+
+def test_frameworks_are_compared_at_equal_algorithm_and_simulator_in_either_direction():
+    rows = found(
+        ("SB3 PPO Walker2d-v5", "PPO", WALKER, 0.5, 100),
+        ("SBX PPO Walker2d-v5", "PPO", WALKER, 0.5, 400),
+        ("SB3 SAC Walker2d-v5", "SAC", WALKER, 0.1, 300),
+        ("SBX SAC Walker2d-v5", "SAC", WALKER, 0.1, 100),
+    )
+    (finding,) = [one for one in findings(rows) if one.claim.startswith("Equivalent")]
+    assert (finding.ours, finding.holds) == (pytest.approx(4), True)
+    assert finding.because.startswith("PPO Walker2d-v5, where SBX takes longer per step")
+
+
+def test_claims_about_gpus_are_never_judged_where_none_was_used():
+    unjudged = [finding for finding in findings({}) if "GPU" in finding.claim or "NVML" in finding.claim]
+    assert len(unjudged) == 2
+    assert all(finding.holds is None and finding.ours is None for finding in unjudged)
+
+
+def test_a_survey_runs_every_load_once_per_round_and_names_what_failed_and_what_is_absent(tmp_path):
+    asked = []
+    good, bad = load_of("good.py", "SB3 A2C Walker2d-v5", "A2C"), load_of("bad.py", "SB3 SAC Walker2d-v5", "SAC")
+
+    def runner(load):
+        asked.append(load.name)
+        if load is bad:
+            raise RunError("it crashed")
+        return outcome_of(0.5)
+
+    surveyed = survey([good, bad], num_rounds=3, rng=random.Random(0), run=runner)
+    assert asked.count(good.name) == 3
+    assert asked.count(bad.name) == 1
+    assert [len(runs) for _, runs in surveyed.outcomes.values()] == [3]
+    assert [(one.name, one.reason) for one in surveyed.skipped] == [(bad.name, "it crashed")]
+    report = survey_report(surveyed, ["scope", "--survey"], is_quick=False)
+    document = json.loads(json.dumps(report.as_json(), allow_nan=False))
+    page = as_page(document)
+    assert page.index("## Weaknesses first") < page.index("## What it found")
+    assert "| A2C on Walker2D spends about 67% of its time in simulation | 67% | 50% | does not hold |" in page
+    assert "| SB3 A2C Walker2d-v5 | 50 | 50 |" in page
+    assert "it crashed" in page
+
+
+def test_every_load_of_the_survey_is_a_program_that_exists_and_has_a_name_of_its_own():
+    every = loads()
+    assert all(load.program.script.is_file() for load in every)
+    assert len({load.name for load in every}) == len(every)
+    assert {load.env for load in every} >= {"Pendulum-v1", "HalfCheetah-v5", "Walker2d-v5", "ALE/Pong-v5"}
+    assert {load.algo for load in every} >= {"A2C", "PPO", "DQN", "DDPG", "TD3", "SAC"}
+
+
+def test_what_belongs_to_the_other_bench_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="--keep"):
+        command.Options(survey=True, keep=tmp_path / "kept.jsonl").check()
+    with pytest.raises(InvalidInput, match="no program: SB3 A2C Pendulum-v1"):
+        command.Options(survey=True, only="Tetris").check()
