@@ -7,6 +7,7 @@ that declares it, or inside a method of that class which itself counts as read. 
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 
 def test_every_config_field_of_train_is_read_somewhere(sources):
@@ -18,7 +19,8 @@ def test_every_config_field_of_train_is_read_somewhere(sources):
         for node in config_classes(source.tree)
     ]
     assert configs, "found no config dataclass in drivetrain.train"
-    unread = [f"{source.name}: {node.name}.{name}" for source, node in configs for name in unread_fields(node, trees)]
+    reads = reads_of_configs(trees)
+    unread = [f"{source.name}: {node.name}.{name}" for source, node in configs for name in unread_fields(node, reads)]
     assert not unread
 
 
@@ -53,8 +55,9 @@ def write(part): part.forgotten = 3
 def test_an_unread_field_is_noticed():
     tree = ast.parse(EXAMPLE)
     part, whole = config_classes(tree)
-    assert set(unread_fields(part, [tree])) == {"checked_only", "derived_in_vain", "forgotten", "of_something_else"}
-    assert set(unread_fields(whole, [tree])) == set()
+    reads = reads_of_configs([tree])
+    assert set(unread_fields(part, reads)) == {"checked_only", "derived_in_vain", "forgotten", "of_something_else"}
+    assert set(unread_fields(whole, reads)) == set()
 
 
 def config_classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
@@ -64,13 +67,16 @@ def config_classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
             yield from (node for decorator in node.decorator_list if "dataclass" in ast.unparse(decorator))
 
 
-def unread_fields(config: ast.ClassDef, trees: Iterable[ast.Module]) -> Iterator[str]:
-    """Fields of a config class that no code in `trees` reads."""
-    inside = set(ast.walk(config))
+def reads_of_configs(trees: Iterable[ast.Module]) -> list[ast.Attribute]:
+    """Every place in `trees`, checks left out, that reads an attribute of something that goes by a config's name."""
     receivers = config_receivers(trees)
-    read = {
-        node.attr for tree in trees for node in unchecked_nodes(tree) if node not in inside and is_read(node, receivers)
-    }
+    return [node for tree in trees for node in unchecked_nodes(tree) if is_read(node, receivers)]
+
+
+def unread_fields(config: ast.ClassDef, reads: Iterable[ast.Attribute]) -> Iterator[str]:
+    """Fields of a config class that are read nowhere outside it."""
+    inside = set(ast.walk(config))
+    read = {node.attr for node in reads if node not in inside}
     methods = {node.name: node for node in config.body if isinstance(node, ast.FunctionDef)}
     waiting = [name for name in methods if name in read]
     while waiting:  # a method that is read passes it on to what it reads of itself
@@ -101,7 +107,7 @@ def unchecked_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             yield from unchecked_nodes(child)
 
 
-def is_read(node: ast.AST, receivers: set[str]) -> bool:
+def is_read(node: ast.AST, receivers: set[str]) -> TypeGuard[ast.Attribute]:
     """Whether a node loads an attribute of something that goes by one of these names."""
     if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return False

@@ -96,9 +96,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path, good_file):
 
 
 @given(st.data())
-@settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_with_any_bits_flipped_is_refused(tmp_path, good_file, data):
     damaged = bytearray(good_file)
     for _ in range(data.draw(st.integers(1, 3))):

@@ -64,8 +64,6 @@ class SequencesAgainstOracle(SharingAgainstOracle):
         np.testing.assert_array_equal(native.data["mask"], oracle.data["mask"])
 
 
-SequencesAgainstOracle.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+SequencesAgainstOracle.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 test_sequences_equal_the_oracle_after_any_sequence_of_calls = SequencesAgainstOracle.TestCase
 del SharingAgainstOracle

@@ -50,8 +50,6 @@ class SharingAgainstOracle(NativeAgainstOracle):
         }
 
 
-SharingAgainstOracle.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+SharingAgainstOracle.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 test_sharing_replays_equal_the_oracle_after_any_sequence_of_calls = SharingAgainstOracle.TestCase
 del NativeAgainstOracle

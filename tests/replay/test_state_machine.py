@@ -232,7 +232,5 @@ class NativeAgainstOracle(RuleBasedStateMachine):
                 call()
 
 
-NativeAgainstOracle.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+NativeAgainstOracle.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 test_native_equals_oracle_after_any_sequence_of_calls = NativeAgainstOracle.TestCase
