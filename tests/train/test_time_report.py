@@ -11,6 +11,7 @@ import rich.console
 from whole_run import ENDLESS, SMALL
 
 from drivetrain import scope
+from drivetrain.cli.main import main
 from drivetrain.scope.sites import Site
 from drivetrain.scope.states import State
 from drivetrain.scope.totals import Totals
@@ -54,6 +55,17 @@ def test_a_sequential_run_reports_what_its_one_process_did_and_the_page_shows_th
             assert row.operation in text
     assert "One process did everything in turn" in text
     assert json.dumps(totals.as_json())
+
+
+def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is_refused(run_dir, tmp_path, capfd):
+    page, numbers = tmp_path / "page.html", tmp_path / "numbers.json"
+    assert main(["report", str(run_dir), "--html", str(page), "--json", str(numbers)]) == 0
+    assert "One process did everything in turn" in " ".join(capfd.readouterr().out.split())
+    assert page.read_text() == (run_dir / "report.html").read_text()
+    assert json.loads(numbers.read_text()) == time_report.load(run_dir).as_json()
+    for words in (["--csv", "x.csv"], ["--pack"], [str(tmp_path)]):
+        assert main(["report", str(run_dir), *words]) == 2
+        assert "a training run keeps sums and no events" in capfd.readouterr().err
 
 
 def test_recording_changes_no_bit_of_what_is_learned_and_can_be_left_out(run_dir, tmp_path):

@@ -19,7 +19,7 @@ class _Flags:
     """Show where the time of a recorded session went, raw and corrected for what recording cost."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR...")]
-    """The folder of the session; of several, to see them side by side."""
+    """The folder of the session, or of a training run; of several sessions, to see them side by side."""
     html: Path | None = None
     """Write a page to this file that opens in any browser, without a network."""
     json: Path | None = None
@@ -46,12 +46,20 @@ class _Flags:
             raise InvalidInput("DIR: expected folders of different sessions, got one of them twice")
         if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None):
             raise InvalidInput("--csv, --perfetto: expected one DIR, got several; write a file for each")
+        if any(map(_is_run, self.folders)) and (len(self.folders) > 1 or self.csv or self.perfetto or self.pack):
+            raise InvalidInput(
+                "DIR: a training run keeps sums and no events, so it has a table, --html and --json, by itself only; "
+                "`drivetrain profile -m drivetrain train ...` records events"
+            )
 
 
 def run(argv: list[str]) -> int:
     """Read, print, and write what was asked for."""
     flags = tyro.cli(_Flags, prog="drivetrain report", args=argv)
     flags.check()
+    if _is_run(flags.folders[0]):
+        _training(flags, flags.folders[0])
+        return 0
     if flags.pack:
         for folder in flags.folders:
             scope.pack(folder)
@@ -61,6 +69,27 @@ def run(argv: list[str]) -> int:
     else:
         _one(flags, *next(iter(profiles.items())))
     return 0
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder is a training run's; only then is the trainer imported."""
+    if not (folder / "config.json").is_file():
+        return False
+    from drivetrain.train import time_report
+
+    return time_report.is_of_run(folder)
+
+
+def _training(flags: _Flags, run_dir: Path) -> None:
+    from drivetrain.train import time_report
+
+    totals = time_report.load(run_dir)
+    assert totals is not None
+    if flags.html is not None:
+        time_report.write(run_dir, flags.html)
+    if flags.json is not None:
+        flags.json.write_text(json.dumps(totals.as_json(), indent=1) + "\n")
+    time_report.show(run_dir, rich.console.Console())
 
 
 def _named(folders: tuple[Path, ...]) -> dict[str, Path]:

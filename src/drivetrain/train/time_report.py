@@ -16,6 +16,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.recording import SEQUENTIAL, sessions
 
 REPORT = "report.html"
+CONFIG = "config.json"
 _MUCH = 0.2
 """Share of its time from which on a process is said to wait."""
 
@@ -26,8 +27,8 @@ def load(run_dir: Path) -> Totals | None:
     return Totals.load(folders) if folders else None
 
 
-def write(run_dir: Path) -> None:
-    """Write the page into the run's folder.
+def write(run_dir: Path, file: Path | None = None) -> None:
+    """Write the page into the run's folder, or to another file.
 
     Raises:
         OSError: It cannot be written.
@@ -35,9 +36,14 @@ def write(run_dir: Path) -> None:
     """
     totals = load(run_dir)
     if totals is not None:
-        config = TrainConfig.load(run_dir / "config.json")
+        config = TrainConfig.load(run_dir / CONFIG)
         title = f"Where the time of {config.algo} on {config.env} went"
-        save_text(run_dir / REPORT, totals_page.render(totals, title, facts(totals), words(totals)))
+        save_text(file or run_dir / REPORT, totals_page.render(totals, title, facts(totals), words(totals)))
+
+
+def is_of_run(folder: Path) -> bool:
+    """Whether a folder is that of a training run which recorded where its time went."""
+    return (folder / CONFIG).is_file() and bool(sessions(folder))
 
 
 def show(run_dir: Path, console: rich.console.Console) -> None:
@@ -49,7 +55,8 @@ def show(run_dir: Path, console: rich.console.Console) -> None:
     console.print(totals_terminal.table(totals))
     for text in words(totals):
         console.print(text, highlight=False, soft_wrap=True)
-    console.print(f"more: {run_dir / REPORT}", highlight=False, markup=False, soft_wrap=True)
+    if (run_dir / REPORT).exists():
+        console.print(f"more: {run_dir / REPORT}", highlight=False, markup=False, soft_wrap=True)
 
 
 def facts(totals: Totals) -> str:
