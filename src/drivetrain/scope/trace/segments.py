@@ -88,7 +88,9 @@ def _session(folder: Path) -> dict[str, Any]:
             f"{file}: expected format {FORMAT}, got {about.get('format')}; use the drivetrain it is of"
         )
     if about.get("keeps", "events") != "events":
-        raise FileFormatError(f"{folder}: expected a session of events, got one of sums: `drivetrain report RUN` shows those of a training run")
+        raise FileFormatError(
+            f"{folder}: expected a session of events, got one of sums; `drivetrain report RUN` shows those of runs"
+        )
     return about
 
 
