@@ -10,7 +10,7 @@ from drivetrain.bench.learning.differences import difference, pooled_difference,
 from drivetrain.bench.learning.page import as_markdown, curve_of
 from drivetrain.bench.learning.records import add, load, make_record
 from drivetrain.bench.learning.run import Learned
-from drivetrain.bench.learning.summary import compared, compared_together, on_the_way
+from drivetrain.bench.learning.summary import compared, compared_together, late, on_the_way
 from drivetrain.train.intervals import Estimate, estimate, iqm
 
 CARTPOLE = case_named("dqn CartPole-v1")
@@ -139,6 +139,12 @@ def test_how_fast_they_learn_is_compared_by_the_mean_over_the_tenths():
     assert found.on_the_way == pytest.approx((25.0, 25.0, 25.0))  # (190 - 100) / 2 at five of nine tenths
 
 
+def test_what_they_have_learned_late_is_the_mean_from_six_tenths_on_with_the_score():
+    curve = [[5_000, 10.0], [30_000, 100.0], [45_000, 200.0]]
+    runs = [{"curve": curve, "returns": [300.0, 500.0]}, {"curve": curve, "returns": [400.0, 600.0]}]
+    assert late(runs, CARTPOLE) == [(3 * 100 + 200 + 400) / 5, (3 * 100 + 200 + 500) / 5]
+
+
 def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were_made():
     runs = records(CARTPOLE, ours=[480.0] * 5, ours_processes=[400.0] * 5, sb3=[490.0] * 5)
     page = as_markdown(runs)
@@ -149,7 +155,8 @@ def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were
     others = [case.name for case in CASES if case is not CARTPOLE]
     assert f"- Not compared yet: {', '.join(others)}." in lines
     assert "| dqn CartPole-v1 | SB3 | 50,176 | 24,704 | 5 | 490.0 [490.0, 490.0] |" in lines
-    assert "| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** | -2.8 [-2.8, -2.8] |" in lines
+    late_and_on_the_way = "-6.0 [-6.0, -6.0] | -2.8 [-2.8, -2.8]"
+    assert f"| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** | {late_and_on_the_way} |" in lines
     assert "| dqn CartPole-v1 | ours | 1: 480.0, 2: 480.0, 3: 480.0, 4: 480.0, 5: 480.0 |" in lines
     assert "- Commit: `abc` (15 runs)" in lines
     assert page == as_markdown(runs[::-1])

@@ -95,11 +95,12 @@ def table_of_differences(comparisons: Sequence[Comparison]) -> str:
     rows = [
         [
             *(c.case.name, TITLES[c.form], interval(c.difference, 1), f"{c.case.margin:.1f}", f"**{c.verdict}**"),
-            interval(c.on_the_way, 1),
+            *(interval(c.late, 1), interval(c.on_the_way, 1)),
         ]
         for c in comparisons
     ]
-    return markdown_table(["case", "who", "ours less SB3 [95%]", "margin", "verdict", "on the way [95%]"], rows)
+    header = ["case", "who", "ours less SB3 [95%]", "margin", "verdict", "late [95%]", "on the way [95%]"]
+    return markdown_table(header, rows)
 
 
 def together(runs: Sequence[Run]) -> list[str]:

@@ -18,6 +18,8 @@ FORMS = tuple(side.name for side in SIDES if side.name != PEER)
 """The sides that are ours."""
 TENTHS = np.arange(1, 10) / 10
 """Shares of a case's steps at which runs are read on the way; at the end there is the score."""
+LATE = 0.6
+"""The share of a case's steps from which on a run is said to be late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class Comparison:
     Attributes:
         difference: Of the scores, ours less theirs.
         on_the_way: As `difference`, of each run's mean return at the tenths of its steps.
+        late: As `difference`, of each run's mean return from LATE on.
         verdict: On the difference of the scores.
     """
 
@@ -34,6 +37,7 @@ class Comparison:
     form: str
     difference: Estimate
     on_the_way: Estimate
+    late: Estimate
     verdict: Verdict
 
 
@@ -57,6 +61,12 @@ def averages(runs: Sequence[Run], case: LearningCase) -> list[float]:
     return [float(on_the_way(run, case).mean()) for run in runs]
 
 
+def late(runs: Sequence[Run], case: LearningCase) -> list[float]:
+    """Each run's mean return over the tenths of its steps from LATE on, its score at the last of them."""
+    tenths = [on_the_way(run, case)[TENTHS >= LATE - 1e-9] for run in runs]
+    return [float(np.append(one, score).mean()) for one, score in zip(tenths, scores(runs), strict=True)]
+
+
 def summed_up(runs: Sequence[Run]) -> Estimate:
     """Interquartile mean of the runs' scores."""
     return estimate(scores(runs))
@@ -77,6 +87,7 @@ def compared(runs: Sequence[Run], case: LearningCase) -> list[Comparison]:
                 form=form,
                 difference=found,
                 on_the_way=difference(averages(ours, case), averages(theirs, case)),
+                late=difference(late(ours, case), late(theirs, case)),
                 verdict=verdict(found, case.margin, (len(ours), len(theirs)), case.num_seeds),
             )
         )
