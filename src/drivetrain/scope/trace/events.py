@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.sites import Site
+from drivetrain.scope.trace.gpu import GpuTrace
 
 # EventKind and StepKind of cpp/include/drivetrain/event_log_format.hpp
 BEGIN, END, STEP, LANE, THREAD_END, BLOCK, COUNT = 1, 2, 3, 4, 5, 6, 7
@@ -68,6 +69,8 @@ class Trace:
     """session.json."""
     notes: tuple[str, ...] = ()
     """What was not captured, and why, in sentences."""
+    gpu: GpuTrace | None = None
+    """What GPUs did; None where nothing recorded them."""
 
     @property
     def num_events(self) -> int:
