@@ -36,6 +36,10 @@ class Interval(NamedTuple):
     low_ns: float
     high_ns: float
 
+    def shifted(self, ns: float) -> "Interval":
+        """With what is known exactly added."""
+        return Interval(*(value + ns for value in self))
+
 
 def interval(columns: Floats) -> Interval:
     """Of one number under all scenarios: likely costs, each factor larger, the earliest and the latest waits."""

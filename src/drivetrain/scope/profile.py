@@ -1,6 +1,7 @@
 """A profile: the breakdown of a trace by thread, operation and class of time, raw and corrected.
 
 trace -> time lines -> totals per state -> rows;  spans x cost -> what recording added -> corrected rows
+records of GPUs -> classes of threads' calls, time lines of devices, how devices were used
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drivetrain.scope import overlap
+from drivetrain.scope.accelerator.devices import Devices
+from drivetrain.scope.accelerator.usage import Usage, usage_of
 from drivetrain.scope.calibration.blocks import mask_of_events, num_unwritten_steps
 from drivetrain.scope.correction import Correction, Interval
 from drivetrain.scope.sites import CLASSES, NATIVE
@@ -45,8 +49,9 @@ class Profile:
     """What a session recorded, analysed; see `drivetrain.scope.load`."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.space = StateSpace(trace.sites)
+        self.devices = Devices(trace, trace.gpu) if trace.gpu is not None else None
+        self.trace = self.devices.trace if self.devices else trace
+        self.space = self.devices.space if self.devices else StateSpace(trace.sites)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -60,7 +65,14 @@ class Profile:
 
     @cached_property
     def timelines(self) -> list[Timeline]:
-        """One per thread of the trace."""
+        """One per thread of the trace; calls that launch, or wait for a device, are classes of their own."""
+        return self.devices.timelines if self.devices else self._uncut
+
+    @cached_property
+    def _uncut(self) -> list[Timeline]:
+        """An interval for each event and no others, as the correction counts them."""
+        if self.devices:
+            return self.devices.uncut
         return [timeline(self.trace, thread, self.space) for thread in self.trace.threads]
 
     def process_name(self, index: int) -> str:
@@ -73,36 +85,45 @@ class Profile:
         return "main" if is_main else f"{thread.name or 'thread'} {thread.tid}.{thread.number}"
 
     def breakdown(self) -> list[Row]:
-        """All rows, by process and thread, longest first within a thread."""
-        return [row for index in range(len(self.trace.threads)) for row in self._rows(index)]
+        """All rows, by process and thread, longest first within a thread; then those of devices, by stream."""
+        rows = [row for index in range(len(self.trace.threads)) for row in self._rows(index)]
+        for track, line in self.devices.lines_of_tracks.items() if self.devices else ():
+            name = self.process_name(track.process)
+            totals = line.totals(self.space.size)
+            rows += [self._row(name, track.name, code, int(totals[code]), None) for code in _longest_first(totals)]
+        return rows
 
     def _rows(self, index: int) -> list[Row]:
         thread = self.trace.threads[index]
         totals = self.timelines[index].totals(self.space.size)
         corrected = self.correction.of_thread(index)
-        rows: list[Row] = []
         there = totals != 0
         if corrected is not None:  # a thread that ran to the end may end before it without recording
+            moved = totals - self._uncut[index].totals(self.space.size)
+            corrected = [one.shifted(ns) for one, ns in zip(corrected, moved.tolist(), strict=True)]
             there |= np.array([abs(one.likely_ns) >= 1 for one in corrected])
-        for code in sorted(np.flatnonzero(there).tolist(), key=lambda code: -totals[code]):
-            state = self.space.state(code)
-            rows.append(
-                Row(
-                    process=self.process_name(thread.process),
-                    thread=self.thread_name(thread),
-                    operation=state.operation,
-                    time_class=state.time_class,
-                    phase=state.phase,
-                    raw_ns=int(totals[code]),
-                    **_bounds(corrected[code] if corrected is not None else None),
-                )
-            )
-        return rows
+        where = self.process_name(thread.process), self.thread_name(thread)
+        return [
+            self._row(*where, code, int(totals[code]), corrected[code] if corrected is not None else None)
+            for code in _longest_first(totals, there)
+        ]
+
+    def _row(self, process: str, thread: str, code: int, raw_ns: int, corrected: Interval | None) -> Row:
+        state = self.space.state(code)
+        return Row(
+            process=process,
+            thread=thread,
+            operation=state.operation,
+            time_class=state.time_class,
+            phase=state.phase,
+            raw_ns=raw_ns,
+            **_bounds(corrected),
+        )
 
     @cached_property
     def correction(self) -> Correction:
         """What recording added."""
-        return Correction(self.trace, self.timelines, self.space)
+        return Correction(self.trace, self._uncut, self.space)
 
     def overhead(self) -> dict[str, Any]:
         """What recording cost, all threads together: events, nanoseconds with bounds, what was dropped; what a span
@@ -127,13 +148,26 @@ class Profile:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was not captured, or cannot be corrected, and why; in sentences."""
-        return (*self.trace.notes, *self.correction.changes)
+        of_devices = self.devices.notes if self.devices else ()
+        return (*self.trace.notes, *of_devices, *self.correction.changes)
+
+    @cached_property
+    def usage(self) -> Usage | None:
+        """How GPUs were used; None where nothing recorded them."""
+        return usage_of(self.devices, self._overlaps) if self.devices else None
+
+    @cached_property
+    def _overlaps(self) -> dict[int, float]:
+        """Time by mask, of threads and devices."""
+        lines = [*self.timelines, *(self.devices.lines_of_states if self.devices else ())]
+        return overlap.totals([line.edge_ns for line in lines], [line.state for line in lines], self.space)
 
     def overlaps(self) -> list[overlap.Overlap]:
-        """What was going on at the same time in all threads and processes, longest first; sums to the wall time."""
-        lines = self.timelines
-        raw = overlap.totals([line.edge_ns for line in lines], [line.state for line in lines], self.space)
-        corrected = self.correction.overlaps()
+        """What was going on at the same time in all threads, processes and devices, longest first; sums to the wall
+        time. Not corrected where there are records of GPUs.
+        """
+        raw = self._overlaps
+        corrected = None if self.devices else self.correction.overlaps()
         codes = dict.fromkeys([*raw, *(corrected or ())])
         found = [
             overlap.Overlap(
@@ -203,11 +237,18 @@ class Profile:
             "num_steps": self.num_steps(),
             "startup_ns": self.startup_ns(),
             "transitions": self.transitions(),
+            "gpu": self.usage and self.usage.as_json(),
             "overlaps": [item._asdict() for item in self.overlaps()],
             "processes": [asdict(process) for process in self.trace.processes],
             "not_captured": list(self.notes),
             "rows": rows,
         }
+
+
+def _longest_first(totals: NDArray[np.int64], there: NDArray[np.bool_] | None = None) -> list[int]:
+    """States that have time, or are said to be there."""
+    codes: list[int] = np.flatnonzero(totals != 0 if there is None else there).tolist()
+    return sorted(codes, key=lambda code: -totals[code])
 
 
 def _bounds(found: Interval | None) -> dict[str, float | None]:

@@ -1,6 +1,6 @@
 """The report as one HTML file that needs nothing else: no network, no script library, readable from disk.
 
-Profile -> what dominates, in words; breakdown; time line; processes; overhead; what was not captured
+Profile -> what dominates, in words; breakdown; GPUs; time line; processes; overhead; what was not captured
 
 Charts are drawn here, as SVG: bars and a time line are all there is, and a charting library embedded for them would be
 larger than the rest of the page. Every number of a chart stands in a table beside it.
@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report import bars, ledger, strip
+from drivetrain.scope.report import bars, gpu_page, ledger, strip
 from drivetrain.scope.report.cells import table
 from drivetrain.scope.report.shares import Share, bounds, extent, in_words, seconds, shares
 
@@ -25,9 +25,11 @@ _MORE_HUES = (180, 60, 320, 250, 100, 20)
 def render(profile: Profile, title: str) -> str:
     """The page."""
     found = shares(profile.breakdown())
-    colors = color_of([share.operation for share in found])
+    launched = [one.operation for one in profile.usage.operations] if profile.usage else []
+    colors = color_of([*(share.operation for share in found), *launched])
     sections = [
         ("Where the time went", _words(profile) + _bar(found, colors) + _breakdown(found, colors)),
+        ("GPUs", gpu_page.render(profile.usage)),
         ("Corrected for what recording cost", bars.render({"": found}, colors)),
         ("Over time", strip.render(profile, colors)),
         ("Python calling native code", _transitions(profile)),
@@ -150,7 +152,7 @@ def _overlaps(profile: Profile) -> str:
 def _notes(profile: Profile) -> str:
     notes = [
         *profile.notes,
-        "GPU time is not recorded; waiting for a device shows where the program waits.",
+        *(["GPU time is not recorded; waiting for a device shows where the program waits."] * (profile.usage is None)),
         "Threads that never entered a known operation, and programs that are not Python, are not seen.",
     ]
     return "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"

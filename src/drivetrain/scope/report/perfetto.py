@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.report import perfetto_gpu
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace.events import BEGIN, END, STEP, Thread
 
@@ -26,6 +27,8 @@ def events(profile: Profile) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "pid": process.pid, "tid": 0, "name": "process_name", "args": {"name": name}}
     for thread in profile.trace.threads:
         yield from _thread(profile, thread)
+    if profile.devices is not None:
+        yield from perfetto_gpu.events(profile.devices)
 
 
 def _thread(profile: Profile, thread: Thread) -> Iterator[dict[str, Any]]:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from drivetrain.scope.accelerator.usage import GPU_CLASSES
 from drivetrain.scope.overlap import Overlap
 from drivetrain.scope.profile import Profile, Row
 from drivetrain.scope.sites import UNRECORDED
@@ -24,10 +25,12 @@ class Share:
 
 
 def shares(rows: Iterable[Row]) -> list[Share]:
-    """Sums over threads and phases, idle left out, longest first. Where no cost is known, raw stands for corrected."""
+    """Sums over threads and phases, longest first; without idle, and without devices, whose time is no thread's. Where
+    no cost is known, raw stands for corrected.
+    """
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
     for row in rows:
-        if row.time_class != "idle":
+        if row.time_class not in ("idle", *GPU_CLASSES):
             corrected = [row.raw_ns if x is None else x for x in (row.corrected_ns, row.low_ns, row.high_ns)]
             for place, value in enumerate([row.raw_ns, *corrected]):
                 sums[row.operation, row.time_class][place] += value

@@ -1,5 +1,6 @@
-"""The time line as an overview: one strip per thread, each cell an interval of the session and what dominated it."""
+"""The time line as an overview: one strip per thread and stream, each cell an interval and what dominated it."""
 
+from collections.abc import Iterator
 from html import escape
 
 import numpy as np
@@ -18,19 +19,26 @@ _HEIGHT = 18
 def render(profile: Profile, colors: dict[str, str]) -> str:
     """SVG, the busiest threads first where there are many; gaps are idle."""
     strips: list[tuple[float, str, NDArray[np.int64]]] = []
-    for thread, line in zip(profile.trace.threads, profile.timelines, strict=True):
+    for label, line in _lines(profile):
         cells = dominant(profile, line)
-        label = f"{profile.process_name(thread.process)} {profile.thread_name(thread)}"
         strips.append((float((cells >= 0).sum()), label, cells))
     strips.sort(key=lambda strip: -strip[0])
     left_out = len(strips) - _MOST_STRIPS
     drawn = "".join(_strip(profile, *strip[1:], colors) for strip in strips[:_MOST_STRIPS])
-    more = f"<p>{left_out} threads with less to show are left out here.</p>" if left_out > 0 else ""
+    more = f"<p>{left_out} threads and streams with less to show are left out here.</p>" if left_out > 0 else ""
     return (
         f'<div class="strips">{drawn}</div><p class="axis"><span>0</span><span>{seconds(profile.wall_ns)}</span></p>'
         f"<p>Each of {NUM_CELLS} cells shows the operation that took most of it; empty where the thread was idle.</p>"
         f"{more}"
     )
+
+
+def _lines(profile: Profile) -> Iterator[tuple[str, Timeline]]:
+    """What has a strip, and how it is called: threads, and streams of GPUs."""
+    for thread, line in zip(profile.trace.threads, profile.timelines, strict=True):
+        yield f"{profile.process_name(thread.process)} {profile.thread_name(thread)}", line
+    for track, line in profile.devices.lines_of_tracks.items() if profile.devices else ():
+        yield f"{profile.process_name(track.process)} {track.name}", line
 
 
 def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ import rich.console
 import rich.table
 
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.report import gpu_terminal
 from drivetrain.scope.report.shares import extent, in_words, seconds, shares
 
 
@@ -12,8 +13,11 @@ def show(profile: Profile, console: rich.console.Console) -> None:
     """Print it."""
     console.print(extent(profile), highlight=False)
     console.print(table(profile))
-    for paragraph in [*in_words(profile), *profile.notes]:
+    for paragraph in in_words(profile):
         console.print(paragraph, highlight=False, markup=False)
+    gpu_terminal.show(profile.usage, console)
+    for note in profile.notes:
+        console.print(note, highlight=False, markup=False)
 
 
 def table(profile: Profile) -> rich.table.Table:

@@ -1,8 +1,9 @@
 """A session's folder, whatever form its trace is in: segments as they were recorded, or packed.
 
-FOLDER/session.json, *.events, *.sites, ...   ->  pack  ->  FOLDER/session.json, trace.parquet
+FOLDER/session.json, *.events, *.sites, ...   ->  pack  ->  FOLDER/session.json, trace.parquet, gpu.parquet
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.core.errors import InvalidInput
@@ -10,6 +11,8 @@ from drivetrain.scope.trace import segments
 from drivetrain.scope.trace.events import Trace
 
 PACKED = "trace.parquet"
+PACKED_GPU = "gpu.parquet"
+"""Where devices were recorded only."""
 _REPLACED = ("*.events", "*.sites", "*-*.json", "*.not-captured", "shared")
 
 
@@ -21,9 +24,11 @@ def read(folder: Path) -> Trace:
     """
     # A pack that was cut short leaves both: then the packed file is whole, for it comes first.
     if (folder / PACKED).exists():
-        from drivetrain.scope.trace import parquet  # the extra `scope`, which segments do without
+        from drivetrain.scope.trace import gpu_parquet, parquet  # the extra `scope`, which segments do without
 
-        return parquet.read(folder / PACKED)
+        trace = parquet.read(folder / PACKED)
+        with_gpu = (folder / PACKED_GPU).exists()
+        return replace(trace, gpu=gpu_parquet.read(folder / PACKED_GPU)) if with_gpu else trace
     return segments.read_folder(folder)
 
 
@@ -34,12 +39,14 @@ def pack(folder: Path) -> None:
         InvalidInput: The session has not ended.
         FileFormatError: The folder holds no session.
     """
-    from drivetrain.scope.trace import parquet
+    from drivetrain.scope.trace import gpu_parquet, parquet
 
     trace = read(folder)
     if "end_ns" not in trace.about:
         raise InvalidInput(f"{folder}: expected a session that has ended; this one still runs, or was killed")
     if not (folder / PACKED).exists():
+        if trace.gpu is not None:  # first, for the file of the events says that all of it is whole
+            gpu_parquet.write(trace.gpu, folder / PACKED_GPU)
         parquet.write(trace, folder / PACKED)
     for pattern in _REPLACED:
         for file in folder.glob(pattern):

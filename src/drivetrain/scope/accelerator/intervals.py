@@ -1,0 +1,51 @@
+"""Sets of times: intervals that may overlap, and their union."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class Intervals(NamedTuple):
+    """From `begin` to `end` each, in nanoseconds."""
+
+    begin: Ints
+    end: Ints
+
+    def union(self) -> "Intervals":
+        """The same times by intervals that are in order, do not touch, and are not empty."""
+        there = self.end > self.begin
+        begin, end = self.begin[there], self.end[there]
+        order = np.argsort(begin, kind="stable")
+        begin, until = begin[order], np.maximum.accumulate(end[order])
+        first = np.ones(len(begin), np.bool_)
+        first[1:] = begin[1:] > until[:-1]
+        last = np.append(first[1:], np.ones(min(len(begin), 1), np.bool_))
+        return Intervals(begin[first], until[last])
+
+    def within(self, first_ns: int, last_ns: int) -> "Intervals":
+        """What of them lies between two times; those outside become empty."""
+        return Intervals(np.clip(self.begin, first_ns, last_ns), np.clip(self.end, first_ns, last_ns))
+
+    @property
+    def sum_ns(self) -> int:
+        """Their lengths together; what overlaps counts each time."""
+        return int((self.end - self.begin).sum())
+
+    @property
+    def covered_ns(self) -> int:
+        """The length of their union."""
+        return self.union().sum_ns
+
+
+def one_after_another(begin: Ints, end: Ints) -> Intervals:
+    """Intervals in order of their begin, each cut where those before it have not ended: what a single track shows."""
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], end[order]
+    until = np.maximum.accumulate(np.maximum(begin, end))
+    free = np.concatenate([begin[:1], np.maximum(begin[1:], until[:-1])])
+    found = Intervals(np.empty_like(begin), np.empty_like(end))
+    found.begin[order], found.end[order] = free, np.maximum(free, end)
+    return found

@@ -1,0 +1,157 @@
+"""What reports tell of GPUs: sentences, and the cells of tables, for the terminal and the page alike."""
+
+from drivetrain.scope.accelerator.usage import DeviceUse, Usage
+from drivetrain.scope.report.shares import seconds
+
+NOT_RECORDED = "No GPU was recorded."
+NOT_USED = "No GPU was used."
+_MOST_CALLS = 12
+_MOST_COMBINATIONS = 8
+
+OPERATION_HEADINGS = ["launched by", "class", "GPU time", "share", "activities"]
+DEVICE_HEADINGS = [
+    "GPU",
+    "busy",
+    "of the wall time",
+    "kernels",
+    "copies",
+    "NVML",
+    "busy meanwhile",
+    "inflation",
+    "memory",
+]
+MEANWHILE_HEADINGS = ["what threads did while a GPU was busy", "time", "of that"]
+CALL_HEADINGS = ["call", "class", "calls", "time", "each", "of that by recording"]
+
+
+def in_words(usage: Usage | None) -> list[str]:
+    """How busy it was, for whom, who waited, and how far NVML is from that; one plain sentence where none was used."""
+    if usage is None:
+        return [NOT_RECORDED]
+    if not usage.was_used:
+        return [NOT_USED]
+    text = [_busy(usage), *(_inflation(one) for one in usage.devices if one.nvml and one.nvml.inflation)]
+    if launching := _launching(usage):
+        text.append(launching)
+    text.append(_recording(usage))
+    return text
+
+
+def _busy(usage: Usage) -> str:
+    one = len(usage.devices) == 1
+    which = "The GPU was" if one else f"Some of {len(usage.devices)} GPUs was"
+    busy = f"{which} busy {_share(usage.busy_ns, usage.wall_ns)} of the time ({seconds(usage.busy_ns)})"
+    by: dict[str, int] = {}
+    for found in usage.operations:
+        by[found.operation] = by.get(found.operation, 0) + found.ns
+    if usage.gpu_ns:
+        first = max(by, key=lambda name: by[name])
+        whom = "calls that were not recorded" if first == "unattributed" else first
+        busy += f"; {_share(by[first], usage.gpu_ns)} of what ran was launched by {whom}"
+    if not usage.bound_ns:
+        return f"{busy}; at no time did the whole program wait for it."
+    bound = f"{_share(usage.bound_ns, usage.wall_ns)} of the time ({seconds(usage.bound_ns)})"
+    return f"{busy}. The program was bound by it {bound}: all threads waited while it worked."
+
+
+def _inflation(use: DeviceUse) -> str:
+    assert use.nvml is not None
+    assert use.nvml.busy_share is not None
+    return (
+        f"NVML read {use.nvml.utilization:.0%} for GPU {use.device} where something ran {use.nvml.busy_share:.1%} of "
+        f"the time, {use.nvml.inflation:.3g} times as much: it counts periods in which anything ran at all."
+    )
+
+
+def _launching(usage: Usage) -> str:
+    """Launch overhead and synchronisation."""
+    calls = {
+        name: [one for one in usage.calls if one.time_class == name] for name in ("accelerator_api", "accelerator_sync")
+    }
+    parts: list[str] = []
+    if found := calls["accelerator_api"]:
+        took = seconds(sum(one.ns for one in found))
+        parts.append(f"launching and copying took {took} in {sum(one.num for one in found)} calls")
+    if found := calls["accelerator_sync"]:
+        took = seconds(sum(one.ns for one in found))
+        parts.append(f"waiting for it {took} in {sum(one.num for one in found)}")
+    if not parts:
+        return ""
+    text = ", ".join(parts)
+    if usage.median_delay_ns is not None:
+        text += f"; half of what was launched began within {seconds(usage.median_delay_ns)} of its call"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _recording(usage: Usage) -> str:
+    found = usage.recording
+    if not found.num_records:
+        return f"{usage.source} recorded nothing of its own overhead: what it added to calls is not known."
+    return (
+        f"Recording the GPU took {seconds(found.on_threads_ns)} in the program's threads and "
+        f"{seconds(found.elsewhere_ns)} elsewhere, by {found.source}."
+    )
+
+
+def operation_cells(usage: Usage) -> list[list[str]]:
+    """GPU time by launching operation."""
+    return [
+        [one.operation, one.time_class, seconds(one.ns), _share(one.ns, usage.gpu_ns), str(one.num)]
+        for one in usage.operations
+    ]
+
+
+def device_cells(usage: Usage) -> list[list[str]]:
+    """Each device, with what NVML says of it."""
+    return [
+        [
+            str(one.device),
+            seconds(one.busy_ns),
+            _share(one.busy_ns, usage.wall_ns),
+            f"{seconds(one.kernel_ns)} in {one.num_kernels}",
+            f"{seconds(one.copy_ns)} in {one.num_copies}, {amount(one.copied_nbytes)}",
+            *_nvml_cells(one),
+        ]
+        for one in usage.devices
+    ]
+
+
+def _nvml_cells(use: DeviceUse) -> list[str]:
+    if use.nvml is None:
+        return ["no readings", "", "", ""]
+    share = "" if use.nvml.busy_share is None else f"{use.nvml.busy_share:.1%}"
+    inflation = "" if use.nvml.inflation is None else f"{use.nvml.inflation:.3g}"
+    return [f"{use.nvml.utilization:.0%}", share, inflation, amount(use.nvml.most_memory_nbytes)]
+
+
+def meanwhile_cells(usage: Usage) -> list[list[str]]:
+    """What threads did while something ran; the shortest left out."""
+    found = list(usage.meanwhile.items())[:_MOST_COMBINATIONS]
+    return [[", ".join(classes) or "nothing", seconds(ns), _share(ns, usage.busy_ns)] for classes, ns in found]
+
+
+def call_cells(usage: Usage) -> list[list[str]]:
+    """The calls that took longest."""
+    return [
+        [
+            one.name,
+            one.time_class,
+            str(one.num),
+            seconds(one.ns),
+            seconds(one.ns / one.num),
+            seconds(one.overhead_per_call_ns) if one.overhead_ns else "",
+        ]
+        for one in usage.calls[:_MOST_CALLS]
+    ]
+
+
+def amount(nbytes: float) -> str:
+    """Bytes with a unit that suits the size."""
+    for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if nbytes >= limit:
+            return f"{nbytes / limit:.3g} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "0%"

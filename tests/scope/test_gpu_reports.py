@@ -1,0 +1,135 @@
+"""Reports show how GPUs were used, in words and tables that agree with the numbers; and say plainly where none was."""
+
+import csv
+import io
+import json
+import subprocess
+from dataclasses import replace
+
+import pytest
+import rich.console
+from brute import trace_of
+from gpu_program import AUTOGRAD, US, program
+from test_reports import CHROMIUM, Cells
+
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report import gpu, page, perfetto, table, terminal
+from drivetrain.scope.report.shares import shares
+from drivetrain.scope.trace.gpu import empty
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return Profile(program())
+
+
+def printed(profile):
+    console = rich.console.Console(file=io.StringIO(), width=150)
+    terminal.show(profile, console)
+    return console.file.getvalue()
+
+
+def test_words_say_how_busy_the_gpu_was_for_whom_and_who_waited(profile):
+    words = " ".join(gpu.in_words(profile.usage))
+    assert "The GPU was busy 20.0% of the time (5 ms); 50.0% of what ran was launched by" in words
+    assert "bound by it 8.0% of the time (2 ms): all threads waited while it worked" in words
+    assert "NVML read 60% for GPU 0 where something ran 20.0% of the time, 3 times as much" in words
+    assert "Launching and copying took 1 ms in 150 calls, waiting for it 2 ms in 50" in words
+    assert "half of what was launched began within 15 µs of its call" in words
+    assert "Recording the GPU took 50 µs in the program's threads" in words
+    assert "not calibrated" in words
+
+
+def test_a_program_that_never_waits_is_told_so():
+    trace = program()
+    waits = trace.gpu.api.name == 1
+    without = replace(trace, gpu=replace(trace.gpu, api=trace.gpu.api.where(~waits)))
+    words = gpu.in_words(Profile(without).usage)
+    assert words[0].endswith("at no time did the whole program wait for it.")
+    assert "waiting for it" not in " ".join(words)
+
+
+@pytest.mark.parametrize(("records", "sentence"), [(None, gpu.NOT_RECORDED), (empty("No driver."), gpu.NOT_USED)])
+def test_where_no_gpu_was_used_one_plain_sentence_says_so(records, sentence):
+    without = Profile(replace(trace_of([]), gpu=records))
+    assert sentence in printed(without)
+    text = page.render(without, "any")
+    assert f"<p>{sentence}</p>" in text
+    assert ("GPU time is not recorded" in text) == (records is None)
+    assert gpu.in_words(without.usage) == [sentence]
+    assert (without.as_json()["gpu"] is None) == (records is None)
+    assert records is None or "No driver." in printed(without)
+
+
+def test_the_terminal_shows_who_launched_what(profile):
+    text = printed(profile)
+    assert "backpropagation   gpu_kernel     2.5 ms   50.0%" in text
+    assert "accelerator_api" in text
+    assert "accelerator_sync" in text
+
+
+def test_the_page_has_the_numbers_of_the_profile_and_closes_every_tag(profile):
+    text = page.render(profile, "any")
+    for name, cells in (("gpu", gpu.operation_cells), ("devices", gpu.device_cells), ("calls", gpu.call_cells)):
+        parser = Cells(name)
+        parser.feed(text)
+        assert parser.stack == []
+        assert [row for row in parser.rows if row] == cells(profile.usage)
+    assert "GPU 0 stream 13" in text
+    assert [row[:3] for row in gpu.operation_cells(profile.usage)] == [
+        ["backpropagation", "gpu_kernel", "2.5 ms"],
+        ["inference", "gpu_kernel", "2 ms"],
+        ["inference", "gpu_copy", "500 µs"],
+    ]
+
+
+def test_shares_of_threads_are_without_the_time_of_devices(profile):
+    assert not {share.time_class for share in shares(profile.breakdown())} & {"gpu_kernel", "gpu_copy"}
+
+
+def test_json_holds_rows_of_streams_and_all_numbers_on_gpus(profile, tmp_path):
+    found = json.loads(json.dumps(profile.as_json(), allow_nan=False))
+    of_streams = [row for row in found["rows"] if row["thread"] == "GPU 0 stream 7"]
+    assert {(row["operation"], row["class"]): row["raw_ns"] for row in of_streams} == {
+        ("other", "idle"): 450 * US * 50,
+        ("inference", "gpu_kernel"): 40 * US * 50,
+        ("inference", "gpu_copy"): 10 * US * 50,
+    }
+    about = found["gpu"]
+    assert (about["busy_ns"], about["bound_ns"], about["gpu_ns"]) == (5_000_000, 2_000_000, 5_000_000)
+    assert about["operations"][0] == {"operation": "backpropagation", "class": "gpu_kernel", "ns": 2_500_000, "num": 50}
+    assert about["devices"][0]["nvml"]["inflation"] == pytest.approx(3)
+    assert about["devices"][0]["copied_nbytes"] == 4096 * 50
+    assert {one["name"]: one["class"] for one in about["calls"]}["cudaStreamSynchronize"] == "accelerator_sync"
+    table.write(profile, tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(newline="") as lines:
+        classes = {row["class"] for row in csv.DictReader(lines)}
+    assert {"gpu_kernel", "gpu_copy", "accelerator_api", "accelerator_sync", "profiler"} <= classes
+
+
+def test_perfetto_has_a_track_for_each_stream_and_an_arrow_from_each_launch(profile):
+    events = list(perfetto.events(profile))
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event.get("name") == "thread_name"}
+    assert {"GPU 0 stream 7", "GPU 0 stream 13"} <= set(tracks.values())
+    slices = {(event["tid"], event["ts"]): event for event in events if event["ph"] == "X"}
+    starts = {event["id"]: event for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event for event in events if event["ph"] == "f"}
+    assert len(starts) == len(ends) == 150
+    for number, end in ends.items():
+        launch, launched = slices[starts[number]["tid"], starts[number]["ts"]], slices[end["tid"], end["ts"]]
+        assert launch["args"]["correlation"] == launched["args"]["correlation"]
+        assert launch["name"].startswith("cuda")
+        assert tracks[end["tid"]].startswith("GPU")
+        assert launch["tid"] in (7, AUTOGRAD)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+def test_a_browser_shows_the_page_on_a_phone_without_scrolling_sideways(profile, tmp_path):
+    probe = "<script>document.title = document.documentElement.scrollWidth <= innerWidth</script></body>"
+    html = tmp_path / "page.html"
+    html.write_text(page.render(profile, "page").replace("</body>", probe))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    command += [f"--user-data-dir={tmp_path / 'browser'}", "--window-size=360,2000", "--dump-dom", html.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "<title>true</title>" in done.stdout
