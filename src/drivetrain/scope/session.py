@@ -23,11 +23,11 @@ from drivetrain.scope.calibration.yardstick import Yardstick
 from drivetrain.scope.hooks import asyncio
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
+WALL_CLOCK = "wall_clock_minus_monotonic_ns"
+"""In session.json: what others' times of the wall clock are ahead of ours."""
 LIMIT_NBYTES = 2**30
 FORMAT = 2
 CALIBRATE_EVERY = 10
-WALL_CLOCK = "wall_clock_minus_monotonic_ns"
-"""In session.json: what others' times of the wall clock are ahead of ours."""
 
 
 def session(
