@@ -155,7 +155,9 @@ def launched_by(trace, row):
 
 def busy_by_walking(trace):
     """(busy ns, ns of it while all threads rest)."""
-    tids = {t.tid for t in trace.threads} | {row["tid"] for row in rows_of(trace.gpu.api)} - {0}
+    api = rows_of(trace.gpu.api)
+    callers = {thread_of_call(api, row) for row in api if row["kind"] != gpu.OVERHEAD} - {0}
+    tids = {t.tid for t in trace.threads} | callers
     lines = {}
     for tid in tids:
         threads = [t for t in trace.threads if t.tid == tid]

@@ -169,8 +169,11 @@ def test_what_recording_took_is_told_by_call():
     main = thread_of([(0, BEGIN, ACT), (100, END, ACT)])
     api = [launch(10, 20, 1), launch(30, 36, 2), launch(50, 60, 3, name=1)]
     own = {"kind": gpu.OVERHEAD, "detail": gpu.INSTRUMENTATION}
-    api += [{**launch(12, 15, 1), **own}, {**launch(32, 33, 0), **own}, {**launch(90, 95, 0), **own, "tid": 0}]
-    usage = profile_of([main], api).usage
+    api += [{**launch(12, 15, 1), **own}, {**launch(32, 33, 0), **own}]
+    api += [{**launch(90, 94, 0), **own, "tid": 0}, {**launch(90, 91, 0), **own, "tid": 77}]  # CUPTI's own threads
+    profile = profile_of([main], api)
+    usage = profile.usage
+    assert len(profile.timelines) == 1
     found = {one.name: (one.num, one.ns, one.overhead_ns, one.overhead_per_call_ns) for one in usage.calls}
     assert found == {"cudaLaunchKernel": (2, 16, 4, 2.0), "cudaStreamSynchronize": (1, 10, 0, 0.0)}
     assert (usage.recording.on_threads_ns, usage.recording.elsewhere_ns) == (4, 5)

@@ -12,6 +12,7 @@ from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_page, beside_terminal, page, perfetto, table, terminal
+from drivetrain.scope.trace import kineto
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,9 @@ class _Flags:
     """Write the breakdown to this file, one line per row."""
     perfetto: Path | None = None
     """Write all events to this file, for ui.perfetto.dev."""
+    kineto: tuple[Path, ...] = ()
+    """Traces that torch.profiler exported (JSON, gzipped or not) while the session recorded, for what GPUs did; one per
+    process."""
     pack: bool = False
     """First replace the recording by one small Parquet file."""
 
@@ -40,12 +44,17 @@ class _Flags:
         if not self.folders:
             raise InvalidInput("DIR: expected the folder of a recorded session, got nothing")
         for folder in self.folders:
-            if not folder.is_dir():
+            if not folder.exists():
                 raise InvalidInput(f"DIR: expected the folder of a recorded session, and {folder} is none")
+            if not folder.is_dir() and (self.pack or self.kineto):
+                raise InvalidInput(f"--pack, --kineto: expected the folder of a recorded session, and {folder} is none")
         if len({folder.resolve() for folder in self.folders}) < len(self.folders):
             raise InvalidInput("DIR: expected folders of different sessions, got one of them twice")
-        if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None):
-            raise InvalidInput("--csv, --perfetto: expected one DIR, got several; write a file for each")
+        if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None or self.kineto):
+            raise InvalidInput("--csv, --perfetto, --kineto: expected one DIR, got several; write a file for each")
+        for file in self.kineto:
+            if not file.is_file():
+                raise InvalidInput(f"--kineto: expected a trace that torch.profiler exported, and {file} is no file")
         if any(map(_is_run, self.folders)) and (len(self.folders) > 1 or self.csv or self.perfetto or self.pack):
             raise InvalidInput(
                 "DIR: a training run keeps sums and no events, so it has a table, --html and --json, by itself only; "
@@ -63,7 +72,7 @@ def run(argv: list[str]) -> int:
     if flags.pack:
         for folder in flags.folders:
             scope.pack(folder)
-    profiles = {name: scope.load(folder) for name, folder in _named(flags.folders).items()}
+    profiles = {name: _profile(folder, flags.kineto) for name, folder in _named(flags.folders).items()}
     if len(profiles) > 1:
         _beside(flags, beside.lettered(profiles))
     else:
@@ -90,6 +99,13 @@ def _training(flags: _Flags, run_dir: Path) -> None:
     if flags.json is not None:
         flags.json.write_text(json.dumps(totals.as_json(), indent=1) + "\n")
     time_report.show(run_dir, rich.console.Console())
+
+
+def _profile(path: Path, exports: tuple[Path, ...]) -> Profile:
+    if not path.is_dir():
+        return Profile(kineto.trace_of(path))
+    profile = scope.load(path)
+    return Profile(kineto.into(profile.trace, exports)) if exports else profile
 
 
 def _named(folders: tuple[Path, ...]) -> dict[str, Path]:

@@ -25,6 +25,8 @@ from drivetrain.scope.calibration.yardstick import Yardstick
 from drivetrain.scope.hooks import asyncio
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
+WALL_CLOCK = "wall_clock_minus_monotonic_ns"
+"""In session.json: what others' times of the wall clock are ahead of ours."""
 LIMIT_NBYTES = 2**30
 FORMAT = 2
 CALIBRATE_EVERY = 10
@@ -90,6 +92,7 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         "format": FORMAT,
         "argv": argv,
         "begin_ns": time.monotonic_ns(),
+        WALL_CLOCK: time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns(),
         "calibrate_every": calibrate_every,
         "machine": prior.machine(),
         "prior": prior.recall(),

@@ -7,6 +7,7 @@ A call inside another (the runtime's calls the driver's) adds nothing. Waiting g
 took before both. What is muted, or not known to run at all, has no operation to stay: there the call's own is put.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,11 +43,17 @@ class Calls:
     time_class: NDArray[np.int64]
     """Index into the classes of time; NO_CLASS for what takes no thread's time, or would without recording too."""
     of_thread: dict[tuple[int, int], Ints]
-    """(process, tid) -> rows, in order of their begin."""
+    """(process, tid) -> rows, in order of their begin; of threads of the program."""
 
 
-def calls_of(gpu: GpuTrace) -> Calls:
-    """The calls of a trace."""
+def calls_of(gpu: GpuTrace, known: Set[tuple[int, int]]) -> Calls:
+    """The calls of a trace.
+
+    Args:
+        gpu: Its records.
+        known: (process, tid) of its threads. Others are the program's too if they called anything; where only
+            recording took time, they are CUPTI's own.
+    """
     api = _with_threads(gpu.api)
     waits = np.array(["Synchronize" in name for name in gpu.names], np.bool_)
     called = (api.kind == RUNTIME) | (api.kind == DRIVER)
@@ -58,7 +65,11 @@ def calls_of(gpu: GpuTrace) -> Calls:
     bounds = np.flatnonzero((np.diff(api.process[order]) != 0) | (np.diff(api.tid[order]) != 0)) + 1
     groups = np.split(order, bounds) if len(order) else []
     of_thread = {(int(api.process[rows[0]]), int(api.tid[rows[0]])): rows for rows in groups}
-    return Calls(api, time_class, {key: rows for key, rows in of_thread.items() if key[1] != 0})
+    is_of_program = {
+        key: key[1] != 0 and (key in known or bool((api.kind[rows] != OVERHEAD).any()))
+        for key, rows in of_thread.items()
+    }
+    return Calls(api, time_class, {key: rows for key, rows in of_thread.items() if is_of_program[key]})
 
 
 def _with_threads(api: GpuApi) -> GpuApi:

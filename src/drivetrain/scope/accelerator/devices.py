@@ -23,7 +23,7 @@ class Devices:
 
     def __init__(self, trace: Trace, gpu: GpuTrace) -> None:
         self.gpu = gpu
-        self.calls = calls_of(gpu)
+        self.calls = calls_of(gpu, {(thread.process, thread.tid) for thread in trace.threads})
         self.trace = with_calling_threads(trace, self.calls)
         self.space = StateSpace((*trace.sites, *MORE_SITES))
 

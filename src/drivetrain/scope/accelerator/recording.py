@@ -43,7 +43,7 @@ class RecordingCost(NamedTuple):
     on_threads_ns: int
     """In threads of the program: class `profiler` of their time."""
     elsewhere_ns: int
-    """In threads that are not known, mostly CUPTI's own; the program does not wait for those."""
+    """In threads of its own, which the program does not wait for, or in none that is known."""
     driver_ns: int
     """Overhead that the driver has without recording too (loading modules, a full command buffer)."""
 
@@ -52,13 +52,15 @@ def cost_of(gpu: GpuTrace, calls: Calls) -> RecordingCost:
     """Totals over all threads."""
     api = calls.api
     own = calls.time_class == RECORDING
-    known = own & (api.tid != 0)
+    elsewhere = own.copy()
+    for rows in calls.of_thread.values():
+        elsewhere[rows] = False
     on_threads = sum(_times(api, rows[own[rows]]).covered_ns for rows in calls.of_thread.values())
     return RecordingCost(
         source=SOURCE.format(source=gpu.source),
         num_records=int((api.kind == OVERHEAD).sum()),
         on_threads_ns=on_threads,
-        elsewhere_ns=_times(api, np.flatnonzero(own & ~known)).sum_ns,
+        elsewhere_ns=_times(api, np.flatnonzero(elsewhere)).sum_ns,
         driver_ns=_times(api, np.flatnonzero((api.kind == OVERHEAD) & ~own)).sum_ns,
     )
 
