@@ -59,11 +59,13 @@ class OnHost:
     def __call__(self, state, actions):
         return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
 
-    def launch(self, number, arrays):
+    def launch(self, number, inputs, outputs):
+        arrays = [*inputs, *outputs]
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
         settings = self.settings
         num_blocks = -(-settings.num_envs // THREADS)
         assert self.run(num_blocks, settings.num_envs, settings.num_steps, number, pointers), "threads missed a barrier"
+        return outputs
 
 
 def both(env, num_envs, num_steps, **options):

@@ -43,12 +43,15 @@ class Kernel:
         self.gpu.device.set_current()
         return call_kernel(self.traced, self.settings, self.gpu, self.launch, state, actions)
 
-    def launch(self, number: int, arrays: Sequence[DeviceArray]) -> None:
+    def launch(
+        self, number: int, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
+    ) -> Sequence[DeviceArray]:
         """Put one launch on the stream. Arrays live until it is done: others may own them."""
-        settings, stream = self.settings, self.gpu.stream
+        settings, stream, arrays = self.settings, self.gpu.stream, [*inputs, *outputs]
         counts = np.int64(settings.num_envs), np.int64(settings.num_steps), np.uint32(number)
         launch(stream, self.config, self.kernel, *counts, *(array.ptr for array in arrays))
         with self.lock:
             self.running.append((stream.record(), arrays))
             while self.running and self.running[0][0].is_done:
                 self.running.popleft()
+        return outputs
