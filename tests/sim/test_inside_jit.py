@@ -148,9 +148,7 @@ def test_shapes_and_types_are_checked_while_the_program_is_traced():
 
 def test_an_engine_that_runs_in_python_says_which_ones_jax_can_trace():
     rollout = sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, "numpy")
-    with pytest.raises(
-        InvalidInput, match=r'state.env.*inside jax.jit and lax.scan run the engines "native" and "xla"'
-    ):
+    with pytest.raises(InvalidInput, match=r'state.env.*inside jax.jit and lax.scan run the engines "native", "cuda"'):
         jax.jit(rollout)(cartpole().reset(), random_actions())
 
 

@@ -105,7 +105,7 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
     if isinstance(leaf, jax.core.Tracer):
         raise InvalidInput(
             f"{name}: expected an array, got a value of a program that JAX traces; inside jax.jit and lax.scan run the "
-            'engines "native" and "xla" (sim.compile(engine=...))'
+            'engines "native", "cuda" and "xla" (sim.compile(engine=...))'
         )
     array = np.asarray(leaf)
     whole = jax.ShapeDtypeStruct((*leading, *expected.shape), expected.dtype)

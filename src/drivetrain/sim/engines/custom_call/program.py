@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.trace import describe
+from drivetrain.sim.api import Settings
+from drivetrain.sim.trace import Traced, describe
 
 Operation = Callable[..., Sequence[jax.Array]]
 
@@ -64,6 +65,16 @@ class Program:
             return tuple(call(*arrays, **self.attributes))
 
         return list(refusing(operation)(jnp.asarray(number, jnp.uint32), *inputs))
+
+
+def program_of(target: str, digest: str, traced: Traced, settings: Settings, **counts: int) -> Program:
+    """A kernel's place in programs: its handler, its hash, and the numbers that the handler needs."""
+    counts = {"num_envs": settings.num_envs, "num_steps": settings.num_steps, **counts}
+    return Program(
+        target=target,
+        attributes={"kernel": digest, **{name: np.int64(count) for name, count in counts.items()}},
+        num_state=len(jax.tree.leaves(traced.state)),
+    )
 
 
 def refusing(operation: Operation) -> Operation:

@@ -12,14 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
 from drivetrain.sim.engines.custom_call.library import enter, handlers
-from drivetrain.sim.engines.custom_call.program import Program
+from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
 from drivetrain.sim.engines.native.toolchain import digest_of, lanes, load_kernel
@@ -94,13 +93,8 @@ class Kernel:
         """What the kernel is in programs of JAX."""
         handler = handlers("native.cpp", "drivetrain_native", "cpu")
         enter(handler, self.digest, self.run)
-        counts = {"num_envs": self.settings.num_envs, "num_steps": self.settings.num_steps,
-                  "num_tiles": self.num_tiles, "num_threads": self.settings.num_threads}  # fmt: skip
-        return Program(
-            target="drivetrain_native",
-            attributes={"kernel": self.digest, **{name: np.int64(count) for name, count in counts.items()}},
-            num_state=len(jax.tree.leaves(self.traced.state)),
-        )
+        counts = {"num_tiles": self.num_tiles, "num_threads": self.settings.num_threads}
+        return program_of("drivetrain_native", self.digest, self.traced, self.settings, **counts)
 
     def launch(self, number: int, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[Array]:
         """Run all tiles."""
