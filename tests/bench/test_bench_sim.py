@@ -14,6 +14,7 @@ from drivetrain.bench.sim import command
 from drivetrain.bench.sim.cases import equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OURS, OWN, XLA
 from drivetrain.bench.sim.equality import Tally, compare, differs, same_environments
+from drivetrain.bench.sim.peers import ours_in_scan, ours_jitted
 from drivetrain.bench.sim.peers.entry import Session, Slice
 from drivetrain.bench.sim.peers.ours import simulator
 from drivetrain.bench.sim.plan import Comparison, Plan, cartpole, counter, full_plan, of_gymnax, quick_plan
@@ -117,6 +118,12 @@ def test_a_session_opens_a_scene_and_counts_its_steps():
     said = session.answer({"do": "measure", "slice_s": 0.0})
     assert said["num_steps"] == 32
     assert from_request(json.loads(json.dumps(SCENE.as_request()["scene"]))) == SCENE
+
+
+def test_calls_inside_a_program_and_jitted_ones_count_every_step():
+    num_steps = ours_in_scan.CALLS * SCENE.num_envs * SCENE.num_steps
+    for run in (ours_in_scan.simulator(SCENE, "native"), ours_jitted.simulator(SCENE)):
+        assert [run(), run()] == [num_steps] * 2
 
 
 def test_differences_are_counted_exactly_for_integers_and_within_bounds_for_floats():

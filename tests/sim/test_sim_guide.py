@@ -9,7 +9,9 @@ GUIDE = Path(__file__).parents[2] / "docs" / "sim.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["compile", "params", "gymnasium", "write an environment"])
+@pytest.mark.parametrize(
+    "program", PROGRAMS, ids=["compile", "params", "gymnasium", "inside jit", "write an environment"]
+)
 def test_a_program_of_the_guide_runs(program, capsys):
     exec(compile(program, str(GUIDE), "exec"), {"__name__": "guide"})
     said = capsys.readouterr().out

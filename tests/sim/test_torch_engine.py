@@ -1,5 +1,7 @@
 """The engine `torch` takes the same steps as XLA."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from comparing import applied, assert_engine_equals_xla, assert_same, random_act
 from primitives import CASES
 
 from drivetrain import sim
+from drivetrain.sim.engines.arrays import checked_array
 
 torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
 pytestmark = pytest.mark.torch
@@ -50,3 +53,15 @@ def test_every_environment_of_gymnax_equals_xla():
     for name in gymnax.registered_envs:
         if name not in HEAVY:
             assert_engine_equals_xla(sim.from_gymnax(name), "torch", num_envs=7, num_steps=20)
+
+
+def test_native_reads_tensors_where_they_are_and_its_results_become_tensors_without_a_copy():
+    rollout = sim.compile(sim.make("CartPole-v1"), 64, 8, record=("obs",))
+    actions = torch.ones((8, 64), dtype=torch.int32)
+    action = jax.ShapeDtypeStruct((), np.dtype("int32"))
+    assert checked_array("actions", actions, action, (8, 64)).ctypes.data == actions.data_ptr()
+    start, trajectory = rollout(rollout.reset(), actions)
+    tensors = jax.tree.map(torch.as_tensor, (start.env, start.done))
+    state, _ = rollout(dataclasses.replace(start, env=tensors[0], done=tensors[1]), actions)
+    assert_same(state, rollout(start, actions.numpy())[0])
+    assert torch.from_dlpack(trajectory["obs"]).data_ptr() == trajectory["obs"].ctypes.data

@@ -94,9 +94,13 @@ class Runner(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rollout:
-    """K steps of N environments per call. Inputs stay valid; calls from several threads are safe."""
+    """K steps of N environments per call. Inputs stay valid; calls from several threads are safe.
+
+    Inside a program that JAX traces (`jax.jit`, `lax.scan`) a call is an operation of it, on the engines "native",
+    "cuda" and "xla". A rollout equals only itself, so that JAX can keep what it has compiled by it.
+    """
 
     env: Environment
     params: Tree

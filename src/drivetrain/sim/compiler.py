@@ -25,6 +25,7 @@ from drivetrain.sim.api import (
     Settings,
     Tree,
 )
+from drivetrain.sim.engines.arrays import is_traced
 from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
 from drivetrain.sim.random import Generator, first_key
@@ -126,7 +127,7 @@ class Start:
         obs, state = self.first(words, self.rows)
         done = jnp.zeros(self.num_envs, bool)
         whole = RolloutState(state, words, jnp.uint32(0), done, obs if self.with_obs else None)
-        return whole if self.engine == "xla" else jax.tree.map(np.asarray, whole)
+        return whole if self.engine == "xla" or is_traced(whole) else jax.tree.map(np.asarray, whole)
 
 
 def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int,

@@ -45,25 +45,49 @@ extern "C" int launch(int64_t num_blocks, int64_t num_envs, int64_t num_steps, u
 """
 
 
+def driver(num_arrays):
+    """C++ in the place of libcuda: what it was asked for last, and the kernel's own way of reading its parameters."""
+    arrays = ", ".join(f"*(void**)q[{3 + k}]" for k in range(num_arrays))
+    return f"""
+extern "C" struct {{ void *kernel, *stream; unsigned sizes[7]; }} launched{{}};
+extern "C" int cuLaunchKernel(void* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                              unsigned bz, unsigned nbytes, void* stream, void** parameters, void** extra) {{
+  launched = {{kernel, stream, {{gx, gy, gz, bx, by, bz, nbytes}}}};
+  if (bx == 0 || extra != nullptr) return 1;
+  auto run = [](void* given) {{
+    void** const q = (void**)given;
+    {NAME}(*(int64_t*)q[0], *(int64_t*)q[1], *(const uint32_t**)q[2], {arrays});
+  }};
+  return shim::launch(gx, (int)bx, run, parameters) ? 0 : 999;
+}}
+"""
+
+
+def library_of(source, end):
+    """A shared object of a kernel's source with what launches it, written for its number of arrays."""
+    head = source[source.index(f"{NAME}(") :].partition("{")[0]
+    whole = "\n".join([SHIM.read_text(), source, end(head.count("void*"))])
+    return compile_on_host(whole, os.environ["DRIVETRAIN_CACHE"])
+
+
 class OnHost:
     """A runner like the engine's, on NumPy arrays."""
 
     def __init__(self, traced, settings):
         self.traced, self.settings = traced, settings
-        source = source_of(traced)
-        head = source[source.index(f"{NAME}(") :].partition("{")[0]
-        whole = "\n".join([SHIM.read_text(), source, launcher(head.count("void*"))])
-        self.run = compile_on_host(whole, os.environ["DRIVETRAIN_CACHE"]).launch
+        self.run = library_of(source_of(traced), launcher).launch
         self.run.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_uint32, ctypes.c_void_p]
 
     def __call__(self, state, actions):
         return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
 
-    def launch(self, number, arrays):
+    def launch(self, number, inputs, outputs):
+        arrays = [*inputs, *outputs]
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
         settings = self.settings
         num_blocks = -(-settings.num_envs // THREADS)
         assert self.run(num_blocks, settings.num_envs, settings.num_steps, number, pointers), "threads missed a barrier"
+        return outputs
 
 
 def both(env, num_envs, num_steps, **options):

@@ -107,3 +107,17 @@ def test_throughput_is_said_with_its_part_of_the_limit_of_an_h200(mode, record_p
         part = best / LIMITS[mode]
         sys.stdout.write(f"\nCartPole, {mode}, N = {num_envs}: {best:.3g} steps/s, {part:.0%} of an H200's limit\n")
     assert int(state.step) == (1 + 5 * 20) * num_steps
+
+
+def test_a_scan_inside_a_program_of_jax_gives_the_bits_of_native():
+    if jax.default_backend() != "gpu":
+        pytest.skip('needs JAX on this GPU: pip install "jax[cuda13]"')
+    native, cuda = (sim.compile(sim.make("CartPole-v1"), 1000, 16, engine) for engine in ("native", "cuda"))
+    actions = np.stack([random_actions(native.env, 16, 1000)] * 5)
+    state, trajectory = jax.jit(lambda state: jax.lax.scan(cuda, state, actions), donate_argnums=0)(native.reset())
+    expected = native.reset()
+    for number, row in enumerate(actions):
+        expected, wanted = native(expected, row)
+        np.testing.assert_array_equal(np.asarray(trajectory["obs"][number]), wanted["obs"])
+    for x, y in zip(jax.tree.leaves(state.env), jax.tree.leaves(expected.env), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), y)

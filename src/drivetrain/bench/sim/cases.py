@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drivetrain.bench.report import Case, Skipped, Target
-from drivetrain.bench.sim.contenders import GYMNAX, OURSELVES
+from drivetrain.bench.sim.contenders import GYMNAX, JITTED, OURSELVES, XLA_IN_SCAN
 from drivetrain.bench.sim.plan import ALL_GYMNAX, Comparison
 from drivetrain.bench.sim.rounds import Measured
-from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, MEDIAN_AHEAD, ONE_THREAD
+from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, FROM_PYTHON, MEDIAN_AHEAD, ONE_THREAD
 from drivetrain.bench.sim.trial import Trial
 
 UNFUSED, XLA_UNFUSED = "unfused, K = 1", "our xla, K = 1"
-REFERENCES = {*(rival.name for rival in OURSELVES[1:]), ONE_THREAD, UNFUSED, XLA_UNFUSED, A_BOOLEAN_EACH}
+INSIDE_JIT = (FROM_PYTHON, JITTED.name, XLA_IN_SCAN.name)
+BESIDE = (ONE_THREAD, UNFUSED, XLA_UNFUSED, A_BOOLEAN_EACH, *INSIDE_JIT)
+REFERENCES = {*(rival.name for rival in OURSELVES[1:]), *BESIDE}
 LIMIT = "limit"
 FIRST_S, KEPT_S = 8.0, 0.1
 CALLS = (

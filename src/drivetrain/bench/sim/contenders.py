@@ -21,6 +21,9 @@ SYNC = rival("SyncVectorEnv", "gymnasium_sync", "gymnasium", install=GYMNASIUM)
 ASYNC = rival("AsyncVectorEnv", "gymnasium_async", "gymnasium", install=GYMNASIUM)
 OWN = rival("Gymnasium's vector", "gymnasium_own", "gymnasium", install=GYMNASIUM)
 ENVPOOL = rival("EnvPool", "envpool_vector", "envpool", "gymnasium", install="pip install envpool")
+IN_SCAN = rival("ours in a scan", "ours_in_scan", "jax", install=SIM)
+XLA_IN_SCAN = rival("our xla in a scan", "xla_in_scan", "jax", install=SIM)
+JITTED = rival("ours jitted, called from Python", "ours_jitted", "jax", install=SIM)
 VECTOR = rival("sim.make_vec", "ours_vector", "jax", "gymnasium", install=GYMNASIUM)
 
 # The same learner around vector environments of several libraries: name in the table -> its process.

@@ -1,12 +1,23 @@
-"""Trials of what stands around a kernel: Gymnasium's interface, learners that use it, and how boards are kept."""
+"""Trials of what stands around a kernel: JAX programs, Gymnasium's interface and learners, and how boards are kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from drivetrain.bench.process import Rival
-from drivetrain.bench.sim.contenders import ENVPOOL, OF_CLEANRL, OF_SB3, OURS, OWN, SYNC, VECTOR
+from drivetrain.bench.sim.contenders import (
+    ENVPOOL,
+    IN_SCAN,
+    JITTED,
+    OF_CLEANRL,
+    OF_SB3,
+    OURS,
+    OWN,
+    SYNC,
+    VECTOR,
+    XLA_IN_SCAN,
+)
 from drivetrain.bench.sim.scene import Scene
-from drivetrain.bench.sim.targets import A_BOOLEAN_EACH
+from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, FROM_PYTHON
 from drivetrain.bench.sim.trial import Trial
 
 INTERFACE = "Gymnasium's interface, CartPole, one step of all environments per call"
@@ -32,6 +43,21 @@ def trial(group: str, scene: Scene, contenders: Mapping[str, Rival]) -> Trial:
         group=group,
         name=f"{words}, N = {scene.num_envs:,}",
         scenes={name: (rival, scene) for name, rival in contenders.items()},
+    )
+
+
+def inside_jit(num_envs: int) -> Trial:
+    """One step per call: inside a program of JAX, by jitted calls, and by calls from Python; and XLA's own steps."""
+    scene = Scene(env="CartPole-v1", num_envs=num_envs, num_steps=1)
+    return Trial(
+        group="Inside a program of JAX, CartPole, one step per call, nothing recorded",
+        name=f"inside jit, N = {num_envs:,}",
+        scenes={
+            OURS.name: (IN_SCAN, scene),
+            XLA_IN_SCAN.name: (XLA_IN_SCAN, scene),
+            JITTED.name: (JITTED, scene),
+            FROM_PYTHON: (OURS, scene),
+        },
     )
 
 

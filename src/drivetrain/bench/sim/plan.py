@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Target
 from drivetrain.bench.sim.contenders import GYMNAX, OURS, OWN, SIMULATORS, XLA
-from drivetrain.bench.sim.interfaces import on_bits, through_gymnasium
+from drivetrain.bench.sim.interfaces import inside_jit, on_bits, through_gymnasium
 from drivetrain.bench.sim.rounds import everybody
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.bench.sim.targets import (
@@ -93,6 +93,7 @@ def full_plan(rivals: Sequence[Rival], share: float, *, all_equal: bool) -> Plan
             *(recorded(name, "float32", gymnax, None) for name in ("CartPole-v1", *MINATAR)),
             *(threads(env) for env in ("CartPole-v1", "gymnax/Breakout-MinAtar")),
             *(trial for num_envs in (64, 1024) for trial in through_gymnasium(num_envs, rivals)),
+            *(inside_jit(num_envs) for num_envs in (1, 64, 1024)),
             *(on_bits(name) for name in ("Pong", "Breakout", "Snake")),
         ],
         comparisons=[

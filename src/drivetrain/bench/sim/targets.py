@@ -2,6 +2,7 @@
 
 ONE_THREAD = "one thread"
 A_BOOLEAN_EACH = "a Boolean for each cell"
+FROM_PYTHON = "called from Python"
 # How far ahead of gymnax on XLA, at N = 1,024 with nothing recorded, on vectors of 16 lanes; of 8 lanes half of it.
 AHEAD = {
     "CartPole-v1": 12.0,

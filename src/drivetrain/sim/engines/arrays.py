@@ -5,9 +5,11 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Protocol
 
 import jax
+import jax.core
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,10 @@ from drivetrain.sim.api import RolloutState, Settings, Tree
 from drivetrain.sim.trace import Traced, describe
 
 Array = npt.NDArray[Any]
+ALIGNMENT = 64
+"""Bytes, of arrays that XLA uses where they are."""
+ALIGNED_FROM_NBYTES = 65536
+"""Where a copy takes as long as finding an aligned place, some microseconds."""
 
 
 class Memory(Protocol):
@@ -30,18 +36,14 @@ class Memory(Protocol):
         ...
 
 
+Launch = Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any]]
+"""(first step's number; keys, done, state, actions; state, done, records to be written) -> what was written."""
+
+
 def call_kernel(
-    traced: Traced,
-    settings: Settings,
-    memory: Memory,
-    launch: Callable[[int, Sequence[Any]], None],
-    state: RolloutState,
-    actions: Tree,
+    traced: Traced, settings: Settings, memory: Memory, launch: Launch, state: RolloutState, actions: Tree
 ) -> tuple[RolloutState, dict[str, Tree]]:
     """Run a kernel on a caller's arrays.
-
-    Args:
-        launch: Takes the first step's number and keys, done, state, actions; state, done, records to be written.
 
     Raises:
         InvalidInput: Something has another structure, shape or type.
@@ -50,18 +52,26 @@ def call_kernel(
     after = [memory.empty(leaf.shape, leaf.dtype) for leaf in (*leaves, done)]
     leading, record = (settings.num_steps, settings.num_envs), jax.tree.leaves(traced.record)
     records = [memory.empty((*leading, *leaf.shape), np.dtype(leaf.dtype)) for leaf in record]
-    launch(number, [keys, done, *leaves, *action_leaves, *after, *records])
-    env = jax.tree.unflatten(jax.tree.structure(traced.state), after[:-1])
-    trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), records)
-    return RolloutState(env, keys, np.uint32(number + settings.num_steps), after[-1], None), trajectory
+    results = launch(number, [keys, done, *leaves, *action_leaves], [*after, *records])
+    env = jax.tree.unflatten(jax.tree.structure(traced.state), results[: len(leaves)])
+    trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), results[len(after) :])
+    step = number + settings.num_steps
+    return RolloutState(env, keys, step if is_traced(step) else np.uint32(step), results[len(leaves)], None), trajectory
+
+
+def is_traced(tree: Tree) -> bool:
+    """Whether a leaf is only known when a program of JAX runs."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
 Taken = Callable[[str, Any, Any, tuple[int, ...]], Any]
 
 
 def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree, taken: Taken | None = None
-                   ) -> tuple[list[Any], Any, int, Any, list[Any]]:  # fmt: skip
+                   ) -> tuple[list[Any], Any, Any, Any, list[Any]]:  # fmt: skip
     """Leaves of the state, keys, step, done and leaves of the actions, dense and in the types that were traced.
+
+    The step is a number in Python, or a value of a program that JAX traces.
 
     Args:
         taken: What each array goes through; `checked_array` when None.
@@ -75,7 +85,8 @@ def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, acti
     action_leaves = checked_tree("actions", actions, traced.action, (num_steps, num_envs), taken)
     keys = taken("state.keys", state.keys, jax.ShapeDtypeStruct((2,), np.dtype("uint32")), (num_envs,))
     done = taken("state.done", state.done, jax.ShapeDtypeStruct((), np.dtype("bool")), (num_envs,))
-    return leaves, keys, int(np.asarray(state.step)), done, action_leaves
+    step = state.step if is_traced(state.step) else int(np.asarray(state.step))
+    return leaves, keys, step, done, action_leaves
 
 
 def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:
@@ -90,7 +101,12 @@ def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...]
 
 
 def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Array:
-    """One leaf; integers of another width are taken where no value changes."""
+    """One leaf, without a copy where type and order fit; integers of another width are taken where no value changes."""
+    if isinstance(leaf, jax.core.Tracer):
+        raise InvalidInput(
+            f"{name}: expected an array, got a value of a program that JAX traces; inside jax.jit and lax.scan run the "
+            'engines "native", "cuda" and "xla" (sim.compile(engine=...))'
+        )
     array = np.asarray(leaf)
     whole = jax.ShapeDtypeStruct((*leading, *expected.shape), expected.dtype)
     fits = array.shape == whole.shape
@@ -112,5 +128,9 @@ class Host:
         return checked_array(name, leaf, expected, leading)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """See `Memory`."""
-        return np.empty(shape, dtype)
+        """See `Memory`; where a copy would be dear it is aligned, so that JAX takes it by DLPack without one."""
+        nbytes = prod(shape) * dtype.itemsize
+        if nbytes < ALIGNED_FROM_NBYTES:
+            return np.empty(shape, dtype)
+        whole = np.empty(nbytes + ALIGNMENT - 1, np.uint8)
+        return np.ndarray(shape, dtype, whole, -whole.ctypes.data % ALIGNMENT)

@@ -5,6 +5,9 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false
 
+import ctypes
+import functools
+import hashlib
 from collections import deque
 from collections.abc import Sequence
 from threading import Lock
@@ -14,10 +17,12 @@ import numpy as np
 from cuda.core import LaunchConfig, launch
 
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import call_kernel
+from drivetrain.sim.engines.arrays import call_kernel, is_traced
 from drivetrain.sim.engines.cuda.device import DeviceArray, Gpu
-from drivetrain.sim.engines.cuda.kernel import NAME, THREADS, source_of
+from drivetrain.sim.engines.cuda.kernel import FROM_DEVICE, NAME, THREADS, source_of
 from drivetrain.sim.engines.cuda.program import compile_program
+from drivetrain.sim.engines.custom_call.library import enter, handlers
+from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.toolchain import cache_folder
 from drivetrain.sim.trace import Traced
 
@@ -25,8 +30,28 @@ from drivetrain.sim.trace import Traced
 def build(traced: Traced, settings: Settings) -> Runner:
     """Find the GPU, then compile for it."""
     gpu = Gpu(settings.stream)
-    program, _ = compile_program(source_of(traced), f"sm_{gpu.device.arch}", cache_folder() / "cuda")
-    return Kernel(traced, settings, gpu, program.get_kernel(NAME))
+    return Kernel(traced, settings, gpu, loaded(source_of(traced), gpu.device.arch))
+
+
+def loaded(source: str, arch: str) -> Any:
+    """The kernel of a source on the GPU, compiled now or before."""
+    program, _ = compile_program(source, f"sm_{arch}", cache_folder() / "cuda")
+    return program.get_kernel(NAME)
+
+
+@functools.cache  # which keeps the kernel loaded, since programs may run as long as the process
+def entered(source: str, arch: str) -> tuple[str, Any]:
+    """A kernel that programs of JAX may call: the hash of what it was made from, and itself."""
+    digest, kernel = hashlib.sha256(f"{arch} {source}".encode()).hexdigest(), loaded(source, arch)
+    handler = handlers("cuda.cpp", "drivetrain_cuda", "CUDA")
+    handler.drivetrain_launch_by(launcher())
+    enter(handler, digest, int(kernel.handle))
+    return digest, kernel
+
+
+def launcher() -> ctypes.c_void_p:
+    """The driver's function that launches a kernel; the driver is loaded, since there is a GPU."""
+    return ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
 
 
 class Kernel:
@@ -39,16 +64,28 @@ class Kernel:
         self.lock, self.running = Lock(), deque[tuple[Any, Sequence[DeviceArray]]]()
 
     def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
-        """See `Runner`; returns when the launch is on the stream."""
+        """See `Runner`; returns when the launch is on the stream. In a program that JAX traces, an operation of it."""
+        if is_traced((state, actions)):
+            return call_kernel(self.traced, self.settings, self.program, self.program.launch, state, actions)
         self.gpu.device.set_current()
         return call_kernel(self.traced, self.settings, self.gpu, self.launch, state, actions)
 
-    def launch(self, number: int, arrays: Sequence[DeviceArray]) -> None:
+    @functools.cached_property
+    def program(self) -> Program:
+        """What the kernel is in programs of JAX, which run it on streams of XLA's."""
+        digest, _ = entered(source_of(self.traced, FROM_DEVICE), self.gpu.device.arch)
+        counts = {"num_blocks": self.config.grid[0], "num_threads": THREADS}
+        return program_of("drivetrain_cuda", digest, self.traced, self.settings, **counts)
+
+    def launch(
+        self, number: int, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
+    ) -> Sequence[DeviceArray]:
         """Put one launch on the stream. Arrays live until it is done: others may own them."""
-        settings, stream = self.settings, self.gpu.stream
+        settings, stream, arrays = self.settings, self.gpu.stream, [*inputs, *outputs]
         counts = np.int64(settings.num_envs), np.int64(settings.num_steps), np.uint32(number)
         launch(stream, self.config, self.kernel, *counts, *(array.ptr for array in arrays))
         with self.lock:
             self.running.append((stream.record(), arrays))
             while self.running and self.running[0][0].is_done:
                 self.running.popleft()
+        return outputs

@@ -21,6 +21,11 @@ CHUNK = 8
 MOST_SCRATCH_NBYTES = 32768
 """Of a thread's local memory; the driver keeps as much for every thread that can be resident, 270,000 on an H200."""
 SIZES = f"#define THREADS {THREADS}\n#define CHUNK {CHUNK}\n#define IN_REGISTERS {MOST_ELEMENTS}"
+FROM_HOST = "#define FIRST_STEP uint32_t first_step\n#define READ_FIRST_STEP"
+FROM_DEVICE = (
+    "#define FIRST_STEP const uint32_t* counted\n#define READ_FIRST_STEP const uint32_t first_step = *counted;"
+)
+"""How a kernel is told the first step's number: as a number; inside a program of JAX as an array, like all others."""
 OWN, SHARED = Path(__file__).parent, Path(__file__).parents[1] / "native"
 PRELUDE = (OWN / "thread.hpp", SHARED / "rare.hpp", SHARED / "prelude.hpp", OWN / "warp.hpp")
 TILES = (
@@ -29,13 +34,16 @@ TILES = (
 )
 
 
-def source_of(traced: Traced) -> str:
+def source_of(traced: Traced, first_step: str = FROM_HOST) -> str:
     """CUDA C++ of a traced step, with its prelude; written now or before.
+
+    Args:
+        first_step: How the kernel is told its number.
 
     Raises:
         CompileError: It is not in the representation, or needs too much local memory.
     """
-    prelude = [SIZES, *(path.read_text() for path in PRELUDE)]
+    prelude = [SIZES, first_step, *(path.read_text() for path in PRELUDE)]
     return "\n".join([*prelude, kept_source(traced, own_source_of, ".cu")])
 
 
@@ -47,7 +55,7 @@ def own_source_of(traced: Traced) -> str:
     """
     block, layout = lowered(traced)
     names = [f"p{k}" for k in range(num_arrays(layout))]
-    opening = (opening_of(names), f"void* const p[] = {{{', '.join(names)}}};\n  {TILES}")
+    opening = (opening_of(names), f"READ_FIRST_STEP\n  void* const p[] = {{{', '.join(names)}}};\n  {TILES}")
     source, nbytes = write_kernel(block, layout, opening, "static __device__ const")
     if nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
@@ -62,5 +70,5 @@ def opening_of(names: list[str]) -> str:
     arrays = ", ".join(f"void* {name}" for name in names)
     return (
         f'extern "C" __global__ void __launch_bounds__(THREADS) {NAME}(int64_t num_envs, int64_t num_steps, '
-        f"uint32_t first_step, {arrays})"
+        f"FIRST_STEP, {arrays})"
     )

@@ -5,6 +5,7 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 import ctypes
+import functools
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,12 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import Host, call_kernel
+from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
+from drivetrain.sim.engines.custom_call.library import enter, handlers
+from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
-from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
+from drivetrain.sim.engines.native.toolchain import digest_of, lanes, load_kernel
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
@@ -68,9 +71,9 @@ class Kernel:
     """A loaded kernel with the shapes it takes. Calls share nothing, so threads may call at the same time."""
 
     def __init__(self, traced: Traced, settings: Settings, library: ctypes.CDLL, num_lanes: int) -> None:
-        """Threads, if there are to be several, wait in a pool."""
+        """Threads, if there are to be several, wait in a pool; in a program of JAX they are XLA's."""
         self.traced, self.settings = traced, settings
-        self.run = library.drivetrain_run
+        self.digest, self.run = digest_of(library), library.drivetrain_run
         self.run.argtypes = [ctypes.c_int64] * 4 + [ctypes.c_uint32, ctypes.c_void_p]
         self.run.restype = None
         self.num_tiles = -(-settings.num_envs // num_lanes)
@@ -80,11 +83,22 @@ class Kernel:
         self.spans = list(itertools.pairwise(bounds))
 
     def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
-        """See `Runner`."""
-        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
+        """See `Runner`; inside a program that JAX traces, an operation of it."""
+        inside = is_traced((state, actions))
+        memory, launch = (self.program, self.program.launch) if inside else (Host(), self.launch)
+        return call_kernel(self.traced, self.settings, memory, launch, state, actions)
 
-    def launch(self, number: int, arrays: Sequence[Array]) -> None:
+    @functools.cached_property
+    def program(self) -> Program:
+        """What the kernel is in programs of JAX."""
+        handler = handlers("native.cpp", "drivetrain_native", "cpu")
+        enter(handler, self.digest, self.run)
+        counts = {"num_tiles": self.num_tiles, "num_threads": self.settings.num_threads}
+        return program_of("drivetrain_native", self.digest, self.traced, self.settings, **counts)
+
+    def launch(self, number: int, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[Array]:
         """Run all tiles."""
+        arrays = [*inputs, *outputs]
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
         settings = self.settings
 
@@ -96,3 +110,4 @@ class Kernel:
         else:
             for waiting in [self.pool.submit(span, *bounds) for bounds in self.spans]:
                 waiting.result()
+        return outputs

@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from drivetrain.core.compilers import find_cxx
@@ -82,10 +83,27 @@ def load_kernel(source: str, num_lanes: int, effort: str = "") -> ctypes.CDLL:
         CompileError: No compiler, a source it refuses, or no place to keep the result.
     """
     whole = "\n".join([*(path.read_text() for path in PRELUDE), source])
-    path, version = compiler()
     effort = effort or ("-O2" if len(source) < LARGE else "-O1")
-    flags = (*FLAGS, effort, f"-DLANES={num_lanes}")
-    content = "\n".join([whole, *flags, version, platform.machine(), *sorted(cpu_flags())])
+    return load_library(whole, (effort, f"-DLANES={num_lanes}"))
+
+
+def load_library(source: str, more_flags: Sequence[str], headers: Path | None = None) -> ctypes.CDLL:
+    """The shared object of a source, compiled now or before.
+
+    Args:
+        source: C++.
+        more_flags: Of the compiler, beside those of every kernel.
+        headers: A folder that the source includes from; the result depends on what is in it, not on where it is.
+
+    Raises:
+        CompileError: No compiler, a source it refuses, or no place to keep the result.
+    """
+    path, version = compiler()
+    flags = (*FLAGS, *more_flags)
+    included = sorted(headers.rglob("*.h")) if headers is not None else []
+    digests = [hashlib.sha256(header.read_bytes()).hexdigest() for header in included]
+    content = "\n".join([source, *flags, *digests, version, platform.machine(), *sorted(cpu_flags())])
+    flags += (f"-I{headers}",) if headers is not None else ()
     folder = cache_folder()
     target = folder / f"{hashlib.sha256(content.encode()).hexdigest()}.so"
     try:
@@ -94,13 +112,18 @@ def load_kernel(source: str, num_lanes: int, effort: str = "") -> ctypes.CDLL:
             with (folder / f"{target.stem}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not is_whole(target):
-                    build(path, flags, whole, target)
+                    build(path, flags, source, target)
         return ctypes.CDLL(str(target))
     except OSError as error:
         raise CompileError(
             f"compiled kernels cannot be kept in or loaded from {folder}: {error}; set DRIVETRAIN_CACHE to a folder "
             'that this user may write to and load code from, or compile with engine="xla"'
         ) from error
+
+
+def digest_of(library: ctypes.CDLL) -> str:
+    """The hash of everything that a shared object was made from, which is its file's name."""
+    return Path(library._name).stem  # documented by ctypes # pyright: ignore[reportPrivateUsage]
 
 
 def is_whole(path: Path) -> bool:

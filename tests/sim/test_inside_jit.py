@@ -1,0 +1,198 @@
+"""Kernels as operations of JAX programs; the oracle is the same rollout called from Python."""
+
+import dataclasses
+import functools
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.engines.arrays import call_kernel, checked_array
+
+NUM_ENVS, NUM_STEPS, NUM_CALLS = 37, 5, 12
+
+
+RECORD = ("obs", "reward", "terminated", "truncated", "final_obs")
+
+
+@functools.cache
+def cartpole(num_threads=1):
+    """A rollout of everything that can be recorded, compiled once for all tests."""
+    return sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, record=RECORD, num_threads=num_threads)
+
+
+def random_actions(*leading):
+    return np.random.default_rng(0).integers(2, size=(*leading, NUM_STEPS, NUM_ENVS), dtype=np.int32)
+
+
+def on_device(tree):
+    """Arrays of JAX's own memory, that nobody else has."""
+    return jax.tree.map(lambda x: jnp.array(x, copy=True), tree)
+
+
+def assert_same(got, expected):
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+def addresses(tree):
+    return [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_a_call_inside_jit_has_the_bits_of_one_outside(num_threads):
+    rollout, actions = cartpole(num_threads), random_actions()
+    state = rollout.reset(seed=1)
+    assert_same(jax.jit(rollout)(state, actions), rollout(state, actions))
+
+
+def test_parameters_of_each_environment_come_along_into_the_program():
+    env = sim.make("CartPole-v1")
+    params = dataclasses.replace(env.default_params, gravity=np.linspace(5, 15, 9))
+    rollout = sim.compile(env, 9, 3, params=params, record=("reward",))
+    state, actions = rollout.reset(seed=2), np.ones((3, 9), np.int32)
+    assert_same(jax.jit(rollout)(state, actions), rollout(state, actions))
+
+
+def test_a_scan_over_calls_goes_where_a_loop_in_python_goes():
+    rollout, actions = cartpole(), random_actions(NUM_CALLS)
+    start = rollout.reset(seed=3)
+    state, trajectory = jax.jit(lambda state: jax.lax.scan(rollout, state, actions))(start)
+    expected = start
+    for number in range(NUM_CALLS):
+        expected, row = rollout(expected, actions[number])
+        assert_same(jax.tree.map(lambda x, number=number: x[number], trajectory), row)
+    assert_same(state, expected)
+    assert expected.step == NUM_CALLS * NUM_STEPS
+    assert trajectory["terminated"].any()
+
+
+def test_a_reset_inside_jit_is_one_outside():
+    rollout = cartpole()
+    assert_same(jax.jit(rollout.reset)(7), rollout.reset(7))
+
+
+def test_a_donated_state_stays_where_it_is():
+    rollout, actions = cartpole(), random_actions(NUM_CALLS)
+    for call, given in ((rollout, actions[0]), (lambda state, rows: jax.lax.scan(rollout, state, rows), actions)):
+        state = on_device(rollout.reset(seed=4))
+        before = addresses((state.env, state.done))
+        after, _ = jax.jit(call, donate_argnums=0)(state, given)
+        assert addresses((after.env, after.done)) == before
+        assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.env))
+
+
+def test_a_state_that_is_not_donated_stays_valid():
+    rollout, actions = cartpole(), random_actions()
+    state = on_device(rollout.reset(seed=5))
+    kept = jax.tree.map(np.array, state)
+    call = jax.jit(rollout)
+    first, second = call(state, actions), call(state, actions)
+    assert_same(state, kept)
+    assert_same(first, second)
+    assert not set(addresses(first[0].env)) & set(addresses(state.env))
+
+
+def test_threads_may_run_one_program_at_the_same_time():
+    rollout, actions = cartpole(3), random_actions(NUM_CALLS)
+    program = jax.jit(lambda state, rows: jax.lax.scan(rollout, state, rows))
+    states = [rollout.reset(seed) for seed in range(8)]
+    expected = [program(state, actions) for state in states]
+    with ThreadPoolExecutor(8) as pool:
+        for got, wanted in zip(pool.map(lambda state: program(state, actions), states), expected, strict=True):
+            assert_same(got, wanted)
+
+
+def test_what_cannot_be_mapped_or_derived_says_what_to_do():
+    rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions(2)
+    for mapped in (jax.vmap(lambda rows: rollout(state, rows)), jax.jit(jax.vmap(rollout, (None, 0)))):
+        with pytest.raises(InvalidInput, match=r"mapped over 2; .*compile with as many more \(num_envs\), and reshape"):
+            mapped(*((actions,) if mapped.__name__ == "<lambda>" else (state, actions)))
+
+    def sum_of_angles(velocity):
+        env = dataclasses.replace(state.env, theta_dot=velocity)
+        return rollout(dataclasses.replace(state, env=env), actions[0])[0].env.theta.sum()
+
+    with pytest.raises(InvalidInput, match=r'derivative of a rollout.*stop_gradient.*engine="xla"'):
+        jax.grad(sum_of_angles)(jnp.asarray(state.env.theta_dot))
+    assert jax.grad(lambda x: sum_of_angles(jax.lax.stop_gradient(x)))(jnp.asarray(state.env.theta_dot)).sum() == 0
+
+
+def test_derivatives_pass_a_rollout_that_they_do_not_go_through():
+    rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions(NUM_CALLS)
+
+    def loss(weight):
+        _, trajectory = jax.lax.scan(rollout, state, actions)
+        return weight * trajectory["reward"].sum()
+
+    assert jax.jit(jax.grad(loss))(2.0) == NUM_CALLS * NUM_STEPS * NUM_ENVS
+
+
+def test_shapes_and_types_are_checked_while_the_program_is_traced():
+    rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions()
+    call = jax.jit(rollout)
+    assert_same(call(state, actions.astype(np.uint8)), rollout(state, actions))
+    with pytest.raises(InvalidInput, match=r"actions: expected int32\[5,37\], got int32\[5,36\]; .*reshape"):
+        call(state, actions[:, 1:])
+    with pytest.raises(InvalidInput, match=r"actions: expected int32\[5,37\], got uint32\[5,37\]; .*astype"):
+        call(state, actions.astype(np.uint32))
+
+
+def test_an_engine_that_runs_in_python_says_which_ones_jax_can_trace():
+    rollout = sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, "numpy")
+    with pytest.raises(InvalidInput, match=r'state.env.*inside jax.jit and lax.scan run the engines "native", "cuda"'):
+        jax.jit(rollout)(cartpole().reset(), random_actions())
+
+
+def test_a_program_whose_kernel_is_not_loaded_says_so():
+    rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions()
+    known = rollout.runner.program
+    stranger = dataclasses.replace(known, attributes={**known.attributes, "kernel": "0" * 64})
+    call = functools.partial(call_kernel, rollout.runner.traced, rollout.settings, stranger, stranger.launch)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"kernel 000000000000, .* not loaded: call sim.compile"):
+        jax.block_until_ready(jax.jit(call)(state, actions))
+
+
+PROGRAM = f"""
+import jax, numpy as np
+from drivetrain import sim
+
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name) if name.endswith("/cache_hits") else None)
+rollout = sim.compile(sim.make("CartPole-v1"), 8, 2, record={RECORD})
+state, actions = rollout.reset(seed=1), np.ones((6, 2, 8), np.int32)
+hits.clear()
+after, _ = jax.jit(lambda state: jax.lax.scan(rollout, state, actions))(state)
+print(len(hits), float(after.env.theta.sum()))
+"""
+
+
+def test_jax_finds_a_program_with_a_kernel_in_its_cache_of_compiled_programs(tmp_path):
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu",
+                   "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip
+    said = [
+        subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True,
+                       timeout=300).stdout.split()
+        for _ in range(2)
+    ]  # fmt: skip
+    (first_hits, first), (hits, again) = said
+    assert (first_hits, hits) == ("0", "1")
+    assert first == again
+
+
+def test_arrays_of_jax_are_read_where_they_are_and_results_go_to_jax_without_a_copy():
+    for dtype in (np.float32, np.int32, np.uint8, np.bool_):
+        array = jax.jit(lambda dtype=dtype: jnp.zeros((64, 4), dtype))()
+        shape = jax.ShapeDtypeStruct((4,), np.dtype(dtype))
+        assert checked_array("x", array, shape, (64,)).ctypes.data == array.unsafe_buffer_pointer()
+    rollout = sim.compile(sim.make("CartPole-v1"), 1024, 64, record=RECORD)
+    _, trajectory = rollout(rollout.reset(), np.ones((64, 1024), np.int32))
+    assert jnp.from_dlpack(trajectory["reward"]).unsafe_buffer_pointer() == trajectory["reward"].ctypes.data
