@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import RolloutState, Settings, Tree
-from drivetrain.sim.trace import Traced, describe
+from drivetrain.sim.api import RolloutState, Settings, Tree, describe
+from drivetrain.sim.trace import Traced
 
 Array = npt.NDArray[Any]
 
@@ -37,20 +37,23 @@ def call_kernel(
     launch: Callable[[int, Sequence[Any]], None],
     state: RolloutState,
     actions: Tree,
+    shared: Tree,
 ) -> tuple[RolloutState, dict[str, Tree]]:
     """Run a kernel on a caller's arrays.
 
     Args:
-        launch: Takes the first step's number and keys, done, state, actions; state, done, records to be written.
+        launch: Takes the first step's number and keys, done, state, actions, shared; state, done, records to be
+            written.
 
     Raises:
         InvalidInput: Something has another structure, shape or type.
     """
-    leaves, keys, number, done, action_leaves = checked_inputs(traced, settings, state, actions, memory.taken)
+    leaves, keys, number, done, *given = checked_inputs(traced, settings, state, actions, shared, memory.taken)
+    action_leaves, alike = given
     after = [memory.empty(leaf.shape, leaf.dtype) for leaf in (*leaves, done)]
     leading, record = (settings.num_steps, settings.num_envs), jax.tree.leaves(traced.record)
     records = [memory.empty((*leading, *leaf.shape), np.dtype(leaf.dtype)) for leaf in record]
-    launch(number, [keys, done, *leaves, *action_leaves, *after, *records])
+    launch(number, [keys, done, *leaves, *action_leaves, *alike, *after, *records])
     env = jax.tree.unflatten(jax.tree.structure(traced.state), after[:-1])
     trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), records)
     return RolloutState(env, keys, np.uint32(number + settings.num_steps), after[-1], None), trajectory
@@ -59,9 +62,9 @@ def call_kernel(
 Taken = Callable[[str, Any, Any, tuple[int, ...]], Any]
 
 
-def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree, taken: Taken | None = None
-                   ) -> tuple[list[Any], Any, int, Any, list[Any]]:  # fmt: skip
-    """Leaves of the state, keys, step, done and leaves of the actions, dense and in the types that were traced.
+def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree, shared: Tree,
+                   taken: Taken | None = None) -> tuple[list[Any], Any, int, Any, list[Any], list[Any]]:  # fmt: skip
+    """Leaves of the state, keys, step, done, leaves of actions and of what is shared, dense and in the traced types.
 
     Args:
         taken: What each array goes through; `checked_array` when None.
@@ -75,7 +78,8 @@ def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, acti
     action_leaves = checked_tree("actions", actions, traced.action, (num_steps, num_envs), taken)
     keys = taken("state.keys", state.keys, jax.ShapeDtypeStruct((2,), np.dtype("uint32")), (num_envs,))
     done = taken("state.done", state.done, jax.ShapeDtypeStruct((), np.dtype("bool")), (num_envs,))
-    return leaves, keys, int(np.asarray(state.step)), done, action_leaves
+    alike = checked_tree("policy", shared, traced.shared, (), taken)
+    return leaves, keys, int(np.asarray(state.step)), done, action_leaves, alike
 
 
 def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:
@@ -101,7 +105,7 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
         array = narrowed
     if not fits:
         raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(np.asarray(leaf))}")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 class Host:

@@ -38,10 +38,10 @@ class Kernel:
         self.config = LaunchConfig(grid=-(-settings.num_envs // THREADS), block=THREADS)
         self.lock, self.running = Lock(), deque[tuple[Any, Sequence[DeviceArray]]]()
 
-    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+    def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; returns when the launch is on the stream."""
         self.gpu.device.set_current()
-        return call_kernel(self.traced, self.settings, self.gpu, self.launch, state, actions)
+        return call_kernel(self.traced, self.settings, self.gpu, self.launch, state, actions, shared)
 
     def launch(self, number: int, arrays: Sequence[DeviceArray]) -> None:
         """Put one launch on the stream. Arrays live until it is done: others may own them."""

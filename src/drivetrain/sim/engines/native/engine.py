@@ -49,7 +49,13 @@ def source_of(traced: Traced) -> str:
 
 
 def lowered(traced: Traced) -> tuple[Block, Layout]:
-    """A traced step in the form that kernels are written from."""
+    """A traced step in the form that kernels are written from.
+
+    Raises:
+        CompileError: It is not in the representation.
+    """
+    if traced.shared != ():
+        raise CompileError('generated kernels do not run policies with parameters: compile with engine="xla"')
     imported = simplified(import_jaxpr(traced.jaxpr))
     return vectorizable(imported), layout_of(imported, traced)
 
@@ -79,9 +85,9 @@ class Kernel:
         bounds = [self.num_tiles * k // num_threads for k in range(num_threads + 1)]
         self.spans = list(itertools.pairwise(bounds))
 
-    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+    def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`."""
-        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
+        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions, shared)
 
     def launch(self, number: int, arrays: Sequence[Array]) -> None:
         """Run all tiles."""
