@@ -10,6 +10,7 @@ from comparing import assert_same
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim.engines.native import engine as native
 from drivetrain.sim.random import policy_key
 
 PLAYED = ("obs", "action", "reward", "terminated", "truncated", "obs_before", "final_obs")
@@ -51,9 +52,8 @@ def play_by_hand(env, act, params, seed, num_envs, num_steps):
     return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *played)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_policy_in_the_loop_plays_as_the_same_function_under_jax(name):
-    env, act, params, extras = made(name)
+def test_a_policy_in_the_loop_plays_as_the_same_function_under_jax():
+    env, act, params, extras = made("CartPole-v1")
     record = ("obs", "action", "reward", "obs_before", *extras)
     rollout = sim.compile(env, 3, 2, "xla", policy=act, policy_params=params, record=record, autoreset="disabled")
     _, trajectory = rollout(rollout.reset(seed=7), policy=params)
@@ -73,12 +73,75 @@ def assert_acts_as_xla(env, act, params, engine, extras, num_steps, **options):
     return num_ended
 
 
-@pytest.mark.parametrize("generator", ["threefry", "philox"])
-@pytest.mark.parametrize("name", CASES)
-def test_the_interpreter_acts_as_xla(name, generator):
+@pytest.mark.parametrize(
+    ("name", "engine", "generator"),
+    [
+        *((name, "native", "threefry") for name in CASES),
+        ("CartPole-v1", "native", "philox"),
+        ("Breakout", "numpy", "threefry"),
+        pytest.param("CartPole-v1", "numpy", "philox", marks=pytest.mark.slow),  # seconds for XLA's program
+        pytest.param("Breakout", "native", "philox", marks=pytest.mark.slow),
+    ],
+)
+def test_other_engines_act_as_xla(name, engine, generator):
     env, act, params, extras = made(name)
-    ended = assert_acts_as_xla(env, act, params, "numpy", extras, 40, generator=generator)
+    ended = assert_acts_as_xla(env, act, params, engine, extras, 40, generator=generator)
     assert ended > 0 or name == "Pendulum-v1"
+
+
+def test_one_kernel_serves_all_weights_and_many_steps_equal_many_calls(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    env, act, params, _ = made("CartPole-v1")
+    options = {"policy": act, "policy_params": params, "record": ("obs", "action", "log_prob")}
+    whole, single = (sim.compile(env, 11, steps, "native", **options) for steps in (20, 1))
+    for weights in (params, jax.tree.map(lambda x: -x, params)):
+        state = whole.reset(seed=1)
+        after, trajectory = whole(state, policy=weights)
+        for step in range(20):
+            state, row = single(state, policy=weights)
+            for x, y in zip(jax.tree.leaves(trajectory), jax.tree.leaves(row), strict=True):
+                np.testing.assert_array_equal(x[step], y[0])
+        np.testing.assert_array_equal(after.obs, state.obs)
+    assert len(list(tmp_path.glob("*.so"))) == 1
+
+
+def test_every_width_and_number_of_threads_acts_with_the_same_bits(monkeypatch):
+    env, act, params, _ = made("CartPole-v1")
+    results = []
+    for lanes, threads in ((4, 1), (8, 3), (16, 2)):
+        monkeypatch.setattr(native, "lanes", lambda lanes=lanes: lanes)
+        rollout = sim.compile(
+            env, 45, 30, "native", num_threads=threads, policy=act, policy_params=params, record=("action", "value")
+        )
+        results.append(jax.tree.leaves(rollout(rollout.reset(seed=2), policy=params)))
+    for other in results[1:]:
+        for x, y in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def kinds(params, obs, key):
+    """Every kind of use that a kernel makes of shared arrays."""
+    x = obs[:3] @ params["few"] + params["number"]
+    y = params["turned"] @ jnp.tanh(jnp.concatenate([x, obs, params["row"]]))
+    z = jnp.where(params["flags"], jax.nn.relu(y), params["bytes"].astype(jnp.float32) + y)
+    picked = params["row"][params["index"]] + params["row"][jnp.argmax(z) % 5] + jnp.exp(params["row"]).sum()
+    sorted_row = jnp.sort(params["row"])
+    changed = params["row"].at[jnp.argmin(z) % 5].set(z[0])
+    value = jnp.dot(z, params["long"]) + picked + jnp.max(z) + changed.sum()
+    return (value > 0).astype(jnp.int32), {"z": z, "value": value, "sorted": sorted_row, "count": params["bytes"][2]}
+
+
+def test_parameters_of_every_type_and_use_are_read_where_they_are():
+    rng = np.random.default_rng(0)
+    normal = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
+    params = {
+        "few": normal(3, 7), "number": np.float32(0.3), "turned": normal(70, 16), "row": normal(5),
+        "flags": rng.random(70) < 0.5, "bytes": rng.integers(-100, 100, 70).astype(np.int8), "index": np.int32(3),
+        "long": normal(70),
+    }  # fmt: skip
+    env, extras = sim.make("CartPole-v1"), ("z", "value", "sorted", "count")
+    for engine in ("native", "numpy"):
+        assert_acts_as_xla(env, kinds, params, engine, extras, 5)
 
 
 def test_other_weights_need_no_other_program():

@@ -1,12 +1,13 @@
-"""Trials of what stands around a kernel: Gymnasium's interface, learners that use it, and how boards are kept."""
+"""Trials of what stands around an environment: Gymnasium's interface, learners, a policy, and how boards are kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from drivetrain.bench.process import Rival
-from drivetrain.bench.sim.contenders import ENVPOOL, OF_CLEANRL, OF_SB3, OURS, OWN, SYNC, VECTOR
+from drivetrain.bench.report import Target
+from drivetrain.bench.sim.contenders import ENVPOOL, OF_CLEANRL, OF_SB3, OURS, OWN, SYNC, VECTOR, XLA
 from drivetrain.bench.sim.scene import Scene
-from drivetrain.bench.sim.targets import A_BOOLEAN_EACH
+from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, POLICY_AHEAD
 from drivetrain.bench.sim.trial import Trial
 
 INTERFACE = "Gymnasium's interface, CartPole, one step of all environments per call"
@@ -32,6 +33,17 @@ def trial(group: str, scene: Scene, contenders: Mapping[str, Rival]) -> Trial:
         group=group,
         name=f"{words}, N = {scene.num_envs:,}",
         scenes={name: (rival, scene) for name, rival in contenders.items()},
+    )
+
+
+def with_policy(policy: str) -> Trial:
+    """Our CartPole with a policy in the loop, beside XLA's scan with the same one."""
+    scene = Scene(env="CartPole-v1", num_envs=1024, policy=policy)
+    return Trial(
+        group="CartPole with a policy in the loop, what a learner needs recorded, N = 1,024",
+        name=f"policy, {policy}",
+        scenes={rival.name: (rival, scene) for rival in (OURS, XLA)},
+        targets=[Target(against=XLA.name, aim=POLICY_AHEAD)],
     )
 
 

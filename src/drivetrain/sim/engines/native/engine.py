@@ -54,19 +54,20 @@ def lowered(traced: Traced) -> tuple[Block, Layout]:
     Raises:
         CompileError: It is not in the representation.
     """
-    if traced.shared != ():
-        raise CompileError('generated kernels do not run policies with parameters: compile with engine="xla"')
     imported = simplified(import_jaxpr(traced.jaxpr))
-    return vectorizable(imported), layout_of(imported, traced)
+    layout = layout_of(imported, traced)
+    return vectorizable(imported, layout.shared), layout
 
 
 def layout_of(imported: Block, traced: Traced) -> Layout:
-    """Which of the step's inputs and outputs are state, actions and records."""
+    """Which of the step's inputs and outputs are state, actions, records and shared."""
     num_state = len(jax.tree.leaves(traced.state))
+    first_shared = 3 + num_state + len(jax.tree.leaves(traced.action))
     return Layout(
         state=imported.inputs[2 : 2 + num_state],
-        actions=imported.inputs[3 + num_state :],
+        actions=imported.inputs[3 + num_state : first_shared],
         record=imported.outputs[num_state + 1 :],
+        shared=imported.inputs[first_shared:],
     )
 
 
