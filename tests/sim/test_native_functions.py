@@ -19,7 +19,7 @@ UNARY = {
     "expm1": (np.expm1, -np.inf, np.inf, 1.5),
     "log": (np.log, 0.0, np.inf, 1.0),
     "log1p": (np.log1p, -1.0, np.inf, 2.0),
-    "tanh": (np.tanh, -np.inf, np.inf, 1.5),
+    "tanh": (np.tanh, -np.inf, np.inf, 2.5),
     "logistic": (lambda x: 1 / (1 + np.exp(-x)), -np.inf, np.inf, 2.5),
     "sqrt": (np.sqrt, 0.0, np.inf, 0.5001),
     "sin": (np.sin, -20.0, 20.0, 2.0),

@@ -3,7 +3,7 @@
 Where Gymnasium is installed, importing this package registers the ids drivetrain/NAME with it.
 """
 
-from drivetrain.sim import random
+from drivetrain.sim import policies, random
 from drivetrain.sim.check import check_env
 from drivetrain.sim.compiler import compile
 from drivetrain.sim.explaining import explain
@@ -12,6 +12,6 @@ from drivetrain.sim.ids import register as _register
 from drivetrain.sim.registry import make
 from drivetrain.sim.vector import make_vec
 
-__all__ = ["check_env", "compile", "explain", "from_gymnax", "make", "make_vec", "random"]
+__all__ = ["check_env", "compile", "explain", "from_gymnax", "make", "make_vec", "policies", "random"]
 
 _register()

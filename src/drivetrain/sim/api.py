@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import jax
+import numpy as np
+
+from drivetrain.core.errors import InvalidInput
 
 Engine = Literal["xla", "native", "cuda", "numpy", "torch", "torch_compiled"]
 Autoreset = Literal["same_step", "next_step", "disabled"]
 RECORDABLE = ("obs", "reward", "terminated", "truncated", "final_obs", "info")
+RECORDABLE_OF_POLICY = ("action", "obs_before")
+"""With a policy, also; and its extras, by their names."""
 Tree = Any
 """A pytree of arrays."""
 
@@ -70,7 +75,8 @@ class RolloutState:
     done: Any
     """bool[num_envs]: the last step ended an episode."""
     obs: Tree
-    """Observations of these states when "obs" is recorded, else None; never read."""
+    """Observations of these states: as the policy sees them where there is one; else as recorded, and None where "obs"
+    is not, and never read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +95,11 @@ class Settings:
 class Runner(Protocol):
     """An engine's compiled steps."""
 
-    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
-        """Run num_steps; `obs` of the returned state is None."""
+    def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
+        """Run num_steps with actions, or with a policy's parameters, which all environments share.
+
+        `obs` of the returned state is None, but for a runner with a policy.
+        """
         ...
 
 
@@ -108,17 +117,22 @@ class Rollout:
     settings: Settings
     start: Callable[[int], RolloutState]
     runner: Runner
+    has_policy: bool = False
 
     def reset(self, seed: int = 0) -> RolloutState:
         """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`."""
         return self.start(seed)
 
-    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+    def __call__(
+        self, state: RolloutState, actions: Tree = None, *, policy: Tree = None
+    ) -> tuple[RolloutState, dict[str, Tree]]:
         """Take num_steps steps in every environment.
 
         Args:
             state: From `reset` or an earlier call, of this engine or another.
-            actions: Leading axes [num_steps, num_envs].
+            actions: Leading axes [num_steps, num_envs]; None with a policy.
+            policy: Parameters of the policy, a pytree like `policy_params` of `sim.compile`, with any values; may be
+                left out where it has none.
 
         Returns:
             The new state, and what was recorded, each with leading axes [num_steps, num_envs].
@@ -126,8 +140,19 @@ class Rollout:
         Raises:
             InvalidInput: Shapes or types do not fit.
         """
+        if self.has_policy:
+            if actions is not None:
+                raise InvalidInput("actions: expected none, since the policy acts; give rollout(state, policy=params)")
+            return self.runner(state, (), () if policy is None else policy)
+        if policy is not None:
+            raise InvalidInput("policy: expected none, since this rollout has no policy; see policy= of sim.compile")
         state, trajectory = self.runner(state, actions)
         if "obs" not in trajectory:
             return state, trajectory
         last = jax.tree.map(lambda x: x[-1], trajectory["obs"])
         return RolloutState(state.env, state.keys, state.step, state.done, last), trajectory
+
+
+def describe(x: Any) -> str:
+    """Type and shape, as float32[4]."""
+    return f"{np.dtype(x.dtype).name}[{','.join(map(str, x.shape))}]"

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import CompileError, InvalidInput
-from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.api import Environment, Tree, describe
 from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
 from drivetrain.sim.random_play import play
-from drivetrain.sim.trace import abstract, check_same, describe, name_of, text_of, trace
+from drivetrain.sim.trace import abstract, check_same, name_of, text_of, trace
 from drivetrain.sim.transition import strong
 
 RESULTS = ("obs", "state", "reward", "terminated", "truncated", "info")

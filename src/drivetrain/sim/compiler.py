@@ -14,8 +14,10 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import missing_extra
+from drivetrain.sim.acting import Policy, Remembering, acting_of, observing
 from drivetrain.sim.api import (
     RECORDABLE,
+    RECORDABLE_OF_POLICY,
     Autoreset,
     Engine,
     Environment,
@@ -47,6 +49,8 @@ def compile(
     narrow_obs: Narrow | None = None,
     generator: Generator = "threefry",
     stream: Any = None,
+    policy: Policy | None = None,
+    policy_params: Tree = (),
 ) -> Rollout:
     """Compile num_steps steps of num_envs environments into one call.
 
@@ -61,8 +65,8 @@ def compile(
             first call.
         params: Of the environment; its defaults when None. They become constants, but for leaves with an axis more
             than the defaults have, [num_envs, ...]: those are rows, one for each environment.
-        record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info.
-            With () nothing is written.
+        record: What the trajectory holds: any of obs, reward, terminated, truncated, final_obs, info; with a policy
+            also of action, obs_before (what it saw) and its extras. With () nothing is written.
         autoreset: As in Gymnasium: "same_step", "next_step" or "disabled".
         num_threads: Of the native engine.
         narrow_obs: How observations are recorded: None, as they are; "bool", whether an element is not 0; "uint8",
@@ -71,29 +75,41 @@ def compile(
             draw with `sim.random`; starts and draws are others, and cost less.
         stream: Of the engine "cuda": what calls are put on, in its order; they return before the work is done. An
             object with `__cuda_stream__`, or the handle as a number; the default stream when None.
+        policy: Who acts: `policy(params, obs, key)` of ONE environment gives an action, or (action, extras), where
+            extras are a dictionary of arrays, as log_prob and value. It sees observations as the environment gives
+            them. Its key in step t is `fold_in(fold_in(keys[i], t), 3)`, or a counter under "philox"; those of the
+            environment are as without it. `sim.policies` makes some.
+        policy_params: A pytree with the structure, shapes and types of its parameters. Their values are arguments of
+            each call, `rollout(state, policy=params)`, one for all environments.
 
     Raises:
         InvalidInput: An argument does not fit.
-        CompileError: The environment cannot be compiled; the message says what to change.
+        CompileError: The environment or the policy cannot be compiled; the message says what to change.
         MissingExtra: The engine needs PyTorch, or what the extra "cuda" brings.
     """
-    settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads, stream)
+    settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads, stream, policy is not None)
     if generator not in get_args(Generator):
         raise InvalidInput(f"generator: expected one of {', '.join(get_args(Generator))}, got {generator!r}")
     env = cast("Environment", adapted(env))
     params = env.default_params if params is None else params
-    stepped = env if narrow_obs is None else Narrowed(env, checked_narrow(narrow_obs))
+    narrow = None if narrow_obs is None else checked_narrow(narrow_obs)
+    acting = acting_of(policy, policy_params, generator, narrow)
+    seen = env if acting is None else Remembering(env)
+    stepped = seen if narrow is None else Narrowed(seen, narrow)
     differing = varied(env, params, settings.num_envs)
     one = params if differing is None else differing.of(0)
-    traced = trace(stepped, one, autoreset, settings.record, generator, differing)
+    traced = trace(stepped, one, autoreset, settings.record, generator, differing, acting)
     runner = builder(engine)(traced, settings)
+    runner = runner if differing is None else carrying(runner, differing)
+    runner = runner if acting is None else observing(runner, acting, settings.num_envs)
     return Rollout(
         env=env,
         params=params,
         engine=engine,
         settings=settings,
-        start=Start(stepped, params, settings, engine, generator, differing),
-        runner=runner if differing is None else carrying(runner, differing),
+        start=Start(stepped, params, settings, engine, generator, differing, acting is not None),
+        runner=runner,
+        has_policy=acting is not None,
     )
 
 
@@ -110,10 +126,11 @@ class Start:
 
     def __init__(
         self, env: Environment, params: Tree, settings: Settings, engine: Engine, generator: Generator,
-        differing: Varied | None = None,
+        differing: Varied | None = None, remembers: bool = False,
     ) -> None:  # fmt: skip
         """Compiled at the first call."""
         self.num_envs, self.with_obs, self.engine = settings.num_envs, "obs" in settings.record, engine
+        self.remembers = remembers
         self.rows = () if differing is None else differing.rows
 
         def one(words: jax.Array, rows: tuple[jax.Array, ...]) -> tuple[Tree, Tree]:
@@ -126,12 +143,15 @@ class Start:
         words = jax.random.key_data(jax.random.split(jax.random.key(seed), self.num_envs))
         obs, state = self.first(words, self.rows)
         done = jnp.zeros(self.num_envs, bool)
-        whole = RolloutState(state, words, jnp.uint32(0), done, obs if self.with_obs else None)
+        if self.remembers:
+            state, obs = state
+        seen = obs if self.remembers or self.with_obs else None
+        whole = RolloutState(state, words, jnp.uint32(0), done, seen)
         return whole if self.engine == "xla" or is_traced(whole) else jax.tree.map(np.asarray, whole)
 
 
 def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int,
-            stream: Any = None) -> Settings:  # fmt: skip
+            stream: Any = None, has_policy: bool = False) -> Settings:  # fmt: skip
     """The arguments, if each of them makes sense."""
     for name, value in (("num_envs", num_envs), ("num_steps", num_steps), ("num_threads", num_threads)):
         if value < 1:
@@ -143,8 +163,9 @@ def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], a
     if stream is not None and engine != "cuda":
         raise InvalidInput(f'stream: expected None, since only the engine "cuda" has streams, got one with {engine!r}')
     names = (record,) if isinstance(record, str) else tuple(record)
-    unknown = [name for name in names if name not in RECORDABLE]
+    unknown = [name for name in names if name not in RECORDABLE and not has_policy]  # those of a policy: `check_acts`
     if unknown or len(set(names)) != len(names):
-        raise InvalidInput(f"record: expected distinct names from {', '.join(RECORDABLE)}, got {names}")
+        more = f" (with policy= also {', '.join(RECORDABLE_OF_POLICY)} and its extras)"
+        raise InvalidInput(f"record: expected distinct names from {', '.join(RECORDABLE)}{more}, got {names}")
     return Settings(num_envs=num_envs, num_steps=num_steps, record=names, autoreset=cast("Autoreset", autoreset),
                     num_threads=num_threads, stream=stream)  # fmt: skip

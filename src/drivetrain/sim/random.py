@@ -30,7 +30,7 @@ NUM_ROUNDS = 10
 # What the last word of a Philox counter says that its output is for.
 DRAW, FOLD_IN, SPLIT = 0, 1, 2
 # What a step's or an episode's key is for.
-STEP, RESET, FIRST = 0, 1, 2
+STEP, RESET, FIRST, POLICY = 0, 1, 2, 3
 
 
 class Counter(NamedTuple):
@@ -65,6 +65,22 @@ def first_key(words: jax.Array, generator: Generator) -> Key:
     if generator == "philox":
         return Counter(words[0], words[1], jnp.uint32(0), jnp.uint32(FIRST))
     return jax.random.wrap_key_data(words)
+
+
+def policy_key(words: jax.Array, number: jax.Array, generator: Generator) -> Key:
+    """The key of a policy's draws in a step: `fold_in(fold_in(key, number), 3)`, which no other key of the step is.
+
+    Args:
+        words: See `keys_of_step`, as for the others.
+    """
+    if generator == "philox":
+        return Counter(words[0], words[1], number, jnp.uint32(POLICY))
+    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(words), number), POLICY)
+
+
+def jax_key(key: Key) -> jax.Array:
+    """A key for functions that know JAX's alone; of a counter, from two words of it."""
+    return jax.random.wrap_key_data(bits(key, (2,))) if isinstance(key, Counter) else key
 
 
 def split(key: Key, num: int = 2) -> Any:
@@ -123,6 +139,15 @@ def normal(key: Key, shape: Sequence[int] = ()) -> jax.Array:
         return jax.random.normal(key, tuple(shape), jnp.float32)
     above_minus_one = -1.0 + 2.0**-24
     return jnp.float32(2.0**0.5) * jax.lax.erf_inv(uniform(key, shape, above_minus_one, 1.0))
+
+
+def categorical(key: Key, logits: jax.Array) -> jax.Array:
+    """int32: k of the last axis with probability softmax(logits)[k], where logits with Gumbel noise are largest."""
+    if not isinstance(key, Counter):
+        return jax.random.categorical(key, logits)
+    smallest = float(jnp.finfo(jnp.float32).tiny)
+    noise = -jnp.log(-jnp.log(uniform(key, logits.shape, smallest, 1.0)))
+    return jnp.argmax(logits + noise, axis=-1)
 
 
 def hashed(key: Counter, index: jax.Array, use: int) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import jax
 import jax.core
-import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import CompileError
-from drivetrain.sim.api import Autoreset, Environment, Tree
+from drivetrain.sim.acting import Acting, check_acts
+from drivetrain.sim.api import Autoreset, Environment, Tree, describe
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.random import Counter, Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
@@ -27,37 +27,45 @@ class Traced:
     """One step of one environment as a function of arrays, and the shapes that go in and come out."""
 
     step: Callable[..., Any]
-    """(keys uint32[2], step uint32, state, done, action) -> (state, done, {name: recorded})."""
+    """(keys uint32[2], step uint32, state, done, action, shared) -> (state, done, {name: recorded})."""
     jaxpr: Any
     """Of `step`, closed."""
     state: Tree
     """Of `jax.ShapeDtypeStruct`, as are the next two."""
     action: Tree
     record: dict[str, Tree]
+    shared: Tree = ()
+    """A policy's parameters, the same for all environments and steps; then there are no actions."""
 
 
 def trace(
     env: Environment, params: Tree, autoreset: Autoreset, record: tuple[str, ...], generator: Generator = "threefry",
-    differing: Varied | None = None,
+    differing: Varied | None = None, acting: Acting | None = None,
 ) -> Traced:  # fmt: skip
     """Trace an environment abstractly: each half once, since tracing is what compiling takes when all else is kept.
 
     Args:
         params: Of one environment.
         differing: What of them differs between environments; it is the second half of the traced state then.
+        acting: Who acts; the environment is one that remembers its observation then.
 
     Raises:
         CompileError: It is not in the form, branches in Python on what is not known, changes shapes, or keeps a traced
             value.
     """
-    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+    key, number, done = (jax.ShapeDtypeStruct(*form) for form in (((2,), "uint32"), ((), "uint32"), ((), "bool")))
     once = cast("Environment", Once(env, params))
 
-    def step(words: Any, number: Any, state: Tree, done: Any, action: Tree) -> Any:
+    def step(words: Any, number: Any, state: Tree, done: Any, action: Tree, shared: Tree = ()) -> Any:
         keys = keys_of_step(words, number, generator)
         own, rows = (state, ()) if differing is None else state
         here = params if differing is None else differing.params(rows)
+        more: dict[str, Any] = {}
+        if acting is not None:
+            action, extras = acting(shared, own[1], words, number)
+            more = {"action": action, "obs_before": acting.recorded(own[1]), **extras}
         after, ended, recorded = advance(once, here, autoreset, keys, own, done, action)
+        recorded |= more
         return after if differing is None else (after, rows), ended, {name: recorded[name] for name in record}
 
     def start(words: Any) -> Tree:
@@ -68,13 +76,17 @@ def trace(
 
     state, _ = abstract(env, "reset", start, key)
     action, _ = abstract(env, "action_space", draw, key)
+    shared: Tree = ()
+    if acting is not None:
+        (given, extras), _ = abstract(env, "policy", acting, acting.params, state[1], key, number)
+        check_acts(name_of(env), action, given, extras, record)
+        action, shared = (), acting.params
     if differing is not None:
         rows = differing.rows
         state = (state, tuple(jax.ShapeDtypeStruct(row.shape[1:], row.dtype) for row in rows))
-    number, done = jax.ShapeDtypeStruct((), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
-    (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action)
+    (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action, shared)
     check_keeps_nothing(env)
-    return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded)
+    return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded, shared=shared)
 
 
 class Once:
@@ -166,11 +178,6 @@ def check_same(env: Environment, what: str, before: Tree, after: Tree) -> None:
                 f"{name_of(env)}: the {what}'s {jax.tree_util.keystr(path) or 'only leaf'} is {describe(x)} after "
                 f"`reset` and {describe(y)} after `step`: give it one shape and type, as with jnp.asarray(x, dtype)"
             )
-
-
-def describe(x: Any) -> str:
-    """Type and shape, as float32[4]."""
-    return f"{np.dtype(x.dtype).name}[{','.join(map(str, x.shape))}]"
 
 
 def text_of(jaxpr: Any) -> tuple[str, list[bytes]]:

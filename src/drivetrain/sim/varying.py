@@ -95,9 +95,9 @@ def carrying(runner: Runner, varied: Varied) -> Runner:
     """A runner on states of the environment alone, from one on states with rows of parameters beside them."""
     rows = varied.rows
 
-    def run(state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+    def run(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         beside = RolloutState((state.env, rows), state.keys, state.step, state.done, None)
-        after, trajectory = runner(beside, actions)
+        after, trajectory = runner(beside, actions, shared)
         return RolloutState(after.env[0], after.keys, after.step, after.done, None), trajectory
 
     return run

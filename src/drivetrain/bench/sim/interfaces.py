@@ -1,9 +1,10 @@
-"""Trials of what stands around a kernel: JAX programs, Gymnasium's interface and learners, and how boards are kept."""
+"""Trials of what stands around an environment: JAX programs, Gymnasium, learners, a policy, and how boards are kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from drivetrain.bench.process import Rival
+from drivetrain.bench.report import Target
 from drivetrain.bench.sim.contenders import (
     ENVPOOL,
     IN_SCAN,
@@ -14,10 +15,11 @@ from drivetrain.bench.sim.contenders import (
     OWN,
     SYNC,
     VECTOR,
+    XLA,
     XLA_IN_SCAN,
 )
 from drivetrain.bench.sim.scene import Scene
-from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, FROM_PYTHON
+from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, FROM_PYTHON, POLICY_AHEAD
 from drivetrain.bench.sim.trial import Trial
 
 INTERFACE = "Gymnasium's interface, CartPole, one step of all environments per call"
@@ -58,6 +60,17 @@ def inside_jit(num_envs: int) -> Trial:
             JITTED.name: (JITTED, scene),
             FROM_PYTHON: (OURS, scene),
         },
+    )
+
+
+def with_policy(policy: str) -> Trial:
+    """Our CartPole with a policy in the loop, beside XLA's scan with the same one."""
+    scene = Scene(env="CartPole-v1", num_envs=1024, policy=policy)
+    return Trial(
+        group="CartPole with a policy in the loop, what a learner needs recorded, N = 1,024",
+        name=f"policy, {policy}",
+        scenes={rival.name: (rival, scene) for rival in (OURS, XLA)},
+        targets=[Target(against=XLA.name, aim=POLICY_AHEAD)],
     )
 
 

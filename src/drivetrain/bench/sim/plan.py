@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Target
 from drivetrain.bench.sim.contenders import GYMNAX, OURS, OWN, SIMULATORS, XLA
-from drivetrain.bench.sim.interfaces import inside_jit, on_bits, through_gymnasium
+from drivetrain.bench.sim.interfaces import inside_jit, on_bits, through_gymnasium, with_policy
 from drivetrain.bench.sim.rounds import everybody
-from drivetrain.bench.sim.scene import Scene
+from drivetrain.bench.sim.scene import POLICIES, Scene
 from drivetrain.bench.sim.targets import (
     AHEAD,
     COUNTER_AHEAD,
@@ -95,6 +95,7 @@ def full_plan(rivals: Sequence[Rival], share: float, *, all_equal: bool) -> Plan
             *(trial for num_envs in (64, 1024) for trial in through_gymnasium(num_envs, rivals)),
             *(inside_jit(num_envs) for num_envs in (1, 64, 1024)),
             *(on_bits(name) for name in ("Pong", "Breakout", "Snake")),
+            *map(with_policy, POLICIES),
         ],
         comparisons=[
             *(

@@ -4,11 +4,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Recorded = Literal["nothing", "uint8", "float32"]
+POLICIES = ("random", "linear", "relu 2x64", "tanh 2x64")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """N copies of an environment, K steps per call with supplied random actions, restarted where episodes end.
+    """N copies of an environment, K steps per call, restarted where episodes end.
+
+    Actions are random and supplied, or those of a policy in the loop.
 
     Attributes:
         env: As `sim.make` names it: "CartPole-v1" is ours, "gymnax/Breakout-MinAtar" gymnax's.
@@ -18,6 +21,8 @@ class Scene:
         generator: Of random numbers, for our engines.
         num_threads: Of the native engine.
         options: Of the environment.
+        policy: Who acts, of our engines: one of `POLICIES`; everything that a learner needs is recorded then. Empty:
+            actions are supplied.
     """
 
     env: str
@@ -27,6 +32,7 @@ class Scene:
     generator: str = "threefry"
     num_threads: int = 1
     options: tuple[tuple[str, float], ...] = ()
+    policy: str = ""
 
     @property
     def short_name(self) -> str:

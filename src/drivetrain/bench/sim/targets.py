@@ -13,6 +13,7 @@ AHEAD = {
 }
 MEDIAN_AHEAD, RECORDED_AHEAD = 10.0, 4.0
 COUNTER_AHEAD, GYMNASIUM_AHEAD, TWO_THREADS = 2.5, 10.0, 1.8
+POLICY_AHEAD = 3.0  # of XLA's scan with the same policy
 MINATAR = ("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar", "SpaceInvaders-MinAtar")
 # All that gymnax registers but MNISTBandit, which needs a download.
 GYMNAX_NAMES = (

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import RolloutState, Settings, Tree
-from drivetrain.sim.trace import Traced, describe
+from drivetrain.sim.api import RolloutState, Settings, Tree, describe
+from drivetrain.sim.trace import Traced
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
@@ -37,22 +37,29 @@ class Memory(Protocol):
 
 
 Launch = Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any]]
-"""(first step's number; keys, done, state, actions; state, done, records to be written) -> what was written."""
+"""(first step's number; keys, done, state, actions, shared; state, done, records to be written) -> what was written."""
 
 
 def call_kernel(
-    traced: Traced, settings: Settings, memory: Memory, launch: Launch, state: RolloutState, actions: Tree
+    traced: Traced,
+    settings: Settings,
+    memory: Memory,
+    launch: Launch,
+    state: RolloutState,
+    actions: Tree,
+    shared: Tree = (),
 ) -> tuple[RolloutState, dict[str, Tree]]:
     """Run a kernel on a caller's arrays.
 
     Raises:
         InvalidInput: Something has another structure, shape or type.
     """
-    leaves, keys, number, done, action_leaves = checked_inputs(traced, settings, state, actions, memory.taken)
+    leaves, keys, number, done, *given = checked_inputs(traced, settings, state, actions, shared, memory.taken)
+    action_leaves, alike = given
     after = [memory.empty(leaf.shape, leaf.dtype) for leaf in (*leaves, done)]
     leading, record = (settings.num_steps, settings.num_envs), jax.tree.leaves(traced.record)
     records = [memory.empty((*leading, *leaf.shape), np.dtype(leaf.dtype)) for leaf in record]
-    results = launch(number, [keys, done, *leaves, *action_leaves], [*after, *records])
+    results = launch(number, [keys, done, *leaves, *action_leaves, *alike], [*after, *records])
     env = jax.tree.unflatten(jax.tree.structure(traced.state), results[: len(leaves)])
     trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), results[len(after) :])
     step = number + settings.num_steps
@@ -67,9 +74,9 @@ def is_traced(tree: Tree) -> bool:
 Taken = Callable[[str, Any, Any, tuple[int, ...]], Any]
 
 
-def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree, taken: Taken | None = None
-                   ) -> tuple[list[Any], Any, Any, Any, list[Any]]:  # fmt: skip
-    """Leaves of the state, keys, step, done and leaves of the actions, dense and in the types that were traced.
+def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree, shared: Tree,
+                   taken: Taken | None = None) -> tuple[list[Any], Any, Any, Any, list[Any], list[Any]]:  # fmt: skip
+    """Leaves of the state, keys, step, done, leaves of actions and of what is shared, dense and in the traced types.
 
     The step is a number in Python, or a value of a program that JAX traces.
 
@@ -85,8 +92,9 @@ def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, acti
     action_leaves = checked_tree("actions", actions, traced.action, (num_steps, num_envs), taken)
     keys = taken("state.keys", state.keys, jax.ShapeDtypeStruct((2,), np.dtype("uint32")), (num_envs,))
     done = taken("state.done", state.done, jax.ShapeDtypeStruct((), np.dtype("bool")), (num_envs,))
+    alike = checked_tree("policy", shared, traced.shared, (), taken)
     step = state.step if is_traced(state.step) else int(np.asarray(state.step))
-    return leaves, keys, step, done, action_leaves
+    return leaves, keys, step, done, action_leaves, alike
 
 
 def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:
@@ -117,7 +125,7 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
         array = narrowed
     if not fits:
         raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(np.asarray(leaf))}")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 class Host:

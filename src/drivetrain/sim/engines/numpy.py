@@ -23,12 +23,13 @@ def build(traced: Traced, settings: Settings) -> Runner:
     record = jax.tree.structure(traced.record)
     num_leaves = len(jax.tree.leaves(traced.state))
 
-    def run(state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
-        leaves, keys, number, done, action_leaves = checked_inputs(traced, settings, state, actions)
+    def run(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
+        leaves, keys, number, done, action_leaves, given = checked_inputs(traced, settings, state, actions, shared)
+        alike = [leaf[None] for leaf in given]
         rows: list[list[Any]] = []
         for index in range(settings.num_steps):
             step = np.asarray([number + index]).astype(np.uint32)
-            results = evaluate(block, [keys, step, *leaves, done, *(a[index] for a in action_leaves)])
+            results = evaluate(block, [keys, step, *leaves, done, *(a[index] for a in action_leaves), *alike])
             whole = [np.broadcast_to(x, (settings.num_envs, *x.shape[1:])) for x in results]
             leaves, done = whole[:num_leaves], whole[num_leaves]
             rows.append(whole[num_leaves + 1 :])

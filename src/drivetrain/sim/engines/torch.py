@@ -33,14 +33,15 @@ def runner(traced: Traced, settings: Settings, block: Block, step: Step) -> Runn
     record = jax.tree.structure(traced.record)
     num_leaves = len(jax.tree.leaves(traced.state))
 
-    def run(state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
-        leaves, keys, number, done, action_leaves = checked_inputs(traced, settings, state, actions)
+    def run(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
+        leaves, keys, number, done, action_leaves, given = checked_inputs(traced, settings, state, actions, shared)
+        alike = [tensor_of(leaf[None]) for leaf in given]
         carried = [tensor_of(x) for x in (*leaves, done)]
         words, every = tensor_of(keys), [tensor_of(x) for x in action_leaves]
         rows: list[list[Tensor]] = []
         for index in range(settings.num_steps):
             here = tensor_of(np.asarray([number + index]).astype(np.uint32))
-            results = step([words, here, *carried, *(x[index] for x in every)])
+            results = step([words, here, *carried, *(x[index] for x in every), *alike])
             whole = [x.expand(settings.num_envs, *x.shape[1:]) for x in results]
             carried = whole[: num_leaves + 1]
             rows.append(whole[num_leaves + 1 :])

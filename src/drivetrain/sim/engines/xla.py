@@ -15,15 +15,15 @@ from drivetrain.sim.trace import Traced
 
 def build(traced: Traced, settings: Settings) -> Runner:
     """A jitted scan over steps of a vmap over environments."""
-    every = jax.vmap(traced.step, in_axes=(0, None, 0, 0, 0))
-
-    def body(carry: Any, actions: Tree) -> Any:
-        keys, number, env, done = carry
-        env, done, recorded = every(keys, number, env, done, actions)
-        return (keys, number + jnp.uint32(1), env, done), recorded
+    every = jax.vmap(traced.step, in_axes=(0, None, 0, 0, 0, None))
 
     @jax.jit
-    def run(state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+    def run(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
+        def body(carry: Any, actions: Tree) -> Any:
+            keys, number, env, done = carry
+            env, done, recorded = every(keys, number, env, done, actions, shared)
+            return (keys, number + jnp.uint32(1), env, done), recorded
+
         start = (jnp.asarray(state.keys), jnp.asarray(state.step, jnp.uint32), state.env, jnp.asarray(state.done))
         (keys, number, env, done), recorded = jax.lax.scan(body, start, actions, settings.num_steps)
         return RolloutState(env, keys, number, done, None), recorded

@@ -139,6 +139,10 @@ class Builder:
         """X with updates combined into it at int32 positions, where mask."""
         return self.emit("put", (x, index, updates, mask), x.shape, x.dtype, kind=kind)
 
+    def dot(self, x: Value, y: Value) -> Value:
+        """A vector [K] times a matrix [K, N]."""
+        return self.emit("dot", (x, y), y.shape[1:], x.dtype)
+
     def reduce(self, x: Value, kind: str, dtype: str | None = None) -> Value:
         """Over the last axis."""
         return self.emit("reduce", (x,), x.shape[:-1], dtype or x.dtype, kind=kind)

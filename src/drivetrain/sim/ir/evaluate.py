@@ -250,6 +250,7 @@ MOVEMENT: dict[str, Callable[[Op, Sequence[Array]], Any]] = {
     "pick": lambda op, x: pick(x),
     "put": lambda op, x: put(x[0], x[1], x[2], x[3], op.attrs["kind"]),
     "reduce": lambda op, x: REDUCE[op.attrs["kind"]](x[0]),
+    "dot": lambda op, x: (x[0][:, None] @ x[1])[:, 0],
     "cumulate": lambda op, x: CUMULATE[op.attrs["kind"]](x[0]),
 }
 

@@ -9,7 +9,7 @@ another type than the environment's own, the environment is asked to give that t
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,18 @@ class Observing:
 def compiled(scene: Scene, engine: Engine) -> Rollout:
     """The rollout of a scene."""
     env = sim.make(scene.env, **dict(scene.options))
+    if scene.policy:
+        policy = policy_of(env, scene.policy)
+        extras = () if scene.policy == "random" else ("log_prob", "value")
+        return sim.compile(
+            env,
+            scene.num_envs,
+            scene.num_steps,
+            engine,
+            record=("obs", "action", "reward", "terminated", "truncated", *extras),
+            policy=policy,
+            policy_params=first_weights(policy),
+        )
     is_recorded = scene.record != "nothing"
     return sim.compile(
         Observing(env, scene.record) if is_recorded else env,
@@ -86,6 +98,8 @@ def simulator(scene: Scene, engine: Engine) -> Simulator:
         rollout = compiled(scene, engine)
     except CompileError as error:
         raise NotOffered(str(error)) from error
+    if scene.policy:
+        return led(rollout, scene)
     actions = random_actions(rollout.env, rollout.params, scene.num_steps, scene.num_envs)
     if engine != "xla":
         actions = jax.tree.map(np.asarray, actions)
@@ -98,6 +112,34 @@ def simulator(scene: Scene, engine: Engine) -> Simulator:
         return scene.num_envs * scene.num_steps
 
     return run
+
+
+def led(rollout: Rollout, scene: Scene) -> Simulator:
+    """A rollout with a policy that goes on from where it stands."""
+    weights = first_weights(policy_of(rollout.env, scene.policy))
+    state = rollout.reset(seed=0)
+
+    def run() -> int:
+        nonlocal state
+        state, trajectory = rollout(state, policy=weights)
+        jax.block_until_ready((state.env, trajectory))
+        return scene.num_envs * scene.num_steps
+
+    return run
+
+
+def policy_of(env: Any, name: str) -> sim.policies.Made:
+    """One of `scene.POLICIES`."""
+    if name == "random":
+        return sim.policies.uniform(env)
+    if name == "linear":
+        return sim.policies.linear(env)
+    return sim.policies.mlp(env, hidden=(64, 64), activation=cast('Literal["tanh", "relu"]', name.partition(" ")[0]))
+
+
+def first_weights(policy: sim.policies.Made) -> Any:
+    """What it starts with, as JAX gives it: NumPy's view of it is free, and so is XLA's use."""
+    return jax.jit(policy.init)(jax.random.key(0))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from cuda.core.utils import StridedMemoryView
 from cuda.pathfinder import DynamicLibNotFoundError
 
 from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim.api import describe
 from drivetrain.sim.engines.arrays import checked_array
-from drivetrain.sim.trace import describe
 
 KIND = 2
 """DLPack's number for memory of an NVIDIA GPU."""

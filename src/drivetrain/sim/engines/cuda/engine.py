@@ -63,12 +63,12 @@ class Kernel:
         self.config = LaunchConfig(grid=-(-settings.num_envs // THREADS), block=THREADS)
         self.lock, self.running = Lock(), deque[tuple[Any, Sequence[DeviceArray]]]()
 
-    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+    def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; returns when the launch is on the stream. In a program that JAX traces, an operation of it."""
-        if is_traced((state, actions)):
-            return call_kernel(self.traced, self.settings, self.program, self.program.launch, state, actions)
+        if is_traced((state, actions, shared)):
+            return call_kernel(self.traced, self.settings, self.program, self.program.launch, state, actions, shared)
         self.gpu.device.set_current()
-        return call_kernel(self.traced, self.settings, self.gpu, self.launch, state, actions)
+        return call_kernel(self.traced, self.settings, self.gpu, self.launch, state, actions, shared)
 
     @functools.cached_property
     def program(self) -> Program:

@@ -127,4 +127,5 @@ INLINE V to(Lane<U> v) {
     return r_;              \
   } while (0)
 
+INLINE vf fma_(vf a, vf b, vf c) { return vf(fmaf(a.x, b.x, c.x)); }
 INLINE vf sqrt_(vf a) { return vf(sqrtf(a.x)); }

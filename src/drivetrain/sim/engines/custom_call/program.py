@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Settings
-from drivetrain.sim.trace import Traced, describe
+from drivetrain.sim.api import Settings, describe
+from drivetrain.sim.trace import Traced
 
 Operation = Callable[..., Sequence[jax.Array]]
 

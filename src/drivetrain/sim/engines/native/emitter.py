@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.sim.engines.native.expressions import INFIX, constant, expression, vector
+from drivetrain.sim.engines.native.expressions import ELEMENT, INFIX, constant, expression, vector
 from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
 from drivetrain.sim.ir.build import row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
@@ -61,6 +61,7 @@ class Emitter:
         self.names: dict[Value, str] = {}
         self.numbers: dict[Value, Any] = {}
         self.tables: dict[Value, str] = {}
+        self.shared: dict[Value, str] = {}  # pointers to arrays of a call that are the same for all environments
         self.table_lines: list[str] = []
         self.writable: set[str] = set()
         self.plans: list[Plan] = []
@@ -162,6 +163,8 @@ class Emitter:
             return self.scalar(value)
         if value in self.names:
             return f"{self.names[value]}[{flat(value, position)}]"
+        if value in self.shared:
+            return shared_at(self.shared[value], value.dtype, str(flat(value, position)))
         op = self.maker(value)
         assert op is not None, f"{value} has neither memory nor maker"
         if op.name == "const":
@@ -203,7 +206,9 @@ class Emitter:
         return self.element(x, dims)
 
     def is_table(self, value: Value) -> bool:
-        """Whether an array is constant."""
+        """Whether an array is constant, or is shared and lies like one: read where it is."""
+        if value in self.shared:
+            return ELEMENT[value.dtype] in ("float", "int32_t", "uint32_t")
         op = self.maker(value)
         return op is not None and op.name == "const"
 
@@ -228,10 +233,13 @@ class Emitter:
         uniform = self.uniform(index, position)
         if uniform and x in self.names:
             return f"{self.names[x]}[{uniform}]"
+        table = "" if x in self.names else self.shared.get(x, "")
         if source is not None and source.name == "const":
+            table = self.table(source)
+        if table:
             if uniform:
-                return constant_at(self.table(source), x.dtype, uniform)
-            return f"lookup<{vector(x.dtype)}>({self.table(source)}, {self.element(index, position)})"
+                return constant_at(table, x.dtype, uniform)
+            return f"lookup<{vector(x.dtype)}>({table}, {self.element(index, position)})"
         return f"gather({self.names[x]}, {self.element(index, position)})"
 
     def uniform(self, value: Value, position: Position) -> str:
@@ -314,7 +322,8 @@ class Emitter:
 
     def memory_for_inputs(self, op: Op) -> None:
         """Arrays that are read at computed places, or across their dimensions, lie in memory."""
-        needs = {"take": op.inputs[:1], "put": op.inputs[:1], "sort": op.inputs}.get(op.name, ())
+        firsts = dict.fromkeys(("take", "put", "dot"), op.inputs[:1])
+        needs = {**firsts, "sort": op.inputs}.get(op.name, ())
         if op.name == "view" and dimension_map(op) is None and not self.plan.is_read_flat(op):
             needs = op.inputs
         for value in needs:
@@ -323,6 +332,10 @@ class Emitter:
 
     def fill(self, value: Value, name: str) -> None:
         """Compute every element of an array into memory, by one loop where a flat index is enough."""
+        if value in self.shared:
+            with self.loops([value.size]) as (index,):
+                self.line(f"{name}[{index}] = {shared_at(self.shared[value], value.dtype, str(index))};")
+            return
         op = self.maker(value)
         assert op is not None, f"{value} has no maker"
         if op.name == "const":
@@ -368,6 +381,11 @@ def constant_at(table: str, dtype: str, index: str) -> str:
     """An element of a static table in every lane."""
     kind = {"vf": "f_", "vi": "i_", "vu": "u_"}[vector(dtype)]
     return f"{kind}({table}[{index}])"
+
+
+def shared_at(pointer: str, dtype: str, index: str) -> str:
+    """An element of a shared array in every lane; Booleans are bytes there."""
+    return f"i_(-(int32_t){pointer}[{index}])" if dtype == "bool" else constant_at(pointer, dtype, index)
 
 
 def owned_here(at: Emitter, value: Value) -> bool:

@@ -52,18 +52,25 @@ def source_of(traced: Traced) -> str:
 
 
 def lowered(traced: Traced) -> tuple[Block, Layout]:
-    """A traced step in the form that kernels are written from."""
+    """A traced step in the form that kernels are written from.
+
+    Raises:
+        CompileError: It is not in the representation.
+    """
     imported = simplified(import_jaxpr(traced.jaxpr))
-    return vectorizable(imported), layout_of(imported, traced)
+    layout = layout_of(imported, traced)
+    return vectorizable(imported, layout.shared), layout
 
 
 def layout_of(imported: Block, traced: Traced) -> Layout:
-    """Which of the step's inputs and outputs are state, actions and records."""
+    """Which of the step's inputs and outputs are state, actions, records and shared."""
     num_state = len(jax.tree.leaves(traced.state))
+    first_shared = 3 + num_state + len(jax.tree.leaves(traced.action))
     return Layout(
         state=imported.inputs[2 : 2 + num_state],
-        actions=imported.inputs[3 + num_state :],
+        actions=imported.inputs[3 + num_state : first_shared],
         record=imported.outputs[num_state + 1 :],
+        shared=imported.inputs[first_shared:],
     )
 
 
@@ -82,11 +89,11 @@ class Kernel:
         bounds = [self.num_tiles * k // num_threads for k in range(num_threads + 1)]
         self.spans = list(itertools.pairwise(bounds))
 
-    def __call__(self, state: RolloutState, actions: Tree) -> tuple[RolloutState, dict[str, Tree]]:
+    def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; inside a program that JAX traces, an operation of it."""
-        inside = is_traced((state, actions))
+        inside = is_traced((state, actions, shared))
         memory, launch = (self.program, self.program.launch) if inside else (Host(), self.launch)
-        return call_kernel(self.traced, self.settings, memory, launch, state, actions)
+        return call_kernel(self.traced, self.settings, memory, launch, state, actions, shared)
 
     @functools.cached_property
     def program(self) -> Program:

@@ -62,7 +62,7 @@ def undamaged(text: str) -> str | None:
 def program_hash(traced: Traced) -> str:
     """Of everything that a source depends on."""
     text, constants = text_of(traced.jaxpr)
-    leaves = [len(jax.tree.leaves(tree)) for tree in (traced.state, traced.action, traced.record)]
+    leaves = [len(jax.tree.leaves(tree)) for tree in (traced.state, traced.action, traced.record, traced.shared)]
     hashed = hashlib.sha256("\n".join([own_hash(), jax.__version__, str(leaves), text]).encode())
     for constant in constants:
         hashed.update(hashlib.sha256(constant).digest())

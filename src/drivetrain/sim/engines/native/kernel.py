@@ -1,12 +1,12 @@
 """A whole kernel as C++: tiles of environments, K steps each, the state in variables between steps.
 
-run(first tile, last tile, N, K, step, pointers): keys, done, state, actions -> state, done, records
+run(first tile, last tile, N, K, step, pointers): keys, done, state, actions, shared -> state, done, records
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivetrain.sim.engines.native.emitter import Emitter, Index
+from drivetrain.sim.engines.native.emitter import Emitter, Index, shared_at
 from drivetrain.sim.engines.native.expressions import ELEMENT, vector
 from drivetrain.sim.engines.native.regions import REGIONS, assign
 from drivetrain.sim.engines.native.statements import STATEMENTS
@@ -32,11 +32,12 @@ class Layout:
     state: Sequence[Value]
     actions: Sequence[Value]
     record: Sequence[Value]
+    shared: Sequence[Value] = ()
 
 
 def num_arrays(layout: Layout) -> int:
-    """How many arrays a call passes: keys, done, state, actions; state, done, records."""
-    return 3 + 2 * len(layout.state) + len(layout.actions) + len(layout.record)
+    """How many arrays a call passes: keys, done, state, actions, shared; state, done, records."""
+    return 3 + 2 * len(layout.state) + len(layout.actions) + len(layout.shared) + len(layout.record)
 
 
 def parts_of(leaves: Sequence[Value], values: Sequence[Value]) -> list[tuple[Value, list[Value]]]:
@@ -56,7 +57,8 @@ def write_kernel(
     """The source of a kernel without its prelude, and the bytes of memory per environment.
 
     Args:
-        block: One step after scalar replacement: two key words, step, state, done, actions -> state, done, records.
+        block: One step after scalar replacement: two key words, step, state, done, actions, shared -> state,
+            done, records.
         layout: Its state, actions and records as whole leaves.
         opening: What opens the function, and in it what goes through the tiles of this call or thread.
         tables: How a table of constants is declared.
@@ -64,13 +66,16 @@ def write_kernel(
     at = Emitter({**STATEMENTS, **REGIONS}, tables)
     num_state = sum(map(num_parts, layout.state))
     keys, number, state = block.inputs[:2], block.inputs[2], block.inputs[3 : 3 + num_state]
-    done, actions = block.inputs[3 + num_state], block.inputs[4 + num_state :]
+    last = len(block.inputs) - len(layout.shared)
+    done, actions, shared = block.inputs[3 + num_state], block.inputs[4 + num_state : last], block.inputs[last:]
     first_action = 2 + len(layout.state)
-    first_out = first_action + len(layout.actions)
+    first_shared = first_action + len(layout.actions)
+    first_out = first_shared + len(layout.shared)
     first_record = first_out + len(layout.state) + 1
     with at.braces(opening[0]), at.braces(opening[1]):
         at.line("const int64_t base = tile * LANES;")
         at.line("const int n = num_envs - base < LANES ? (int)(num_envs - base) : LANES;")
+        name_shared(at, shared, first_shared)
         for k, value in enumerate(keys):
             at.names[value] = f"k{k}"
             at.line(f"const vu k{k} = load<vu>((const uint32_t*)p[0] + base * 2 + {k}, 2, n);")
@@ -88,6 +93,17 @@ def write_kernel(
         store_pieces(at, layout.state, state, first_out, "base")
         store_pieces(at, [done], [done], first_out + len(layout.state), "base")
     return "\n".join([*at.table_lines, *at.lines]) + "\n", at.scratch_nbytes
+
+
+def name_shared(at: Emitter, values: Sequence[Value], first: int) -> None:
+    """Declare what all environments share: pointers to arrays, and scalars in every lane."""
+    for k, value in enumerate(values):
+        pointer, of = at.new("w"), ELEMENT[value.dtype]
+        at.line(f"const {of}* const __restrict__ {pointer} = (const {of}*)p[{first + k}];")
+        if value.shape:
+            at.shared[value] = pointer
+        else:
+            at.names[value] = at.let(value.dtype, shared_at(pointer, value.dtype, "0"))
 
 
 def load_pieces(

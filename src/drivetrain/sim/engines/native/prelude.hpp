@@ -199,12 +199,14 @@ INLINE vf expm1_(vf x) {
   const vf whole = sel(part.n >= 128, scaled(f_(1.0f) + small, part.n), scale * small + (scale - 1.0f));
   return sel((x != x) | (x == 0.0f), x, whole);
 }
-INLINE vf tanh_(vf x) {
-  const vf size = abs_(x), z = x * x;
-  const vf small = x + x * z * (f_(-0.33333272f) + z * (f_(0.13331153f) + z * (f_(-0.0537141f) + z * (f_(0.02055171f) +
-                   z * -0.00560391f))));
-  const vf large = f_(1.0f) - f_(2.0f) / (exp_(min_(size, f_(20.0f)) * 2.0f) + 1.0f);
-  return sel(x != x, x, copysign_(sel(size < 0.625f, small, large), x));
+INLINE vf tanh_(vf x) {  // t / (t + 2) with t = expm1(2|x|), by multiply-adds: a perceptron has hundreds of them
+  const vf size = abs_(x), y = sel(size > 9.5f, f_(9.5f), size), shift = f_(12582912.0f);
+  const vf k = fma_(y, f_(2.88539008f), shift), n = k - shift;  // the nearest to 2|x| / ln 2; k holds it in its lowest bits
+  const vf r = fma_(n, f_(-0.693147182f), y + y), scale = (vf)(((vi)k << 23) + 0x3f800000);
+  const vf p = fma_(r, fma_(r, fma_(r, fma_(r, fma_(r, f_(1.98463633e-04f), f_(1.39427080e-03f)), f_(8.33339337e-03f)),
+               f_(4.16663364e-02f)), f_(1.66666657e-01f)), f_(0.5f));
+  const vf t = fma_(scale, fma_(r * r, p, r), scale - 1.0f);
+  return (vf)((vi)(t / (t + 2.0f)) | ((vi)x & INT32_MIN));
 }
 INLINE vf logistic_(vf x) {  // by exp(-|x|), which does not overflow, so that results may be denormal
   const vf e = exp_(neg_(abs_(x)));

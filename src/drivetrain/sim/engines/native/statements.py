@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 
+from drivetrain.sim.engines.native.dot import write_dot
 from drivetrain.sim.engines.native.emitter import Emitter, Index, Position, Writer, flat, owned_here
 from drivetrain.sim.engines.native.expressions import constant, expression, vector
 from drivetrain.sim.ir.program import Op, Value
@@ -194,5 +195,5 @@ def _sort(at: Emitter, op: Op, _: str) -> None:
 
 STATEMENTS: dict[str, Writer] = {
     "threefry": _threefry, "stack": _stack, "concat": _concat, "pick": _pick, "put": _put, "reduce": _reduce,
-    "cumulate": _cumulate, "sort": _sort,
+    "cumulate": _cumulate, "sort": _sort, "dot": write_dot,
 }  # fmt: skip

@@ -134,7 +134,13 @@ def sort(op: Op, inputs: Inputs) -> list[Tensor]:
     return [x.gather(-1, order) for x in columns]
 
 
+def dot(op: Op, inputs: Inputs) -> Tensor:
+    """A vector of each environment times a matrix."""
+    x, y = inputs
+    return (x[:, None] @ y)[:, 0]
+
+
 MOVEMENT: dict[str, Callable[[Op, Inputs], Tensor]] = {
     "view": view, "concat": concat, "stack": stack, "take": take, "pick": pick, "put": put, "reduce": reduce,
-    "cumulate": cumulate,
+    "cumulate": cumulate, "dot": dot,
 }  # fmt: skip

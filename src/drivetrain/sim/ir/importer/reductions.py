@@ -13,6 +13,9 @@ import numpy as np
 from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
 from drivetrain.sim.ir.program import Value
 
+LEAST_DOT = 64
+"""Weights of a matrix from which a vector times it is one operation; fewer are written out, and fold."""
+
 
 @handles("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor")
 def _reduce(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
@@ -48,13 +51,35 @@ def _sort(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     return [(b.transpose(x, [order.index(k) for k in range(len(order))]),) for x in sorted_rows]
 
 
+Side = tuple[Value, Sequence[int], Sequence[int]]
+"""An operand of a product, its dimensions that are summed over, and the others."""
+
+
+def is_vector(x: Value, free: Sequence[int]) -> bool:
+    """Whether an operand has one row."""
+    return prod(x.shape[k] for k in free) == 1
+
+
+def vector_times_matrix(at: Importer, vector: Side, matrix: Side) -> Value:
+    """The product, flat."""
+    (x, summed_x, free_x), (y, summed_y, free_y), b = vector, matrix, at.builder
+    row = b.reshape(b.transpose(x, [*summed_x, *free_x]), (x.size,))
+    columns = b.reshape(b.transpose(y, [*summed_y, *free_y]), (x.size, y.size // x.size))
+    return b.dot(row, columns)
+
+
 @handles("dot_general")
 def _dot_general(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    """Products of all pairs of rows, summed over the last axis."""
+    """Products of all pairs of rows, summed over the last axis; a large one of a vector is an operation of its own."""
     (x,), (y,) = inputs
     (cx, cy), (bx, by) = eqn.params["dimension_numbers"]
     free_x = [k for k in range(len(x.shape)) if k not in (*cx, *bx)]
     free_y = [k for k in range(len(y.shape)) if k not in (*cy, *by)]
+    of_vector = is_vector(x, free_x) or is_vector(y, free_y)
+    if of_vector and not bx and x.dtype == "float32" and max(x.size, y.size) >= LEAST_DOT:
+        shape = [*(x.shape[k] for k in free_x), *(y.shape[k] for k in free_y)]
+        sides = [(x, cx, free_x), (y, cy, free_y)]
+        return at.builder.reshape(vector_times_matrix(at, *(sides if is_vector(x, free_x) else sides[::-1])), shape)
     num_batch, num_free, b = len(bx), len(free_x), at.builder
     inner = prod(x.shape[k] for k in cx)
     rows_x = b.transpose(x, [*bx, *free_x, *cx])

@@ -14,7 +14,7 @@ from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.program import Block, Op, Value, hashable, rebuilt
 
 MOST_ELEMENTS = 4096
-FOLDED = ELEMENTWISE | {"view", "concat", "stack", "take", "pick", "put", "reduce", "cumulate", "sort"}
+FOLDED = ELEMENTWISE | {"view", "concat", "stack", "take", "pick", "put", "reduce", "cumulate", "sort", "dot"}
 Constants = dict[Value, npt.NDArray[Any]]
 Known = dict[Value, Op]
 

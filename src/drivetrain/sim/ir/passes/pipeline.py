@@ -1,5 +1,7 @@
 """The order of the passes."""
 
+from collections.abc import Iterable
+
 from drivetrain.sim.ir.passes.counters import count_by_index
 from drivetrain.sim.ir.passes.cse import eliminate_common
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead
@@ -9,7 +11,7 @@ from drivetrain.sim.ir.passes.ranges import drop_bounds
 from drivetrain.sim.ir.passes.scalars import scalarize
 from drivetrain.sim.ir.passes.short_rows import write_out_short_rows
 from drivetrain.sim.ir.passes.sinking import sink
-from drivetrain.sim.ir.program import Block
+from drivetrain.sim.ir.program import Block, Value
 
 
 def simplified(block: Block) -> Block:
@@ -21,6 +23,10 @@ def simplified(block: Block) -> Block:
     return block
 
 
-def vectorizable(block: Block) -> Block:
-    """A simplified block in the form that kernels are written from: scalars, and arrays beyond 64 elements."""
-    return simplified(sink(predicate_puts(simplified(scalarize(write_out_short_rows(block))))))
+def vectorizable(block: Block, shared: Iterable[Value] = ()) -> Block:
+    """A simplified block in the form that kernels are written from: scalars, and arrays beyond 64 elements.
+
+    Args:
+        shared: Inputs that are the same for all environments.
+    """
+    return simplified(sink(predicate_puts(simplified(scalarize(write_out_short_rows(block), shared)))))

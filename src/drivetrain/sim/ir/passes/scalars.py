@@ -5,7 +5,7 @@ folded, shared and found dead on its own. Larger arrays stay, and are read and w
 where small ones meet them. `stack` makes an array of scalars; `pick` chooses a scalar by an index.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from drivetrain.sim.ir.build import Builder, row_major
 from drivetrain.sim.ir.evaluate import affine_positions
 from drivetrain.sim.ir.ops import ELEMENTWISE
+from drivetrain.sim.ir.passes.wide import wide_values
 from drivetrain.sim.ir.program import Block, Op, Value
 
 MOST_ELEMENTS = 64
@@ -24,9 +25,13 @@ MOST_COMPARISONS = 600
 Scalars = list[Value]
 
 
-def scalarize(block: Block) -> Block:
-    """Inputs and outputs of at most 64 elements become as many scalars each, in row-major order."""
-    return Scalarizer(Builder(), {}).whole(block)
+def scalarize(block: Block, shared: Iterable[Value] = ()) -> Block:
+    """Inputs and outputs of at most 64 elements become as many scalars each, in row-major order.
+
+    Args:
+        shared: Inputs that stay the arrays that they are.
+    """
+    return Scalarizer(Builder(), {}, wide_values(block, shared)).whole(block)
 
 
 def is_small(value: Value) -> bool:
@@ -37,11 +42,16 @@ def is_small(value: Value) -> bool:
 class Scalarizer:
     """Rewrites one block; knows what became of the values around it."""
 
-    def __init__(self, builder: Builder, known: dict[Value, Scalars]) -> None:
-        """`known` maps small values to their elements, and large ones to themselves."""
+    def __init__(self, builder: Builder, known: dict[Value, Scalars], wide: set[Value]) -> None:
+        """`known` maps small values to their elements, and those that stay arrays, large or wide, to themselves."""
         self.b = builder
         self.known = known
+        self.wide = wide
         self.stacked: dict[Value, Value] = {}
+
+    def is_split(self, value: Value) -> bool:
+        """Whether scalars stand for a value."""
+        return is_small(value) and value not in self.wide
 
     def whole(self, block: Block) -> Block:
         """The block with scalar inputs and outputs."""
@@ -54,18 +64,19 @@ class Scalarizer:
 
     def fresh(self, old: Value) -> Scalars:
         """New values that an input of a block becomes."""
-        new = [Value((), old.dtype) for _ in range(old.size)] if is_small(old) else [old]
+        new = [Value((), old.dtype) for _ in range(old.size)] if self.is_split(old) else [old]
         self.known[old] = new
         return new
 
     def parts(self, old: Value) -> Scalars:
         """The elements of a small value; a large one alone."""
-        return self.known.get(old, [old])
+        known = self.known.get(old, [old])
+        return self.pieces(known[0], old.size) if old in self.wide and is_small(old) else known
 
     def array(self, old: Value) -> Value:
         """The value as an array, whatever its size."""
-        if not is_small(old) or not old.shape:
-            return self.parts(old)[0]
+        if not self.is_split(old) or not old.shape:
+            return self.known.get(old, [old])[0]
         if old not in self.stacked:
             self.stacked[old] = self.b.emit("stack", self.parts(old), old.shape, old.dtype)
         return self.stacked[old]
@@ -84,7 +95,7 @@ class Scalarizer:
         """Write an operation on scalars where its output is small, else on arrays."""
         if op.regions:
             return self.regions(op)
-        if not any(map(is_small, op.outputs)):
+        if not any(map(self.is_split, op.outputs)):
             return self.keep(op)
         if op.name in ELEMENTWISE:
             return self.elementwise(op)
@@ -104,7 +115,7 @@ class Scalarizer:
         outputs = tuple(Value(value.shape, value.dtype) for value in op.outputs)
         self.b.ops.append(Op(op.name, inputs, outputs, op.attrs, (), op.where))
         for old, new in zip(op.outputs, outputs, strict=True):
-            self.known[old] = self.pieces(new, new.size) if is_small(old) else [new]
+            self.known[old] = self.pieces(new, new.size) if self.is_split(old) else [new]
 
     def elementwise(self, op: Op) -> None:
         """Element by element."""
@@ -119,7 +130,7 @@ class Scalarizer:
 
     def regions(self, op: Op) -> None:
         """`if`, `while` and `for` over scalars and large arrays."""
-        blocks = [Scalarizer(Builder(op.where), dict(self.known)).whole(region) for region in op.regions]
+        blocks = [Scalarizer(Builder(op.where), dict(self.known), self.wide).whole(region) for region in op.regions]
         starts = [part for value in op.inputs for part in self.parts(value)]
         outputs: Scalars = []
         for old in op.outputs:
@@ -185,7 +196,7 @@ def combined(b: Builder, kind: str, old: Value, new: Value) -> Value:
 
 def _reduce(at: Scalarizer, op: Op) -> Scalars | None:
     (x,), size = op.inputs, op.inputs[0].shape[-1]
-    if not is_small(x):
+    if not at.is_split(x):
         if not op.out.shape:
             return None
         dense, array = row_major(x.shape)[-1], at.array(x)
@@ -261,5 +272,5 @@ def _stack(at: Scalarizer, op: Op) -> Scalars:
 
 WRITERS: dict[str, Callable[[Scalarizer, Op], Scalars | None]] = {
     "const": _const, "view": _view, "concat": _concat, "take": _take, "put": _put, "reduce": _reduce,
-    "cumulate": _cumulate, "stack": _stack, "pick": _pick,
+    "cumulate": _cumulate, "stack": _stack, "pick": _pick, "dot": lambda at, op: None,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
 from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
 
 COSTS = {"threefry": 120, "view": 1, "const": 0, "pick": 10, "take": 20, "sort": 400, "for": 200, "while": 400,
-         "sin": 30, "cos": 30, "exp": 20, "log": 20, "pow": 50, "tanh": 40, "erf_inv": 60}  # fmt: skip
+         "sin": 30, "cos": 30, "exp": 20, "log": 20, "pow": 50, "tanh": 40, "erf_inv": 60, "dot": 64}  # fmt: skip
 LEAST_COST = 40
 """Vector operations that must be saved before a branch is worth it."""
 MOST_BRANCHES = 12

@@ -1,0 +1,190 @@
+"""A policy in the loop: what it is given, what it may give, and where its observations travel.
+
+    policy(params, obs, key) ─▶ action, or action and extras ─▶ env.step ─▶ obs ─▶ the policy of the next step
+
+The policy is traced into the step, so that what nobody records of it is dead code like any other. Its parameters are
+arguments of a call, one value for all environments. The observation that it sees is a part of the state that engines
+carry; callers find it in `RolloutState.obs`.
+"""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jax
+import numpy as np
+
+from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim.api import RECORDABLE, RECORDABLE_OF_POLICY, Environment, RolloutState, Runner, Tree, describe
+from drivetrain.sim.narrowing import Narrow, narrowed
+from drivetrain.sim.random import Generator, policy_key
+from drivetrain.sim.transition import strong
+
+Policy = Callable[[Tree, Tree, Any], Any]
+"""(params, observation of ONE environment, key) -> action, or (action, extras): a dictionary of arrays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acting:
+    """A policy, and shapes and types of its parameters."""
+
+    policy: Policy
+    params: Tree
+    """Of `jax.ShapeDtypeStruct`."""
+    narrow: Narrow | None = None
+    """How observations are recorded; the policy sees them wide."""
+
+    generator: Generator = "threefry"
+    """Of the key that the policy gets."""
+
+    def __call__(self, params: Tree, obs: Tree, words: Any, number: Any) -> tuple[Tree, dict[str, Any]]:
+        """Action and extras of one environment in a step, as arrays.
+
+        Args:
+            words: See `random.policy_key`.
+            number: See there.
+
+        Raises:
+            CompileError: The extras are no dictionary of names.
+        """
+        given = self.policy(params, obs, policy_key(words, number, self.generator))
+        action, extras = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
+        if not isinstance(extras, dict) or not all(isinstance(name, str) for name in extras):
+            raise CompileError(
+                "policy: expected an action, or (action, extras) with a dictionary of arrays by name, got extras of "
+                f"type {type(extras).__name__}"
+            )
+        return strong(action), cast("dict[str, Any]", strong(extras))
+
+    def recorded(self, obs: Tree) -> Tree:
+        """What the policy sees, as it is recorded."""
+        return obs if self.narrow is None else narrowed(obs, self.narrow)
+
+
+def acting_of(
+    policy: Policy | None, params: Tree, generator: Generator = "threefry", narrow: Narrow | None = None
+) -> Acting | None:
+    """A policy with the shapes of its parameters, taken from an example; None without one.
+
+    Raises:
+        InvalidInput: It cannot be called, or there are parameters without a policy.
+    """
+    if policy is None:
+        if jax.tree.leaves(params):
+            raise InvalidInput("policy_params: expected none without a policy; give policy=, too")
+        return None
+    if not callable(policy):
+        raise InvalidInput(f"policy: expected a function (params, obs, key) -> action, got {type(policy).__name__}")
+    return Acting(policy=policy, params=jax.tree.map(shape_of, params), narrow=narrow, generator=generator)
+
+
+def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of an array, of a Python number as JAX would take it, or of what says them."""
+    if not hasattr(leaf, "dtype"):
+        leaf = jax.dtypes.canonicalize_dtype(np.result_type(leaf)).type(leaf)
+    return jax.ShapeDtypeStruct(tuple(leaf.shape), np.dtype(leaf.dtype))
+
+
+def check_acts(name: str, space: Tree, action: Tree, extras: dict[str, Any], record: tuple[str, ...]) -> None:
+    """What a policy gives fits the environment, and what is to be recorded is there.
+
+    Args:
+        name: Of the environment.
+        space: Shapes and types of a draw from the action space.
+
+    Raises:
+        CompileError: The action has another structure, shape or type, or an extra has a name that is taken.
+        InvalidInput: Something is to be recorded that nobody gives.
+    """
+    if jax.tree.structure(action) != jax.tree.structure(space):
+        raise CompileError(
+            f"policy: expected an action like those of {name}, {jax.tree.structure(space)}, got "
+            f"{jax.tree.structure(action)}; give (action, extras) where there is more"
+        )
+    for x, y in zip(jax.tree.leaves(space), jax.tree.leaves(action), strict=True):
+        if (x.shape, x.dtype) != (y.shape, y.dtype):
+            raise CompileError(
+                f"policy: expected an action {describe(x)}, as the action space of {name} gives, got {describe(y)}; "
+                f"reshape or cast it, as with action.astype({np.dtype(x.dtype).name!r})"
+            )
+    known = (*RECORDABLE, *RECORDABLE_OF_POLICY)
+    taken = sorted(set(extras) & set(known))
+    if taken:
+        raise CompileError(
+            f"policy: expected extras of names other than {', '.join(known)}, got {taken[0]!r}; rename it"
+        )
+    unknown = [wanted for wanted in record if wanted not in (*known, *extras)]
+    if unknown:
+        raise InvalidInput(f"record: expected names from {', '.join((*known, *extras))}, got {unknown[0]!r}")
+
+
+class Remembering:
+    """An environment with the steps of another, whose state is (the other's, its last observation)."""
+
+    def __init__(self, env: Environment) -> None:
+        """Nothing of `env` changes."""
+        self.env = env
+        self.name, self.default_params = env.name, env.default_params
+
+    def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
+        """See `Environment`."""
+        obs, state = self.env.reset(key, params)
+        return obs, (state, obs)
+
+    def step(
+        self, key: jax.Array, state: Tree, action: jax.Array, params: Tree
+    ) -> tuple[Tree, Tree, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """See `Environment`."""
+        obs, after, reward, terminated, truncated, info = self.env.step(key, state[0], action, params)
+        return obs, (after, obs), reward, terminated, truncated, info
+
+    def action_space(self, params: Tree) -> Any:
+        """See `Environment`."""
+        return self.env.action_space(params)
+
+    def observation_space(self, params: Tree) -> Any:
+        """See `Environment`."""
+        return self.env.observation_space(params)
+
+
+def observing(runner: Runner, acting: Acting, num_envs: int) -> Runner:
+    """A runner with observations in `RolloutState.obs`, from one on states that hold them beside the environment's."""
+
+    def run(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
+        if not jax.tree.leaves(state.obs):
+            raise InvalidInput(
+                f"state.obs: expected observations of {num_envs} environments, which the policy sees, got none; start "
+                "from `reset` of a rollout that was compiled with a policy"
+            )
+        beside = RolloutState((state.env, state.obs), state.keys, state.step, state.done, None)
+        after, trajectory = runner(beside, actions, checked_params(acting.params, shared))
+        env, obs = after.env
+        return RolloutState(env, after.keys, after.step, after.done, obs), trajectory
+
+    return run
+
+
+def checked_params(expected: Tree, given: Tree) -> Tree:
+    """A policy's parameters, if they have the structure, shapes and types that were compiled; values may be any.
+
+    Raises:
+        InvalidInput: They have not.
+    """
+    if jax.tree.structure(given) != jax.tree.structure(expected):
+        raise InvalidInput(
+            f"policy: expected parameters {jax.tree.structure(expected)}, as in policy_params of sim.compile, got "
+            f"{jax.tree.structure(given)}"
+        )
+    named = jax.tree_util.tree_leaves_with_path(given)
+    leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, shape_of(leaf).dtype) for _, leaf in named]
+    for (path, _), x, y in zip(named, jax.tree.leaves(expected), leaves, strict=True):
+        if (tuple(y.shape), np.dtype(y.dtype)) != (x.shape, x.dtype):
+            raise InvalidInput(
+                f"policy{jax.tree_util.keystr(path)}: expected {describe(x)}, as in policy_params of sim.compile, got "
+                f"{describe(y)}; convert it, or compile anew"
+            )
+    return jax.tree.unflatten(jax.tree.structure(expected), leaves)

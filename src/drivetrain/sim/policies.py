@@ -1,0 +1,195 @@
+"""Policies for the fused loop: each maker gives a `Made`, a function of (params, obs, key) and its first parameters.
+
+    act = sim.policies.mlp(env, hidden=(64, 64))
+    params = act.init(jax.random.key(0))
+    rollout = sim.compile(env, 1024, 64, policy=act, policy_params=params, record=("obs", "action", "log_prob"))
+    state, trajectory = rollout(rollout.reset(), policy=params)
+
+Everything is for ONE environment and in plain JAX; a policy of your own is a function of the same form. Draws are made
+with `sim.random`, so that these policies run under both generators.
+"""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log, pi, prod
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim import random
+from drivetrain.sim.acting import Policy
+from drivetrain.sim.api import Tree
+from drivetrain.sim.gymnax import adapted
+
+Head = Literal["categorical", "gaussian", "epsilon_greedy"]
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A policy, and the parameters that it starts with."""
+
+    function: Policy
+    init: Callable[[Any], Tree]
+    """Parameters from a JAX key; each call gives arrays of the same shapes and types."""
+
+    def __call__(self, params: Tree, obs: Tree, key: Any) -> Any:
+        """See `acting.Policy`."""
+        return self.function(params, obs, key)
+
+
+def without_params(_: Any) -> Tree:
+    """What a policy without parameters starts with."""
+    return ()
+
+
+def uniform(env: Any) -> Made:
+    """A draw from the action space in each step."""
+    env = adapted(env)
+    space = env.action_space(env.default_params)
+    return Made(function=lambda params, obs, key: space.sample(random.jax_key(key)), init=without_params)
+
+
+def constant(action: Tree) -> Made:
+    """One action always; it is the parameter, so that another needs no other kernel."""
+    action = jax.tree.map(jnp.asarray, action)
+    return Made(function=lambda params, obs, key: params, init=lambda key: action)
+
+
+def scripted(rule: Callable[[Tree], Tree]) -> Made:
+    """A rule written by hand: an action from the observation, as `lambda obs: (obs[2] > 0).astype(jnp.int32)`."""
+    return Made(function=lambda params, obs, key: rule(obs), init=without_params)
+
+
+def linear(env: Any, head: Head | None = None) -> Made:
+    """A linear function of the flattened observation, and a head as for `mlp`."""
+    return mlp(env, hidden=(), head=head)
+
+
+def mlp(
+    env: Any,
+    hidden: Sequence[int] = (64, 64),
+    *,
+    activation: Literal["tanh", "relu"] = "tanh",
+    head: Head | None = None,
+) -> Made:
+    """A perceptron on the flattened observation.
+
+    Args:
+        env: Whose observations and actions it fits; of `sim.api.Environment`, or of gymnax.
+        hidden: Units of each hidden layer. Weights start orthogonal, with gain sqrt(2), the output's with 0.01, that of
+            values with 1, as is usual for PPO (Huang et al. 2022, "The 37 implementation details", detail 2); biases
+            at 0.
+        activation: After each hidden layer.
+        head: "categorical": the outputs are logits of discrete actions. "gaussian": they are means, with the parameter
+            `log_std` for each dimension; draws are not clipped. Both give the extras log_prob (of the draw, summed over
+            dimensions) and value, from one more output of the last hidden layer. "epsilon_greedy": they are values of
+            discrete actions; with probability `params["epsilon"]` the action is random, the extra is q_values. None:
+            categorical or gaussian, as the action space says.
+
+    Raises:
+        InvalidInput: The head does not fit the action space, or a size is not positive.
+    """
+    env = adapted(env)
+    space, obs = env.action_space(env.default_params), first_obs(env)
+    discrete = hasattr(space, "n")
+    head = head or ("categorical" if discrete else "gaussian")
+    check_head(head, discrete, activation, hidden)
+    num_inputs = sum(prod(leaf.shape) for leaf in jax.tree.leaves(obs))
+    num_outputs = int(space.n) if discrete else prod(space.shape)
+    sizes = (num_inputs, *hidden)
+    form = Form(head=head, shape=() if discrete else tuple(space.shape), dtype=drawn(space).dtype)
+
+    def init(key: Any) -> Tree:
+        keys = jax.random.split(key, len(sizes) + 1)
+        layers = [dense(k, *pair, 2.0**0.5) for k, pair in zip(keys, pairwise(sizes), strict=False)]
+        params = {"hidden": layers, "output": dense(keys[-2], sizes[-1], num_outputs, 0.01)}
+        if head == "epsilon_greedy":
+            return {**params, "epsilon": jnp.float32(0.05)}
+        params["value"] = dense(keys[-1], sizes[-1], 1, 1.0)
+        return {**params, "log_std": jnp.zeros(num_outputs)} if head == "gaussian" else params
+
+    def function(params: Tree, obs: Tree, key: Any) -> Any:
+        x = flattened(obs)
+        for layer in params["hidden"]:
+            x = ACTIVATIONS[activation](affine(layer, x))
+        outputs = affine(params["output"], x)
+        if head == "epsilon_greedy":
+            return form.greedy(outputs, params["epsilon"], key)
+        action, log_prob = form.drawn(outputs, params.get("log_std"), key)
+        return action, {"log_prob": log_prob, "value": affine(params["value"], x)[0]}
+
+    return Made(function=function, init=init)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How outputs become actions."""
+
+    head: Head
+    shape: tuple[int, ...]
+    """Of an action, as its type."""
+    dtype: Any
+
+    def drawn(self, outputs: jax.Array, log_std: Any, key: Any) -> tuple[jax.Array, jax.Array]:
+        """An action, and the logarithm of its probability (density)."""
+        if self.head == "categorical":
+            action = random.categorical(key, outputs)
+            log_probs = jax.nn.log_softmax(outputs)
+            return action.astype(self.dtype), log_probs[action]
+        noise = random.normal(key, outputs.shape)
+        log_prob = -jnp.sum(0.5 * noise * noise + log_std + 0.5 * log(2 * pi))
+        return (outputs + jnp.exp(log_std) * noise).reshape(self.shape).astype(self.dtype), log_prob
+
+    def greedy(self, q_values: jax.Array, epsilon: jax.Array, key: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The best action, or with probability epsilon any."""
+        key_choice, key_action = random.split(key)
+        any_action = random.randint(key_action, (), 0, q_values.shape[0])
+        explores = random.uniform(key_choice) < epsilon
+        return jnp.where(explores, any_action, jnp.argmax(q_values)).astype(self.dtype), {"q_values": q_values}
+
+
+def dense(key: Any, num_inputs: int, num_outputs: int, gain: float) -> Tree:
+    """Weights [num_inputs, num_outputs] and biases [num_outputs] of a layer."""
+    weights = jax.nn.initializers.orthogonal(gain)(key, (num_inputs, num_outputs), jnp.float32)
+    return {"weights": weights, "bias": jnp.zeros(num_outputs)}
+
+
+def affine(layer: Tree, x: jax.Array) -> jax.Array:
+    """A layer's outputs."""
+    return x @ layer["weights"] + layer["bias"]
+
+
+def flattened(obs: Tree) -> jax.Array:
+    """All leaves of an observation in a row, as float32."""
+    return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(obs)])
+
+
+def first_obs(env: Any) -> Tree:
+    """Shapes and types of an environment's observations."""
+    return jax.eval_shape(lambda key: env.reset(key, env.default_params)[0], jax.eval_shape(jax.random.key, 0))
+
+
+def drawn(space: Any) -> Any:
+    """Shape and type of a draw from a space."""
+    return jax.eval_shape(space.sample, jax.eval_shape(jax.random.key, 0))
+
+
+def check_head(head: str, discrete: bool, activation: str, hidden: Sequence[int]) -> None:
+    """Refuse what cannot be built."""
+    if head not in get_args(Head):
+        raise InvalidInput(f"head: expected None or one of {', '.join(get_args(Head))}, got {head!r}")
+    if discrete == (head == "gaussian"):
+        kind, fitting = ("discrete", "categorical or epsilon_greedy") if discrete else ("real", "gaussian")
+        raise InvalidInput(f"head: expected {fitting} for {kind} actions, got {head!r}")
+    if activation not in ACTIVATIONS:
+        raise InvalidInput(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    if any(size < 1 for size in hidden):
+        raise InvalidInput(f"hidden: expected at least 1 unit in each layer, got {tuple(hidden)}")
