@@ -62,6 +62,17 @@ def test_parameters_of_each_environment_come_along_into_the_program():
     assert_same(jax.jit(rollout)(state, actions), rollout(state, actions))
 
 
+def test_a_policy_comes_along_into_the_program_with_weights_that_the_program_computes():
+    env = sim.make("CartPole-v1")
+    act = sim.policies.linear(env)
+    weights = act.init(jax.random.key(0))
+    rollout = sim.compile(env, 9, 3, record=("action", "log_prob"), policy=act, policy_params=weights)
+    state = rollout.reset(seed=2)
+    doubled = jax.tree.map(lambda x: 2 * x, weights)
+    inside = jax.jit(lambda state, weights: rollout(state, policy=jax.tree.map(lambda x: 2 * x, weights)))
+    assert_same(inside(state, weights), rollout(state, policy=doubled))
+
+
 def test_a_scan_over_calls_goes_where_a_loop_in_python_goes():
     rollout, actions = cartpole(), random_actions(NUM_CALLS)
     start = rollout.reset(seed=3)
