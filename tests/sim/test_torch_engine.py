@@ -50,3 +50,13 @@ def test_every_environment_of_gymnax_equals_xla():
     for name in gymnax.registered_envs:
         if name not in HEAVY:
             assert_engine_equals_xla(sim.from_gymnax(name), "torch", num_envs=7, num_steps=20)
+
+
+def test_a_policy_acts_as_under_xla():
+    env = sim.make("CartPole-v1")
+    act = sim.policies.mlp(env, hidden=(20,))
+    params = jax.tree.map(np.asarray, jax.jit(act.init)(jax.random.key(1)))
+    options = {"policy": act, "policy_params": params, "record": ("obs", "action", "log_prob", "value")}
+    oracle, tested = (sim.compile(env, 9, 4, engine, **options) for engine in ("xla", "torch"))
+    state = oracle.reset(seed=2)
+    assert_same(oracle(state, policy=params), tested(state, policy=params))

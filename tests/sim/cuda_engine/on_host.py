@@ -56,8 +56,8 @@ class OnHost:
         self.run = compile_on_host(whole, os.environ["DRIVETRAIN_CACHE"]).launch
         self.run.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_uint32, ctypes.c_void_p]
 
-    def __call__(self, state, actions):
-        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
+    def __call__(self, state, actions, shared=()):
+        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions, shared)
 
     def launch(self, number, arrays):
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
