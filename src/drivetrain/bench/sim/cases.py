@@ -12,7 +12,14 @@ from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, MEDIAN_AHEAD, ONE_THREA
 from drivetrain.bench.sim.trial import Trial
 
 UNFUSED, XLA_UNFUSED = "unfused, K = 1", "our xla, K = 1"
-REFERENCES = {*(rival.name for rival in OURSELVES[1:]), ONE_THREAD, UNFUSED, XLA_UNFUSED, A_BOOLEAN_EACH}
+REFERENCES = {
+    *(rival.name for rival in OURSELVES[1:]),
+    ONE_THREAD,
+    UNFUSED,
+    XLA_UNFUSED,
+    A_BOOLEAN_EACH,
+    "through Gymnasium",
+}
 LIMIT = "limit"
 FIRST_S, KEPT_S = 8.0, 0.1
 CALLS = (

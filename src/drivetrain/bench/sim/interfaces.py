@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Target
-from drivetrain.bench.sim.contenders import ENVPOOL, OF_CLEANRL, OF_SB3, OURS, OWN, SYNC, VECTOR, XLA
+from drivetrain.bench.sim.contenders import ENVPOOL, OF_CLEANRL, OF_SB3, OURS, OWN, SYNC, TRAINER, VECTOR, XLA
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, POLICY_AHEAD
 from drivetrain.bench.sim.trial import Trial
 
 INTERFACE = "Gymnasium's interface, CartPole, one step of all environments per call"
 CLEANRL = "PPO in the manner of CleanRL, CartPole, updates included"
+TRAINED = "The trainer: PPO end to end, CartPole, updates included"
 SB3 = "Stable-Baselines3's PPO, CartPole, updates included"
 
 
@@ -21,7 +22,7 @@ def through_gymnasium(num_envs: int, rivals: Sequence[Rival]) -> list[Trial]:
     stepping = {OURS.name: VECTOR, OWN.name: OWN, SYNC.name: SYNC, ENVPOOL.name: ENVPOOL}
     trials = [
         trial(group, scene, {name: rival for name, rival in contenders.items() if rival in rivals})
-        for group, contenders in ((INTERFACE, stepping), (CLEANRL, OF_CLEANRL), (SB3, OF_SB3))
+        for group, contenders in ((INTERFACE, stepping), (CLEANRL, OF_CLEANRL), (SB3, OF_SB3), (TRAINED, TRAINER))
     ]
     return [each for each in trials if OURS.name in each.scenes]
 
