@@ -136,9 +136,10 @@ def test_the_same_actions_give_the_transitions_of_the_gymnasium_path(car):
 
 
 @pytest.mark.slow  # compiles more kernels
+@pytest.mark.parametrize("engine", ["native", "xla"])
 @pytest.mark.parametrize("env", ["drivetrain/CartPole-v1", "drivetrain/Breakout"])
-def test_of_episodes_that_terminate_they_do_too(env):
-    played = Played("dqn", env, epsilon_start=0.5, grant_length=16)
+def test_of_episodes_that_terminate_they_do_too(env, engine):
+    played = Played("dqn", env, epsilon_start=0.5, grant_length=16, sim_engine=engine)
     notes, _ = played.take(4)
     require_alike(notes, through_gymnasium(played, notes.all("action")))
     assert notes.all("terminated").any()
@@ -323,7 +324,7 @@ def test_only_dqn_and_ppo_have_an_engine_for_simulators():
     with pytest.raises(InvalidInput, match="unknown setting 'sim_engine' for sac"):
         TrainConfig.default("sac", "drivetrain/Pendulum-v1").override(sim_engine="xla")
     assert TrainConfig.default("sac", "drivetrain/Pendulum-v1").fused_engine is None
-    assert TrainConfig.default("dqn", "drivetrain/CartPole-v1").fused_engine == "xla"
+    assert TrainConfig.default("dqn", "drivetrain/CartPole-v1").fused_engine == "native"
     assert TrainConfig.default("dqn", "CartPole-v1").fused_engine is None
 
 

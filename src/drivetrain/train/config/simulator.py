@@ -14,8 +14,8 @@ class SimulatorConfig:
     """How environments called drivetrain/NAME or gymnax/NAME are stepped while learning; of DQN and PPO."""
 
     sim_engine: SimEngine = "auto"
-    """What compiles environments and policy into one kernel that takes all steps of a grant: "xla", or "native", a C++
-    kernel. "none": nothing, they are stepped through Gymnasium, one at a time. "auto": "xla" for environments called
+    """What compiles environments and policy into one kernel that takes all steps of a grant: "native", a C++ kernel, or
+    "xla". "none": nothing, they are stepped through Gymnasium, one at a time. "auto": "native" for environments called
     drivetrain/NAME or gymnax/NAME; all others are Gymnasium's. In evaluations it steps the environments alone."""
 
     def __post_init__(self) -> None:
@@ -26,7 +26,7 @@ class SimulatorConfig:
         """What compiles an environment and its policy into one kernel; None: nothing does."""
         if self.sim_engine == "none" or not is_simulator(env):
             return None
-        return "xla" if self.sim_engine == "auto" else self.sim_engine
+        return "native" if self.sim_engine == "auto" else self.sim_engine
 
 
 def is_simulator(env: str) -> bool:
