@@ -3,6 +3,8 @@
 Each makes its own virtual environment with the versions of constraints.txt.
 """
 
+from pathlib import Path
+
 import nox
 
 nox.options.sessions = ["tests", "lint", "types"]
@@ -36,9 +38,11 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("sanitizer", ["thread", "address"])
 def native(session: nox.Session, sanitizer: str) -> None:
-    install(session, "cmake", "ninja")
+    install(session, "cmake", "ninja", "nvidia-cuda-cupti", "nvidia-cuda-runtime", "nvidia-cuda-crt")
     build = f"build/{sanitizer}"
+    headers = next(Path(session.virtualenv.location).rglob("cupti.h")).parent
     options = ["-DDRIVETRAIN_PYTHON=OFF", "-DDRIVETRAIN_TESTS=ON", f"-DDRIVETRAIN_SANITIZER={sanitizer}"]
+    options += [f"-DDRIVETRAIN_CUPTI_INCLUDE={headers}"]
     session.run("cmake", "-S", ".", "-B", build, "-G", "Ninja", *options)
     session.run("cmake", "--build", build)
     # ThreadSanitizer's shadow memory lies at fixed addresses.

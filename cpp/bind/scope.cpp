@@ -1,6 +1,7 @@
 // drivetrain.scope._native: the recorder, spans and wrapped callables. Converts and raises.
 #include "bind/scope_span.hpp"
 #include "bind/scope_wrapped.hpp"
+#include "drivetrain/gpu_log.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,6 +24,11 @@ void start_totals(const char* folder, std::uint64_t limit_nbytes) {
 
 /// Also ends this thread's part, so that its file has the size of what is in it.
 void stop() {
+  {
+    // CUPTI hands over what it has left, by threads of its own.
+    nb::gil_scoped_release released;
+    GpuLog::log().stop();
+  }
   thread_log.finish();
   event_log.close();
   event_log.keeps_totals.store(false, std::memory_order_relaxed);
@@ -58,6 +64,12 @@ NB_MODULE(_native, m) {
       "Say that a step of the program is over: counts are then also given per step.");
   m.def("operator_callbacks", &operator_callbacks, "site"_a,
         "Addresses of two functions of nothing, which enter and leave a site.");
+  m.def(
+      "gpu_sink", [] { return reinterpret_cast<std::uintptr_t>(&gpu_sink); },
+      "Address of the functions that take records of GPUs (gpu_record.hpp).");
+  m.def("gpu_is_lost", [] { return GpuLog::log().is_lost(); },
+        "Whether this process was forked from one whose GPU work was being recorded.");
+  m.attr("GPU_RECORD_VERSION") = kGpuRecordVersion;
   m.attr("MUTE_ALL") = kMuteAll;
   m.def("mute", [](std::uint32_t mask) { return thread_log.mute(mask); }, "mask"_a,
         "Instruments by bit that record nothing in this thread from here on; returns those before.");

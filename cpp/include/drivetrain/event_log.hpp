@@ -47,6 +47,8 @@ struct EventLog {
   std::uint64_t process_start = 0;
   std::atomic<bool> keeps_totals{false};  // sums in place of events (event_log_totals.hpp). relaxed: set before open()
   std::uint32_t block_every = 0;  // BlockPlan::start
+  // Told what each thread is in, 1 + its innermost site or 0, where GPU work is recorded (gpu_log.hpp). acquire
+  std::atomic<void (*)(std::uint32_t)> inside{nullptr};
   SharedState* shared = nullptr;  // stays mapped until the next open(): a late thread may still look at it
   char folder[3072] = {};
 

@@ -23,6 +23,7 @@ class ThreadLog {
     stack_[depth_++] = {use, recorded, collapsed};
     num_enclosing_ += use.ends_step;
     counts_.spans[static_cast<int>(use.instrument)] += !collapsed;
+    tell_inside();
     if (recorded) put(EventKind::kBegin, use.site, static_cast<std::uint16_t>(use.instrument), monotonic_ns());
   }
 
@@ -45,6 +46,7 @@ class ThreadLog {
     const Entered& entered = stack_[--depth_];
     if (entered.recorded) [[likely]]
       put(EventKind::kEnd, site, static_cast<std::uint16_t>(entered.use.instrument), now);
+    tell_inside();
     if (entered.use.ends_step && --num_enclosing_ == 0) step(entered.use.step);
   }
 
@@ -80,6 +82,7 @@ class ThreadLog {
     }
     const std::uint32_t before = lane_;
     lane_ = number;
+    tell_inside();
     put(EventKind::kLane, number, 0, monotonic_ns());
     return before;
   }
@@ -120,6 +123,11 @@ class ThreadLog {
     if (epoch == epoch_) [[likely]]
       return epoch != 0;
     return enter_epoch(epoch);
+  }
+  /// Muted or not: what a thread calls belongs to where it is.
+  void tell_inside() const noexcept {
+    if (auto* const tell = event_log.inside.load(std::memory_order_acquire)) [[unlikely]]
+      tell(depth_ > floor() ? stack_[depth_ - 1].use.site + 1 : 0);
   }
   bool is_muted(const SiteUse& use) const noexcept { return (mask_ >> static_cast<int>(use.instrument) & 1) != 0; }
   bool enter_epoch(std::uint32_t epoch) noexcept;

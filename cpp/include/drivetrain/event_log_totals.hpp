@@ -54,18 +54,8 @@ class Totals {
     char path[4096];
     const int length = std::snprintf(path, sizeof path, "%s/%u-%llu.%u.totals", folder, owner.pid,
                                      static_cast<unsigned long long>(owner.process_start), owner.thread);
-    if (length < 0 || length >= static_cast<int>(sizeof path)) return false;
-    const int fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0) return false;
-    void* memory = MAP_FAILED;
-    if (::posix_fallocate(fd, 0, kTotalsNbytes) == 0)  // a full disk must refuse here, not by SIGBUS at a store
-      memory = ::mmap(nullptr, kTotalsNbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    ::close(fd);
-    if (memory == MAP_FAILED) {
-      ::unlink(path);
-      return false;
-    }
-    header_ = static_cast<TotalsHeader*>(memory);
+    if (length < 0 || length >= static_cast<int>(sizeof path) || !file_.create(path, kTotalsNbytes)) return false;
+    header_ = reinterpret_cast<TotalsHeader*>(file_.memory());
     paths_ = reinterpret_cast<SitePath*>(header_ + 1);
     current_ = num_unplaced_ = 0;
     since_ns_ = now;
@@ -94,7 +84,7 @@ class Totals {
 
   /// Lets go of the mapping and leaves the file: a forked child does so with that of its parent.
   void abandon() noexcept {
-    ::munmap(header_, kTotalsNbytes);
+    file_.abandon();
     header_ = nullptr;
   }
 
@@ -185,6 +175,7 @@ class Totals {
     std::atomic_ref<std::uint64_t>(header_->magic).store(kTotalsMagic, std::memory_order_release);
   }
 
+  MappedFile file_;
   TotalsHeader* header_ = nullptr;
   SitePath* paths_ = nullptr;
   std::uint64_t since_ns_ = 0;

@@ -76,6 +76,7 @@ def examine() -> Iterator[Row]:
     yield tried("native code", native_code)
     yield tried("shared memory", shared_memory)
     yield gpu_row()
+    yield gpu_recording_row()
     yield from map(extra_row, EXTRAS)
 
 
@@ -155,6 +156,19 @@ def gpu_row() -> Row:
         return Row(name="gpu", status="absent", found=f"nvidia-smi does not answer: {error}")
     names = [line.partition(" (UUID")[0] for line in listed.stdout.splitlines() if line]
     return Row(name="gpu", status="ok" if names else "absent", found="; ".join(names) or "none listed")
+
+
+def gpu_recording_row() -> Row:
+    """Whether `drivetrain profile` can record a GPU here: headers, library, compiler and driver."""
+    from drivetrain.scope.cupti.examine import examine as examine_cupti
+
+    examined = examine_cupti()
+    return Row(
+        name="gpu recording",
+        status="absent" if examined.remedy else "ok",
+        found="; ".join(examined.found),
+        remedy=examined.remedy,
+    )
 
 
 def extra_row(extra: str) -> Row:

@@ -15,6 +15,7 @@ from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.scope import program
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.costs import multiples
+from drivetrain.scope.cupti.plan import plan
 from drivetrain.scope.report import terminal
 from drivetrain.scope.session import CALIBRATE_EVERY
 
@@ -29,10 +30,12 @@ optimizer, in all its processes. Ends with the program's exit code, after a tabl
                         MODULE:CLASS.METHOD, in Python or native; any number of them.
   --torch-operators     record each operator of PyTorch, not only modules whole: tells Python between operators from
                         native code, and costs more. Compiles a few lines the first time.
+  --gpu auto|on|off     record what NVIDIA GPUs do, by CUPTI: where there is a driver (auto, the default), or refuse to
+                        run without (on). Needs the extra `cupti`; compiles a few lines the first time.
   --calibrate-every N   one of N blocks of steps is left unrecorded, to learn what recording costs: 10 by default,
                         0 for none."""
 
-_WITH_VALUE = ("-o", "--simulator", "--calibrate-every")
+_WITH_VALUE = ("-o", "--simulator", "--gpu", "--calibrate-every")
 _WITHOUT = ("--torch-operators",)
 
 
@@ -47,7 +50,8 @@ def run(argv: list[str]) -> int:
     options, command = _split(argv)
     folder = Path(options.get("-o", [str(Path("profiles") / time.strftime("%Y%m%d-%H%M%S"))])[-1])
     hooks = program.asked_hooks(options.get("--simulator", []), operators="--torch-operators" in options)
-    code = program.run(folder, command, hooks, calibrate_every=_number(options))
+    gpu = plan(options.get("--gpu", ["auto"])[-1])
+    code = program.run(folder, command, hooks, gpu=gpu, calibrate_every=_number(options))
     console = rich.console.Console(stderr=True)
     with contextlib.suppress(DrivetrainError):  # a program that was killed at once has left nothing to show
         profile = scope.load(folder)

@@ -26,6 +26,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "torch": {"torch": "torch"},
     "cuda": {"cuda-core": "cuda", "cuda-bindings": "cuda", "nvidia-cuda-nvrtc": "nvidia"},
     "scope": {"pyarrow": "pyarrow"},
+    "cupti": {"nvidia-cuda-cupti": "nvidia", "nvidia-cuda-runtime": "nvidia", "nvidia-cuda-crt": "nvidia"},
     "bench": {
         "stable-baselines3": "stable_baselines3",
         "sbx-rl": "sbx",

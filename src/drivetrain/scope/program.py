@@ -5,6 +5,7 @@ drivetrain profile -> python SCRIPT, with DRIVETRAIN_SCOPE and PYTHONPATH set
 """
 
 import atexit
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.scope.cupti import injection
+from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
 from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, leave
 
@@ -23,6 +26,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 NO_HOOKS: Mapping[str, str] = {named.VARIABLE: "", torch_operators.VARIABLE: ""}
+NO_GPU = injection.Plan()
 
 
 def asked_hooks(simulators: Sequence[str], *, operators: bool) -> Mapping[str, str]:
@@ -44,6 +48,7 @@ def run(
     command: list[str],
     hooks: Mapping[str, str] = NO_HOOKS,
     *,
+    gpu: injection.Plan = NO_GPU,
     calibrate_every: int = CALIBRATE_EVERY,
 ) -> int:
     """Run a Python program with recording on; returns what its process ended with, negative for a signal.
@@ -54,6 +59,7 @@ def run(
         folder: A new folder for the session.
         command: What follows `python` on the command line.
         hooks: What is to be hooked beside what is found by itself: see `asked_hooks`.
+        gpu: What is to be done about GPUs: see `cupti.plan.plan`.
         calibrate_every: See `session`.
 
     Raises:
@@ -63,7 +69,9 @@ def run(
         raise InvalidInput("profile: expected SCRIPT.py or -m MODULE, got nothing to run")
     create(folder, command, calibrate_every)
     path = os.pathsep.join(filter(None, [str(_STARTUP), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, **hooks, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
+    if gpu.note:
+        (folder / "gpu-plan.not-captured").write_text(f"{gpu.note}\n")
+    environment = {**os.environ, **hooks, **gpu.environment, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
     process = subprocess.Popen([sys.executable, *command], env=environment)
 
     def forward(signum: int, frame: FrameType | None) -> None:
@@ -73,7 +81,8 @@ def run(
     # The terminal sends it to the program too, which decides what comes of it.
     before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        code = process.wait()
+        with Readings(folder) if gpu.takes_readings else contextlib.nullcontext():
+            code = process.wait()
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
@@ -85,6 +94,10 @@ def attach(folder: str) -> None:
     """In a process of the program, before its first line: record, and watch for imports that can be hooked."""
     path = Path(folder)
     join(path)
+    try:
+        injection.attach()
+    except Exception as error:  # everything else can be recorded all the same
+        (path / "gpu-attach.not-captured").write_text(f"GPU work was not recorded: {error}\n")
     imports.install()
     garbage.install()
     atexit.register(leave, path)

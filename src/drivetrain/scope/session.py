@@ -5,6 +5,8 @@ FOLDER/session.json              when it began and ended, on the monotonic clock
        PID-START.json            a process: arguments, parent
        PID-START.sites           its table of sites
        PID-START.THREAD.N.events its threads' events
+       PID-START.N.gpu, .gpu-names, gpu.readings: see trace/gpu_segments.py
+       *.not-captured            sentences about what is missing
 """
 
 import json
@@ -28,6 +30,10 @@ WALL_CLOCK = "wall_clock_minus_monotonic_ns"
 LIMIT_NBYTES = 2**30
 FORMAT = 2
 CALIBRATE_EVERY = 10
+_FORKED = (
+    "GPU work of processes that were forked after their parent had begun to use CUDA was not recorded, if there was "
+    "any: CUDA does not work in such processes.\n"
+)
 
 
 def session(
@@ -194,6 +200,8 @@ def _after_fork() -> None:
     _describe(folder)
     _current.pid = pid  # the session stays the parent's
     table.after_fork(_own(folder, "sites"))
+    if _native.gpu_is_lost():
+        (folder / "gpu-forked.not-captured").write_text(_FORKED)
     _native.lane(0)
 
 

@@ -13,7 +13,7 @@ from drivetrain.scope.trace.events import Trace
 PACKED = "trace.parquet"
 PACKED_GPU = "gpu.parquet"
 """Where devices were recorded only."""
-_REPLACED = ("*.events", "*.sites", "*-*.json", "*.not-captured", "shared")
+_REPLACED = ("*.events", "*.sites", "*.gpu", "*.gpu-names", "gpu.readings", "*-*.json", "*.not-captured", "shared")
 
 
 def read(folder: Path) -> Trace:

@@ -1,6 +1,6 @@
 """Reads a session's folder: segments up to the last whole event, tables of sites, processes.
 
-FOLDER/*.events, *.sites, *.json -> Trace
+FOLDER/*.events, *.sites, *.json, *.gpu -> Trace
 """
 
 import json
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.session import FORMAT
 from drivetrain.scope.sites import Site
+from drivetrain.scope.trace import gpu_segments
 from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace
 from drivetrain.scope.trace.files import header_of, sites_of
 
@@ -67,6 +68,7 @@ def read_folder(folder: Path) -> Trace:
     )
     begin_ns, end_ns = _extent(about, threads)
     notes = _notes(folder, about, processes, threads)
+    recorded = {key: gpu_segments.Recorded(number, numbers[number]) for key, number in index.items()}
     return Trace(
         begin_ns=begin_ns,
         end_ns=end_ns,
@@ -75,6 +77,7 @@ def read_folder(folder: Path) -> Trace:
         threads=threads,
         about=about,
         notes=tuple(notes),
+        gpu=gpu_segments.read_folder(folder, recorded),
     )
 
 

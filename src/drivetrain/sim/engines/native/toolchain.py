@@ -11,11 +11,11 @@ import functools
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+from drivetrain.core.compilers import find_cxx
 from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
@@ -50,12 +50,11 @@ def compiler() -> tuple[str, str]:
     Raises:
         CompileError: There is none.
     """
+    path = find_cxx()
+    if path is not None:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+        return path, said.stdout.partition("\n")[0]
     wanted = os.environ.get("CXX")
-    for name in [wanted] if wanted else ["g++", "clang++"]:
-        path = shutil.which(name)
-        if path is not None:
-            said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-            return path, said.stdout.partition("\n")[0]
     found = f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
     raise CompileError(
         f'the engines "native" and "torch_compiled" need a C++ compiler, and found {found}: '

@@ -1,0 +1,77 @@
+"""Where this machine has NVIDIA's headers and libraries: of the extra `cupti`, or of a CUDA toolkit."""
+
+import ctypes
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+INCLUDE_VARIABLE = "DRIVETRAIN_CUPTI_INCLUDE"
+"""Folders with cupti.h and cuda.h, to be taken before all others."""
+LIBRARY_VARIABLE = "DRIVETRAIN_LIBCUPTI"
+"""A libcupti in place of the one that belongs to the headers; the layer reads it too."""
+DRIVER_VARIABLE = "DRIVETRAIN_LIBCUDA"
+"""A CUDA driver in place of the system's."""
+NVML_VARIABLE = "DRIVETRAIN_LIBNVML"
+"""An NVML in place of the driver's."""
+_TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
+
+
+class Cupti(NamedTuple):
+    """CUPTI as it is installed here."""
+
+    include: tuple[Path, ...]
+    """Folders that hold cupti.h, cuda.h and what these include."""
+    library: str
+    """Path of libcupti, or its name where the system has to find it."""
+
+    @property
+    def version(self) -> int:
+        """CUPTI_API_VERSION of the headers; 0 where they do not say."""
+        for folder in self.include:
+            file = folder / "cupti_version.h"
+            for line in file.read_text().splitlines() if file.exists() else ():
+                words = line.split()
+                if words[:2] == ["#define", "CUPTI_API_VERSION"]:
+                    return int(words[2])
+        return 0
+
+
+def find() -> Cupti | None:
+    """Headers and their library; None where no folder has all headers."""
+    for folders in _candidates():
+        cupti = [folder for folder in folders if (folder / "cupti.h").is_file()]
+        if cupti and any((folder / "cuda.h").is_file() for folder in folders):
+            return Cupti(tuple(folders), os.environ.get(LIBRARY_VARIABLE) or _library_of(cupti[0]))
+    return None
+
+
+def has_driver() -> bool:
+    """Whether NVIDIA's driver can be loaded; nothing is initialised."""
+    try:
+        ctypes.CDLL(os.environ.get(DRIVER_VARIABLE) or "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _candidates() -> Iterator[list[Path]]:
+    """Groups of folders that belong together, the preferred first."""
+    chosen = os.environ.get(INCLUDE_VARIABLE)
+    if chosen:
+        yield [Path(folder) for folder in chosen.split(os.pathsep)]
+    spec = importlib.util.find_spec("nvidia")
+    for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+        yield from ([folder] for folder in sorted(root.glob("cu[0-9]*/include"), reverse=True))
+        yield sorted(root.glob("cuda_*/include"))  # of CUDA 12: a folder for each part
+    for root in filter(None, [*map(os.environ.get, _TOOLKITS), "/usr/local/cuda"]):
+        yield [Path(root) / "include", Path(root) / "extras" / "CUPTI" / "include"]
+
+
+def _library_of(include: Path) -> str:
+    for folder in ("lib64", "lib"):
+        found = sorted((include.parent / folder).glob("libcupti.so*"))
+        if found:
+            return str(found[0])
+    return "libcupti.so"

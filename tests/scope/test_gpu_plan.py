@@ -1,0 +1,136 @@
+"""Whether a GPU is recorded is decided before the program starts, and said in one sentence where it cannot be."""
+
+import pytest
+
+from drivetrain.cli import doctor
+from drivetrain.cli.main import main
+from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.scope.cupti import build, examine, headers
+from drivetrain.scope.cupti.plan import plan
+
+NOWHERE = "libcuda-that-is-nowhere.so"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Headers of CUPTI in a folder, and a library beside them that is any library."""
+    include = tmp_path / "toolkit" / "include"
+    include.mkdir(parents=True)
+    (include / "cupti.h").touch()
+    (include / "cuda.h").touch()
+    (include / "cupti_version.h").write_text("#define CUPTI_API_VERSION 130500\n")
+    (tmp_path / "toolkit" / "lib").mkdir()
+    (tmp_path / "toolkit" / "lib" / "libcupti.so.13").symlink_to("/usr/lib/libc.so.6")
+    monkeypatch.setenv(headers.INCLUDE_VARIABLE, str(include))
+    return include
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A driver in the eyes of who only loads it."""
+    monkeypatch.setenv(headers.DRIVER_VARIABLE, "libc.so.6")
+
+
+@pytest.fixture
+def no_headers(monkeypatch):
+    monkeypatch.setattr(headers, "_candidates", lambda: iter([]))
+
+
+def test_where_there_is_no_driver_nothing_is_said_and_nothing_done(monkeypatch):
+    monkeypatch.setenv(headers.DRIVER_VARIABLE, NOWHERE)
+    found = plan("auto")
+    assert (found.note, found.takes_readings) == ("", False)
+    assert not any(found.environment.values())
+
+
+def test_on_refuses_to_run_without_a_driver(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv(headers.DRIVER_VARIABLE, NOWHERE)
+    script = tmp_path / "script.py"
+    script.write_text("print('ran')")
+    assert main(["profile", "-o", str(tmp_path / "run"), "--gpu", "on", str(script)]) == 2
+    said = capsys.readouterr()
+    assert "--gpu on: no NVIDIA driver (libcuda.so.1) can be loaded here" in said.err
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(InvalidInput, match="--gpu: expected auto, on, off, got 'maybe'"):
+        plan("maybe")
+
+
+def test_a_gpu_without_headers_is_a_note_that_says_what_to_install(driver, no_headers):
+    found = plan("auto")
+    assert 'pip install "drivetrain[cupti]"' in found.note
+    assert found.takes_readings
+    assert not any(found.environment.values())
+    with pytest.raises(InvalidInput, match=r"--gpu on: expected cupti\.h and cuda\.h"):
+        plan("on")
+
+
+def test_another_tool_of_the_driver_is_not_pushed_aside(driver, monkeypatch):
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "nsys.so")
+    found = plan("auto")
+    assert "another tool uses CUDA_INJECTION64_PATH=nsys.so" in found.note
+    assert "CUDA_INJECTION64_PATH" not in found.environment
+
+
+def test_a_layer_that_does_not_compile_says_what_the_compiler_said(installed, monkeypatch, tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        "#!/bin/sh\necho 'In file included from here:' >&2\necho 'cuda.h:1: error: broken' >&2\nexit 1\n"
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(CompileError, match=r"does not compile against .*: cuda.h:1: error: broken$"):
+        build.built()
+
+
+def test_without_a_compiler_the_remedy_is_one(installed, monkeypatch):
+    monkeypatch.setenv("CXX", "a-compiler-that-is-nowhere")
+    with pytest.raises(CompileError, match="found none: install"):
+        build.built()
+
+
+def test_headers_are_found_with_their_library_and_version(installed, monkeypatch):
+    monkeypatch.delenv(headers.LIBRARY_VARIABLE, raising=False)
+    found = headers.find()
+    assert found.include == (installed,)
+    assert found.version == 130500
+    assert found.library.endswith("toolkit/lib/libcupti.so.13")
+
+
+def test_headers_without_the_driver_interface_do_not_count(installed, monkeypatch, tmp_path):
+    (installed / "cuda.h").unlink()
+    monkeypatch.setattr(headers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(headers, "_TOOLKITS", ())
+    found = headers.find()
+    assert found is None or installed not in found.include
+
+
+def test_doctor_names_what_is_missing_and_fails_nothing(no_headers, monkeypatch):
+    monkeypatch.setenv(headers.DRIVER_VARIABLE, NOWHERE)
+    row = doctor.gpu_recording_row()
+    assert row.status == "absent"
+    assert "no CUPTI headers" in row.found
+    assert "no NVIDIA driver" in row.found
+    assert 'pip install "drivetrain[cupti]"' in row.remedy
+
+
+def test_doctor_is_content_where_everything_is_there(installed, driver, monkeypatch, tmp_path):
+    monkeypatch.setenv(headers.LIBRARY_VARIABLE, "libc.so.6")
+    monkeypatch.setattr(examine, "DRIVER_SETTINGS", tmp_path / "none")
+    row = doctor.gpu_recording_row()
+    assert (row.status, row.remedy) == ("ok", "")
+    assert row.found == "CUPTI headers 130500; libcupti loads; a compiler; a driver"
+
+
+def test_doctor_says_when_only_administrators_may_profile(installed, driver, monkeypatch, tmp_path):
+    monkeypatch.setenv(headers.LIBRARY_VARIABLE, "libc.so.6")
+    (tmp_path / "params").write_text("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n")
+    monkeypatch.setattr(examine, "DRIVER_SETTINGS", tmp_path / "params")
+    monkeypatch.setattr(examine.os, "geteuid", lambda: 1000)
+    row = doctor.gpu_recording_row()
+    assert row.status == "absent"
+    assert "the driver lets administrators profile only" in row.found
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in row.remedy
