@@ -343,6 +343,11 @@ EXPORTED CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrela
 
 // ---- What the driver does --------------------------------------------------------------------------------------
 
+EXPORTED CUresult cuDriverGetVersion(int* version) {
+  *version = CUDA_VERSION;
+  return CUDA_SUCCESS;
+}
+
 EXPORTED CUresult cuInit(unsigned) {
   Fake& state = fake();
   if (state.initialised_in != 0)

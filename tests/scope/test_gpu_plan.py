@@ -18,6 +18,8 @@ def installed(tmp_path, monkeypatch):
     include.mkdir(parents=True)
     (include / "cupti.h").touch()
     (include / "cuda.h").touch()
+    (include / "crt").mkdir()
+    (include / "crt" / "host_defines.h").touch()
     (include / "cupti_version.h").write_text("#define CUPTI_API_VERSION 130500\n")
     (tmp_path / "toolkit" / "lib").mkdir()
     (tmp_path / "toolkit" / "lib" / "libcupti.so.13").symlink_to("/usr/lib/libc.so.6")
@@ -64,7 +66,7 @@ def test_a_gpu_without_headers_is_a_note_that_says_what_to_install(driver, no_he
     assert 'pip install "drivetrain[cupti]"' in found.note
     assert found.takes_readings
     assert not any(found.environment.values())
-    with pytest.raises(InvalidInput, match=r"--gpu on: expected cupti\.h and cuda\.h"):
+    with pytest.raises(InvalidInput, match=r"--gpu on: expected cupti\.h, cuda\.h and crt/host_defines\.h"):
         plan("on")
 
 
@@ -100,8 +102,25 @@ def test_headers_are_found_with_their_library_and_version(installed, monkeypatch
     assert found.library.endswith("toolkit/lib/libcupti.so.13")
 
 
-def test_headers_without_the_driver_interface_do_not_count(installed, monkeypatch, tmp_path):
-    (installed / "cuda.h").unlink()
+@pytest.mark.parametrize(("driver_cuda", "expected"), [(13, 13), (12, 12), (11, 13), (None, 13)])
+def test_the_newest_headers_that_the_driver_knows_are_taken(monkeypatch, driver_cuda, expected):
+    installed = [headers.Cupti((), f"libcupti.so.{cuda}") for cuda in (13, 12)]
+    monkeypatch.setattr(headers.Cupti, "cuda", property(lambda self: int(self.library[-2:])))
+    monkeypatch.setattr(headers, "_candidates", lambda: iter(installed))
+    monkeypatch.setattr(headers, "_in", lambda folders: folders)
+    monkeypatch.setattr(headers, "driver_cuda", lambda: driver_cuda)
+    assert headers.find().cuda == expected
+
+
+def test_versions_of_before_cuda_13_are_told_by_their_size(installed):
+    assert headers.find().cuda == 13
+    (installed / "cupti_version.h").write_text("#define CUPTI_API_VERSION 26\n")
+    assert headers.find().cuda == 12
+
+
+@pytest.mark.parametrize("name", ["cuda.h", "crt/host_defines.h"])
+def test_headers_do_not_count_without_what_they_include(installed, monkeypatch, name):
+    (installed / name).unlink()
     monkeypatch.setattr(headers.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(headers, "_TOOLKITS", ())
     found = headers.find()

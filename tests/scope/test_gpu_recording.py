@@ -1,5 +1,6 @@
 """GPU work of profiled programs reaches arrays, from processes that initialise CUDA; whatever fails is one line."""
 
+import shutil
 import signal
 
 import fake_gpu
@@ -35,6 +36,25 @@ def gpu(libraries, layers, own_cache, monkeypatch):
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "run.scope"
+
+
+@pytest.fixture(scope="module")
+def small(libraries, layers, tmp_path_factory):
+    """A recording of two kernels, where three records were dropped and a kernel has no times."""
+    folder = tmp_path_factory.mktemp("small") / "run.scope"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**libraries, "XDG_CACHE_HOME": str(folder.parent)}.items():
+            patch.setenv(name, value)
+        fake_gpu.share_layer(layers)
+        text = "fake.cuInit(0)\nlaunch('one')\nlaunch('two')\nfake.fake_drop(3)\nfake.fake_untimed()\n"
+        profiled_text(folder, fake_gpu.PROGRAM + text)
+    return folder
+
+
+@pytest.fixture
+def recording(small, tmp_path):
+    """A copy of it, to be changed."""
+    return shutil.copytree(small, tmp_path / "copy.scope")
 
 
 def recorded(folder, text, **how):
@@ -182,8 +202,8 @@ print("ran")
     assert not len(trace.gpu.activity)
 
 
-def test_readings_say_how_busy_each_device_was(folder):
-    readings = recorded(folder, "").gpu.readings
+def test_readings_say_how_busy_each_device_was(small):
+    readings = scope.load(small).trace.gpu.readings
     assert len(readings) >= 4  # at the beginning and at the end
     assert readings.device.tolist()[:2] == [0, 1]
     assert set(zip(readings.device.tolist(), readings.utilization.tolist(), strict=True)) == {(0, 90), (1, 0)}
@@ -212,39 +232,48 @@ def test_an_nvml_that_is_not_there_is_an_error_of_one_line(monkeypatch):
         Nvml()
 
 
-def test_counts_of_what_is_missing_become_sentences(folder):
-    trace = recorded(folder, "fake.cuInit(0)\nfake.fake_drop(3)\nfake.fake_untimed()\nlaunch('kernel')\n")
-    assert trace.gpu.notes == (
+def test_counts_of_what_is_missing_become_sentences(small):
+    assert scope.load(small).trace.gpu.notes == (
         "3 records of the GPU found no room in CUPTI's buffers and are missing.",
         "1 activities of the GPU are missing, because it had no room for their times.",
     )
 
 
-def test_files_are_read_up_to_what_is_whole_and_other_versions_refused(folder):
-    trace = recorded(folder, "fake.cuInit(0)\nlaunch('one')\nlaunch('two')\n")
-    (file,) = folder.glob("*.gpu")
+def test_files_are_read_up_to_what_is_whole(recording):
+    (file,) = recording.glob("*.gpu")
     whole = file.read_bytes()
-    file.write_bytes(whole[:-20])
-    assert len(scope.load(folder).trace.gpu.activity) == len(trace.gpu.activity) - 1
-    file.write_bytes(whole)
-    (table,) = folder.glob("*.gpu-names")
-    table.write_bytes(table.read_bytes()[:-2])
-    nameless = scope.load(folder).trace
-    assert sorted(names(nameless, nameless.gpu.activity)) == ["two", "unknown"]  # the last flushed was named first
+    for size in range(len(whole) - 100, len(whole), 7):
+        file.write_bytes(whole[:size])
+        num_records = (size - 40) // 48
+        trace = scope.load(recording).trace
+        assert len(trace.gpu.activity) + len(trace.gpu.api) <= num_records
     file.write_bytes(whole[:10])
-    assert not len(scope.load(folder).trace.gpu.activity)
+    assert not len(scope.load(recording).trace.gpu.activity)
+
+
+def test_a_name_that_is_cut_off_is_unknown(recording):
+    (table,) = recording.glob("*.gpu-names")
+    table.write_bytes(table.read_bytes()[:-2])
+    trace = scope.load(recording).trace
+    assert sorted(names(trace, trace.gpu.activity)) == ["two", "unknown"]  # what was flushed first was named first
+
+
+def test_records_of_another_version_are_refused(recording):
+    (file,) = recording.glob("*.gpu")
+    whole = file.read_bytes()
     file.write_bytes(whole[:32] + b"\x63\0\0\0" + whole[36:])
     with pytest.raises(FileFormatError, match="expected records of version 1, got 99"):
-        scope.load(folder)
+        scope.load(recording)
 
 
-def test_packing_keeps_what_was_recorded_and_leaves_no_segments(folder):
-    trace = recorded(folder, "fake.cuInit(0)\nlaunch('kernel')\n")
-    scope.pack(folder)
-    again = scope.load(folder).trace
-    assert names(again, again.gpu.activity) == ["kernel"]
+def test_packing_keeps_what_was_recorded_and_leaves_no_segments(recording):
+    trace = scope.load(recording).trace
+    scope.pack(recording)
+    again = scope.load(recording).trace
+    assert sorted(names(again, again.gpu.activity)) == ["one", "two"]
     assert again.gpu.readings.time_ns.tolist() == trace.gpu.readings.time_ns.tolist()
-    assert {file.name for file in folder.iterdir()} == {"session.json", "trace.parquet", "gpu.parquet"}
+    assert again.gpu.notes == trace.gpu.notes
+    assert {file.name for file in recording.iterdir()} == {"session.json", "trace.parquet", "gpu.parquet"}
 
 
 def test_off_records_nothing_of_the_gpu(folder, tmp_path):

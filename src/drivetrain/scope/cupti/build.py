@@ -29,7 +29,7 @@ def built() -> Path:
     """
     cupti, compiler = find(), find_cxx()
     if cupti is None:
-        raise CompileError(f"expected cupti.h and cuda.h, and found no folder with both: {REMEDY}")
+        raise CompileError(f"expected cupti.h, cuda.h and crt/host_defines.h, and did not find them together: {REMEDY}")
     if compiler is None:
         raise CompileError("expected a C++ compiler, and found none: install g++ or clang++, or name one by CXX")
     target = _folder() / f"cupti-{cupti.version}-{_digest(cupti, compiler)}.so"

@@ -15,6 +15,7 @@ DRIVER_VARIABLE = "DRIVETRAIN_LIBCUDA"
 """A CUDA driver in place of the system's."""
 NVML_VARIABLE = "DRIVETRAIN_LIBNVML"
 """An NVML in place of the driver's."""
+_NEEDED = ("cupti.h", "cuda.h", "crt/host_defines.h")
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 
 
@@ -25,6 +26,11 @@ class Cupti(NamedTuple):
     """Folders that hold cupti.h, cuda.h and what these include."""
     library: str
     """Path of libcupti, or its name where the system has to find it."""
+
+    @property
+    def cuda(self) -> int:
+        """The major version of CUDA that it is of; CUPTI had version numbers of its own until CUDA 12."""
+        return self.version // 10_000 or 12
 
     @property
     def version(self) -> int:
@@ -39,21 +45,43 @@ class Cupti(NamedTuple):
 
 
 def find() -> Cupti | None:
-    """Headers and their library; None where no folder has all headers."""
-    for folders in _candidates():
-        cupti = [folder for folder in folders if (folder / "cupti.h").is_file()]
-        if cupti and any((folder / "cuda.h").is_file() for folder in folders):
-            return Cupti(tuple(folders), os.environ.get(LIBRARY_VARIABLE) or _library_of(cupti[0]))
-    return None
+    """Headers and their library, of the newest CUDA that the driver knows where that can be told.
+
+    None where no folder has all headers.
+    """
+    installed = [cupti for folders in _candidates() if (cupti := _in(folders)) is not None]
+    known = driver_cuda()
+    fitting = [cupti for cupti in installed if known is None or cupti.cuda <= known]
+    return next(iter(fitting or installed), None)
 
 
 def has_driver() -> bool:
     """Whether NVIDIA's driver can be loaded; nothing is initialised."""
+    return _driver() is not None
+
+
+def driver_cuda() -> int | None:
+    """The newest major version of CUDA that the driver knows; None where there is no driver that says so."""
+    driver, version = _driver(), ctypes.c_int()
+    if driver is None or not hasattr(driver, "cuDriverGetVersion"):
+        return None
+    return version.value // 1000 if driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
+
+
+def _driver() -> ctypes.CDLL | None:
     try:
-        ctypes.CDLL(os.environ.get(DRIVER_VARIABLE) or "libcuda.so.1")
+        return ctypes.CDLL(os.environ.get(DRIVER_VARIABLE) or "libcuda.so.1")
     except OSError:
-        return False
-    return True
+        return None
+
+
+def _in(folders: list[Path]) -> Cupti | None:
+    """What is in folders that belong together, if they have everything."""
+    found = {name: next((folder for folder in folders if (folder / name).is_file()), None) for name in _NEEDED}
+    include = found["cupti.h"]
+    if include is None or None in found.values():
+        return None
+    return Cupti(tuple(folders), os.environ.get(LIBRARY_VARIABLE) or _library_of(include))
 
 
 def _candidates() -> Iterator[list[Path]]:

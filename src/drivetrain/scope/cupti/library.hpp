@@ -24,21 +24,23 @@ namespace drivetrain {
   X(cuptiActivityGetNumDroppedRecords) \
   X(cuptiActivityFlushAll)
 
-/// What makes a recording better and is not in every version.
-#define DRIVETRAIN_CUPTI_WANTED(X)          \
-  X(cuptiActivityRegisterTimestampCallback) \
-  X(cuptiActivityFlushPeriod)               \
-  X(cuptiSetThreadIdType)                   \
-  X(cuptiActivityEnableDriverApi)           \
-  X(cuptiActivityEnableRuntimeApi)          \
-  X(cuptiActivityPushExternalCorrelationId) \
-  X(cuptiActivityPopExternalCorrelationId)
+/// What makes a recording better and is not in every version, nor in the headers of every version.
+#define DRIVETRAIN_CUPTI_WANTED(X)                                                                 \
+  X(cuptiActivityRegisterTimestampCallback, std::uint64_t (*clock)())                              \
+  X(cuptiActivityFlushPeriod, std::uint32_t every_ms)                                              \
+  X(cuptiSetThreadIdType, CUpti_ActivityThreadIdType type)                                         \
+  X(cuptiActivityEnableDriverApi, CUpti_CallbackId cbid, std::uint8_t enable)                      \
+  X(cuptiActivityEnableRuntimeApi, CUpti_CallbackId cbid, std::uint8_t enable)                     \
+  X(cuptiActivityPushExternalCorrelationId, CUpti_ExternalCorrelationKind kind, std::uint64_t id)  \
+  X(cuptiActivityPopExternalCorrelationId, CUpti_ExternalCorrelationKind kind, std::uint64_t* id)
 
 struct Cupti {
 #define DRIVETRAIN_DECLARE(name) decltype(&::name) name = nullptr;
+#define DRIVETRAIN_DECLARE_AS(name, ...) CUptiResult (*name)(__VA_ARGS__) = nullptr;
   DRIVETRAIN_CUPTI_NEEDED(DRIVETRAIN_DECLARE)
-  DRIVETRAIN_CUPTI_WANTED(DRIVETRAIN_DECLARE)
+  DRIVETRAIN_CUPTI_WANTED(DRIVETRAIN_DECLARE_AS)
 #undef DRIVETRAIN_DECLARE
+#undef DRIVETRAIN_DECLARE_AS
 
   /// False where there is no such library or a function is missing; `why` says which. The library stays loaded.
   bool load(const char* path, char* why, std::size_t size) noexcept {
@@ -53,7 +55,7 @@ struct Cupti {
       std::snprintf(why, size, "%s", said != nullptr ? said : path);
       return false;
     }
-#define DRIVETRAIN_FIND(function) function = reinterpret_cast<decltype(function)>(::dlsym(library, #function));
+#define DRIVETRAIN_FIND(function, ...) function = reinterpret_cast<decltype(function)>(::dlsym(library, #function));
     DRIVETRAIN_CUPTI_NEEDED(DRIVETRAIN_FIND)
     DRIVETRAIN_CUPTI_WANTED(DRIVETRAIN_FIND)
 #undef DRIVETRAIN_FIND
