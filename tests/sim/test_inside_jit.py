@@ -62,22 +62,17 @@ def test_parameters_of_each_environment_come_along_into_the_program():
     assert_same(jax.jit(rollout)(state, actions), rollout(state, actions))
 
 
-def test_a_policy_comes_along_and_its_parameters_are_arguments_of_the_program():
-    def linear(params, obs, key):
-        logits = obs @ params
-        action = jax.random.categorical(key, logits).astype(np.int32)
-        return action, {"log_prob": jax.nn.log_softmax(logits)[action]}
-
-    shape = jax.ShapeDtypeStruct((4, 2), np.dtype("float32"))
-    record = ("action", "log_prob", "reward")
-    rollout = sim.compile(sim.make("CartPole-v1"), 9, 3, policy=linear, policy_params=shape, record=record)
-    state = rollout.reset(seed=6)
-    program = jax.jit(lambda state, params: rollout(state, policy=params))
-    for scale in (0.0, 1.0):
-        params = scale * np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
-        assert_same(program(state, params), rollout(state, policy=params))
+def test_a_policy_comes_along_into_the_program_with_weights_that_the_program_computes():
+    env = sim.make("CartPole-v1")
+    act = sim.policies.linear(env)
+    weights = act.init(jax.random.key(0))
+    rollout = sim.compile(env, 9, 3, record=("action", "log_prob"), policy=act, policy_params=weights)
+    state = rollout.reset(seed=2)
+    doubled = jax.tree.map(lambda x: 2 * x, weights)
+    inside = jax.jit(lambda state, weights: rollout(state, policy=jax.tree.map(lambda x: 2 * x, weights)))
+    assert_same(inside(state, weights), rollout(state, policy=doubled))
     with pytest.raises(InvalidInput, match=r"derivative of a rollout"):
-        jax.grad(lambda params: rollout(state, policy=params)[1]["log_prob"].sum())(params)
+        jax.grad(lambda weights: rollout(state, policy=weights)[1]["log_prob"].sum())(weights)
 
 
 def test_a_scan_over_calls_goes_where_a_loop_in_python_goes():

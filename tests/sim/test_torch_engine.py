@@ -65,3 +65,13 @@ def test_native_reads_tensors_where_they_are_and_its_results_become_tensors_with
     state, _ = rollout(dataclasses.replace(start, env=tensors[0], done=tensors[1]), actions)
     assert_same(state, rollout(start, actions.numpy())[0])
     assert torch.from_dlpack(trajectory["obs"]).data_ptr() == trajectory["obs"].ctypes.data
+
+
+def test_a_policy_acts_as_under_xla():
+    env = sim.make("CartPole-v1")
+    act = sim.policies.mlp(env, hidden=(20,))
+    params = jax.tree.map(np.asarray, jax.jit(act.init)(jax.random.key(1)))
+    options = {"policy": act, "policy_params": params, "record": ("obs", "action", "log_prob", "value")}
+    oracle, tested = (sim.compile(env, 9, 4, engine, **options) for engine in ("xla", "torch"))
+    state = oracle.reset(seed=2)
+    assert_same(oracle(state, policy=params), tested(state, policy=params))

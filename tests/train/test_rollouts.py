@@ -190,7 +190,7 @@ def test_a_configuration_holds_the_parts_of_its_algorithm_and_comes_back(tmp_pat
     config = config_of(num_actors=2, target_kl=0.02).resolved()
     path = tmp_path / "config.json"
     path.write_text(config.to_json())
-    assert set(json.loads(path.read_text())) == {"algo", "env", "run", "environment", "rollout", "agent"}
+    assert set(json.loads(path.read_text())) == {"algo", "env", "run", "environment", "rollout", "agent", "simulator"}
     assert TrainConfig.load(path) == config
 
 

@@ -5,7 +5,7 @@ weights -> policy -> environments -> replay, rollout; one grant of the ledger at
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from drivetrain.train.reports import Reports
 from drivetrain.train.rounds.episodes import Episodes
 from drivetrain.train.rounds.exploration import Apart, Exploration, Together
 from drivetrain.train.rounds.returning import bring_back
+from drivetrain.train.stepper import Episode, Stepper
 from drivetrain.train.topology import (
     Assignment,
     StepWriter,
@@ -40,15 +41,8 @@ _REPORT_LAGS = 100
 _REPORT_INTERVAL_S = 0.05
 
 
-class Episode(NamedTuple):
-    """A finished training episode."""
-
-    total_reward: float
-    length: int
-
-
 class Actor:
-    """E environments stepped together, exploring.
+    """E Gymnasium environments stepped together, exploring; a `Stepper`.
 
     Args:
         config: The run's.
@@ -70,7 +64,7 @@ class Actor:
         episodes: Episodes | None = None,
         encoders: Encoders | None = None,
     ) -> None:
-        self._num_envs = config.envs_per_actor
+        self._num_envs = self.steps_per_call = config.envs_per_actor
         self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
         self._policy = policy
@@ -94,7 +88,7 @@ class Actor:
             first = self._envs[lane].reset(seed) if episodes is None else self._bring_back(lane, seed, episodes)
             self._begin(lane, first)
 
-    def step(self, num_envs: int, start: int) -> list[Episode]:
+    def step(self, num_envs: int, start: int, /) -> list[Episode]:
         """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.
 
         Fewer than all happens at the very end of a run. They then get a writer of their own, and
@@ -175,7 +169,7 @@ class Actor:
 def make_actor(
     config: TrainConfig,
     interface: Interface,
-    policy: Policy,
+    vector: NDArray[np.float32],
     make_writer: Callable[[int], StepWriter],
     *,
     index: int,
@@ -183,13 +177,13 @@ def make_actor(
     episodes: Episodes | None,
     num_steps: int,
     encoders: Encoders | None,
-) -> Actor:
-    """An actor of a run, new or gone on with.
+) -> Stepper:
+    """What steps an actor's environments, in a run that is new or gone on with.
 
     Args:
         config: The run's.
         interface: What the environments look like.
-        policy: Chooses actions.
+        vector: What is published, float32[num_published]; it is acted by what is in it at each step.
         make_writer: Gives a writer for so many environments.
         index: Which actor.
         path: Tells its random streams from those of others, and of its predecessors.
@@ -197,6 +191,11 @@ def make_actor(
         num_steps: Steps that the run has taken before.
         encoders: Where they are frozen.
     """
+    if config.fused_engine is not None:
+        from drivetrain.train.fused.actor import FusedActor  # imports jax: only where it is needed
+
+        return FusedActor(config, interface, vector, make_writer, path)
+    policy = acting_policy(config, interface, vector, encoders)
     if not config.run.deterministic:
         return Actor(config, interface, policy, make_writer, Together(config, path), encoders=encoders)
     count = config.envs_per_actor
@@ -237,17 +236,16 @@ def run(assignment: Assignment) -> None:
     actor.close()
 
 
-def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, board: MomentsBoard | None) -> Actor:
+def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, board: MomentsBoard | None) -> Stepper:
     config, interface = assignment.config, assignment.interface
     experience = attach_gathered(assignment)
     arrays = load_checkpoint(assignment.run_dir)[0] if assignment.origin.encoder_frozen else None
     encoders = Encoders.frozen(config, interface, arrays)
-    policy = acting_policy(config, interface, weights.vector, encoders)
     ledger.note_work(assignment.index)
     actor = make_actor(
         config,
         interface,
-        policy,
+        weights.vector,
         writers(experience, assignment.index),
         index=assignment.index,
         path=assignment.stream_path,
@@ -261,17 +259,16 @@ def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, bo
     return actor
 
 
-def take(actor: Actor, grant: Grant, assignment: Assignment, ledger: Ledger) -> tuple[list[Episode], int]:
-    """Take the steps of a grant, one of all environments at a time: the episodes that ended, and how many steps.
+def take(actor: Stepper, grant: Grant, assignment: Assignment, ledger: Ledger) -> tuple[list[Episode], int]:
+    """Take the steps of a grant, as many at a time as the actor takes: the episodes that ended, and how many steps.
 
     Fewer than granted where the run stops meanwhile: a rollout can be long.
     """
     episodes: list[Episode] = []
     num_steps = 0
-    num_envs = assignment.config.envs_per_actor
     while num_steps < grant.num_steps and not (num_steps and ledger.stopping):
         ledger.note_work(assignment.index)
-        count = min(num_envs, grant.num_steps - num_steps)
+        count = min(actor.steps_per_call, grant.num_steps - num_steps)
         episodes += actor.step(count, grant.start + num_steps)
         num_steps += count
     return episodes, num_steps

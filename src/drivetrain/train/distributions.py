@@ -1,6 +1,6 @@
 """Distributions over actions, written once for NumPy (acting) and JAX (learning).
 
-    network outputs --sample (NumPy)--> actions --log_prob, entropy (either)--> the loss
+    network outputs --sample (either)--> actions --log_prob, entropy (either)--> the loss
 
 Outputs are a dict of arrays [..., width] by head; actions are what is stored.
 """
@@ -20,6 +20,18 @@ from drivetrain.train.networks import Pieces
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
+class Draws(Protocol):
+    """Where chance comes from: a NumPy generator, or what draws the same from a JAX key."""
+
+    def standard_exponential(self, size: Any, dtype: Any, /) -> Any:
+        """Independent exponential numbers of mean 1."""
+        ...
+
+    def standard_normal(self, size: Any, dtype: Any, /) -> Any:
+        """Independent normal numbers of mean 0 and variance 1."""
+        ...
+
+
 class Distribution(Protocol):
     """The kind of a policy's randomness; immutable and hashable."""
 
@@ -28,8 +40,8 @@ class Distribution(Protocol):
         """(name, width) of what a network has to say about an observation."""
         ...
 
-    def sample(self, outputs: Pieces, rng: np.random.Generator) -> NDArray[Any]:
-        """Actions [num_envs, ...], drawn by NumPy."""
+    def sample(self, outputs: Pieces, rng: Draws, xp: ModuleType = np) -> Any:
+        """Actions [..., ...], by the draws of a generator of the array module's."""
         ...
 
     def mode(self, outputs: Pieces) -> NDArray[Any]:
@@ -57,10 +69,10 @@ class Categorical:
         """The logits."""
         return (("logits", self.count),)
 
-    def sample(self, outputs: Pieces, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, outputs: Pieces, rng: Draws, xp: ModuleType = np) -> Any:
         """By exponential races: argmax of logit - log(exponential) has the softmax's probabilities."""
-        logits: NDArray[np.float32] = outputs["logits"]
-        return (logits - np.log(rng.standard_exponential(logits.shape, np.float32))).argmax(-1)
+        logits = outputs["logits"]
+        return (logits - xp.log(rng.standard_exponential(logits.shape, np.float32))).argmax(-1)
 
     def mode(self, outputs: Pieces) -> NDArray[np.int64]:
         """The action of largest logit; the first among equals."""
@@ -89,9 +101,9 @@ class MultiCategorical:
         """The logits of all of them, one after the other."""
         return (("logits", sum(self.counts)),)
 
-    def sample(self, outputs: Pieces, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, outputs: Pieces, rng: Draws, xp: ModuleType = np) -> Any:
         """Each by itself."""
-        return np.stack([kind.sample(part, rng) for kind, part in self._factors(outputs)], -1)
+        return xp.stack([kind.sample(part, rng, xp) for kind, part in self._factors(outputs)], -1)
 
     def mode(self, outputs: Pieces) -> NDArray[np.int64]:
         """Each by itself."""
@@ -130,10 +142,10 @@ class DiagonalGaussian:
         """The means. "log_std" comes from a `LogStd` network, independent of the observation."""
         return (("mean", self.size),)
 
-    def sample(self, outputs: Pieces, rng: np.random.Generator) -> NDArray[np.float32]:
+    def sample(self, outputs: Pieces, rng: Draws, xp: ModuleType = np) -> Any:
         """Mean plus scaled noise."""
-        mean: NDArray[np.float32] = outputs["mean"]
-        return mean + np.exp(outputs["log_std"]) * rng.standard_normal(mean.shape, np.float32)
+        mean = outputs["mean"]
+        return mean + xp.exp(outputs["log_std"]) * rng.standard_normal(mean.shape, np.float32)
 
     def mode(self, outputs: Pieces) -> NDArray[np.float32]:
         """The mean."""

@@ -1,6 +1,6 @@
 """Gymnasium environments as the trainer sees them.
 
-gymnasium.make(id) -> preprocessing -> frame stack -> Environment(reset, step) -> actor, evaluator
+gymnasium.make(id), or gymnax/NAME by drivetrain.sim -> preprocessing -> frame stack -> Environment(reset, step)
 """
 
 import contextlib
@@ -41,6 +41,10 @@ def describe(config: TrainConfig) -> Interface:
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised
     require_encoder(config, interface)
+    if config.fused_engine is not None:
+        from drivetrain.train.fused.kernel import require_kernel  # imports jax: only where it is needed
+
+        require_kernel(config, interface)
     return interface
 
 
@@ -84,6 +88,8 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
         importlib.import_module("ale_py")  # registers them
     if env_id.startswith("drivetrain/"):
         importlib.import_module("drivetrain.sim")  # registers them
+    if env_id.startswith("gymnax/"):  # not registered: that would take importing gymnax
+        return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env_id)
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
 
@@ -177,7 +183,7 @@ class Environment:
 
 
 def trainable() -> dict[str, tuple[tuple[str, ...], str]]:
-    """Every registered environment: the algorithms that train on it, and if none, why not.
+    """Every registered environment, and those of gymnax: the algorithms that train on it, and if none, why not.
 
     One of the Atari games, all alike in this, answers for all.
     """
@@ -186,12 +192,22 @@ def trainable() -> dict[str, tuple[tuple[str, ...], str]]:
     importlib.import_module("drivetrain.sim")  # registers ours
     games: tuple[tuple[str, ...], str] | None = None
     found: dict[str, tuple[tuple[str, ...], str]] = {}
+    for env_id in _gymnax_ids():
+        found[env_id] = _algorithms_for(env_id)
     for env_id, spec in sorted(gymnasium.registry.items()):
         if str(spec.entry_point).startswith("ale_py"):
             games = found[env_id] = games or _algorithms_for(env_id)
         else:
             found[env_id] = _algorithms_for(env_id)
     return found
+
+
+def _gymnax_ids() -> list[str]:
+    """Of gymnax's environments, where it is installed; but for MNISTBandit, which needs a download to be looked at."""
+    with contextlib.suppress(ImportError):
+        gymnax: Any = importlib.import_module("gymnax")
+        return sorted(f"gymnax/{name}" for name in gymnax.registered_envs if not name.startswith("MNIST"))
+    return []
 
 
 def _algorithms_for(env_id: str) -> tuple[tuple[str, ...], str]:

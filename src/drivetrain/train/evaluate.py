@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,23 @@ _POLL_S = 0.02
 _NUM_RESAMPLES = 2_000
 
 
+class Evaluating(Protocol):
+    """Plays whole episodes greedily, on environments of its own."""
+
+    def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = ...) -> list[float]:
+        """The undiscounted return of one episode per seed, in the order of the seeds.
+
+        `beat` is called before each step of the environments.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the environments."""
+        ...
+
+
 class Evaluator:
-    """Plays whole episodes greedily, on environments of its own.
+    """Plays on Gymnasium environments; an `Evaluating`.
 
     Args:
         config: The run's.
@@ -42,10 +57,7 @@ class Evaluator:
 
     @EVALUATION
     def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = lambda: None) -> list[float]:
-        """The undiscounted return of one episode per seed, in the order of the seeds.
-
-        `beat` is called before each step of the environments.
-        """
+        """See `Evaluating`."""
         totals = [0.0] * len(seeds)
         lengths = [0] * len(seeds)
         waiting = list(range(len(seeds)))[::-1]
@@ -82,6 +94,14 @@ class Evaluator:
             env.close()
 
 
+def _evaluator(config: TrainConfig, interface: Interface) -> Evaluating:
+    if config.fused_engine is None:
+        return Evaluator(config, interface)
+    from drivetrain.train.fused.evaluation import FusedEvaluator  # imports jax: only where it is needed
+
+    return FusedEvaluator(config, interface, min(_NUM_LANES, max(config.run.eval_episodes, 1)))
+
+
 class Selection:
     """Evaluates policies as the run goes, and keeps the best in RUN/best.
 
@@ -109,7 +129,7 @@ class Selection:
         self._config = config
         self._interface = interface
         self._beat = beat
-        self._evaluator = Evaluator(config, interface)
+        self._evaluator = _evaluator(config, interface)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_policy(run_dir, "best") if has_best_policy(run_dir) else None

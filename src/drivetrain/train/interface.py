@@ -211,8 +211,8 @@ def entries_of(observations: Observations) -> dict[str, Entry]:
     return dict(observations.entries) if isinstance(observations, Entries) else {"": observations}
 
 
-def set_row(arrays: Arrays, index: int, observation: Arrays) -> None:
-    """Write one environment's observation into its row."""
+def set_row(arrays: Arrays, index: Any, observation: Arrays) -> None:
+    """Write one environment's observation into its row; or several, by any of NumPy's indices."""
     if isinstance(arrays, dict):
         assert isinstance(observation, dict)
         for name, array in arrays.items():
@@ -221,8 +221,8 @@ def set_row(arrays: Arrays, index: int, observation: Arrays) -> None:
         arrays[index] = observation
 
 
-def rows_of(arrays: Arrays, which: slice | int | None) -> Any:
-    """Views of some rows, or of one; None: all of it as the one row of a batch."""
+def rows_of(arrays: Arrays, which: Any) -> Any:
+    """Some rows, or one, by any of NumPy's indices; None: all of it as the one row of a batch."""
     if isinstance(arrays, dict):
         return {name: array[which] for name, array in arrays.items()}
     return arrays[which]

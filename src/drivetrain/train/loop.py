@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-from drivetrain.train.actor import Episode, acting_policy, make_actor
+from drivetrain.train.actor import make_actor
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.devices import prepare_devices
@@ -27,6 +27,7 @@ from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
+from drivetrain.train.stepper import Episode
 from drivetrain.train.topology import make_experience, stored_interface, writers
 
 
@@ -72,12 +73,11 @@ class Loop:
         if config.run.deterministic:
             self._rounds = self._make_rounds(arrays)
         self._vector = self._learner.vector  # the actor's; overwritten after each call
-        policy = acting_policy(config, job.interface, self._vector, encoders)
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
         self._actor = make_actor(
             config,
             job.interface,
-            policy,
+            self._vector,
             writers(self._gathered, 0),
             index=0,
             path=path,
@@ -146,8 +146,11 @@ class Loop:
 
     def _step(self) -> None:
         _, committed, updates = self._counts
-        num_steps = self._rules.grantable(self._config.envs_per_actor, committed, updates)
-        episodes: list[Episode] = self._actor.step(num_steps, committed)
+        at_once, on_policy = self._actor.steps_per_call, self._config.on_policy
+        num_steps = self._rules.grantable(at_once if on_policy else self._config.steps_per_grant, committed, updates)
+        episodes: list[Episode] = []
+        for first in range(0, num_steps, at_once):
+            episodes += self._actor.step(min(at_once, num_steps - first), committed + first)
         self._meter.add_episodes(episodes)
         committed += num_steps
         self._counts = Counts(committed, committed, updates)

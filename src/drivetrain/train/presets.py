@@ -40,6 +40,18 @@ _DEFAULTS: dict[str, dict[str, Any]] = dict.fromkeys(("ddpg", "td3", "sac"), _OF
 """Where an algorithm's usual settings are not the dataclasses' defaults."""
 _NO_PRESET = Preset(settings={}, source="the algorithm's usual settings; nothing is known of this environment")
 
+_DQN_CARTPOLE: dict[str, Any] = {
+    "total_steps": 50_000,
+    "capacity": 100_000,
+    "num_step": 5,
+    "hidden": (128, 128),
+    "learning_rate": 2e-3,
+    "target_tau": 0.01,
+    "batch_size": 64,
+    "update_ratio": Fraction(1, 2),
+    "exploration_steps": 8_000,
+    "epsilon_end": 0.04,
+}
 _DQN_CLASSIC: dict[str, Any] = {
     "capacity": 50_000,
     "hidden": (128, 128),
@@ -51,18 +63,7 @@ _DQN_CLASSIC: dict[str, Any] = {
 
 PRESETS: dict[tuple[str, str], Preset] = {
     ("dqn", "CartPole-v1"): Preset(
-        settings={
-            "total_steps": 50_000,
-            "capacity": 100_000,
-            "num_step": 5,
-            "hidden": (128, 128),
-            "learning_rate": 2e-3,
-            "target_tau": 0.01,
-            "batch_size": 64,
-            "update_ratio": Fraction(1, 2),
-            "exploration_steps": 8_000,
-            "epsilon_end": 0.04,
-        },
+        settings=_DQN_CARTPOLE,
         source=f"our sweep (design/training-defaults.md), from {_ZOO}/dqn.yml",
         verified="496.0 to 500.0 (seeds 1 to 10): train dqn CartPole-v1",
     ),
@@ -132,6 +133,61 @@ PRESETS: dict[tuple[str, str], Preset] = {
         },
         source=f"ours, from {_ZOO}/dqn.yml (atari): there room for 10^6, a copy every 10,000 steps, epsilon 0.1",
     ),
+    # Compiled simulators: the same settings by either name.
+    **{
+        ("dqn", f"{family}/CartPole-v1"): Preset(
+            settings={**_DQN_CARTPOLE, "envs_per_actor": 32},
+            source="those of CartPole-v1, in one kernel of 32 environments",
+            verified=verified,
+        )
+        for family, verified in (
+            ("drivetrain", "500.0 (seed 1): train dqn drivetrain/CartPole-v1 --num-actors 1 --seed 1"),
+            ("gymnax", "not verified"),
+        )
+    },
+    **{
+        ("ppo", f"{family}/CartPole-v1"): Preset(
+            settings={
+                "total_steps": 100_000,
+                "num_envs": 32,
+                "rollout_length": 32,
+                "batch_size": 256,
+                "num_epochs": 10,
+                "eval_interval_steps": 25_000,
+            },
+            source="our own choice",
+            verified=verified,
+        )
+        for family, verified in (
+            ("drivetrain", "500.0, 479.7, 500.0 (seeds 1, 2, 3): train ppo drivetrain/CartPole-v1 --num-actors 1"),
+            ("gymnax", "not verified"),
+        )
+    },
+    **{
+        ("ppo", env): Preset(
+            settings={
+                "total_steps": 1_000_000,
+                "num_envs": 64,
+                "rollout_length": 128,
+                "batch_size": 1_024,
+                "num_epochs": 4,
+                "activation": "relu",
+                "learning_rate": 5e-3,
+                "learning_rate_schedule": "linear",
+                "entropy_coefficient": 0.01,
+                "eval_interval_steps": 250_000,
+            },
+            source="purejaxrl's for MinAtar, for a tenth of its 10,000,000 steps",
+            verified=verified,
+        )
+        for env, verified in (
+            ("drivetrain/Breakout", "56.2, 21.2, 41.5 (seeds 1, 2, 3): train ppo drivetrain/Breakout --num-actors 1"),
+            ("gymnax/Asterix-MinAtar", "not verified"),
+            ("gymnax/Breakout-MinAtar", "not verified"),
+            ("gymnax/Freeway-MinAtar", "not verified"),
+            ("gymnax/SpaceInvaders-MinAtar", "not verified"),
+        )
+    },
     # The zoo's DDPG differs: 400 x 300 units, gamma 0.98, 10,000 steps of warm-up.
     **{
         (algo, "Pendulum-v1"): Preset(

@@ -7,6 +7,7 @@ action space      -> Actions, decoder         what the agent says -> what the en
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -97,8 +98,8 @@ def actions_of(space: Any, name: str) -> Actions:
     return BoxActions(low=tuple(low), high=tuple(high), shape=space.shape, dtype=str(space.dtype))
 
 
-def decoder(actions: Actions) -> Callable[[Any], Any]:
-    """From the agent's action to the environment's."""
+def decoder(actions: Actions, xp: ModuleType = np) -> Callable[[Any], Any]:
+    """From the agent's action to the environment's; real and multi-discrete ones may be arrays of `jax.numpy`, `xp`."""
     if isinstance(actions, DiscreteActions):
         start = actions.start
         return lambda action: int(action) + start
@@ -110,7 +111,7 @@ def decoder(actions: Actions) -> Callable[[Any], Any]:
     middle, half = (high + low) / 2, (high - low) / 2
     low, high = low.astype(dtype).reshape(shape), high.astype(dtype).reshape(shape)
     # Clipped: rounding must not carry -1 or 1 past the bounds, which some environments check.
-    return lambda action: np.clip((middle + half * action).astype(dtype).reshape(shape), low, high)
+    return lambda action: xp.clip((middle + half * action).astype(dtype).reshape(shape), low, high)
 
 
 def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations:

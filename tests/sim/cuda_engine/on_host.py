@@ -78,8 +78,8 @@ class OnHost:
         self.run = library_of(source_of(traced), launcher).launch
         self.run.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_uint32, ctypes.c_void_p]
 
-    def __call__(self, state, actions):
-        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions)
+    def __call__(self, state, actions, shared=()):
+        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions, shared)
 
     def launch(self, number, inputs, outputs):
         arrays = [*inputs, *outputs]

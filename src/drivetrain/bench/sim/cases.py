@@ -13,7 +13,7 @@ from drivetrain.bench.sim.trial import Trial
 
 UNFUSED, XLA_UNFUSED = "unfused, K = 1", "our xla, K = 1"
 INSIDE_JIT = (FROM_PYTHON, JITTED.name, XLA_IN_SCAN.name)
-BESIDE = (ONE_THREAD, UNFUSED, XLA_UNFUSED, A_BOOLEAN_EACH, *INSIDE_JIT)
+BESIDE = (ONE_THREAD, UNFUSED, XLA_UNFUSED, A_BOOLEAN_EACH, "through Gymnasium", *INSIDE_JIT)
 REFERENCES = {*(rival.name for rival in OURSELVES[1:]), *BESIDE}
 LIMIT = "limit"
 FIRST_S, KEPT_S = 8.0, 0.1

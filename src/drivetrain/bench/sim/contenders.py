@@ -43,8 +43,17 @@ OF_SB3 = {
     "EnvPool": rival("SB3 on EnvPool", "sb3_envpool", "torch", "stable_baselines3", "envpool", install=WITH_POOL),
 }
 
+TRAINER = {
+    "ours": rival("drivetrain train", "trainer_ours", "jax", "optax", install=GYMNASIUM),
+    "one scan": rival(
+        "purejaxrl's scan", "scan_ppo", "gymnax", "optax", install='pip install "drivetrain[train,gymnax]"'
+    ),
+    "SB3 on EnvPool": OF_SB3["EnvPool"],
+    "through Gymnasium": rival("drivetrain train, none", "trainer_gymnasium", "jax", "optax", install=GYMNASIUM),
+}
+
 OURSELVES = (OURS, XLA, NUMPY, TORCH, TORCH_COMPILED)  # peers are all the others
 SIMULATORS = (OURS, GYMNAX, OWN, ENVPOOL, MAKE, SYNC, ASYNC, XLA, NUMPY)
-EVERYBODY = (*SIMULATORS, VECTOR, *OF_CLEANRL.values(), *OF_SB3.values())
+EVERYBODY = (*SIMULATORS, VECTOR, *OF_CLEANRL.values(), *OF_SB3.values(), *TRAINER.values())
 OF_THE_PAPER = (OURS, XLA, TORCH, TORCH_COMPILED, MAKE)
 DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool", "torch", "stable-baselines3")

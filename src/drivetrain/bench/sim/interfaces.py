@@ -14,6 +14,7 @@ from drivetrain.bench.sim.contenders import (
     OURS,
     OWN,
     SYNC,
+    TRAINER,
     VECTOR,
     XLA,
     XLA_IN_SCAN,
@@ -24,6 +25,7 @@ from drivetrain.bench.sim.trial import Trial
 
 INTERFACE = "Gymnasium's interface, CartPole, one step of all environments per call"
 CLEANRL = "PPO in the manner of CleanRL, CartPole, updates included"
+TRAINED = "The trainer: PPO end to end, CartPole, updates included"
 SB3 = "Stable-Baselines3's PPO, CartPole, updates included"
 
 
@@ -33,7 +35,7 @@ def through_gymnasium(num_envs: int, rivals: Sequence[Rival]) -> list[Trial]:
     stepping = {OURS.name: VECTOR, OWN.name: OWN, SYNC.name: SYNC, ENVPOOL.name: ENVPOOL}
     trials = [
         trial(group, scene, {name: rival for name, rival in contenders.items() if rival in rivals})
-        for group, contenders in ((INTERFACE, stepping), (CLEANRL, OF_CLEANRL), (SB3, OF_SB3))
+        for group, contenders in ((INTERFACE, stepping), (CLEANRL, OF_CLEANRL), (SB3, OF_SB3), (TRAINED, TRAINER))
     ]
     return [each for each in trials if OURS.name in each.scenes]
 

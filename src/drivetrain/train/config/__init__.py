@@ -3,6 +3,7 @@
     TrainConfig
     |-- run          RunConfig          how long, how many processes, how often to look
     |-- environment  EnvironmentConfig  how the environment is wrapped
+    |-- simulator    SimulatorConfig    DQN and PPO: whether a kernel steps it with the policy
     |-- replay       ReplayConfig       off-policy: what is remembered, and how it is drawn
     |-- updates      UpdateConfig       off-policy: how much is learned from it
     |-- rollout      RolloutConfig      on-policy: how much is gathered before it is learned from
@@ -23,6 +24,7 @@ from drivetrain.train.config.agents import (
 from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import Precision, ReplayConfig, RunConfig, UpdateConfig
+from drivetrain.train.config.simulator import SimulatorConfig, is_simulator
 from drivetrain.train.config.whole import TrainConfig
 
 __all__ = [
@@ -37,7 +39,9 @@ __all__ = [
     "RolloutConfig",
     "RunConfig",
     "SACConfig",
+    "SimulatorConfig",
     "TD3Config",
     "TrainConfig",
     "UpdateConfig",
+    "is_simulator",
 ]

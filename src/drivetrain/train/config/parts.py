@@ -30,8 +30,8 @@ class RunConfig:
     oversubscribe: bool = False
     """Allow several learners where they and the actors are more than the cores; "auto" sets it where that is best."""
     envs_per_actor: int | Literal["auto"] = "auto"
-    """Environments that one actor steps together, sharing one evaluation of the network. "auto": 8, or what
-    num_envs of an on-policy algorithm comes to."""
+    """Environments that one actor steps together, sharing one evaluation of the network. "auto": 8, of compiled
+    simulators 32, or what num_envs of an on-policy algorithm comes to."""
     seed: int = 0
     """Seed of every random stream of the run."""
     deterministic: bool = False
@@ -126,6 +126,9 @@ class UpdateConfig:
     """Most updates compiled into one call of the learner."""
     tolerance: int = 64
     """Updates that the learner may owe before actors wait for it; 0 is lock-step."""
+    grant_length: int = 1
+    """Steps that each environment takes between two looks at the ledger and the weights; a kernel takes them in one
+    call. Updates may be owed for so many steps more."""
 
     freeze_encoder_after: int | None = None
     """Environment steps after which the encoders of images are frozen, and the replay keeps what they give in place of
@@ -138,6 +141,7 @@ class UpdateConfig:
         require(self, "update_ratio", self.update_ratio >= 0, "at least 0")
         require(self, "updates_per_call", self.updates_per_call >= 1, "at least 1")
         require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
+        require(self, "grant_length", self.grant_length >= 1, "at least 1")
 
 
 def at_least(least: int, value: object) -> bool:

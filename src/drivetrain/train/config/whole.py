@@ -6,19 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.machine import num_cores
-from drivetrain.train.config.agents import AGENTS, AgentConfig
+from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
 from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
+from drivetrain.train.config.simulator import SimulatorConfig
 
 _OFF_POLICY_PARTS = ("run", "environment", "replay", "updates", "agent")
 _ON_POLICY_PARTS = ("run", "environment", "rollout", "agent")
-_ENVS_PER_ACTOR = 8
+_ENVS_PER_ACTOR, _FUSED_ENVS_PER_ACTOR = 8, 32  # in a kernel one more costs next to nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class TrainConfig:
     """How long, how many processes, how often to look."""
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     """How the environment is wrapped."""
+    simulator: SimulatorConfig = field(default_factory=SimulatorConfig)
+    """DQN and PPO alone: whether a kernel steps it together with the policy."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """Off-policy alone: what is remembered, and how it is drawn."""
     updates: UpdateConfig = field(default_factory=UpdateConfig)
@@ -70,6 +73,7 @@ class TrainConfig:
             )
         if self.run.deterministic:
             self._check_deterministic()
+        self._check_simulator()
         if self.run.precision != "float32" and self.agent.torso != "auto":
             raise InvalidInput(
                 f"precision: expected float32 beside a torso of your own, got {self.run.precision}; it computes as its "
@@ -85,6 +89,35 @@ class TrainConfig:
         if not self.on_policy and not self.replay.save_replay:
             raise InvalidInput(
                 "deterministic: expected save_replay; without the replay a resumed run would learn from other steps"
+            )
+
+        if not self.on_policy and self.updates.grant_length > 1:
+            raise InvalidInput(
+                f"grant_length: expected 1 beside deterministic, whose rounds are one step of all environments, got "
+                f"{self.updates.grant_length}; leave one of them out"
+            )
+
+    def _check_simulator(self) -> None:
+        asked = self.simulator.sim_engine
+        if self.fused_engine is None:
+            if asked not in ("auto", "none"):
+                raise InvalidInput(
+                    f"sim_engine: expected auto or none for {self.env!r}, which is no simulator to be compiled, got "
+                    f"{asked}; environments called drivetrain/NAME or gymnax/NAME are"
+                )
+            return
+        settings, kept = self.environment, "what a compiled simulator does"
+        unfit = {
+            "frame_stack": settings.frame_stack > 1,
+            "atari": settings.atari,
+            "deterministic": self.run.deterministic,
+            "freeze_encoder_after": not self.on_policy and self.updates.freeze_encoder_after is not None,
+            'num_actors or num_learners "auto"': self.is_open,
+        }
+        for name in (name for name, is_asked in unfit.items() if is_asked):
+            raise InvalidInput(
+                f"{name}: not among {kept}, and {self.env!r} is one; leave it out, or step it through Gymnasium with "
+                "sim_engine none"
             )
 
     def _check_replay(self) -> None:
@@ -147,7 +180,13 @@ class TrainConfig:
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts that the algorithm has; the others stay at their defaults, unread."""
-        return _ON_POLICY_PARTS if self.on_policy else _OFF_POLICY_PARTS
+        parts = _ON_POLICY_PARTS if self.on_policy else _OFF_POLICY_PARTS
+        return (*parts, "simulator") if isinstance(self.agent, PPOConfig | DQNConfig) else parts
+
+    @property
+    def fused_engine(self) -> Literal["native", "xla"] | None:
+        """What compiles environment and policy into one kernel for the actors; None: they step through Gymnasium."""
+        return self.simulator.engine_for(self.env) if "simulator" in self.parts else None
 
     @property
     def num_rows_before_learning(self) -> int:
@@ -185,7 +224,9 @@ class TrainConfig:
         """Environments of each actor, or of a sequential run: as asked, or what is usual."""
         if self.run.envs_per_actor != "auto":
             return self.run.envs_per_actor
-        return self.rollout.num_envs // max(1, self.num_actors) if self.on_policy else _ENVS_PER_ACTOR
+        if self.on_policy:
+            return self.rollout.num_envs // max(1, self.num_actors)
+        return _ENVS_PER_ACTOR if self.fused_engine is None else _FUSED_ENVS_PER_ACTOR
 
     @property
     def num_envs(self) -> int:
@@ -200,7 +241,7 @@ class TrainConfig:
     @property
     def grant_length(self) -> int:
         """Steps that each environment takes between two looks at the ledger and the weights."""
-        return self.rollout.rollout_length if self.on_policy else 1
+        return self.rollout.rollout_length if self.on_policy else self.updates.grant_length
 
     @property
     def steps_per_grant(self) -> int:
@@ -276,7 +317,8 @@ class TrainConfig:
             ValueError: A value is out of range, or not of this version's fields.
             KeyError: Something is missing.
         """
-        data = {"environment": {}, **data}  # runs from before there were its settings
+        # Of runs from before there were these settings.
+        data = {"environment": {}, "simulator": {"sim_engine": "none"}, **data}
         parts = cls.default(data["algo"], "").parts
         fields: dict[str, Any] = {name: value for part in parts for name, value in data[part].items()}
         fields = require_again({"env": data["env"], **fields}, again)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,12 +80,13 @@ class Normalization:
             columns[:, start:end] = array.reshape(len(array), -1)
             start = end
 
-    def observations(self, obs: Arrays, parameters: NDArray[np.float32]) -> Arrays:
+    def observations(self, obs: Arrays, parameters: NDArray[np.float32], xp: ModuleType = np) -> Arrays:
         """Observations [..., *shape] as the network takes them: new arrays, or the same where nothing is normalised.
 
         Args:
             obs: As stored.
             parameters: float32[num_parameters], all means and then all inverse deviations.
+            xp: The array module of both: `numpy` or `jax.numpy`.
         """
         found = dict(obs) if isinstance(obs, dict) else {"": obs}
         start = 0
@@ -92,7 +94,7 @@ class Normalization:
             end = start + math.prod(shape)
             mean, inverse = (row[start:end].reshape(shape) for row in parameters.reshape(2, -1))
             scaled = (found[name] - mean) * inverse
-            found[name] = np.clip(scaled, -CLIP, CLIP, out=scaled)
+            found[name] = xp.clip(scaled, -CLIP, CLIP)
             start = end
         return found if isinstance(obs, dict) else found[""]
 

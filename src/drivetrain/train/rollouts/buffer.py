@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.segments import Segment, SegmentHandle
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.interface import Interface, StoredSpec, set_row
+from drivetrain.train.interface import Interface, StoredSpec, rows_of, set_row
 
 _KIND = "rollout"
 _ALIGNMENT = 64  # a cache line; and JAX takes memory aligned like this without a copy
@@ -131,6 +131,18 @@ class RolloutWriter:
         if row == self._length - 1 or truncated.any():
             set_row(rollout.last_obs, row, next_obs)
         self._row = (row + 1) % self._length
+
+    def add_rollout(self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> None:
+        """Write all steps of a rollout, [T, E, ...] each: what T calls of `add` would leave, but in one."""
+        assert self._row == 0, "a rollout has begun step by step"
+        rollout, every = self._rollout, slice(None)
+        set_row(rollout.obs, every, obs)
+        rollout.action[:], rollout.reward[:] = action, reward
+        rollout.terminated[:], rollout.truncated[:] = terminated, truncated
+        is_kept = np.array(truncated)
+        is_kept[-1] = True
+        kept = np.nonzero(is_kept)
+        set_row(rollout.last_obs, kept, rows_of(next_obs, kept))
 
 
 _Specs = StoredSpec | dict[str, StoredSpec]

@@ -1,8 +1,7 @@
 """PPO in the manner of CleanRL, around vector environments of anybody: what a training loop makes of their speed.
 
-Settings: the loop, networks and updates of `bench/train/peers/cleanrl_ppo.py`, 32 steps per rollout as there, and
-four epochs of four minibatches as in CleanRL's file, so that updates do not drown the environments. One call is one
-rollout and its updates.
+Settings: the loop, networks and updates of `bench/train/peers/cleanrl_ppo.py`, with `ppo_settings.py`. One call is
+one rollout and its updates.
 """
 
 # The peer may be absent where types are checked.
@@ -15,16 +14,10 @@ import numpy as np
 import torch
 
 from drivetrain.bench.sim.peers.entry import Simulator
+from drivetrain.bench.sim.peers.ppo_settings import settings_for
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.bench.train.peers.cleanrl_ppo import Agent, Storage, advantages_of, learn
 from drivetrain.bench.train.settings import PpoSettings
-
-NUM_MINIBATCHES = 4
-
-
-def settings_for(num_envs: int) -> PpoSettings:
-    """See the module."""
-    return PpoSettings(num_envs=num_envs, batch_size=num_envs * 32 // NUM_MINIBATCHES, n_epochs=4, linear=False)
 
 
 class Learner:

@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO around its vector environments of anybody.
 
-Settings: those of `learning_cleanrl.py`; one call of `learn` is one rollout and its updates.
+Settings: those of `ppo_settings.py`; one call of `learn` is one rollout and its updates.
 """
 
 # The peer may be absent where types are checked.
@@ -13,7 +13,7 @@ import torch
 from stable_baselines3 import PPO
 
 from drivetrain.bench.sim.peers.entry import Simulator
-from drivetrain.bench.sim.peers.learning_cleanrl import settings_for
+from drivetrain.bench.sim.peers.ppo_settings import settings_for
 from drivetrain.bench.sim.scene import Scene
 
 
