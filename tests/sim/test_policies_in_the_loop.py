@@ -290,7 +290,10 @@ def test_actions_and_policies_do_not_mix():
         (lambda p, obs, key: {"a": jnp.int32(0)}, "policy: expected an action like those of CartPole-v1"),
         (lambda p, obs, key: (jnp.int32(0), {"reward": obs}), "expected extras of names other than .* got 'reward'"),
         (lambda p, obs, key: (jnp.int32(0), obs), "expected an action, or .* got extras of type"),
-        (lambda p, obs, key: jnp.int32(obs[0] > 0 and 1), r"`policy` cannot be traced \(.*test_policies\.py:\d+\)"),
+        (
+            lambda p, obs, key: jnp.int32(obs[0] > 0 and 1),
+            r"`policy` cannot be traced \(.*test_policies_in_the_loop\.py:\d+\)",
+        ),
     ],
 )
 def test_a_policy_that_does_not_fit_gives_one_sentence(policy, words):
