@@ -140,8 +140,9 @@ class Layer {
     }
     char sentence[512];
     std::snprintf(sentence, sizeof sentence,
-                  "GPU work was not recorded: %s (%s, %d); a trace of torch.profiler can be imported instead.", why, name,
-                  static_cast<int>(error));
+                  "GPU work was not recorded: %s (%s, %d). A trace of torch.profiler can be added instead: drivetrain report "
+                  "DIR --kineto FILE.",
+                  why, name, static_cast<int>(error));
     sink_->note(cause, sentence);
     return false;
   }

@@ -28,8 +28,8 @@ def plan(mode: str) -> Plan:
     if lacking and mode == "on":
         raise InvalidInput(f"--gpu on: {lacking}; leave it out to profile without the GPU")
     if lacking:
-        note = f"GPU work was not recorded: {lacking}; a trace of torch.profiler can be imported instead."
-        return Plan(note=note, takes_readings=True)
+        instead = "A trace of torch.profiler can be added instead: drivetrain report DIR --kineto FILE."
+        return Plan(note=f"GPU work was not recorded: {lacking}. {instead}", takes_readings=True)
     cupti, layer = headers.find(), str(build.built())
     assert cupti is not None  # or it would not have been compiled
     environment = {VARIABLE: layer, INJECTION_VARIABLE: layer, headers.LIBRARY_VARIABLE: cupti.library}
