@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -209,8 +210,44 @@ def test_unions_cover_what_their_intervals_do(pairs):
     covered = {now for a, n in pairs for now in range(a, a + n)}
     assert covered == {now for a, b in zip(*map(np.ndarray.tolist, union), strict=True) for now in range(a, b)}
     assert (union.begin[1:] > union.end[:-1]).all()
+    edges = np.array([-3, 0, 0, 7, 20, 60])
+    assert union.between(edges).tolist() == [len(covered & set(range(a, b))) for a, b in pairwise(edges.tolist())]
     track = one_after_another(*times)
     assert track.sum_ns == len(covered)
     assert track.covered_ns == len(covered)
     if len(pairs):
         assert (track.end == np.maximum(times.end, track.begin)).all()
+
+
+def test_what_recording_the_gpu_took_is_taken_out_and_who_waited_waits_less():
+    """Main launches at 10 to 20, of which recording takes 12 to 15; another process waits for it until 60."""
+    main = thread_of([(0, BEGIN, ACT), (60, END, ACT), (60, BEGIN, RECV), (90, END, RECV)])
+    other = thread_of([(0, BEGIN, RECV), (60, END, RECV), (60, BEGIN, STEP), (90, END, STEP)], process=1, tid=8)
+    overhead = {**launch(12, 15, 1), "kind": gpu.OVERHEAD, "detail": gpu.INSTRUMENTATION}
+    trace = trace_of([main, other], 0, 90, SITES_OF_TRAINING)
+    free = dict.fromkeys(("call", "annotation"), (0.0, 0.0))
+    parents = [replace(process, alone_ns=free, parent=7) for process in trace.processes]
+    records = gpu_of([kernel(30, 40, 1)], [launch(10, 20, 1), overhead])
+    about = {"prior": dict.fromkeys(free, (1.0, 0.0))}
+    profile = Profile(replace(trace, processes=tuple(parents), gpu=records, about=about))
+    rows = {(row.process, row.time_class): row for row in profile.breakdown()}
+    corrected = {key: row.corrected_ns for key, row in rows.items() if row.corrected_ns is not None}
+    main_alone = {("7", "python"): 50, ("7", "accelerator_api"): 7, ("7", "profiler"): 0, ("7", "wait"): 30}
+    assert corrected == pytest.approx({**main_alone, ("8", "wait"): 57, ("8", "simulator"): 30})
+    assert profile.wall.likely_ns == pytest.approx(87)
+    assert profile.overhead()["total_ns"] == pytest.approx(3)
+    api = rows["7", "accelerator_api"]
+    assert api.low_ns < api.corrected_ns - 1.5 < api.corrected_ns + 1.5 < api.high_ns
+
+
+@given(gpu_traces())
+@settings(max_examples=20, deadline=None)
+def test_corrected_rows_of_every_thread_sum_to_the_corrected_wall_time(trace):
+    profile = Profile(trace)
+    sums = Counter()
+    for row in profile.breakdown():
+        if row.corrected_ns is not None:
+            sums[row.thread] += row.corrected_ns
+    assert len(sums) == len(profile.trace.threads)
+    for total in sums.values():  # rows that come to less than a nanosecond are left out
+        assert total == pytest.approx(profile.wall.likely_ns, abs=len(profile.space.operations) * 12)

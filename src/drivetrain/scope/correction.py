@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope import overlap
+from drivetrain.scope.accelerator.calls import CallTimes
 from drivetrain.scope.calibration import behaviour
 from drivetrain.scope.calibration.blocks import Blocks, blocks_of
-from drivetrain.scope.calibration.charges import Charges, Scenarios, scenarios
+from drivetrain.scope.calibration.charges import OVERHEAD, Charges, Scenarios, scenarios
 from drivetrain.scope.calibration.compact import Moved, compact
 from drivetrain.scope.calibration.costs import Cost, known
 from drivetrain.scope.sites import CALIBRATION
@@ -36,10 +37,6 @@ class Interval(NamedTuple):
     low_ns: float
     high_ns: float
 
-    def shifted(self, ns: float) -> "Interval":
-        """With what is known exactly added."""
-        return Interval(*(value + ns for value in self))
-
 
 def interval(columns: Floats) -> Interval:
     """Of one number under all scenarios: likely costs, each factor larger, the earliest and the latest waits."""
@@ -55,7 +52,10 @@ class Correction:
 
     trace: Trace
     lines: Sequence[Timeline]
+    """Of its threads, an interval for each event."""
     space: StateSpace
+    calls: Sequence[CallTimes] | None = None
+    """Of its threads, where GPUs were recorded."""
 
     @cached_property
     def blocks(self) -> list[Blocks]:
@@ -76,8 +76,10 @@ class Correction:
     def charges(self) -> list[Charges]:
         """Spans of each thread by interval."""
         calibration = self.trace.sites.index(CALIBRATION) if CALIBRATION in self.trace.sites else -1
-        parts = zip(self.trace.threads, self.lines, self.blocks, strict=True)
-        return [Charges(*part, calibration, self.space.size) for part in parts]
+        overhead = [times.overhead_ns for times in self.calls] if self.calls else [None] * len(self.lines)
+        parts = zip(self.trace.threads, self.lines, self.blocks, overhead, strict=True)
+        size = self.space.size
+        return [Charges(thread, line, own, calibration, size, took_ns) for thread, line, own, took_ns in parts]
 
     @cached_property
     def _scenarios(self) -> Scenarios:
@@ -120,7 +122,18 @@ class Correction:
         idle = self.space.code(IDLE)
         # Before and after the thread: what is left of the session.
         removed[idle] = self._earlier_ns - (removed.sum(axis=0) - removed[idle])
-        return self.lines[index].totals(self.space.size)[:, None] - removed
+        found = self.lines[index].totals(self.space.size)[:, None] - removed
+        return found if self.calls is None else found + self._moved_by_calls(index, self.calls[index])
+
+    def _moved_by_calls(self, index: int, times: CallTimes) -> Floats:
+        """What calls are of other states than the time line has; what recording GPUs took is theirs then, [states,
+        columns].
+        """
+        costs = self._scenarios.of_process[self.trace.threads[index].process]
+        assert costs is not None
+        per_ns = np.concatenate([costs[OVERHEAD], costs[OVERHEAD, :1], costs[OVERHEAD, :1]])
+        back = np.bincount(self.lines[index].state, times.overhead_ns, self.space.size) - times.overhead_of_states
+        return times.moved_ns[:, None] + back[:, None] * per_ns
 
     def added(self) -> Interval:
         """What recording cost all threads together, waits not counted."""

@@ -99,8 +99,6 @@ class Profile:
         corrected = self.correction.of_thread(index)
         there = totals != 0
         if corrected is not None:  # a thread that ran to the end may end before it without recording
-            moved = totals - self._uncut[index].totals(self.space.size)
-            corrected = [one.shifted(ns) for one, ns in zip(corrected, moved.tolist(), strict=True)]
             there |= np.array([abs(one.likely_ns) >= 1 for one in corrected])
         where = self.process_name(thread.process), self.thread_name(thread)
         return [
@@ -123,7 +121,7 @@ class Profile:
     @cached_property
     def correction(self) -> Correction:
         """What recording added."""
-        return Correction(self.trace, self._uncut, self.space)
+        return Correction(self.trace, self._uncut, self.space, self.devices.call_times if self.devices else None)
 
     def overhead(self) -> dict[str, Any]:
         """What recording cost, all threads together: events, nanoseconds with bounds, what was dropped; what a span

@@ -7,13 +7,13 @@ A call inside another (the runtime's calls the driver's) adds nothing. Waiting g
 took before both. What is muted, or not known to run at all, has no operation to stay: there the call's own is put.
 """
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.accelerator.intervals import Ints
+from drivetrain.scope.accelerator.intervals import Intervals, Ints
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import IDLE, UNKNOWN, StateSpace
 from drivetrain.scope.timeline import Timeline
@@ -30,7 +30,7 @@ from drivetrain.scope.trace.gpu import (
 )
 
 API, WAITING, RECORDING = (CLASSES.index(name) for name in ("accelerator_api", "accelerator_sync", "profiler"))
-_BY_PRECEDENCE = (API, WAITING, RECORDING)
+BY_PRECEDENCE = (API, WAITING, RECORDING)
 NO_CLASS = -1
 
 
@@ -120,7 +120,14 @@ def with_calling_threads(trace: Trace, calls: Calls) -> Trace:
     return replace(trace, threads=tuple(threads))
 
 
-def cut(line: Timeline, calls: Calls, rows: Ints, parts: Ints, space: StateSpace) -> Timeline:
+def cut(
+    line: Timeline,
+    calls: Calls,
+    rows: Ints,
+    parts: Ints,
+    space: StateSpace,
+    classes: Sequence[int] = BY_PRECEDENCE,
+) -> Timeline:
     """The time line with the classes of a thread's calls.
 
     Args:
@@ -129,9 +136,10 @@ def cut(line: Timeline, calls: Calls, rows: Ints, parts: Ints, space: StateSpace
         rows: The thread's, in order of their begin.
         parts: Per row of `calls` the [operation, phase] it belongs to, for where the time line has none.
         space: Of the states.
+        classes: Which to cut out; later ones go before earlier ones.
     """
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
-    rows = rows[calls.time_class[rows] != NO_CLASS]
+    rows = rows[np.isin(calls.time_class[rows], classes)]
     begin, end = (np.clip(column[rows], first, last) for column in (calls.api.begin_ns, calls.api.end_ns))
     if not len(rows) or first == last:
         return line
@@ -142,11 +150,35 @@ def cut(line: Timeline, calls: Calls, rows: Ints, parts: Ints, space: StateSpace
     num_phases = len(space.phases)
     operation = np.where(idle, parts[0, latest], state // (num_phases * len(CLASSES)))
     phase = np.where(idle, parts[1, latest], state % num_phases)
-    for time_class in _BY_PRECEDENCE:
+    for time_class in classes:
         mine = calls.time_class[rows] == time_class
         inside = _covered(edges, begin[mine], end[mine]) & (line_class(state, space) != _UNRECORDED)
         state = np.where(inside, (operation * len(CLASSES) + time_class) * num_phases + phase, state)
     return replace(line, edge_ns=edges, state=state.astype(np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class CallTimes:
+    """What the calls of a thread are to its correction."""
+
+    moved_ns: Ints
+    """Per state what it has more with launching and waiting cut out."""
+    overhead_ns: NDArray[np.float64]
+    """Per interval of the time line without cuts, what recording GPUs took of it ..."""
+    overhead_of_states: NDArray[np.float64]
+    """... and per state with launching and waiting cut out."""
+
+
+def call_times(line: Timeline, calls: Calls, rows: Ints, parts: Ints, space: StateSpace) -> CallTimes:
+    """See `cut` for the arguments."""
+    called = cut(line, calls, rows, parts, space, (API, WAITING))
+    recorded = rows[calls.time_class[rows] == RECORDING]
+    taken = Intervals(calls.api.begin_ns[recorded], calls.api.end_ns[recorded]).union()
+    return CallTimes(
+        called.totals(space.size) - line.totals(space.size),
+        taken.between(line.edge_ns).astype(np.float64),
+        np.bincount(called.state, taken.between(called.edge_ns), space.size).astype(np.float64),
+    )
 
 
 _UNRECORDED = CLASSES.index(UNKNOWN.time_class)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.accelerator import tracks
-from drivetrain.scope.accelerator.calls import calls_of, cut, with_calling_threads
+from drivetrain.scope.accelerator.calls import CallTimes, call_times, calls_of, cut, with_calling_threads
 from drivetrain.scope.accelerator.intervals import Intervals, Ints
 from drivetrain.scope.accelerator.launches import MORE_SITES, Launches, counted, launches_of
 from drivetrain.scope.states import IDLE, StateSpace
@@ -35,7 +35,19 @@ class Devices:
     @cached_property
     def timelines(self) -> list[Timeline]:
         """Of each thread, its calls being classes of their own."""
-        found: list[Timeline] = []
+        threads = zip(self.uncut, self._rows, strict=True)
+        return [cut(line, self.calls, rows, self.launches.parts, self.space) for line, rows in threads]
+
+    @cached_property
+    def call_times(self) -> list[CallTimes]:
+        """Of each thread, for the correction."""
+        threads = zip(self.uncut, self._rows, strict=True)
+        return [call_times(line, self.calls, rows, self.launches.parts, self.space) for line, rows in threads]
+
+    @cached_property
+    def _rows(self) -> list[Ints]:
+        """The calls of each thread, in order of their begin."""
+        found: list[Ints] = []
         done: set[tuple[int, int]] = set()
         for thread, line in zip(self.trace.threads, self.uncut, strict=True):
             key = thread.process, thread.tid
@@ -43,7 +55,7 @@ class Devices:
             if key in done or self._has_namesakes(key):
                 rows = self._while_running(line, rows, is_first=key not in done)
             done.add(key)
-            found.append(cut(line, self.calls, rows, self.launches.parts, self.space))
+            found.append(rows)
         return found
 
     def _has_namesakes(self, key: tuple[int, int]) -> bool:

@@ -29,6 +29,14 @@ class Intervals(NamedTuple):
         """What of them lies between two times; those outside become empty."""
         return Intervals(np.clip(self.begin, first_ns, last_ns), np.clip(self.end, first_ns, last_ns))
 
+    def between(self, edges: Ints) -> Ints:
+        """How much of each interval between edges they cover; they have to be a union."""
+        whole = np.concatenate([[0], np.cumsum(self.end - self.begin)])
+        begun = np.searchsorted(self.begin, edges, side="right")
+        # Of the last that has begun, what lies behind the edge is not before it.
+        behind = np.maximum(np.concatenate([[np.iinfo(np.int64).min], self.end])[begun], edges) - edges
+        return np.diff(whole[begun] - behind)
+
     @property
     def sum_ns(self) -> int:
         """Their lengths together; what overlaps counts each time."""

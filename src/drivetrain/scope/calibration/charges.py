@@ -1,7 +1,8 @@
 """How many spans were charged to which interval of a time line, and what that comes to under a set of costs.
 
 A span costs something inside (counted in the site it enters), before and after it (counted in what is around), and
-where instruments are muted the little that a disabled one costs.
+where instruments are muted the little that a disabled one costs. What a recorder of GPUs says that it took is charged
+by the nanosecond.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,11 @@ from drivetrain.scope.timeline import Timeline
 from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, RESUMED, Thread
 
 Floats = NDArray[np.float64]
-NUM_PARTS = 3 * len(INSTRUMENTS)
-"""Per instrument: inside, around, disabled."""
+OVERHEAD = 3 * len(INSTRUMENTS)
+NUM_PARTS = OVERHEAD + 1
+"""Per instrument: inside, around, disabled; then nanoseconds of recording GPUs."""
+OVERHEAD_SE = 0.5
+"""Of what a recorder of GPUs says of itself: nobody checks it, so that it is taken to be off by half."""
 INSIDE_SE = 0.1
 """Of the share of a cost that lies inside its span: empty spans tell it, programs do not; so it is taken, not known."""
 
@@ -33,6 +37,8 @@ class Charges:
     calibration: int
     """The site whose spans are the measurement of the cost, and no cost of the program's; -1: none."""
     num_states: int
+    overhead_ns: Floats | None = None
+    """Per interval of the time line what recording GPUs took of it; None: nothing."""
 
     @cached_property
     def counted(self) -> NDArray[np.bool_]:
@@ -43,8 +49,10 @@ class Charges:
 
     def of_intervals(self, part: int) -> Floats:
         """Spans (or halves) per interval of the time line, for one part of one instrument."""
-        instrument, what = divmod(part, 3)
         found = np.zeros(len(self.line.state))
+        if part == OVERHEAD:
+            return found if self.overhead_ns is None else self.overhead_ns
+        instrument, what = divmod(part, 3)
         mine = self.counted & (self.thread.value & (RESUMED - 1) == instrument)
         begins = np.flatnonzero(mine & (self.thread.kind == BEGIN))
         ends = np.flatnonzero(mine & (self.thread.kind == END))
@@ -94,10 +102,12 @@ def scenarios(costs: Sequence[Sequence[Cost | None]]) -> Scenarios:
     every = [cost for process in costs for cost in process if cost is not None]
     factors = list(dict.fromkeys(cost.factor for cost in every))
     names = list(dict.fromkeys(cost.instrument for cost in every))
-    num = 1 + len(factors) + 2 * len(names)
+    num = 2 + len(factors) + 2 * len(names)
     found: list[Floats | None] = []
     for process in costs:
         matrix = np.zeros((NUM_PARTS, num))
+        matrix[OVERHEAD] = 1.0
+        matrix[OVERHEAD, -1] += OVERHEAD_SE
         for instrument, cost in enumerate(process):
             if cost is None:
                 continue
