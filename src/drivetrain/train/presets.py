@@ -141,7 +141,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
             verified=verified,
         )
         for family, verified in (
-            ("drivetrain", "500.0 (seed 1): train dqn drivetrain/CartPole-v1 --num-actors 1 --seed 1"),
+            ("drivetrain", "500.0 (seed 1): train dqn drivetrain/CartPole-v1 --num-actors 1 --sim-engine xla"),
             ("gymnax", "not verified"),
         )
     },
@@ -159,7 +159,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
             verified=verified,
         )
         for family, verified in (
-            ("drivetrain", "500.0, 479.7, 500.0 (seeds 1, 2, 3): train ppo drivetrain/CartPole-v1 --num-actors 1"),
+            ("drivetrain", "475.2, 495.1, 493.9 (seeds 1, 2, 3): train ppo drivetrain/CartPole-v1 --num-actors 1"),
             ("gymnax", "not verified"),
         )
     },
@@ -181,7 +181,10 @@ PRESETS: dict[tuple[str, str], Preset] = {
             verified=verified,
         )
         for env, verified in (
-            ("drivetrain/Breakout", "56.2, 21.2, 41.5 (seeds 1, 2, 3): train ppo drivetrain/Breakout --num-actors 1"),
+            (
+                "drivetrain/Breakout",
+                "56.2, 21.2, 41.5 (seeds 1, 2, 3): train ppo drivetrain/Breakout --num-actors 1 --sim-engine xla",
+            ),
             ("gymnax/Asterix-MinAtar", "not verified"),
             ("gymnax/Breakout-MinAtar", "not verified"),
             ("gymnax/Freeway-MinAtar", "not verified"),
