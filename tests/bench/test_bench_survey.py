@@ -1,5 +1,6 @@
 """`drivetrain bench scope --survey`: outcomes of recorded programs, claims beside them, and the page."""
 
+import dataclasses
 import json
 import random
 
@@ -9,7 +10,7 @@ from drivetrain.bench.scope import command
 from drivetrain.bench.scope.contenders import Program
 from drivetrain.bench.scope.survey.claims import findings
 from drivetrain.bench.scope.survey.loads import PONG, WALKER, Load, loads
-from drivetrain.bench.scope.survey.outcome import Outcome, run
+from drivetrain.bench.scope.survey.outcome import Gpu, Outcome, run
 from drivetrain.bench.scope.survey.page import as_page
 from drivetrain.bench.scope.survey.survey import survey, survey_report
 from drivetrain.core.errors import InvalidInput, RunError
@@ -112,10 +113,17 @@ def test_frameworks_are_compared_at_equal_algorithm_and_simulator_in_either_dire
     assert finding.because.startswith("PPO Walker2d-v5, where SBX takes longer per step")
 
 
-def test_claims_about_gpus_are_never_judged_where_none_was_used():
-    unjudged = [finding for finding in findings({}) if "GPU" in finding.claim or "NVML" in finding.claim]
-    assert len(unjudged) == 2
-    assert all(finding.holds is None and finding.ours is None for finding in unjudged)
+def test_claims_about_gpus_are_judged_where_one_was_used_and_nowhere_else():
+    def judged(outcomes):
+        return [finding for finding in findings(outcomes) if "GPU" in finding.claim or "NVML" in finding.claim]
+
+    rows = found(("SB3 PPO Walker2d-v5", "PPO", WALKER, 0.5, 100), ("self-play", "", "Connect Four", 0.9, 100))
+    assert [(one.ours, one.holds) for one in judged(rows)] == [(None, None), (None, None)]
+    busy = {
+        name: (load, [dataclasses.replace(run, gpu=Gpu(busy=0.04, bound=0.01, inflation=12.0)) for run in runs])
+        for name, (load, runs) in rows.items()
+    }
+    assert [(one.ours, one.holds) for one in judged(busy)] == [(4.0, True), (12.0, True)]
 
 
 def test_a_survey_runs_every_load_once_per_round_and_names_what_failed_and_what_is_absent(tmp_path):

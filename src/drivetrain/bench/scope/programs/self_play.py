@@ -20,6 +20,7 @@ from drivetrain.bench.scope.window import window
 ROWS, COLUMNS = 6, 7
 NUM_GENERATIONS = 2
 BATCH_SIZE = 64
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class ConnectFour(gymnasium.Env):
@@ -74,7 +75,7 @@ def play(seed, num_games, weights, results):
     """Play games against oneself: boards after moves, and how they ended for whoever made the move."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(seed)
-    values = network()
+    values = network().to(DEVICE)
     values.load_state_dict(weights)
     env = ConnectFour()
     for _ in range(num_games):
@@ -84,7 +85,7 @@ def play(seed, num_games, weights, results):
             legal = np.flatnonzero(board[0] == 0)
             after = np.stack([dropped(board, int(column)) for column in legal])
             with torch.no_grad():
-                worth = values(torch.as_tensor(after)).numpy()[:, 0]
+                worth = values(torch.as_tensor(after, device=DEVICE)).cpu().numpy()[:, 0]
             choice = int(np.argmax(worth + rng.normal(0, 0.3, len(worth))))
             boards.append(after[choice])
             board, reward, terminated, truncated, _ = env.step(legal[choice])
@@ -108,12 +109,12 @@ def main(num_workers, num_games):
     torch.manual_seed(1)
     rng = np.random.default_rng(1)
     context = multiprocessing.get_context("spawn")
-    values = network()
+    values = network().to(DEVICE)
     optimizer = torch.optim.Adam(values.parameters(), lr=1e-3)
     with window():
         for generation in range(NUM_GENERATIONS):
             results = context.SimpleQueue()
-            weights = values.state_dict()
+            weights = {name: value.cpu() for name, value in values.state_dict().items()}
             seeds = [100 * generation + worker for worker in range(num_workers)]
             workers = [context.Process(target=play, args=(seed, num_games, weights, results)) for seed in seeds]
             for worker in workers:
@@ -121,7 +122,8 @@ def main(num_workers, num_games):
             games = [results.get() for _ in range(num_workers * num_games)]
             for worker in workers:
                 worker.join()
-            boards, outcomes = (torch.as_tensor(np.concatenate(part)) for part in zip(*games, strict=True))
+            parts = map(np.concatenate, zip(*games, strict=True))
+            boards, outcomes = (torch.as_tensor(part, device=DEVICE) for part in parts)
             learn(values, optimizer, boards, outcomes, rng)
 
 

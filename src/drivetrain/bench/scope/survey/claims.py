@@ -11,6 +11,7 @@ from drivetrain.bench.scope.survey.loads import OFF_POLICY, ON_POLICY, WALKER, L
 from drivetrain.bench.scope.survey.outcome import Outcome
 from drivetrain.bench.train.contenders import SB3, SBX
 
+NO_GPU = "not measured: nothing ran on a GPU"
 Outcomes = Mapping[str, tuple[Load, Sequence[Outcome]]]
 """Name of a load -> the load and its runs."""
 LEAST_ON_OVER_OFF = 3.5
@@ -49,7 +50,8 @@ def findings(outcomes: Outcomes) -> list[Finding]:
         between_backends(outcomes),
         between_simulators(outcomes),
         waiting_for_workers(outcomes),
-        *needing_a_gpu(),
+        gpu_share(outcomes),
+        nvml_inflation(outcomes),
     ]
 
 
@@ -140,14 +142,37 @@ def waiting_for_workers(outcomes: Outcomes) -> Finding:
     )
 
 
-def needing_a_gpu() -> list[Finding]:
-    """Those about GPUs: every load runs on the CPU here."""
-    because = "not measured: all loads of this survey run on the CPU"
-    claims = (
-        ("The GPU is busy for at most 5% of PPO's time, on every simulator", 5.0, "%"),
-        ("NVML reads 100% while kernels of 16 self-play workers run for 20 of 5,000 seconds", 100.0, "%"),
+def gpu_share(outcomes: Outcomes) -> Finding:
+    """How long a GPU works for PPO, on the simulator where it works longest."""
+    shares = {
+        load.env: 100 * statistics.median(gpus)
+        for load, runs in outcomes.values()
+        if load.algo == "PPO" and (gpus := [run.gpu.busy for run in runs if run.gpu is not None])
+    }
+    most = max(shares.values(), default=None)
+    return Finding(
+        claim="The GPU is busy for at most 5% of PPO's time, on every simulator",
+        unit="%",
+        theirs=5.0,
+        ours=most,
+        holds=None if most is None else most <= 5.0,
+        because=f"the largest: {_listed(shares)}" if shares else NO_GPU,
     )
-    return [Finding(claim=c, unit=unit, theirs=t, ours=None, holds=None, because=because) for c, t, unit in claims]
+
+
+def nvml_inflation(outcomes: Outcomes) -> Finding:
+    """How far NVML's reading is above the time that a GPU works, for self-play."""
+    gpus = [run.gpu for load, runs in outcomes.values() if not load.algo for run in runs if run.gpu is not None]
+    inflations = [gpu.inflation for gpu in gpus if gpu.inflation is not None]
+    ratio = statistics.median(inflations) if inflations else None
+    return Finding(
+        claim="Under self-play NVML reads 100% while kernels of 16 workers run for 20 of 5,000 seconds",
+        unit="×",
+        theirs=250.0,
+        ours=ratio,
+        holds=None if ratio is None else ratio >= 2,
+        because="its reading over the share that is busy; holds from 2 on" if inflations else NO_GPU,
+    )
 
 
 def simulation_percent(runs: Sequence[Outcome]) -> float:

@@ -67,7 +67,7 @@ def _load(framework: Rival, script: str, algo: str, env: str, num_steps: int) ->
     program = Program(
         name=f"{framework.name} {algo} {env}",
         script=_script("with_sb3_atari" if env == PONG else script),
-        arguments=(algo, env, str(num_steps)),
+        arguments=(algo, env, str(num_steps), *(("auto",) if framework is SB3 and env != PONG else ())),
         framework=_needing(framework, env),
         is_quick=framework is SB3 and env == PENDULUM and algo in ("A2C", "SAC"),
     )

@@ -29,6 +29,22 @@ RESTING = ("wait", "idle")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """How GPUs were used, in the window of the main process.
+
+    Attributes:
+        busy: Share of it in which something ran on some device.
+        bound: In which, besides, every thread rested.
+        inflation: NVML's reading over the share in which the device was busy, of the device where it is largest; None
+            where there are no readings.
+    """
+
+    busy: float
+    bound: float
+    inflation: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What a run came to.
 
@@ -41,6 +57,7 @@ class Outcome:
         num_steps: Steps of the simulators in the settled part.
         num_processes: That recorded.
         overhead: What recording added, as a share of the busy time; NaN where it is not known.
+        gpu: None where no GPU was recorded, or none was used.
     """
 
     operations: Mapping[str, float]
@@ -51,6 +68,7 @@ class Outcome:
     num_steps: int
     num_processes: int
     overhead: float
+    gpu: Gpu | None = None
 
 
 def run(load: Load) -> Outcome:
@@ -92,6 +110,7 @@ def outcome(profile: Profile, window: Window | None) -> Outcome:
         num_steps=round(steps),
         num_processes=len({thread.process for thread in profile.trace.threads}),
         overhead=_overhead(profile),
+        gpu=_gpu(profile, window),
     )
 
 
@@ -166,6 +185,20 @@ def _share(profile: Profile, index: int, begin_ns: int, end_ns: int, classes: Se
         totals[code] for code in np.flatnonzero(totals) if profile.space.state(int(code)).time_class in classes
     )
     return float(wanted / (end_ns - begin_ns))
+
+
+def _gpu(profile: Profile, window: Window) -> Gpu | None:
+    """Of the whole recording: what runs on devices runs in the window."""
+    usage = profile.usage
+    if usage is None or not usage.was_used:
+        return None
+    wall_ns = window.end_ns - window.begin_ns
+    readings = [one.nvml.inflation for one in usage.devices if one.nvml is not None]
+    return Gpu(
+        busy=usage.busy_ns / wall_ns,
+        bound=usage.bound_ns / wall_ns,
+        inflation=max((one for one in readings if one is not None), default=None),
+    )
 
 
 def _overhead(profile: Profile) -> float:

@@ -66,8 +66,9 @@ def shares_table(cases: Sequence[Document]) -> str:
 def steps_table(cases: Sequence[Document]) -> str:
     """Time and transitions per step of a simulator, processes, waiting, and what recording added."""
     header = ["load", "wall µs per step", "calls into native code per step", "processes", "main thread waits, %",
-              "recording added, %"]  # fmt: skip
-    keys = ("us_per_step", "transitions_per_step", "num_processes", "learner_waiting_percent", "overhead_percent")
+              "recording added, %", "GPU busy, %", "GPU-bound, %"]  # fmt: skip
+    keys = ("us_per_step", "transitions_per_step", "num_processes", "learner_waiting_percent", "overhead_percent",
+            "gpu_busy_percent", "gpu_bound_percent")  # fmt: skip
     rows = [[case["name"], *(number(case["details"][key]) for key in keys)] for case in cases]
     return markdown_table(header, rows)
 

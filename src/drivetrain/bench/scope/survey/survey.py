@@ -19,9 +19,9 @@ from drivetrain.scope.sites import OPERATIONS
 
 CLAIMS, LOADS = "Claims", "Loads"
 WEAKNESSES = (
-    "Runs of seconds on a shared machine without a GPU: shares of busy time are sound to some percent, times per step "
-    "less so. RL-Scope's runs were of a machine with a GPU, which takes back-propagation off the CPU and makes "
-    "simulation's share of the rest larger.",
+    "Runs of seconds, maybe on a shared machine: shares of busy time are sound to some percent, times per step less "
+    "so. RL-Scope's runs were of a machine with a GPU, which takes back-propagation off the CPU and makes simulation's "
+    "share of the rest larger; where nothing ran on a GPU here, its claims about them are not judged.",
     "Settings are the libraries' defaults (RL-zoo's for Atari); RL-Scope's were those of the zoo of its day. How often "
     "an algorithm learns per step decides its shares.",
     "Its simulators were PyBullet's, AirLearning and Atari; ours are Gymnasium's Pendulum, MuJoCo and Atari.",
@@ -125,10 +125,16 @@ def load_case(load: Load, runs: Sequence[Outcome]) -> Case:
             "transitions_per_step": statistics.median(run.transitions for run in runs),
             "learner_waiting_percent": 100 * statistics.median(run.waiting for run in runs),
             "overhead_percent": _known(100 * statistics.median(run.overhead for run in runs)),
+            "gpu_busy_percent": _median_of([100 * run.gpu.busy for run in runs if run.gpu is not None]),
+            "gpu_bound_percent": _median_of([100 * run.gpu.bound for run in runs if run.gpu is not None]),
             "num_processes": max(run.num_processes for run in runs),
             "runs": [{**asdict(run), "overhead": _known(run.overhead)} for run in runs],
         },
     )
+
+
+def _median_of(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def _known(value: float) -> float | None:
