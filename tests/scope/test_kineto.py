@@ -6,6 +6,7 @@ GPU is read too, where PyTorch is installed.
 
 import gzip
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.session import WALL_CLOCK
 from drivetrain.scope.trace import gpu, kineto
+from drivetrain.scope.trace.events import BEGIN
 
 BY_HAND = Path(__file__).with_name("kineto.json")
 US = 1000
@@ -90,9 +92,9 @@ def recorded(tmp_path):
             with scope.operation("inference"):
                 sum(range(10_000))
     trace = scope.load(folder).trace
-    named = [i for i, site in enumerate(trace.sites) if site.operation == "inference"]
-    thread = trace.threads[0]
-    begin_ns = int(thread.time_ns[np.flatnonzero((thread.site == named[0]) & (thread.kind == 1))[1]])
+    (named,) = [i for i, site in enumerate(trace.sites) if site.name == "inference"]
+    (thread,) = [thread for thread in trace.threads if thread.tid == threading.get_native_id()]
+    begin_ns = int(thread.time_ns[np.flatnonzero((thread.site == named) & (thread.kind == BEGIN))[1]])
     where = {"pid": trace.processes[0].pid, "tid": thread.tid}
     args = {"correlation": 3, "device": 0, "stream": 7}
     events = [

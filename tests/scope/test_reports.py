@@ -49,7 +49,7 @@ class Cells(HTMLParser):
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "<run> & 'scope'"
-    with scope.session(folder):
+    with scope.session(folder, calibrate_every=0):  # on a slow machine steps would be muted, and missed below
         for _ in range(20):
             with scope.operation("inference"), scope.operation("<b>mine</b>"):
                 sum(range(1000))

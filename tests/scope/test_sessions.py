@@ -49,7 +49,7 @@ def test_nested_and_recursive_operations_are_told_apart_by_the_innermost(folder)
     def recursive(depth):
         return depth and recursive(depth - 1)
 
-    with scope.session(folder):
+    with scope.session(folder, calibrate_every=0):
         for _ in range(10):
             with scope.operation("inference"), scope.operation("mine"), scope.phase("early"):
                 recursive(3)

@@ -64,7 +64,7 @@ GENERATION = [
         ("Emitter.taken", "return f\"gather({self.names[x]}, {self.element(index, position)})\"",
          "return f\"gather({self.names[x]}, i_(0))\""),
         ("Emitter.taken", "[{uniform}]", "[0]"),
-        ("Emitter.taken", "{self.table(source)}, {self.element(index, position)}", "{self.table(source)}, i_(0)"),
+        ("Emitter.taken", "({table}, {self.element(index, position)})", "({table}, i_(0))"),
         ("Emitter.uniform", "{parts[1]})\" if", "{parts[0]})\" if"),
         ("Emitter.fill", "and all(", "and any("),
         ("Emitter.memory_for_inputs", '"sort": op.inputs', '"sort": ()'),

@@ -21,6 +21,7 @@ from drivetrain.bench.scope.trial import finish
 from drivetrain.bench.scope.window import FILE, Window
 from drivetrain.core.errors import RunError
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.session import CALIBRATE_EVERY
 from drivetrain.scope.sites import UNRECORDED
 from drivetrain.scope.trace.events import BEGIN, SIMULATED, STEP, Thread
 
@@ -71,8 +72,12 @@ class Outcome:
     gpu: Gpu | None = None
 
 
-def run(load: Load) -> Outcome:
+def run(load: Load, calibrate_every: int = CALIBRATE_EVERY) -> Outcome:
     """Run a load once under `drivetrain profile`, in an empty folder that is removed afterwards.
+
+    Args:
+        load: Which.
+        calibrate_every: One of so many blocks of steps is muted; 0: none, and the overhead is not known.
 
     Raises:
         RunError: It failed, took too long, or simulated nothing.
@@ -80,9 +85,8 @@ def run(load: Load) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
         folder = Path(name)
         program = load.program
-        finish(
-            ["-m", "drivetrain.cli.main", "profile", "-o", RECORDING, str(program.script), *program.arguments], folder
-        )
+        profile = ["-m", "drivetrain.cli.main", "profile", "-o", RECORDING, "--calibrate-every", str(calibrate_every)]
+        finish([*profile, str(program.script), *program.arguments], folder)
         return outcome(scope.load(folder / RECORDING), Window.load(folder) if (folder / FILE).exists() else None)
 
 
