@@ -89,6 +89,7 @@ def test_what_the_caller_records_already_is_not_recorded_twice(tmp_path):
     assert operations >= {"simulation", "inference", "replay", "backpropagation"}
 
 
+@pytest.mark.slow  # a run of five processes, killed and resumed
 def test_a_killed_run_reports_all_its_processes_and_sessions_when_it_was_resumed(start):
     run = start(*ENDLESS, "--checkpoint-interval-s", "0.2")
     run.wait_until_learning()

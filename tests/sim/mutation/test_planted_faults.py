@@ -2,6 +2,7 @@
 
 import functools
 
+import pytest
 from functions import FUNCTIONS
 from mutants import MUTANTS, planted
 from small_programs import assert_same_meaning, imported, random_program
@@ -26,6 +27,7 @@ def is_caught():
     return False
 
 
+@pytest.mark.slow  # every program for each of the faults
 def test_every_fault_of_a_pass_is_caught():
     assert not is_caught()
     survivors: list[str] = []
