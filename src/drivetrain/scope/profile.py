@@ -200,13 +200,18 @@ class Profile:
 
     def startup_ns(self) -> int:
         """From the session's begin to the first operation that any thread enters: imports, and setting up."""
+        return self.first_operation_ns() - self.trace.begin_ns
+
+    def first_operation_ns(self, process: int | None = None) -> int:
+        """When any thread first enters an operation, or any of one process; the session's end where none does."""
+        names_one = np.array([bool(site.operation) for site in self.trace.sites], np.bool_)
         first = self.trace.end_ns
         for thread in self.trace.threads:
-            names_one = np.array([bool(site.operation) for site in self.trace.sites], np.bool_)
-            begins = thread.kind == BEGIN
-            times = thread.time_ns[begins][names_one[thread.site[begins]]]
-            first = min(first, int(times[0])) if len(times) else first
-        return first - self.trace.begin_ns
+            if process is None or thread.process == process:
+                begins = thread.kind == BEGIN
+                times = thread.time_ns[begins][names_one[thread.site[begins]]]
+                first = min(first, int(times[0])) if len(times) else first
+        return first
 
     def transitions(self) -> dict[str, dict[str, int]]:
         """How often Python called into native code: operation -> class -> calls, in all threads."""

@@ -35,10 +35,11 @@ class Timeline:
     entered_from: NDArray[np.int32]
     """... and the state around it."""
 
-    def totals(self, num_states: int) -> Ints:
-        """Nanoseconds in each state; they sum to the session's wall time."""
+    def totals(self, num_states: int, within: tuple[int, int] | None = None) -> Ints:
+        """Nanoseconds in each state, of the whole session or between two times; they sum to its wall time."""
+        edge_ns = self.edge_ns if within is None else np.clip(self.edge_ns, *within)
         # Sums of integers below 2^53 are exact in float64: 104 days.
-        return np.bincount(self.state, np.diff(self.edge_ns), num_states).astype(np.int64)
+        return np.bincount(self.state, np.diff(edge_ns), num_states).astype(np.int64)
 
 
 def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:

@@ -59,9 +59,7 @@ def held_out(profile: Profile, pid: int) -> HeldOut:
         TooFewBlocks: Too few of its blocks are.
     """
     trace = profile.trace
-    index = next((i for i, thread in enumerate(trace.threads) if thread.tid == pid), None)
-    if index is None:
-        raise RunError(f"process {pid} of the program is not in its recording")
+    index = main_thread(profile, pid)
     every = profile.correction.blocks
     seen = [blocks.where(blocks.round % 2 == 0) for blocks in every]
     unseen = every[index].where(every[index].round % 2 == 1)
@@ -72,6 +70,18 @@ def held_out(profile: Profile, pid: int) -> HeldOut:
         )
     believed = costs.known(trace, seen)[trace.threads[index].process]
     return _compared(unseen, truth, believed, every[index])
+
+
+def main_thread(profile: Profile, pid: int) -> int:
+    """Which of the trace's threads is the first of a process.
+
+    Raises:
+        RunError: The process is not in the recording.
+    """
+    index = next((i for i, thread in enumerate(profile.trace.threads) if thread.tid == pid), None)
+    if index is None:
+        raise RunError(f"process {pid} of the program is not in its recording")
+    return index
 
 
 def _compared(

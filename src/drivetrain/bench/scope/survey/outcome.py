@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain import scope
+from drivetrain.bench.scope.held_out import main_thread
 from drivetrain.bench.scope.survey.loads import Load
 from drivetrain.bench.scope.trial import finish
 from drivetrain.bench.scope.window import FILE, Window
@@ -23,7 +24,7 @@ from drivetrain.core.errors import RunError
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.session import CALIBRATE_EVERY
 from drivetrain.scope.sites import UNRECORDED
-from drivetrain.scope.trace.events import BEGIN, SIMULATED, STEP, Thread
+from drivetrain.scope.trace.events import SIMULATED, STEP, Thread
 
 RECORDING = "recording"
 RESTING = ("wait", "idle")
@@ -107,7 +108,7 @@ def outcome(profile: Profile, window: Window | None) -> Outcome:
     return Outcome(
         operations={name: ns / busy_ns for name, ns in operations.items()},
         classes={name: ns / busy_ns for name, ns in classes.items()},
-        waiting=_share(profile, _main(profile, window.pid), begin_ns, window.end_ns, ("wait",)),
+        waiting=_share(profile, main_thread(profile, window.pid), begin_ns, window.end_ns, ("wait",)),
         us_per_step=(window.end_ns - begin_ns) / steps / 1e3,
         transitions=sum(sum(calls.values()) for calls in profile.transitions().values())
         / max(profile.num_recorded_steps(), 1),
@@ -126,14 +127,6 @@ def settled_ns(profile: Profile, window: Window) -> int:
     times = np.sort(np.concatenate(threads))
     own = times[(times >= window.begin_ns) & (times <= window.end_ns)]
     return int(own[len(own) // 2]) if len(own) > 1 else window.begin_ns
-
-
-def _main(profile: Profile, pid: int) -> int:
-    """Which thread is a process's first."""
-    index = next((i for i, thread in enumerate(profile.trace.threads) if thread.tid == pid), None)
-    if index is None:
-        raise RunError(f"process {pid} of the program is not in its recording")
-    return index
 
 
 def _times(thread: Thread) -> NDArray[np.int64]:
@@ -158,10 +151,10 @@ def _busy_ns(profile: Profile, begin_ns: int, end_ns: int) -> tuple[dict[str, fl
     """
     operations: dict[str, float] = defaultdict(float)
     classes: dict[str, float] = defaultdict(float)
+    starts = [profile.first_operation_ns(process) for process in range(len(profile.trace.processes))]
     for thread, line in zip(profile.trace.threads, profile.timelines, strict=True):
-        started_ns = max(begin_ns, _first_operation_ns(profile, thread.process))
-        spent = np.diff(np.clip(line.edge_ns, started_ns, max(end_ns, started_ns)))
-        totals = np.bincount(line.state, spent, profile.space.size)
+        started_ns = max(begin_ns, starts[thread.process])
+        totals = line.totals(profile.space.size, (started_ns, max(end_ns, started_ns)))
         for code in np.flatnonzero(totals).tolist():
             state = profile.space.state(code)
             if state.time_class not in (*RESTING, UNRECORDED.time_class):
@@ -170,21 +163,9 @@ def _busy_ns(profile: Profile, begin_ns: int, end_ns: int) -> tuple[dict[str, fl
     return dict(operations), dict(classes)
 
 
-def _first_operation_ns(profile: Profile, process: int) -> int:
-    """When a process first entered an operation: what it imports and sets up before is none of the load's work."""
-    names_one = np.array([bool(site.operation) for site in profile.trace.sites], np.bool_)
-    first = np.iinfo(np.int64).max
-    for thread in profile.trace.threads:
-        begins = np.flatnonzero(thread.kind == BEGIN) if thread.process == process else np.zeros(0, np.int64)
-        named = begins[names_one[thread.site[begins]]]
-        first = min(first, int(thread.time_ns[named[0]]) if len(named) else first)
-    return int(first)
-
-
 def _share(profile: Profile, index: int, begin_ns: int, end_ns: int, classes: Sequence[str]) -> float:
     """Share of a window that a thread was in some classes of time."""
-    line = profile.timelines[index]
-    totals = np.bincount(line.state, np.diff(np.clip(line.edge_ns, begin_ns, end_ns)), profile.space.size)
+    totals = profile.timelines[index].totals(profile.space.size, (begin_ns, end_ns))
     wanted = sum(
         totals[code] for code in np.flatnonzero(totals) if profile.space.state(int(code)).time_class in classes
     )
