@@ -10,8 +10,9 @@ import time
 import pytest
 
 from drivetrain.bench.learning import command
-from drivetrain.bench.learning.cases import CASES, case_named
+from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.command import seeds_of
+from drivetrain.bench.learning.contests import SIMULATORS, case_named
 from drivetrain.bench.learning.records import counting, load
 from drivetrain.bench.learning.run import Learned
 from drivetrain.bench.process import Rival
@@ -56,6 +57,15 @@ def test_every_case_seed_and_side_is_run_once_and_kept(ran, tmp_path):
     assert runs[0]["returns"] == [101.0] * 4
     assert runs[0]["command"].startswith("drivetrain bench learning --json")
     assert {"commit", "versions", "machine", "num_steps", "num_updates", "settings"} <= set(runs[0])
+
+
+def test_simulators_are_run_fused_with_and_without_processes_and_through_gymnasium(ran, tmp_path):
+    more = ["--against", "gymnasium", "--json", str(tmp_path / "fused.json"), "--cases", "dqn drivetrain/CartPole"]
+    assert bench.run(["learning", *more, "--seeds", "1"]) == 0
+    sides = ["fused", "fused-processes", "gymnasium"]
+    assert ran == [("dqn drivetrain/CartPole-v1", side, 1) for side in sides]
+    assert [run["side"] for run in load(tmp_path / "fused.json")] == sides
+    assert [side.sim_engine for side in SIMULATORS.sides] == ["auto", "auto", "none"]
 
 
 def test_a_second_command_does_what_is_missing(ran, tmp_path):
@@ -168,6 +178,7 @@ def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
     [
         (["--cases", "Breakout"], "no case has 'Breakout' in its name: choose from ppo CartPole-v1"),
         (["--sides", "theirs"], "no side 'theirs': choose from ours, ours-processes, sb3"),
+        (["--against", "gymnasium", "--sides", "sb3"], "no side 'sb3': choose from fused, fused-processes, gymnasium"),
         (["--seeds", "5..1"], r"expected a seed such as 3, or a range such as 1\.\.5, got '5\.\.1'"),
         (["--seeds", "some"], "got 'some'"),
         (["--json", "no/such/folder/a.json"], "folder does not exist"),

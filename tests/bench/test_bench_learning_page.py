@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from drivetrain.bench.learning.cases import CASES, case_named
+from drivetrain.bench.learning.cases import CASES
+from drivetrain.bench.learning.contests import CONTESTS, SB3, SIMULATORS, case_named
 from drivetrain.bench.learning.differences import difference, pooled_difference, verdict
 from drivetrain.bench.learning.page import as_markdown, curve_of
 from drivetrain.bench.learning.records import add, load, make_record
@@ -95,18 +96,18 @@ def test_parity_is_said_only_where_the_interval_excludes_a_loss_beyond_the_margi
 
 def test_the_margin_is_a_twentieth_of_the_range_of_returns():
     assert CARTPOLE.margin == pytest.approx(0.05 * (500 - 24))
-    assert all(case.low < case.high for case in CASES)
+    assert all(case.low < case.high for contest in CONTESTS.values() for case in contest.cases)
 
 
 def test_each_form_of_ours_is_compared_with_the_peer_on_the_score_of_its_runs():
     runs = records(CARTPOLE, ours=[480.0] * 5, ours_processes=[400.0] * 5, sb3=[490.0] * 5)
-    found = {each.form: (each.difference.value, each.verdict) for each in compared(runs, CARTPOLE)}
+    found = {each.form.name: (each.difference.value, each.verdict) for each in compared(runs, CARTPOLE, SB3)}
     assert found == {"ours": (-10.0, "parity"), "ours-processes": (-90.0, "behind")}
 
 
 def test_without_runs_of_both_sides_nothing_is_compared():
-    assert compared(records(CARTPOLE, ours=[480.0] * 5), CARTPOLE) == []
-    assert compared(records(CARTPOLE, sb3=[480.0] * 5), CARTPOLE) == []
+    assert compared(records(CARTPOLE, ours=[480.0] * 5), CARTPOLE, SB3) == []
+    assert compared(records(CARTPOLE, sb3=[480.0] * 5), CARTPOLE, SB3) == []
 
 
 def test_all_cases_together_are_those_with_enough_runs_on_one_scale():
@@ -116,13 +117,13 @@ def test_all_cases_together_are_those_with_enough_runs_on_one_scale():
         *records(pendulum, ours=[-150.0] * 5, sb3=[-1_200.0] * 5),
         *records(lander, ours=[0.0] * 5, sb3=[0.0] * 4),
     ]
-    result = compared_together(runs, "ours")
+    result = compared_together(runs, SB3.sides[0], SB3)
     assert result is not None
     found, cases = result
     assert [case.name for case in cases] == ["dqn CartPole-v1", "sac Pendulum-v1"]
     # Ours: ten runs at 1. Theirs: five at 0 and five at 1, of which the middle six have a mean of a half.
     assert found == Estimate(0.5, 0.5, 0.5)
-    assert compared_together(runs, "ours-processes") is None
+    assert compared_together(runs, SB3.sides[1], SB3) is None
 
 
 def test_the_way_there_is_read_at_each_tenth_from_the_latest_evaluation():
@@ -135,7 +136,7 @@ def test_the_way_there_is_read_at_each_tenth_from_the_latest_evaluation():
 
 def test_how_fast_they_learn_is_compared_by_the_mean_over_the_tenths():
     runs = records(CARTPOLE, ours=[190.0] * 5, sb3=[100.0] * 5)
-    (found,) = compared(runs, CARTPOLE)
+    (found,) = compared(runs, CARTPOLE, SB3)
     assert found.on_the_way == pytest.approx((25.0, 25.0, 25.0))  # (190 - 100) / 2 at five of nine tenths
 
 
@@ -164,6 +165,19 @@ def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were
 
 def test_a_page_of_no_runs_says_so():
     assert "- There is nothing to compare yet." in as_markdown([])
+
+
+def test_the_page_of_simulators_compares_with_what_goes_through_gymnasium_and_leaves_other_runs_out():
+    case = case_named("ppo drivetrain/CartPole-v1")
+    runs = records(case, fused=[490.0] * 5, fused_processes=[480.0] * 5, gymnasium=[500.0] * 5)
+    page = as_markdown([*runs, *records(CARTPOLE, ours=[7.0] * 5, sb3=[7.0] * 5)], SIMULATORS)
+    lines = page.splitlines()
+    assert lines[0] == "# What is learned on compiled simulators, against the same through Gymnasium"
+    assert "- Of 2 comparisons, parity: 2, not shown: 0, behind: 0." in lines
+    assert any(line.startswith("| case | who | fused less through Gymnasium [95%] |") for line in lines)
+    assert "| ppo drivetrain/CartPole-v1 | fused, processes | 100,352 | 3,920 | 5 | 480.0 [480.0, 480.0] |" in lines
+    assert "SB3" not in page
+    assert "dqn CartPole-v1" not in page
 
 
 def test_the_file_has_a_line_for_each_run_in_the_order_of_cases_sides_and_seeds(tmp_path):

@@ -1,5 +1,6 @@
 """Both sides of `drivetrain bench learning` do the same work at the same settings."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from drivetrain.bench.learning import cases as table
-from drivetrain.bench.learning.cases import CASES, case_named
+from drivetrain.bench.learning.cases import CASES
+from drivetrain.bench.learning.contests import SIMULATORS, case_named
 from drivetrain.bench.learning.peers.entry import SEEDS
 from drivetrain.bench.learning.peers.ours import overrides
 from drivetrain.bench.learning.run import Task, run_side
-from drivetrain.bench.learning.sides import SIDES
+from drivetrain.bench.learning.sides import AGAINST_SB3
 from drivetrain.bench.train.job import DqnSettings
 from drivetrain.bench.train.peers.ours_continuous import PACE
 from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
@@ -25,7 +26,7 @@ NAMES = [case.name for case in CASES]
 OFF_POLICY = [case for case in CASES if not isinstance(case.settings, PpoSettings)]
 OFF_POLICY_NAMES = [case.name for case in OFF_POLICY]
 PPO = [case for case in CASES if case not in OFF_POLICY]
-OURS = SIDES[0]
+OURS = AGAINST_SB3[0]
 CARTPOLE = case_named("dqn CartPole-v1")
 
 
@@ -98,6 +99,49 @@ def test_the_target_is_copied_as_often_as_the_peer_copies_it():
     assert DqnSettings().num_updates_between_copies() == 5  # within a block, where nobody copies
 
 
+@pytest.mark.parametrize("case", SIMULATORS.cases, ids=lambda case: case.name)
+def test_on_simulators_every_side_has_the_preset_of_the_case_and_its_steps_and_updates(case):
+    configs = [simulated(case, side) for side in SIMULATORS.sides]
+    for config in configs:
+        rules = Rules.of(config)
+        assert (rules.total_steps, rules.due(rules.total_steps)) == case.work
+        assert config.envs_per_actor == configs[0].envs_per_actor
+        for part in ("environment", "replay", "updates", "rollout", "agent"):
+            assert getattr(config, part) == getattr(configs[0], part)
+
+
+def simulated(case, side):
+    """The configuration of a side's run."""
+    asked = Task(
+        case=case.name, seed=1, num_actors=side.num_actors, total_steps=case.total_steps, sim_engine=side.sim_engine
+    )
+    return preset(case.algo, case.env).override(**overrides(asked))
+
+
+def test_on_simulators_the_peer_alone_goes_through_gymnasium_and_one_form_has_processes():
+    configs = [simulated(SIMULATORS.cases[0], side) for side in SIMULATORS.sides]
+    assert [config.fused_engine for config in configs] == ["native", "native", None]
+    assert [config.num_actors for config in configs] == [0, 1, 0]
+
+
+def test_a_run_at_another_preset_does_not_count_for_the_case():
+    case = case_named("dqn drivetrain/CartPole-v1")
+    other = replace(case, settings=replace(case.settings, env="drivetrain/Breakout"))
+    assert case.conditions() != other.conditions()
+    assert json.loads(json.dumps(case.conditions())) == case.conditions()
+    assert case.conditions()["settings"]["envs_per_actor"] == 32
+
+
+@pytest.mark.slow  # two processes, which import JAX and compile
+def test_a_short_run_on_a_simulator_answers_on_each_side():
+    case = SIMULATORS.cases[0].quickened()
+    for side in (SIMULATORS.sides[0], SIMULATORS.peer):
+        learned = run_side(side, case, 1)
+        assert (learned.num_steps, learned.num_updates) == case.work
+        assert len(learned.returns) == 100
+        assert all(1 <= value <= 500 for value in learned.returns)
+
+
 def test_policies_are_judged_on_seeds_that_no_run_trains_or_watches_itself_with():
     assert len(set(SEEDS)) == 100
     for seed in range(20):
@@ -106,10 +150,9 @@ def test_policies_are_judged_on_seeds_that_no_run_trains_or_watches_itself_with(
     assert min(SEEDS) > 10_000  # Stable-Baselines3 resets with the run's seed
 
 
-def test_a_short_run_of_ours_answers_with_its_returns_and_its_way(monkeypatch):
+def test_a_short_run_of_ours_answers_with_its_returns_and_its_way():
     settings = DqnSettings(hidden=(8,), learning_starts=256, batch_size=16)
     case = replace(CARTPOLE, total_steps=512, settings=settings)
-    monkeypatch.setattr(table, "CASES", [case])
     assert case.work == (512, 128)
     with pytest.raises(RunError, match=r"ours: expected \(512, 128\) environment steps and updates, got \(512, 0\)"):
         run_side(OURS, case, 1)  # the process knows the case by its name, and there its settings are others

@@ -122,7 +122,7 @@ def builder(engine: Engine) -> Callable[[Traced, Settings], Runner]:
 
 
 class Start:
-    """First states, by XLA on every engine: it happens once."""
+    """First states, by XLA on every engine."""
 
     def __init__(
         self, env: Environment, params: Tree, settings: Settings, engine: Engine, generator: Generator,
@@ -137,17 +137,23 @@ class Start:
             return first(env, params if differing is None else differing.params(rows), first_key(words, generator))
 
         self.first = jax.jit(jax.vmap(one))
+        self.compiled = jax.jit(self.state)  # in one call, since Gymnasium's interface resets at every episode's end
 
     def __call__(self, seed: int) -> RolloutState:
         """See `Rollout.reset`."""
+        is_word = isinstance(seed, int) and 0 <= seed < 2**32  # any other is JAX's to judge
+        whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
+        return whole if self.engine == "xla" or is_traced(whole) else jax.tree.map(np.asarray, whole)
+
+    def state(self, seed: Any, rows: tuple[Any, ...]) -> RolloutState:
+        """Where all environments begin."""
         words = jax.random.key_data(jax.random.split(jax.random.key(seed), self.num_envs))
-        obs, state = self.first(words, self.rows)
+        obs, state = self.first(words, rows)
         done = jnp.zeros(self.num_envs, bool)
         if self.remembers:
             state, obs = state
         seen = obs if self.remembers or self.with_obs else None
-        whole = RolloutState(state, words, jnp.uint32(0), done, seen)
-        return whole if self.engine == "xla" or is_traced(whole) else jax.tree.map(np.asarray, whole)
+        return RolloutState(state, words, jnp.uint32(0), done, seen)
 
 
 def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int,

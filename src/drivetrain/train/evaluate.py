@@ -94,7 +94,8 @@ class Evaluator:
             env.close()
 
 
-def _evaluator(config: TrainConfig, interface: Interface) -> Evaluating:
+def make_evaluator(config: TrainConfig, interface: Interface) -> Evaluating:
+    """What plays a run's evaluations: on compiled environments where its actors have such, else on Gymnasium's."""
     if config.fused_engine is None:
         return Evaluator(config, interface)
     from drivetrain.train.fused.evaluation import FusedEvaluator  # imports jax: only where it is needed
@@ -129,7 +130,7 @@ class Selection:
         self._config = config
         self._interface = interface
         self._beat = beat
-        self._evaluator = _evaluator(config, interface)
+        self._evaluator = make_evaluator(config, interface)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_policy(run_dir, "best") if has_best_policy(run_dir) else None

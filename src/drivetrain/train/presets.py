@@ -191,6 +191,25 @@ PRESETS: dict[tuple[str, str], Preset] = {
             ("gymnax/SpaceInvaders-MinAtar", "not verified"),
         )
     },
+    ("dqn", "drivetrain/Breakout"): Preset(
+        settings={
+            "total_steps": 250_000,
+            "envs_per_actor": 32,
+            "capacity": 100_000,
+            "hidden": (128,),
+            "learning_rate": 2.5e-4,
+            "batch_size": 32,
+            "warmup_steps": 5_000,
+            "update_ratio": Fraction(1),
+            "target_interval": 1_000,
+            "target_tau": 1.0,
+            "exploration_steps": 100_000,
+            "epsilon_end": 0.1,
+            "eval_interval_steps": 25_000,
+        },
+        source="MinAtar's DQN (Young and Tian 2019, arXiv:1903.03176), a twentieth of its 5,000,000 steps; ours: Adam, "
+        "no convolution, double, 3 steps, prioritized",
+    ),
     # The zoo's DDPG differs: 400 x 300 units, gamma 0.98, 10,000 steps of warm-up.
     **{
         (algo, "Pendulum-v1"): Preset(

@@ -1,6 +1,7 @@
-"""`drivetrain bench learning`: whether our algorithms learn as well as Stable-Baselines3's.
+"""`drivetrain bench learning`: whether our algorithms learn as well as Stable-Baselines3's, and on compiled simulators
+as well as through Gymnasium.
 
-    cases.py (what, at which settings) x sides.py (who) x seeds -> run.py: a fresh process each
+    contests.py: cases (what, at which settings) x sides.py (who) x seeds -> run.py: a fresh process each
       -> records.py (one record per finished run, in a kept file) -> differences.py -> page.py
 
 Runs accumulate: what the file holds is not run again, so the command can be stopped at any moment.

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from drivetrain.bench.learning.presets import PresetSettings
 from drivetrain.bench.train.job import DqnSettings
 from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 
@@ -12,7 +13,7 @@ QUICK_UPDATES = 256
 """Updates of a quick run."""
 
 
-Settings = DqnSettings | ContinuousSettings | PpoSettings
+Settings = DqnSettings | ContinuousSettings | PpoSettings | PresetSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +58,10 @@ class LearningCase:
 
     def conditions(self) -> dict[str, Any]:
         """What a kept run must have been made with to count for this case, as JSON has it."""
-        fields: dict[str, Any] = asdict(self.settings)
-        settings = fields | {"hidden": list(self.settings.hidden)}
+        if isinstance(self.settings, PresetSettings):
+            settings = self.settings.resolved(self.total_steps)
+        else:
+            settings = asdict(self.settings) | {"hidden": list(self.settings.hidden)}
         return {"total_steps": self.total_steps, "settings": settings}
 
     def quickened(self) -> "LearningCase":

@@ -1,4 +1,4 @@
-"""The cases of `drivetrain bench learning`, cheapest first."""
+"""The cases against Stable-Baselines3, cheapest first."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,6 @@ from dataclasses import replace
 from drivetrain.bench.learning.case import LearningCase, Settings
 from drivetrain.bench.train.job import DqnSettings
 from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, PpoSettings
-from drivetrain.core.errors import InvalidInput
 
 # Random actions: the mean of 100 episodes, rounded. Good: 500 ends an episode of CartPole; -150 is about
 # what the zoo lists for Pendulum; 200 counts as solved in LunarLander; 5,000 is about what SAC's and TD3's
@@ -107,21 +106,3 @@ CASES: Sequence[LearningCase] = (
         num_seeds=3,
     ),
 )
-
-
-def case_named(name: str) -> LearningCase:
-    """The case of a name that `LearningCase.name` gave."""
-    return {case.name: case for case in CASES}[name]
-
-
-def matching(words: Sequence[str]) -> list[LearningCase]:
-    """The cases that have one of the words in their name, in their order; all where there are none.
-
-    Raises:
-        InvalidInput: A word is in no name.
-    """
-    names = [case.name for case in CASES]
-    for word in words:
-        if not any(word in name for name in names):
-            raise InvalidInput(f"--cases: no case has {word!r} in its name: choose from {', '.join(names)}")
-    return [case for case in CASES if not words or any(word in case.name for word in words)]

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from drivetrain.bench.learning.case import LearningCase
-from drivetrain.bench.learning.cases import matching
+from drivetrain.bench.learning.contests import CONTESTS, Contest
 from drivetrain.bench.learning.page import as_markdown
 from drivetrain.bench.learning.records import add, counting, load, make_record
 from drivetrain.bench.learning.run import run_side
@@ -24,11 +24,13 @@ DISTRIBUTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Compare the returns that we and Stable-Baselines3 learn at equal settings, steps and updates.
+    """Compare the returns that we and others learn at equal settings, steps and updates.
 
     Finished runs are kept, and not run again: stop the command at any time, and start it again.
     """
 
+    against: Literal["sb3", "gymnasium"] = "sb3"
+    """Ours against Stable-Baselines3; or actors on compiled simulators against the same through Gymnasium."""
     json: Path = Path("learning.json")
     """The file of kept runs; made if it is absent."""
     markdown: Path | None = None
@@ -36,11 +38,16 @@ class Options:
     cases: tuple[str, ...] = ()
     """Only cases with one of these words in their name, such as dqn or Pendulum."""
     sides: tuple[str, ...] = ()
-    """Only these of: ours, ours-processes, sb3."""
+    """Only these of: ours, ours-processes, sb3; on simulators: fused, fused-processes, gymnasium."""
     seeds: str | None = None
     """Which seeds, such as 1..5 or 7; by default as many as a case needs for a verdict."""
     quick: bool = False
     """A few hundred updates of each case, one seed: minutes rather than many hours, and not kept."""
+
+    @property
+    def contest(self) -> Contest:
+        """Who is compared with whom."""
+        return CONTESTS[self.against]
 
     def check(self) -> None:
         """Refuse what cannot be run. Not at construction: tyro would turn the sentence into a box.
@@ -49,8 +56,8 @@ class Options:
             InvalidInput: A case or side does not exist, a flag cannot be read, a folder is missing.
             FileFormatError: The file of kept runs is none.
         """
-        matching(self.cases)
-        chosen(self.sides)
+        self.contest.matching(self.cases)
+        chosen(self.sides, self.contest.sides)
         if self.seeds is not None:
             seeds_of(self.seeds)
         require_folders(self.json, self.markdown)
@@ -94,13 +101,13 @@ def run(options: Options, words: Sequence[str]) -> int:
         "versions": describe_versions(DISTRIBUTIONS),
         "machine": describe_machine(),
     }
-    sides = chosen(options.sides)
+    sides = chosen(options.sides, options.contest.sides)
     here, _ = present(list(dict.fromkeys(side.rival for side in sides)))
     able = [side for side in sides if side.rival in here]
     failed = carry_out(options, able, origin)
     if options.quick:
         return int(failed > 0)
-    page = as_markdown(load(options.json))
+    page = as_markdown(load(options.json), options.contest)
     if options.markdown is not None:
         write_text(options.markdown, page)
     print(page)
@@ -129,7 +136,7 @@ def carry_out(options: Options, sides: Sequence[Side], origin: Mapping[str, Any]
 
 def planned(options: Options, sides: Sequence[Side]) -> Iterator[tuple[LearningCase, int, Side]]:
     """Every run asked for: case by case, the sides of a seed one after the other."""
-    for case in matching(options.cases):
+    for case in options.contest.matching(options.cases):
         for seed in [1] if options.quick else options.seeds_for(case):
             for side in sides:
                 yield case.quickened() if options.quick else case, seed, side

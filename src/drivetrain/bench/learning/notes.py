@@ -2,16 +2,26 @@
 
 from drivetrain.bench.learning.case import MARGIN_SHARE
 
-WEAKNESSES = (
+OF_EVERYBODY = (
     "Few seeds: bootstrap intervals over five runs are narrower than they should be, over three more so.",
     "The last policy is judged, not the best one on the way: algorithms whose policies swing from one update "
     "to the next (DQN) are caught at a random moment, on both sides.",
+)
+OF_SB3 = (
     "Small problems. CartPole's return ends at 500 and Pendulum's near -150, so a difference between good "
     "learners cannot show there.",
     'Each side gets the settings that others tuned for Stable-Baselines3. "ours" takes turns step by step with one '
     'environment as it does; "ours, processes" has our default processes, environments (8 per actor) and pace.',
     "Ours explores by its schedule while it waits for its first DQN update, Stable-Baselines3 at random; which "
     "random numbers are drawn differs throughout, so equal seeds mean nothing in common.",
+)
+OF_SIMULATORS = (
+    "Small problems, and few steps: CartPole's return ends at 500, and neither algorithm is through with Breakout.",
+    'Both sides are ours, at our settings. "fused" and "through Gymnasium" take turns with their updates in one '
+    'process, so that they differ in the kernel and in random numbers alone; "fused, processes" has an actor, a '
+    "learner and an evaluator, on a machine that others used too, so that DQN's actors were behind by other numbers of "
+    "updates than elsewhere. PPO waits for its updates in any form.",
+    "Weights before learning are those of the seed on all sides; which random numbers are drawn otherwise differs.",
 )
 METHOD = (
     "A run's score is the mean return of its last policy, deterministic, over 100 episodes on seeds that nobody "

@@ -1,6 +1,6 @@
 """The kept runs as a page of Markdown: weaknesses and verdicts first, every run last.
 
-`python -m drivetrain.bench.learning.page learning.json learning.md` makes the page again.
+`python -m drivetrain.bench.learning.page learning.json learning.md [sb3|gymnasium]` makes the page again.
 """
 
 import sys
@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from drivetrain.bench.learning.case import LearningCase
-from drivetrain.bench.learning.cases import CASES
-from drivetrain.bench.learning.notes import METHOD, ON_THE_WAY, WEAKNESSES
+from drivetrain.bench.learning.contests import CONTESTS, SB3, Contest
+from drivetrain.bench.learning.notes import METHOD, ON_THE_WAY
 from drivetrain.bench.learning.records import Run, counting, load
-from drivetrain.bench.learning.sides import TITLES
+from drivetrain.bench.learning.sides import Side
 from drivetrain.bench.learning.summary import (
-    FORMS,
     TENTHS,
     Comparison,
     compared,
@@ -29,24 +28,24 @@ from drivetrain.bench.table import bullets, markdown_table, plain
 from drivetrain.train.intervals import Estimate, iqm
 
 
-def as_markdown(runs: Sequence[Run]) -> str:
+def as_markdown(runs: Sequence[Run], contest: Contest = SB3) -> str:
     """The page of some kept runs; equal runs give equal pages."""
-    found = [compared(runs, case) for case in CASES]
+    found = [compared(runs, case, contest) for case in contest.cases]
     comparisons = [comparison for each in found for comparison in each]
     sections = [
-        "# What is learned, against Stable-Baselines3",
+        f"# {contest.title}",
         "Generated from the kept runs by `drivetrain bench learning`; do not edit.",
-        "## Weaknesses first\n\n" + bullets([*verdicts(comparisons), *absent(runs), *WEAKNESSES]),
+        "## Weaknesses first\n\n" + bullets([*verdicts(comparisons), *absent(runs, contest), *contest.weaknesses]),
         "## Returns\n\n" + METHOD,
-        table_of_returns(runs),
-        table_of_differences(comparisons),
-        *together(runs),
+        table_of_returns(runs, contest),
+        table_of_differences(comparisons, contest),
+        *together(runs, contest),
         "## On the way\n\n" + ON_THE_WAY,
-        table_of_curves(runs),
+        table_of_curves(runs, contest),
         "## Every run\n\nMean return of 100 episodes, by seed.",
-        table_of_runs(runs),
-        "## Settings\n\n" + bullets([settings_of(case) for case in CASES]),
-        "## Where and how\n\n" + bullets(provenance(counted(runs))),
+        table_of_runs(runs, contest),
+        "## Settings\n\n" + bullets([settings_of(case) for case in contest.cases]),
+        "## Where and how\n\n" + bullets(provenance(counted(runs, contest))),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -57,71 +56,72 @@ def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
     if not kinds:
         return ["There is nothing to compare yet."]
     counts = ", ".join(f"{kind}: {kinds.count(kind)}" for kind in ("parity", "not shown", "behind"))
-    named = [f"{c.case.name} ({TITLES[c.form]}): {c.verdict}" for c in comparisons if c.verdict != "parity"]
+    named = [f"{c.case.name} ({c.form.title}): {c.verdict}" for c in comparisons if c.verdict != "parity"]
     return [f"Of {len(kinds)} comparisons, {counts}.", *named]
 
 
-def absent(runs: Sequence[Run]) -> list[str]:
+def absent(runs: Sequence[Run], contest: Contest) -> list[str]:
     """Cases without runs of both sides."""
-    names = [case.name for case in CASES if not compared(runs, case)]
+    names = [case.name for case in contest.cases if not compared(runs, case, contest)]
     return [f"Not compared yet: {', '.join(names)}."] if names else []
 
 
-def sides_with_runs(runs: Sequence[Run]) -> Iterator[tuple[LearningCase, str, list[Run]]]:
+def sides_with_runs(runs: Sequence[Run], contest: Contest) -> Iterator[tuple[LearningCase, Side, list[Run]]]:
     """Every case and side that has runs that count."""
-    for case in CASES:
-        for side in TITLES:
-            if kept := counting(runs, case, side):
+    for case in contest.cases:
+        for side in contest.sides:
+            if kept := counting(runs, case, side.name):
                 yield case, side, kept
 
 
-def table_of_returns(runs: Sequence[Run]) -> str:
+def table_of_returns(runs: Sequence[Run], contest: Contest) -> str:
     """One line per case and side."""
     rows = [
         [
             case.name,
-            TITLES[side],
+            side.title,
             *(f"{number:,}" for number in case.work),
             str(len(kept)),
             interval(summed_up(kept), 1),
         ]
-        for case, side, kept in sides_with_runs(runs)
+        for case, side, kept in sides_with_runs(runs, contest)
     ]
     return markdown_table(["case", "who", "steps", "updates", "runs", "interquartile mean [95%]"], rows)
 
 
-def table_of_differences(comparisons: Sequence[Comparison]) -> str:
-    """One line per case and form of ours."""
+def table_of_differences(comparisons: Sequence[Comparison], contest: Contest) -> str:
+    """One line per case and form."""
     rows = [
         [
-            *(c.case.name, TITLES[c.form], interval(c.difference, 1), f"{c.case.margin:.1f}", f"**{c.verdict}**"),
+            *(c.case.name, c.form.title, interval(c.difference, 1), f"{c.case.margin:.1f}", f"**{c.verdict}**"),
             *(interval(c.late, 1), interval(c.on_the_way, 1)),
         ]
         for c in comparisons
     ]
-    header = ["case", "who", "ours less SB3 [95%]", "margin", "verdict", "late [95%]", "on the way [95%]"]
+    header = ["case", "who", f"{contest.difference} [95%]", "margin", "verdict", "late [95%]", "on the way [95%]"]
     return markdown_table(header, rows)
 
 
-def together(runs: Sequence[Run]) -> list[str]:
+def together(runs: Sequence[Run], contest: Contest) -> list[str]:
     """Every case at once, on a scale from random actions (0) to a good policy (1)."""
-    found = {form: compared_together(runs, form) for form in FORMS}
+    found = {form: compared_together(runs, form, contest) for form in contest.forms}
     lines = [
-        f"{TITLES[form]}: {interval(result[0], 3)}, over {', '.join(case.name for case in result[1])}"
+        f"{form.title}: {interval(result[0], 3)}, over {', '.join(case.name for case in result[1])}"
         for form, result in found.items()
         if result is not None
     ]
     if not lines:
         return []
-    intro = "Ours less SB3 over all cases that have enough runs, with returns scaled to 0 (random) and 1 (good)."
+    what = contest.difference[0].upper() + contest.difference[1:]
+    intro = f"{what} over all cases that have enough runs, with returns scaled to 0 (random) and 1 (good)."
     return ["### All cases together\n\n" + intro + "\n\n" + bullets(lines)]
 
 
-def table_of_curves(runs: Sequence[Run]) -> str:
+def table_of_curves(runs: Sequence[Run], contest: Contest) -> str:
     """Returns at each tenth of the steps, one line per case and side."""
     rows = [
-        [case.name, TITLES[side], *(f"{value:.0f}" for value in curve_of(kept, case))]
-        for case, side, kept in sides_with_runs(runs)
+        [case.name, side.title, *(f"{value:.0f}" for value in curve_of(kept, case))]
+        for case, side, kept in sides_with_runs(runs, contest)
     ]
     return markdown_table(["case", "who", *(f"{tenth:.0%}" for tenth in TENTHS)], rows)
 
@@ -131,9 +131,9 @@ def curve_of(runs: Sequence[Run], case: LearningCase) -> list[float]:
     return [float(value) for value in iqm(np.stack([on_the_way(run, case) for run in runs]), axis=0)]
 
 
-def table_of_runs(runs: Sequence[Run]) -> str:
+def table_of_runs(runs: Sequence[Run], contest: Contest) -> str:
     """Every run's mean return, one line per case and side."""
-    rows = [[case.name, TITLES[side], by_seed(kept)] for case, side, kept in sides_with_runs(runs)]
+    rows = [[case.name, side.title, by_seed(kept)] for case, side, kept in sides_with_runs(runs, contest)]
     return markdown_table(["case", "who", "seed: mean return"], rows)
 
 
@@ -156,9 +156,9 @@ def settings_of(case: LearningCase) -> str:
     return f"**{case.name}**, {case.total_steps:,} steps: {settings}. Source: {case.source}."
 
 
-def counted(runs: Sequence[Run]) -> list[Run]:
+def counted(runs: Sequence[Run], contest: Contest) -> list[Run]:
     """The runs on the page."""
-    return [run for _, _, kept in sides_with_runs(runs) for run in kept]
+    return [run for _, _, kept in sides_with_runs(runs, contest) for run in kept]
 
 
 def provenance(runs: Sequence[Run]) -> list[str]:
@@ -180,4 +180,5 @@ def machine_of(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    write_text(Path(sys.argv[2]), as_markdown(load(Path(sys.argv[1]))))
+    against = sys.argv[3] if len(sys.argv) > 3 else SB3.name
+    write_text(Path(sys.argv[2]), as_markdown(load(Path(sys.argv[1])), CONTESTS[against]))

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from drivetrain.bench.learning.case import LearningCase
-from drivetrain.bench.learning.cases import CASES
+from drivetrain.bench.learning.contests import CONTESTS
 from drivetrain.bench.learning.run import Learned
-from drivetrain.bench.learning.sides import SIDES
 from drivetrain.bench.report import write_text
 from drivetrain.core.errors import FileFormatError
 
@@ -60,8 +59,8 @@ def add(path: Path, run: Run) -> None:
 
 def as_text(runs: Sequence[Run]) -> str:
     """The document, records in the order of cases, sides and seeds."""
-    cases = [case.name for case in CASES]
-    sides = [side.name for side in SIDES]
+    cases = [case.name for contest in CONTESTS.values() for case in contest.cases]
+    sides = [side.name for contest in CONTESTS.values() for side in contest.sides]
 
     def place(run: Run) -> tuple[int, int, int]:
         index = cases.index(run["case"]) if run["case"] in cases else len(cases)

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.learning.case import LearningCase
-from drivetrain.bench.learning.cases import case_named
+from drivetrain.bench.learning.contests import case_named
 from drivetrain.bench.learning.sides import Side
 from drivetrain.bench.process import last_words, launch
 from drivetrain.bench.report import write_text
 from drivetrain.bench.train.run import wait
 from drivetrain.core.errors import RunError
+from drivetrain.train.config.simulator import SimEngine
 
 TIMEOUT_S = 12 * 3_600.0  # a run may be paused for hours; it ends by its number of steps
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One run: a case by name, a seed, the form of our side, and the steps (a quick run has fewer).
+    """One run: a case by name, a seed, the form of our side (see `Side`), and the steps (a quick run has fewer).
 
     `command_pid` is the process that asks; the run ends with it.
     """
@@ -33,6 +34,7 @@ class Task:
     seed: int
     num_actors: int | None
     total_steps: int
+    sim_engine: SimEngine = "auto"
     command_pid: int = field(default_factory=os.getpid)
 
     def save(self, path: Path) -> None:
@@ -78,7 +80,13 @@ def run_side(side: Side, case: LearningCase, seed: int) -> Learned:
     Raises:
         RunError: The process failed, with its last line, or did other work than the settings ask for.
     """
-    task = Task(case=case.name, seed=seed, num_actors=side.num_actors, total_steps=case.total_steps)
+    task = Task(
+        case=case.name,
+        seed=seed,
+        num_actors=side.num_actors,
+        total_steps=case.total_steps,
+        sim_engine=side.sim_engine,
+    )
     with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
         folder = Path(name)
         task_path, answer_path = folder / "task.json", folder / "learned.json"

@@ -1,11 +1,12 @@
-"""Who takes part in `drivetrain bench learning`: ourselves in two forms, and Stable-Baselines3."""
+"""Who takes part in `drivetrain bench learning`: ourselves in several forms, and Stable-Baselines3."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.contenders import OURS, SB3
 from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config.simulator import SimEngine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,43 +14,48 @@ class Side:
     """A rival in one of its forms.
 
     Attributes:
-        name: On the command line, in records and tables.
+        name: On the command line and in records.
+        title: In tables.
         rival: Its process.
-        num_actors: Ours only: 0 is one process and one environment, in which steps and updates take
-            turns as in Stable-Baselines3; None is our default: processes, and their environments.
+        num_actors: Ours only: 0 is one process, in which steps and updates take turns; None is our
+            default: processes, and their environments.
+        sim_engine: Ours only, where the environment is a simulator: see `SimulatorConfig`.
     """
 
     name: str
+    title: str
     rival: Rival
     num_actors: int | None = None
+    sim_engine: SimEngine = "auto"
 
 
 def _at(rival: Rival, module: str) -> Rival:
-    return Rival(
-        name=rival.name,
-        module=f"drivetrain.bench.learning.peers.{module}",
-        requires=rival.requires,
-        install=rival.install,
-    )
+    return replace(rival, module=f"drivetrain.bench.learning.peers.{module}")
 
 
-PEER = "sb3"
-SIDES = (
-    Side(name="ours", rival=_at(OURS, "ours"), num_actors=0),
-    Side(name="ours-processes", rival=_at(OURS, "ours")),
-    Side(name=PEER, rival=_at(SB3, "sb3")),
+_OURS = _at(OURS, "ours")
+AGAINST_SB3 = (
+    Side(name="ours", title="ours", rival=_OURS, num_actors=0),
+    Side(name="ours-processes", title="ours, processes", rival=_OURS),
+    Side(name="sb3", title="SB3", rival=_at(SB3, "sb3")),
 )
-TITLES = {"ours": "ours", "ours-processes": "ours, processes", PEER: "SB3"}
+"""Ours in turns with one environment, as Stable-Baselines3 does; with our processes; and Stable-Baselines3."""
+ON_SIMULATORS = (
+    Side(name="fused", title="fused", rival=_OURS, num_actors=0),
+    Side(name="fused-processes", title="fused, processes", rival=_OURS, num_actors=1),
+    Side(name="gymnasium", title="through Gymnasium", rival=_OURS, num_actors=0, sim_engine="none"),
+)
+"""Environments and policy in one kernel, in turns with the updates and beside them; and the same through Gymnasium."""
 
 
-def chosen(names: Sequence[str]) -> list[Side]:
+def chosen(names: Sequence[str], sides: Sequence[Side]) -> list[Side]:
     """The sides of some names, in their order; all where there are none.
 
     Raises:
         InvalidInput: There is no such side.
     """
-    known = [side.name for side in SIDES]
+    known = [side.name for side in sides]
     for name in names:
         if name not in known:
             raise InvalidInput(f"--sides: there is no side {name!r}: choose from {', '.join(known)}")
-    return [side for side in SIDES if not names or side.name in names]
+    return [side for side in sides if not names or side.name in names]

@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.bench.learning.case import LearningCase
-from drivetrain.bench.learning.cases import CASES
+from drivetrain.bench.learning.contests import Contest
 from drivetrain.bench.learning.differences import Verdict, difference, pooled_difference, verdict
 from drivetrain.bench.learning.records import Run, counting
-from drivetrain.bench.learning.sides import PEER, SIDES
+from drivetrain.bench.learning.sides import Side
 from drivetrain.train.intervals import Estimate, estimate
 
-FORMS = tuple(side.name for side in SIDES if side.name != PEER)
-"""The sides that are ours."""
 TENTHS = np.arange(1, 10) / 10
 """Shares of a case's steps at which runs are read on the way; at the end there is the score."""
 LATE = 0.6
@@ -24,17 +22,17 @@ LATE = 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One form of ours against Stable-Baselines3, in one case.
+    """One form against its peer, in one case.
 
     Attributes:
-        difference: Of the scores, ours less theirs.
+        difference: Of the scores, the form's less the peer's.
         on_the_way: As `difference`, of each run's mean return at the tenths of its steps.
         late: As `difference`, of each run's mean return from LATE on.
         verdict: On the difference of the scores.
     """
 
     case: LearningCase
-    form: str
+    form: Side
     difference: Estimate
     on_the_way: Estimate
     late: Estimate
@@ -72,12 +70,12 @@ def summed_up(runs: Sequence[Run]) -> Estimate:
     return estimate(scores(runs))
 
 
-def compared(runs: Sequence[Run], case: LearningCase) -> list[Comparison]:
-    """Our forms that have runs of a case, against Stable-Baselines3's; none without runs of its."""
-    theirs = counting(runs, case, PEER)
+def compared(runs: Sequence[Run], case: LearningCase, contest: Contest) -> list[Comparison]:
+    """The forms that have runs of a case, against the peer's; none without runs of its."""
+    theirs = counting(runs, case, contest.peer.name)
     comparisons: list[Comparison] = []
-    for form in FORMS:
-        ours = counting(runs, case, form)
+    for form in contest.forms:
+        ours = counting(runs, case, form.name)
         if not ours or not theirs:
             continue
         found = difference(scores(ours), scores(theirs))
@@ -94,7 +92,7 @@ def compared(runs: Sequence[Run], case: LearningCase) -> list[Comparison]:
     return comparisons
 
 
-def compared_together(runs: Sequence[Run], form: str) -> tuple[Estimate, list[LearningCase]] | None:
+def compared_together(runs: Sequence[Run], form: Side, contest: Contest) -> tuple[Estimate, list[LearningCase]] | None:
     """The difference over all cases where both sides have enough runs, and these cases.
 
     Returns are scaled to 0 for random actions and 1 for a good policy; None where no case has enough.
@@ -102,8 +100,8 @@ def compared_together(runs: Sequence[Run], form: str) -> tuple[Estimate, list[Le
     ours: list[list[float]] = []
     theirs: list[list[float]] = []
     cases: list[LearningCase] = []
-    for case in CASES:
-        sides = [scaled(scores(counting(runs, case, side)), case) for side in (form, PEER)]
+    for case in contest.cases:
+        sides = [scaled(scores(counting(runs, case, side.name)), case) for side in (form, contest.peer)]
         if min(map(len, sides)) >= max(case.num_seeds, 2):
             ours.append(sides[0])
             theirs.append(sides[1])

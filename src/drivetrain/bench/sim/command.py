@@ -29,7 +29,8 @@ from drivetrain.core.errors import InvalidInput, RunError
 CHECKER = Rival(name="equality", module="drivetrain.bench.sim.equality", requires=("jax",), install=SIM)
 COMPILER = Rival(name="compiling", module="drivetrain.bench.sim.compiling", requires=("jax",), install=SIM)
 WEAKNESSES = (
-    "Actions are supplied and random, but for cases with a policy; what a training loop adds is not in these numbers.",
+    "Actions are supplied and random, but for cases with a policy or a learner: only where updates are named are they, "
+    "and what else a training loop adds, in the numbers.",
     "Random actions end episodes early; where a trained policy makes them long, whoever computes a reset in every step "
     "loses less.",
     "XLA writes its results to memory and moves its buffers between steps, where a kernel of ours keeps the state of "

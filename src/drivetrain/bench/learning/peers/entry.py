@@ -6,13 +6,15 @@ One evaluator, one set of seeds and one translation of actions for everybody.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from drivetrain.bench.learning.run import Learned, Task
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import describe
-from drivetrain.train.evaluate import Evaluator
+from drivetrain.train.evaluate import Evaluating, make_evaluator
 from drivetrain.train.interface import Interface
 from drivetrain.train.launch import die_with
 from drivetrain.train.policies import Policy
@@ -35,10 +37,14 @@ class Training:
 
 
 class Examination:
-    """The environments that policies of a task are evaluated on."""
+    """The environments that policies of a task are evaluated on; made at the first evaluation."""
 
     def __init__(self, config: TrainConfig, interface: Interface) -> None:
-        self._evaluator = Evaluator(config, interface)
+        self._config, self._interface = config, interface
+
+    @cached_property
+    def _evaluator(self) -> Evaluating:
+        return make_evaluator(self._config, self._interface)
 
     def on_the_way(self, policy: Policy, seed: int) -> float:
         """Mean return of a few episodes, on the seeds that our own runs use to watch themselves."""
@@ -61,7 +67,8 @@ def main(learn: Callable[[Task, Interface, Examination], Training]) -> None:
     task = Task.load(task_path)
     die_with(task.command_pid)
     config = preset(task.details().algo, task.details().env)
-    interface = describe(config)
+    engine: dict[str, Any] = {} if config.fused_engine is None else {"sim_engine": "none"}
+    interface = describe(config.override(**engine))  # a kernel with a policy is compiled by the runs that have one
     examination = Examination(config, interface)
     training = learn(task, interface, examination)
     Learned(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.learning.peers.entry import POINT_EPISODES, Examination, Training, main, point_interval
+from drivetrain.bench.learning.presets import PresetSettings
 from drivetrain.bench.learning.run import Task
 from drivetrain.bench.train.peers import ours_continuous, ours_ppo
 from drivetrain.bench.train.peers.ours_dqn import vanilla
@@ -27,6 +28,9 @@ def overrides(task: Task) -> dict[str, Any]:
     environment and as many updates at a time as Stable-Baselines3 does.
     """
     settings = task.details().settings
+    if isinstance(settings, PresetSettings):
+        form = {"num_actors": task.num_actors, "sim_engine": task.sim_engine}
+        return watching(task) | form | {"total_steps": settings.num_steps(task.total_steps)}
     if isinstance(settings, PpoSettings):
         fields = ours_ppo.shared(task.total_steps, settings)
     elif isinstance(settings, ContinuousSettings):
@@ -39,7 +43,12 @@ def overrides(task: Task) -> dict[str, Any]:
         fields["num_actors"] = task.num_actors
         if not isinstance(settings, PpoSettings):  # which say themselves how many
             fields["envs_per_actor"] = 1
-    return fields | {
+    return watching(task) | fields
+
+
+def watching(task: Task) -> dict[str, Any]:
+    """Where the run is kept, and how often it is looked at."""
+    return {
         "seed": task.seed,
         "run_dir": str(RUN_DIR),
         "eval_interval_steps": point_interval(task),

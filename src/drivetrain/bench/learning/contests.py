@@ -1,0 +1,81 @@
+"""Who is compared with whom, and in which cases.
+
+sb3        ours against Stable-Baselines3, at settings that were tuned for it
+gymnasium  actors on compiled simulators against the same simulators through Gymnasium, at our presets
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drivetrain.bench.learning import cases, simulator_cases
+from drivetrain.bench.learning.case import LearningCase
+from drivetrain.bench.learning.notes import OF_EVERYBODY, OF_SB3, OF_SIMULATORS
+from drivetrain.bench.learning.sides import AGAINST_SB3, ON_SIMULATORS, Side
+from drivetrain.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """A set of cases, each learned by the same sides.
+
+    Attributes:
+        name: On the command line.
+        title: Of its page.
+        difference: What a form's return less the peer's is called in tables.
+        cases: Cheapest first.
+        sides: Forms that are judged, then the one that they are judged against.
+        weaknesses: What a reader has to know.
+    """
+
+    name: str
+    title: str
+    difference: str
+    cases: Sequence[LearningCase]
+    sides: Sequence[Side]
+    weaknesses: Sequence[str]
+
+    @property
+    def forms(self) -> Sequence[Side]:
+        """The sides that are judged."""
+        return self.sides[:-1]
+
+    @property
+    def peer(self) -> Side:
+        """The side that they are judged against."""
+        return self.sides[-1]
+
+    def matching(self, words: Sequence[str]) -> list[LearningCase]:
+        """The cases that have one of the words in their name, in their order; all where there are none.
+
+        Raises:
+            InvalidInput: A word is in no name.
+        """
+        names = [case.name for case in self.cases]
+        for word in words:
+            if not any(word in name for name in names):
+                raise InvalidInput(f"--cases: no case has {word!r} in its name: choose from {', '.join(names)}")
+        return [case for case in self.cases if not words or any(word in case.name for word in words)]
+
+
+SB3 = Contest(
+    name="sb3",
+    title="What is learned, against Stable-Baselines3",
+    difference="ours less SB3",
+    cases=cases.CASES,
+    sides=AGAINST_SB3,
+    weaknesses=(*OF_EVERYBODY, *OF_SB3),
+)
+SIMULATORS = Contest(
+    name="gymnasium",
+    title="What is learned on compiled simulators, against the same through Gymnasium",
+    difference="fused less through Gymnasium",
+    cases=simulator_cases.CASES,
+    sides=ON_SIMULATORS,
+    weaknesses=(*OF_EVERYBODY, *OF_SIMULATORS),
+)
+CONTESTS = {contest.name: contest for contest in (SB3, SIMULATORS)}
+
+
+def case_named(name: str) -> LearningCase:
+    """The case of a name that `LearningCase.name` gave."""
+    return {case.name: case for contest in CONTESTS.values() for case in contest.cases}[name]
