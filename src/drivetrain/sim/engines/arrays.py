@@ -67,12 +67,14 @@ def call_kernel(
     env = jax.tree.unflatten(jax.tree.structure(traced.state), results[: len(leaves)])
     trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), results[len(after) :])
     step = number + settings.num_steps
-    return RolloutState(env, keys, step if is_traced(step) else np.uint32(step), results[len(leaves)], None), trajectory
+    counted = step if isinstance(step, jax.core.Tracer) else np.uint32(step)
+    return RolloutState(env, keys, counted, results[len(leaves)], None), trajectory
 
 
 def is_traced(tree: Tree) -> bool:
     """Whether a leaf is only known when a program of JAX runs."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    leaves = jax.tree.leaves(tree)
+    return any(type(leaf) is not np.ndarray and isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
 Taken = Callable[[str, Any, Any, tuple[int, ...]], Any]
@@ -97,7 +99,7 @@ def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, acti
     keys = taken("state.keys", state.keys, KEY, (num_envs,))
     done = taken("state.done", state.done, ENDED, (num_envs,))
     alike = checked_tree("policy", shared, traced.shared, (), taken)
-    step = state.step if is_traced(state.step) else int(np.asarray(state.step))
+    step = state.step if isinstance(state.step, jax.core.Tracer) else int(state.step)
     return leaves, keys, step, done, action_leaves, alike
 
 

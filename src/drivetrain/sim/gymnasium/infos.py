@@ -28,7 +28,7 @@ def batched(info: Mapping[str, Any], here: Mask) -> dict[str, Any]:
         here: bool[num_envs]. A reset says nothing, so whoever was reset is not here.
     """
     infos: dict[str, Any] = {}
-    if not here.any():
+    if not info or not here.any():
         return infos
     for name, value in info.items():
         nested = isinstance(value, Mapping)

@@ -141,7 +141,8 @@ def checked_indices(n: int, shape: tuple[int, ...], array: Array, what: str) -> 
         raise InvalidInput(
             f"{what}: expected {shape[0]} integers from 0 to {n - 1}, got {array.dtype.name}{list(array.shape)}"
         )
-    if array.size and not (array.min() >= 0 and array.max() < n):
+    unsigned = array.view(f"u{array.dtype.itemsize}")  # where what is below 0 is large: one pass in place of two
+    if array.size and unsigned.max() >= min(n, np.iinfo(array.dtype).max + 1):
         index = int(np.argmax((array < 0) | (array >= n)))
         raise InvalidInput(f"{what}: expected integers from 0 to {n - 1}, got {array[index]} for environment {index}")
     return array.astype(np.int32, copy=False)

@@ -155,7 +155,8 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         self.state, trajectory = self.rollout(state, rows)
         row = jax.tree.map(lambda x: np.asarray(x)[0], trajectory)
         ended = row["terminated"] | row["truncated"]
-        infos = batched(row["info"], ~{"same_step": ended, "next_step": was_done}.get(autoreset, np.zeros_like(ended)))
+        restarted_now = {"same_step": ended, "next_step": was_done}.get(autoreset)
+        infos = batched(row["info"], np.ones_like(ended) if restarted_now is None else ~restarted_now)
         if autoreset == "same_step":
             infos |= final(ended, row["final_obs"], row["info"])
         shared = autoreset == "disabled" or self._engine == "xla"  # with `reset`, which keeps the others; with XLA

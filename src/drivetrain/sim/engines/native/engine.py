@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy.typing as npt
 
+from drivetrain.core._native import addresses
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
@@ -105,9 +106,7 @@ class Kernel:
 
     def launch(self, number: int, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[Array]:
         """Run all tiles."""
-        arrays = [*inputs, *outputs]
-        pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-        settings = self.settings
+        pointers, settings = addresses([*inputs, *outputs]), self.settings
 
         def span(begin: int, end: int) -> None:
             self.run(begin, end, settings.num_envs, settings.num_steps, number, pointers)
