@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -13,6 +14,18 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give what tests compile a cache of the session: one for all workers, and for the processes that they start.
+
+    So no session finds what another has left, and each program and each kernel is compiled once.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="drivetrain-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["XDG_CACHE_HOME"] = folder.name
+
 
 FullDisk = Callable[[int], AbstractContextManager[None]]
 
@@ -33,3 +46,14 @@ def _files_limited(nbytes: int) -> Iterator[None]:
 def full_disk() -> FullDisk:
     """`with full_disk(nbytes):` this process can make no file longer than that; to it that is a full disk."""
     return _files_limited
+
+
+@pytest.fixture(scope="session")
+def kept_programs() -> None:
+    """JAX in this process looks programs up in the cache of the session, and keeps there what it compiles."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    from drivetrain.train.learner import use_compilation_cache
+
+    use_compilation_cache()
+    compilation_cache.reset_cache()  # what was compiled while tests were collected has decided against a cache

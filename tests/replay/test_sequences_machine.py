@@ -2,6 +2,7 @@
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import initialize
 from stacks import Stacks, stack_fields, stack_spec
@@ -64,6 +65,13 @@ class SequencesAgainstOracle(SharingAgainstOracle):
         np.testing.assert_array_equal(native.data["mask"], oracle.data["mask"])
 
 
-SequencesAgainstOracle.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
+SequencesAgainstOracle.TestCase.settings = settings(max_examples=15, stateful_step_count=40)
 test_sequences_equal_the_oracle_after_any_sequence_of_calls = SequencesAgainstOracle.TestCase
+
+
+@pytest.mark.slow  # the same and many more sequences
+class test_sequences_equal_the_oracle_after_any_of_many_sequences_of_calls(SequencesAgainstOracle.TestCase):
+    settings = settings(max_examples=120, stateful_step_count=40)
+
+
 del SharingAgainstOracle

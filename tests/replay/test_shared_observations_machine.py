@@ -2,6 +2,7 @@
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import initialize, rule
 from stacks import Stacks, stack_fields, stack_spec
@@ -50,6 +51,13 @@ class SharingAgainstOracle(NativeAgainstOracle):
         }
 
 
-SharingAgainstOracle.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
+SharingAgainstOracle.TestCase.settings = settings(max_examples=15, stateful_step_count=40)
 test_sharing_replays_equal_the_oracle_after_any_sequence_of_calls = SharingAgainstOracle.TestCase
+
+
+@pytest.mark.slow  # the same and many more sequences
+class test_sharing_replays_equal_the_oracle_after_any_of_many_sequences_of_calls(SharingAgainstOracle.TestCase):
+    settings = settings(max_examples=120, stateful_step_count=40)
+
+
 del NativeAgainstOracle

@@ -232,5 +232,10 @@ class NativeAgainstOracle(RuleBasedStateMachine):
                 call()
 
 
-NativeAgainstOracle.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+NativeAgainstOracle.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 test_native_equals_oracle_after_any_sequence_of_calls = NativeAgainstOracle.TestCase
+
+
+@pytest.mark.slow  # the same and many more sequences
+class test_native_equals_oracle_after_any_of_many_sequences_of_calls(NativeAgainstOracle.TestCase):
+    settings = settings(max_examples=300, stateful_step_count=40)

@@ -2,8 +2,17 @@
 
 import pytest
 
+from drivetrain.core.caches import user_cache
+from drivetrain.core.machine import num_cores
+
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    """Sessions recall from, and remember into, a cache of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own-cache"))
+def own_cache(tmp_path_factory, monkeypatch):
+    """Sessions recall from, and remember into, a cache of the test's own; JAX's programs in it are the session's."""
+    names = {f"jax-{threads}-threads" for threads in (1, num_cores())}
+    shared = {name: user_cache(name) for name in names}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("own-cache")))
+    user_cache("").mkdir(parents=True)
+    for name, folder in shared.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        user_cache(name).symlink_to(folder, target_is_directory=True)

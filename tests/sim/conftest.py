@@ -1,15 +1,14 @@
-import os
-
 import pytest
+
+from drivetrain.sim.engines.native import toolchain
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kernels_of_this_session(tmp_path_factory):
-    """Kernels go to a folder of the session, so that no test finds what another run has compiled."""
-    before = os.environ.get("DRIVETRAIN_CACHE")
-    os.environ["DRIVETRAIN_CACHE"] = str(tmp_path_factory.mktemp("kernels"))
-    yield
-    if before is None:
-        del os.environ["DRIVETRAIN_CACHE"]
-    else:
-        os.environ["DRIVETRAIN_CACHE"] = before
+def _kept(kept_programs):
+    """Many tests compile the same rollouts."""
+
+
+@pytest.fixture
+def compiled_as_large_ones(monkeypatch):
+    """Kernels are compiled at the effort of large ones, in half the time; those of whole environments are not."""
+    monkeypatch.setattr(toolchain, "LARGE", 0)

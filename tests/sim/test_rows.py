@@ -7,6 +7,8 @@ from comparing import applied
 
 from drivetrain.sim.engines.native import engine as native
 
+pytestmark = pytest.mark.usefixtures("compiled_as_large_ones")
+
 SIZES = (1, 3, 5, 8, 33, 65, 100)
 DTYPES = ("bool", "int8", "uint16", "float32")
 

@@ -1,12 +1,12 @@
-"""What tests of training share: compiled code of the session, and runs that do not outlive their test."""
+"""What tests of training share: runs that do not outlive their test."""
 
 import pytest
 from whole_run import Run
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
+@pytest.fixture(scope="session", autouse=True)
+def _kept(kept_programs):
+    """Many tests compile the same updates."""
 
 
 @pytest.fixture

@@ -11,8 +11,11 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import faulty_envs
 from whole_run import ENDLESS, FLAGS, read
 
+from drivetrain.core.errors import RunError
+from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 
 PENDULUM = [
@@ -56,12 +59,22 @@ def assert_loads(run_dir):
         ("nothing", "step 5 of an episode: expected an observation float32[3], got object[]"),
     ],
 )
-def test_what_an_environment_may_not_return_is_named_in_one_sentence(start_faulty, fault, sentence):
-    run = start_faulty(fault, 9, "--num-actors", "0", "--total-steps", "1000")  # two environments, in turn
+def test_what_an_environment_may_not_return_is_named(tmp_path, monkeypatch, fault, sentence):
+    monkeypatch.setenv("FAULT", fault)
+    monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 9))  # two environments, in turn
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(RunError) as raised:
+        train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
+    expected = f"environment 'faulty_envs:Faulty-v0', {sentence}; mend the environment, or wrap it"
+    assert expected in str(raised.value)
+
+
+def test_on_the_command_line_it_is_one_sentence(start_faulty):
+    run = start_faulty("nan", 9, "--num-actors", "0", "--total-steps", "1000")
     code, _, err = run.end()
     assert code == 1
     assert len(err.splitlines()) == 1, err
-    assert f"environment 'faulty_envs:Faulty-v0', {sentence}; mend the environment, or wrap it" in err
+    assert "environment 'faulty_envs:Faulty-v0', step 5 of an episode: expected finite numbers" in err
 
 
 def test_an_environment_that_always_breaks_late_ends_the_run_with_the_checkpoint_whole(start_faulty):

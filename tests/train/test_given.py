@@ -53,11 +53,6 @@ def rmsprop(learning_rate):
     return optax.rmsprop(learning_rate)
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
-
-
 def test_a_lambda_can_make_the_environment_of_a_run_with_processes(tmp_path):
     steps = 20
     make = lambda: gymnasium.make("CartPole-v1", max_episode_steps=steps)  # noqa: E731

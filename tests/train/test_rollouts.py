@@ -38,11 +38,6 @@ NORMALISED = {"normalize_observations": True, "normalize_rewards": True}
 TIMES = {"wall_s", "steps_per_s", "updates_per_s", "checkpoint_s"}
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "jax"))
-
-
 def config_of(**settings):
     return TrainConfig.default("ppo", "CartPole-v1").override(**SMALL | settings)
 

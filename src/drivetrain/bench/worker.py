@@ -9,7 +9,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -101,3 +102,17 @@ class Worker:
         self.connection.close()
         kill(self.process)
         self.folder.cleanup()
+
+
+Start = Callable[[Rival], Worker]
+
+
+@contextmanager
+def started(contenders: Mapping[str, Rival], start: Start = Worker.start) -> Generator[dict[str, Worker], None, None]:
+    """A process for every contender, under its name; all are ended with the block, whatever happens in it."""
+    with ExitStack() as ending:
+        workers: dict[str, Worker] = {}
+        for name, rival in contenders.items():
+            workers[name] = start(rival)
+            ending.callback(workers[name].end)
+        yield workers

@@ -9,13 +9,13 @@ replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
 
 import importlib
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.caches import user_cache
 from drivetrain.core.machine import num_cores
 from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
@@ -167,8 +167,7 @@ def use_compilation_cache() -> None:
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     threads = os.environ.get("PJRT_NPROC") or num_cores()
-    jax.config.update("jax_compilation_cache_dir", str(Path(home) / "drivetrain" / f"jax-{threads}-threads"))
+    jax.config.update("jax_compilation_cache_dir", str(user_cache(f"jax-{threads}-threads")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

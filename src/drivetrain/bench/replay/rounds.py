@@ -1,14 +1,14 @@
 """Opens the contenders of a group, and times them in turn: a slow minute of the machine hits all alike."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.timing import Timing
-from drivetrain.bench.worker import Worker
+from drivetrain.bench.turns import in_turn
+from drivetrain.bench.worker import Start, Worker, started
 from drivetrain.core.errors import RunError
 
 OPEN_TIMEOUT_S = 600.0
@@ -54,7 +54,7 @@ def measure_group(
     num_rounds: int,
     slice_s: float,
     say: Say = print,
-    start: Callable[[Rival], Worker] = Worker.start,
+    start: Start = Worker.start,
 ) -> Measured:
     """Time everybody at every operation of a group, `num_rounds` times in turn.
 
@@ -62,17 +62,12 @@ def measure_group(
         RunError: Our own process failed.
     """
     measured = Measured()
-    with ExitStack() as ending:
-        workers: dict[str, Worker] = {}
-        for rival in rivals:
-            workers[rival.name] = start(rival)
-            ending.callback(workers[rival.name].end)
+    with started({rival.name: rival for rival in rivals}, start) as workers:
         here = open_all(group, workers, measured)
         for phase in group.phases:
             for number in range(num_rounds):
                 for operation in phase:
-                    turn = number % max(1, len(here))
-                    for name in [*here[turn:], *here[:turn]]:
+                    for name in in_turn(here, number):
                         time_one(name, workers[name], operation, slice_s, measured)
     for name, reason in measured.failed.items():
         say(f"  {name} failed: {reason}")

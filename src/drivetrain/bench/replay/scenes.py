@@ -8,14 +8,14 @@ shapes into 10^6 rows, half as many learners sample and update 100
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay.groups import Group, power
 from drivetrain.bench.replay.rounds import Measured, attempt, open_all
-from drivetrain.bench.worker import Worker
+from drivetrain.bench.turns import in_turn
+from drivetrain.bench.worker import Start, Worker, started
 
 ACTORS = (1, 2, 4, 8, 12, 16, 20)  # the paper's are those from 4 on
 FEEDER, SAMPLER = {"role": "feed", "buffer": 0}, {"role": "sample 256", "buffer": 0}
@@ -111,7 +111,7 @@ def measure_play(
     *,
     num_rounds: int,
     say: Callable[[str], None] = print,
-    start: Callable[[Rival], Worker] = Worker.start,
+    start: Start = Worker.start,
 ) -> tuple[Played, Measured]:
     """Have everybody play every scene, `num_rounds` times in turn.
 
@@ -119,16 +119,11 @@ def measure_play(
         RunError: Our own process failed.
     """
     measured, played = Measured(), {scene.name: dict[str, list[Turns]]() for scene in play.scenes}
-    with ExitStack() as ending:
-        workers: dict[str, Worker] = {}
-        for rival in rivals:
-            workers[rival.name] = start(rival)
-            ending.callback(workers[rival.name].end)
+    with started({rival.name: rival for rival in rivals}, start) as workers:
         here = open_all(play.group, workers, measured)
         for number in range(num_rounds):
             for scene in play.scenes:
-                turn = number % max(1, len(here))
-                for name in [*here[turn:], *here[:turn]]:
+                for name in in_turn(here, number):
                     play_one(name, workers[name], scene, play.seconds, played, measured)
     for name, reason in measured.failed.items():
         say(f"  {name} failed: {reason}")

@@ -1,7 +1,6 @@
 """Opens a scene in every contender's process and times them in turn: a slow minute of the machine hits all alike."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,13 +8,12 @@ from drivetrain.bench.process import Rival
 from drivetrain.bench.sim.contenders import OURS
 from drivetrain.bench.sim.peers.entry import Slice
 from drivetrain.bench.sim.scene import Scene
-from drivetrain.bench.worker import Worker
+from drivetrain.bench.turns import in_turn
+from drivetrain.bench.worker import Start, Worker, started
 from drivetrain.core.errors import RunError
 
 OPEN_TIMEOUT_S = 300.0
 MEASURE_TIMEOUT_S = 120.0
-
-Start = Callable[[Rival], Worker]
 
 
 @dataclass
@@ -50,16 +48,12 @@ def measure(
         RunError: Our own process failed.
     """
     measured = Measured()
-    with ExitStack() as ending:
-        workers: dict[str, Worker] = {}
-        for name, (rival, scene) in scenes.items():
-            workers[name] = start(rival)
-            ending.callback(workers[name].end)
+    with started({name: rival for name, (rival, _) in scenes.items()}, start) as workers:
+        for name, (_, scene) in scenes.items():
             workers[name].send(scene.as_request())
         here = [name for name, worker in workers.items() if answer(measured, name, worker, OPEN_TIMEOUT_S) is not None]
         for number in range(num_rounds):
-            turn = number % max(1, len(here))
-            for name in [*here[turn:], *here[:turn]]:
+            for name in in_turn(here, number):
                 time_one(measured, name, workers[name], slice_s)
     return measured
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.job import Job, Outcome
+from drivetrain.bench.turns import in_turn
 from drivetrain.core.errors import RunError
 
 
@@ -41,8 +42,7 @@ def measure(
     results: Results = {contender.label: [] for contender in contenders}
     failed: dict[str, str] = {}
     for number, seed in enumerate(seeds):
-        turn = number % len(contenders)
-        for contender in [*contenders[turn:], *contenders[:turn]]:
+        for contender in in_turn(contenders, number):
             if contender.label in failed:
                 continue
             job = replace(contender.job, seed=seed)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from drivetrain.core.caches import user_cache
+
 _MOST = 30
 _FORMAT = 1
 
@@ -43,7 +45,7 @@ def machine() -> str:
 
 def recall(file: Path | None = None) -> dict[str, Multiple]:
     """Per instrument what to expect of the next program on this machine; empty where nothing is known."""
-    said = _read(file or _file()).get(machine(), {})
+    said = _read(file or user_cache("scope-costs.json")).get(machine(), {})
     return {instrument: expected(rows) for instrument, rows in said.items() if rows}
 
 
@@ -62,7 +64,7 @@ def expected(said: list[tuple[float, float]]) -> Multiple:
 
 def remember(multiples: Mapping[str, tuple[float, float]], file: Path | None = None) -> None:
     """Add what a program said; a cache that cannot be written is none."""
-    path = file or _file()
+    path = file or user_cache("scope-costs.json")
     known = _read(path)
     own = known.setdefault(machine(), {})
     for instrument, (mean, se) in multiples.items():
@@ -74,11 +76,6 @@ def remember(multiples: Mapping[str, tuple[float, float]], file: Path | None = N
         aside.replace(path)
     except OSError:
         return
-
-
-def _file() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "drivetrain" / "scope-costs.json"
 
 
 def _read(file: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:

@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from drivetrain.core.caches import user_cache
+from drivetrain.core.compilers import compiled_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
 from drivetrain.scope.sites import Site, table
@@ -33,21 +35,20 @@ def built() -> Path:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         raise InvalidInput("--torch-operators: expected PyTorch to be installed, and it is not") from None
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(home) / "drivetrain" / f"torch-operators-{version}-python-{sys.version_info[0]}.{sys.version_info[1]}"
-    library = folder / f"{_NAME}.so"
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    library = user_cache(f"torch-operators-{version}-python-{python}") / f"{_NAME}.so"
     if library.exists() and library.stat().st_mtime > _SOURCE.stat().st_mtime:
         return library
-    folder.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(  # apart: PyTorch stays out of this process
-        [sys.executable, "-m", __name__, str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0 or not library.exists():
-        said = (done.stderr.strip() or "nothing").splitlines()[-1]
-        raise InvalidInput(
-            f"--torch-operators: expected a C++ compiler and Ninja that compile against PyTorch {version}: {said}; "
-            "leave it out, and modules count as native time whole"
+    with compiled_aside(library) as aside:
+        done = subprocess.run(  # apart: PyTorch stays out of this process
+            [sys.executable, "-m", __name__, str(aside.parent)], capture_output=True, text=True, check=False
         )
+        if done.returncode != 0 or not aside.exists():
+            said = (done.stderr.strip() or "nothing").splitlines()[-1]
+            raise InvalidInput(
+                f"--torch-operators: expected a C++ compiler and Ninja that compile against PyTorch {version}: {said}; "
+                "leave it out, and modules count as native time whole"
+            )
     return library
 
 

@@ -5,24 +5,16 @@ columns, as differences; everything else of a row (kind, device, stream, name, .
 because few combinations occur. Tables, names and notes are JSON in the metadata.
 """
 
-# PyArrow ships no types:
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
-
-import json
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.trace.gpu import Columns, GpuActivity, GpuApi, GpuReading, GpuTrace
+from drivetrain.scope.trace.parquet_file import PackedFile
 
-VERSION = 1
-_KEY = b"drivetrain.scope.gpu"
+_FILE = PackedFile("packed records of GPUs", b"drivetrain.scope.gpu", version=1)
 _PARTS: dict[str, type[Columns]] = {"activity": GpuActivity, "api": GpuApi, "readings": GpuReading}
 _OWN_COLUMNS = ("begin_ns", "end_ns", "time_ns", "correlation")
 C = TypeVar("C", bound=Columns)
@@ -42,25 +34,15 @@ def write(gpu: GpuTrace, file: Path) -> None:
     """Write them; the file is there at once, or not at all."""
     parts = {name: _packed(getattr(gpu, name)) for name in _PARTS}
     names = ("step_ns", "length_ns", "correlation", "what")
-    columns: Any = pa.table({name: np.concatenate([getattr(part, name) for part in parts.values()]) for name in names})
+    columns = {name: np.concatenate([getattr(part, name) for part in parts.values()]) for name in names}
     head = {
-        "version": VERSION,
         "names": gpu.names,
         "notes": gpu.notes,
         "source": gpu.source,
         "num": {name: len(part.what) for name, part in parts.items()},
         "tables": {name: part.table for name, part in parts.items()},
     }
-    aside = file.with_name(f"{file.name}.new")
-    pq.write_table(
-        columns.replace_schema_metadata({_KEY: json.dumps(head).encode()}),
-        aside,
-        compression="zstd",
-        compression_level=9,
-        use_dictionary=["what"],  # pyright: ignore[reportArgumentType]
-        column_encoding=dict.fromkeys(names[:3], "DELTA_BINARY_PACKED"),
-    )
-    aside.replace(file)
+    _FILE.write(file, columns, head)
 
 
 def read(file: Path) -> GpuTrace:
@@ -69,19 +51,13 @@ def read(file: Path) -> GpuTrace:
     Raises:
         FileFormatError: The file is damaged, or of another kind or version.
     """
-    try:
-        columns: Any = pq.read_table(file)
-    except pa.ArrowInvalid as error:
-        raise FileFormatError(f"{file}: expected packed records of GPUs, and it cannot be read: {error}") from error
-    head = json.loads((columns.schema.metadata or {}).get(_KEY, b"{}"))
-    if head.get("version") != VERSION:
-        raise FileFormatError(f"{file}: expected packed records of GPUs, version {VERSION}, got {head.get('version')}")
+    columns, head = _FILE.read(file)
     start, parts = 0, dict[str, Any]()
     for name, kind in _PARTS.items():
-        rows = columns.slice(start, head["num"][name])
-        found = {column: rows[column].to_numpy() for column in rows.column_names}
+        end = start + head["num"][name]
+        found = {column: rows[start:end] for column, rows in columns.items()}
         parts[name] = _unpacked(kind, _Packed(**found, table=head["tables"][name]))
-        start += head["num"][name]
+        start = end
     return GpuTrace(**parts, names=tuple(head["names"]), notes=tuple(head["notes"]), source=head["source"])
 
 

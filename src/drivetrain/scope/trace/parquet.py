@@ -4,27 +4,19 @@ Threads lie behind one another. Times are differences within a thread, in a delt
 site, value) is one small number from a table. Both are then compressed, and everything else is JSON in the metadata.
 """
 
-# PyArrow ships no types:
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
-
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace.events import Process, Thread, Trace
+from drivetrain.scope.trace.parquet_file import PackedFile
 
-VERSION = 2
-_KEY = b"drivetrain.scope"
+_FILE = PackedFile("a packed trace", b"drivetrain.scope", version=2)
 
 
 def write(trace: Trace, file: Path) -> None:
@@ -33,17 +25,7 @@ def write(trace: Trace, file: Path) -> None:
     table, codes = np.unique(what, return_inverse=True)
     steps = [np.diff(thread.time_ns, prepend=trace.begin_ns) for thread in trace.threads]
     time = np.concatenate(steps or [np.zeros(0, np.int64)])
-    columns: Any = pa.table({"step_ns": time, "what": codes.astype(np.int32)})
-    aside = file.with_name(f"{file.name}.new")
-    pq.write_table(
-        columns.replace_schema_metadata({_KEY: json.dumps(_metadata(trace, table)).encode()}),
-        aside,
-        compression="zstd",
-        compression_level=9,
-        use_dictionary=["what"],  # pyright: ignore[reportArgumentType]
-        column_encoding={"step_ns": "DELTA_BINARY_PACKED"},
-    )
-    aside.replace(file)
+    _FILE.write(file, {"step_ns": time, "what": codes.astype(np.int32)}, _metadata(trace, table))
 
 
 def read(file: Path) -> Trace:
@@ -52,16 +34,8 @@ def read(file: Path) -> Trace:
     Raises:
         FileFormatError: The file is damaged, or of another kind or version.
     """
-    try:
-        columns: Any = pq.read_table(file)
-    except pa.ArrowInvalid as error:
-        raise FileFormatError(f"{file}: expected a packed trace, and it cannot be read: {error}") from error
-    head = json.loads((columns.schema.metadata or {}).get(_KEY, b"{}"))
-    if head.get("version") != VERSION:
-        raise FileFormatError(f"{file}: expected a packed trace of version {VERSION}, got {head.get('version')}")
-    table = np.array(head["what"], np.int64)
-    step_ns = cast("NDArray[np.int64]", columns["step_ns"].to_numpy())
-    what = table[columns["what"].to_numpy()]
+    columns, head = _FILE.read(file)
+    step_ns, what = columns["step_ns"], np.array(head["what"], np.int64)[columns["what"]]
     return Trace(
         begin_ns=head["begin_ns"],
         end_ns=head["end_ns"],
@@ -89,7 +63,6 @@ def _packed(thread: Thread) -> NDArray[np.int64]:
 
 def _metadata(trace: Trace, table: NDArray[np.int64]) -> dict[str, Any]:
     return {
-        "version": VERSION,
         "begin_ns": trace.begin_ns,
         "end_ns": trace.end_ns,
         "sites": [asdict(site) for site in trace.sites],

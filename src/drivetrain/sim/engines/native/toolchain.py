@@ -11,12 +11,11 @@ import functools
 import hashlib
 import os
 import platform
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from drivetrain.core.compilers import find_cxx
+from drivetrain.core.caches import user_cache
+from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
@@ -25,7 +24,6 @@ PRELUDE = tuple(Path(__file__).parent / name for name in ("vectors.hpp", "rare.h
 DIGEST_NBYTES = 32
 LARGE = 40_000
 """Characters of a source from which on -O1 has to do, in half the time of -O2; smaller ones compile fast enough."""
-TIMEOUT_S = 300.0
 
 
 def lanes() -> int:
@@ -53,8 +51,7 @@ def compiler() -> tuple[str, str]:
     """
     path = find_cxx()
     if path is not None:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-        return path, said.stdout.partition("\n")[0]
+        return path, version_of(path)
     wanted = os.environ.get("CXX")
     found = f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
     raise CompileError(
@@ -66,9 +63,7 @@ def compiler() -> tuple[str, str]:
 def cache_folder() -> Path:
     """Where kernels are kept: DRIVETRAIN_CACHE, or drivetrain/kernels in the user's cache folder."""
     chosen = os.environ.get("DRIVETRAIN_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "drivetrain" / "kernels"
+    return Path(chosen) if chosen else user_cache("kernels")
 
 
 def load_kernel(source: str, num_lanes: int, effort: str = "") -> ctypes.CDLL:
@@ -137,18 +132,10 @@ def is_whole(path: Path) -> bool:
 
 def build(path: str, flags: tuple[str, ...], source: str, target: Path) -> None:
     """Compile aside, sign, and rename."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as aside:
-        text, result = Path(aside) / "kernel.cpp", Path(aside) / "kernel.so"
-        text.write_text(source)
-        done = subprocess.run(
-            [path, *flags, str(text), "-o", str(result)], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-        )
-        if done.returncode != 0:
-            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:300])
-            raise CompileError(
-                f'{path} refuses a generated kernel: {first.strip()}; please report this, and use engine="xla"'
-            )
-        data = result.read_bytes()
-        with result.open("ab") as file:
+    with compiled_aside(target) as aside:
+        error = refusal([path, *flags, "-x", "c++", "-", "-o", str(aside)], source)
+        if error is not None:
+            raise CompileError(f'{path} refuses a generated kernel: {error}; please report this, and use engine="xla"')
+        data = aside.read_bytes()
+        with aside.open("ab") as file:
             file.write(hashlib.sha256(data).digest())
-        result.rename(target)

@@ -1,0 +1,69 @@
+"""What is compiled where it is used is there whole, or not at all."""
+
+import sys
+
+import pytest
+
+from drivetrain.core.caches import user_cache
+from drivetrain.core.compilers import compiled_aside, refusal, version_of
+
+
+def test_a_result_takes_the_place_of_the_old_one_when_the_block_ends(tmp_path):
+    target = tmp_path / "folder" / "library.so"
+    for content in ("first", "second"):
+        with compiled_aside(target) as aside:
+            assert aside.name == target.name
+            aside.write_text(content)
+            aside.with_name("library.o").write_text("what a compiler leaves beside it")
+            assert target.exists() == (content == "second")
+        assert target.read_text() == content
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_after_an_error_the_old_result_is_as_it_was(tmp_path):
+    target = tmp_path / "library.so"
+    target.write_text("old")
+
+    def compile_half():
+        with compiled_aside(target) as aside:
+            aside.write_text("half of the ne")
+            raise RuntimeError("it was refused")
+
+    with pytest.raises(RuntimeError, match="it was refused"):
+        compile_half()
+    assert list(tmp_path.iterdir()) == [target]
+    assert target.read_text() == "old"
+
+
+def test_a_compiler_that_made_nothing_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError), compiled_aside(tmp_path / "library.so"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import sys; sys.exit(sys.stdin.read() != 'int x;')", None),
+        ("import sys; print('note: see\\n  a.cpp:3: error: no y  \\nerror: more', file=sys.stderr); sys.exit(1)",
+         "a.cpp:3: error: no y"),
+        ("import sys; print('it went wrong', file=sys.stderr); sys.exit(1)", "it went wrong"),
+        ("import sys; sys.exit(4)", "exit code 4, without a word"),
+    ],
+)  # fmt: skip
+def test_what_a_compiler_refuses_is_its_first_error(program, said):
+    assert refusal([sys.executable, "-c", program], source="int x;") == said
+
+
+def test_the_version_is_the_first_line_a_compiler_says_of_itself(tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\necho compiler 12.2\necho and a licence\n")
+    compiler.chmod(0o755)
+    assert version_of(str(compiler)) == "compiler 12.2"
+
+
+def test_the_cache_is_the_users_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert user_cache("kernels") == tmp_path / "drivetrain" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_cache("kernels") == tmp_path / ".cache" / "drivetrain" / "kernels"
