@@ -45,6 +45,7 @@ NB_MODULE(_native, m) {
   if (import_numpy() != 0) nb::raise_python_error();
   m.attr("ROW_HEADER_NBYTES") = sizeof(RowHeader);
   m.attr("EXPORT_ROWS") = kMaxBatch;
+  m.attr("MAX_THREADS") = ThreadPool::kMostThreads;
   m.attr("LOCK_OFFSET") = offsetof(TableHeader, mutex);  // for tests that break it
   m.def("simd_level", [] { return simd_name(best_simd_level()); });
   m.def("links_nbytes", [](std::uint64_t num_refs) { return links_nbytes(num_refs); });
@@ -63,7 +64,7 @@ NB_MODULE(_native, m) {
       .def("close", &Table::close)
       .def_prop_ro("closed", &Table::closed)
       .def("sample", &Table::sample, "batch_size"_a.none(), "beta"_a.none(), "mode"_a.none(),
-           "num_batches"_a.none(), "out"_a.none())
+           "num_batches"_a.none(), "out"_a.none(), "num_threads"_a.none())
       .def_prop_ro("num_frames", &Table::num_frames)
       .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
       .def("leaf_stats", &bind::leaf_stats)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <memory>
@@ -71,8 +72,12 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   };
 
   static Memory allocate(std::size_t nbytes) {
-    Memory memory(static_cast<unsigned char*>(std::aligned_alloc(kSlabAlignment, nbytes)));
+    const bool huge = nbytes >= kHugeNbytes;
+    const std::size_t alignment = huge ? kHugePage : kSlabAlignment;
+    const std::size_t whole = (nbytes + alignment - 1) / alignment * alignment;
+    Memory memory(static_cast<unsigned char*>(std::aligned_alloc(alignment, whole)));
     if (!memory) throw std::bad_alloc();
+    if (huge) (void)::madvise(memory.get(), whole, MADV_HUGEPAGE);  // a kernel without them
     return memory;
   }
 
@@ -100,6 +105,8 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   }
 
   static constexpr std::size_t kMostIdle = 16;
+  // Large blocks in huge pages, as NumPy's own: fewer page faults, fewer misses of the page tables' cache.
+  static constexpr std::size_t kHugePage = 2 << 20, kHugeNbytes = 4 << 20;
 
   mutable std::mutex mutex_;  // guards all below; never held while Python code could run
   std::size_t most_idle_nbytes_;

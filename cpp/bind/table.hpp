@@ -8,7 +8,7 @@
 #include "bind/arrays.hpp"
 #include "bind/buffer.hpp"
 #include "bind/samples.hpp"
-#include "drivetrain/rows.hpp"
+#include "drivetrain/gather.hpp"
 #include "drivetrain/transfer.hpp"
 
 namespace drivetrain::bind {
@@ -54,6 +54,7 @@ struct Mapping {
       : buffer(payload, true), table(buffer.at(0, table_nbytes(config), 64), config) {}
   HeldBuffer buffer;
   ReplayTable table;
+  ThreadPool threads;  // for large samples; ends before the memory goes
 };
 
 inline TableConfig read_config(nb::dict values) {
@@ -113,12 +114,13 @@ class Table {
 
   // A new sample, or `out`; None where an argument does not fit, or is not of the plainest type.
   nb::object sample(nb::handle batch_size, nb::handle beta, nb::handle mode,
-                    nb::handle num_batches, nb::handle out) {
+                    nb::handle num_batches, nb::handle out, nb::handle num_threads) {
     auto held = hold();
     const std::size_t batch = plain_int(batch_size, config_.capacity);
     const std::size_t batches = num_batches.is_none() ? 1 : plain_int(num_batches, kMostDraws);
+    const auto threads = static_cast<unsigned>(plain_int(num_threads, ThreadPool::kMostThreads));
     const bool stratified = is_text(mode, "stratified");
-    if (batch == 0 || batches == 0 || batches > std::max<std::size_t>(1, kMostDraws / batch) ||
+    if (batch == 0 || batches == 0 || threads == 0 || batches > std::max<std::size_t>(1, kMostDraws / batch) ||
         !PyFloat_CheckExact(beta.ptr()) || !(stratified || is_text(mode, "iid")))
       return nb::none();
     const double exponent = PyFloat_AS_DOUBLE(beta.ptr());
@@ -138,7 +140,7 @@ class Table {
     if (!result.is_none()) {
       nb::gil_scoped_release released;
       status = fill(held->table, batch, batch * batches, stratified, static_cast<float>(exponent),
-                    *scratch);
+                    {held->threads, threads}, *scratch);
     }
     scratch->arrays.clear();
     scratch_ = std::move(scratch);
@@ -250,7 +252,7 @@ class Table {
   }
 
   Status fill(ReplayTable& table, std::size_t batch, std::size_t count, bool stratified, float beta,
-              Scratch& scratch) const {
+              const Gatherers& gatherers, Scratch& scratch) const {
     if (scratch.draws.size() < count) scratch.draws.resize(count);
     Draw* draws = scratch.draws.data();
     const SimdLevel simd = best_simd_level();
@@ -260,7 +262,7 @@ class Table {
     const Status status = sampler.sample(
         count, batch, stratified ? batch : 0, draws,
         [&](std::size_t first, std::size_t num, const Draw* drawn) {
-          gather_rows(rows, table, outputs, first, num, drawn);
+          gather_rows(rows, table, outputs, first, num, drawn, gatherers);
         });
     if (status != Status::kOk) return status;
     auto* weights = reinterpret_cast<float*>(outputs[rows.num_fields]);

@@ -10,6 +10,7 @@
 
 #include "bind/writers.hpp"
 #include "check.hpp"
+#include "drivetrain/gather.hpp"
 
 namespace drivetrain::test {
 
@@ -129,7 +130,7 @@ class SequenceStackedWriter : public Stacked<bind::Windows> {
 
 /// Samples `count` rows and checks every word of their stacks; num_step as the writer's.
 inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratified, Draw* draws,
-                             Tag* tags, std::uint64_t num_step = 1) {
+                             Tag* tags, std::uint64_t num_step, const Gatherers& gatherers) {
   std::vector<std::uint64_t> obs(count * kStack * kFrameWords), next(obs);
   std::vector<float> reward(count), discount(count);
   std::vector<std::uint8_t> terminated(count), truncated(count);
@@ -141,7 +142,7 @@ inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratif
   const Status status = sampler.sample(
       count, 1, stratified ? count : 0, draws,
       [&](std::size_t first, std::size_t num, const Draw* drawn) {
-        gather_rows(kStackedSchema, table, outputs, first, num, drawn);
+        gather_rows(kStackedSchema, table, outputs, first, num, drawn, gatherers);
       });
   if (status != Status::kOk) return status;
   std::uint64_t expected[kStack * kFrameWords];
@@ -156,6 +157,12 @@ inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratif
     CHECK(std::equal(expected, std::end(expected), after));
   }
   return Status::kOk;
+}
+
+inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratified, Draw* draws,
+                             Tag* tags, std::uint64_t num_step = 1) {
+  ThreadPool nobody;
+  return sample_stacked(table, count, stratified, draws, tags, num_step, {nobody, 1});
 }
 
 /// Samples `count` sequences and checks every step of them, and the zeros behind their ends.

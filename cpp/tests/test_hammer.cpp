@@ -64,14 +64,15 @@ void stacks(ReplayTable& table, std::uint64_t stream, int rounds) {
   }
 }
 
-void draw_stacks(ReplayTable& table, std::uint64_t stream, int rounds) {
+// With the help of a pool's threads, whose copies are as many and as short as they can be.
+void draw_stacks(ReplayTable& table, std::uint64_t stream, int rounds, ThreadPool& pool) {
   Random random(stream);
   std::vector<Draw> draws(16);
   std::vector<Tag> tags(16);
   std::uint64_t keys[16], num_stale = 0;
   float leaves[16];
   for (int i = 0; i < rounds; ++i) {
-    if (sample_stacked(table, 16, i % 2, draws.data(), tags.data(), 2) != Status::kOk) continue;
+    if (sample_stacked(table, 16, i % 2, draws.data(), tags.data(), 2, {pool, 3, 1}) != Status::kOk) continue;
     for (int k = 0; k < 16; ++k) {
       keys[k] = Key::make(draws[k].slot, draws[k].generation);
       leaves[k] = static_cast<float>(random.uniform()) + 1e-3f;
@@ -87,8 +88,9 @@ void threads_never_see_a_torn_stack(bool prioritized, std::uint64_t capacity, st
   std::vector<std::thread> threads;
   for (std::uint64_t t = 1; t <= 3; ++t)
     threads.emplace_back([&, t, view = *table]() mutable { stacks(view, t, 3000); });
+  ThreadPool pools[2];
   for (std::uint64_t t = 4; t <= 5; ++t)
-    threads.emplace_back([&, t, view = *table]() mutable { draw_stacks(view, t, 3000); });
+    threads.emplace_back([&, t, view = *table]() mutable { draw_stacks(view, t, 3000, pools[t - 4]); });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
   std::printf("%llu rows, %llu frames: %llu dropped\n", static_cast<unsigned long long>(capacity),
@@ -114,6 +116,69 @@ void threads_never_see_a_torn_sequence() {
       std::vector<Tag> tags(8);
       for (int i = 0; i < 2000; ++i) (void)sample_sequences(view, 8, draws.data(), tags.data());
     });
+  for (auto& thread : threads) thread.join();
+  CHECK(locked_and_consistent(*table));
+}
+
+// Rows that are copied by pieces of kilobytes, streamed on both sides: every word of obs is one number, and
+// every word of next_obs the next.
+constexpr std::size_t kLargeWords = 300, kLargeBytes = kLargeWords * 8;
+static_assert(2 * kLargeBytes >= kLargeRow && kLargeBytes >= kLargePiece);
+constexpr Field kLargeFields[] = {
+    {FieldKind::kFirst, 0, kLargeBytes},         {FieldKind::kNext, kLargeBytes, kLargeBytes},
+    {FieldKind::kReward, 2 * kLargeBytes, 4},    {FieldKind::kDiscount, 2 * kLargeBytes + 4, 4},
+    {FieldKind::kTerminated, 2 * kLargeBytes + 8, 1}, {FieldKind::kTruncated, 2 * kLargeBytes + 9, 1},
+};
+constexpr RowSchema kLargeSchema{kLargeFields, 6};
+
+void insert_large_rows(ReplayTable& table, std::uint64_t stream, int rounds) {
+  constexpr std::size_t kEnvs = 3;
+  bind::Transitions writer(table, kLargeSchema, kEnvs, 1, 0.99);
+  std::vector<std::uint64_t> obs(kEnvs * kLargeWords), next(obs);
+  const unsigned char* arrays[6] = {reinterpret_cast<unsigned char*>(obs.data()),
+                                    reinterpret_cast<unsigned char*>(next.data())};
+  const float reward[kEnvs] = {};
+  const std::uint8_t no[kEnvs] = {};
+  for (int i = 0; i < rounds; ++i) {
+    for (std::size_t w = 0; w < obs.size(); ++w) {
+      obs[w] = (stream << 40) + static_cast<std::uint64_t>(i) * kEnvs + w / kLargeWords;
+      next[w] = obs[w] + 1;
+    }
+    CHECK(writer.add({arrays, reward, nullptr, no, no}) == Status::kOk);
+  }
+}
+
+void draw_large_rows(ReplayTable& table, int rounds) {
+  constexpr std::size_t kRows = 12;
+  ThreadPool pool;
+  std::vector<std::uint64_t> obs(kRows * kLargeWords), next(obs);
+  float reward[kRows], discount[kRows];
+  std::uint8_t terminated[kRows], truncated[kRows];
+  const auto bytes = [](auto* data) { return reinterpret_cast<unsigned char*>(data); };
+  unsigned char* outputs[6] = {bytes(obs.data()), bytes(next.data()), bytes(reward),
+                               bytes(discount),   terminated,         truncated};
+  Draw draws[kRows];
+  for (int i = 0; i < rounds; ++i) {
+    Sampler sampler(table, best_simd_level());
+    const Status status = sampler.sample(
+        kRows, 1, 0, draws, [&](std::size_t first, std::size_t num, const Draw* drawn) {
+          gather_rows(kLargeSchema, table, outputs, first, num, drawn, {pool, 3, kLargeBytes});
+        });
+    if (status != Status::kOk) continue;
+    for (std::size_t w = 0; w < obs.size(); ++w) {
+      CHECK(obs[w] == obs[w / kLargeWords * kLargeWords]);
+      CHECK(next[w] == obs[w] + 1);
+    }
+  }
+}
+
+void threads_never_see_a_torn_large_row() {
+  SharedTable table({12, sizeof(RowHeader) + 2 * kLargeBytes + 16, 1, 0.6, 7});
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 1; t <= 2; ++t)
+    threads.emplace_back([t, view = *table]() mutable { insert_large_rows(view, t, 300); });
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([view = *table]() mutable { draw_large_rows(view, 150); });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
 }
@@ -159,6 +224,7 @@ int main() {
     threads_never_see_a_torn_stack(prioritized, 40, 120);
   }
   threads_never_see_a_torn_sequence();
+  threads_never_see_a_torn_large_row();
   readers_of_a_broadcast_get_whole_payloads_in_order();
   std::puts("ok");
 }

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "drivetrain/chains.hpp"
+#include "drivetrain/large_copy.hpp"
 #include "drivetrain/rows.hpp"
 
 namespace drivetrain {
@@ -193,7 +194,32 @@ class NStepWriter {
       const std::size_t num = count - start < kBlock ? count - start : kBlock;
       for (std::size_t i = 0; i < num; ++i) rows[i] = table_.fields(claims[start + i].slot);
       for (std::size_t f = 0; f < schema_.num_fields; ++f)
-        write_field(schema_.fields[f], step.arrays[f], emissions + start, rows, num);
+        if (!is_large(schema_.fields[f]))
+          write_field(schema_.fields[f], step.arrays[f], emissions + start, rows, num);
+    }
+    if (table_.config().row_stride >= kLargeRow) write_large_fields(claims, emissions, count, step);
+  }
+
+  bool is_large(const Field& field) const noexcept {
+    const bool from_user = field.kind == FieldKind::kFirst || field.kind == FieldKind::kNext;
+    return from_user && field.nbytes >= kLargePiece && table_.config().row_stride >= kLargeRow;
+  }
+
+  // Past the caches: nobody reads a new row before many others.
+  [[gnu::noinline]] void write_large_fields(const Claim* claims, const Emission* emissions,
+                                            std::size_t count, const Step& step) const noexcept {
+    LargeCopies copies(true);
+    for (std::size_t f = 0; f < schema_.num_fields; ++f) {
+      const Field& field = schema_.fields[f];
+      if (!is_large(field)) continue;
+      for (std::size_t i = 0; i < count; ++i) {
+        const Emission& emission = emissions[i];
+        const bool is_kept = field.kind == FieldKind::kFirst && emission.first;
+        copies.add(table_.fields(claims[i].slot) + field.offset,
+                   is_kept ? emission.first + field.offset
+                           : step.arrays[f] + emission.env * field.nbytes,
+                   field.nbytes);
+      }
     }
   }
 

@@ -60,6 +60,14 @@ inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noe
     target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }
 
+/// Where either side may be shared.
+inline void copy_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  auto* target = static_cast<unsigned char*>(to);
+  const auto* source = static_cast<const unsigned char*>(from);
+  for (std::size_t i = 0; i < nbytes; ++i)
+    __atomic_store_n(target + i, __atomic_load_n(source + i, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
 inline void clear_shared(void* to, std::size_t nbytes) noexcept {
   auto* target = static_cast<unsigned char*>(to);
   for (std::size_t i = 0; i < nbytes; ++i) __atomic_store_n(target + i, 0, __ATOMIC_RELAXED);
@@ -83,8 +91,9 @@ inline void store_shared(Word& shared, Word word) noexcept { shared = word; }
 template <class Word, std::size_t num>
 inline const Word* shared_line(const Word* shared, Word (&)[num]) noexcept { return shared; }
 
-/// memcpy for sizes known only at run time and mostly small: no call below 128 bytes.
-inline void copy_bytes(void* to, const void* from, std::size_t nbytes) noexcept {
+/// memcpy for sizes known only at run time and mostly small: no call below 128 bytes. Always inline: where
+/// the size is a constant after all, little is left of it.
+[[gnu::always_inline]] inline void copy_bytes(void* to, const void* from, std::size_t nbytes) noexcept {
   auto* target = static_cast<unsigned char*>(to);
   const auto* source = static_cast<const unsigned char*>(from);
   if (nbytes > 128) {

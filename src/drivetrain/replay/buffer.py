@@ -218,6 +218,7 @@ class Replay:
         mode: Literal["stratified", "iid"] = "stratified",
         num_batches: int | None = None,
         out: Sample | None = None,
+        num_threads: int = 1,
     ) -> Sample:
         """Draw transitions with probability p_i / sum(p).
 
@@ -231,6 +232,8 @@ class Replay:
                 variance), beginning with any of them; "iid" draws each row independently.
             num_batches: Draw U batches in one call; the leading axes are then `[U, B]`.
             out: A Sample of this replay and these sizes to write into and return.
+            num_threads: Threads that copy the rows of a large sample (a MiB and more), this one included;
+                the same sample comes out. Worth it where cores have nothing else to do.
 
         Raises:
             NotEnoughData: Fewer than batch_size transitions are committed.
@@ -239,11 +242,12 @@ class Replay:
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
         try:
-            sample = self._table.sample(batch_size, beta, mode, num_batches, out)
+            sample = self._table.sample(batch_size, beta, mode, num_batches, out, num_threads)
             if sample is None:
                 given = checks.fitting_draws(batch_size, beta, mode, num_batches)
+                num_threads = checks.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
                 fitting = None if out is None else self._fitting_out(out, given[0], given[3])
-                sample = self._table.sample(*given, fitting)
+                sample = self._table.sample(*given, fitting, num_threads)
                 if sample is None:
                     raise self._not_enough(given[0])
         except NotEnoughData:
@@ -276,6 +280,7 @@ class Replay:
         beta: float | Schedule = 0.4,
         mode: Literal["stratified", "iid"] = "stratified",
         num_batches: int | None = None,
+        num_threads: int = 1,
         depth: int = 2,
         timeout_s: float = 60.0,
     ) -> Prefetcher[Sample]:
@@ -285,7 +290,7 @@ class Replay:
         the priorities updated since, and its keys are as much more likely to be stale.
 
         Args:
-            batch_size: As for `sample`, and so are mode and num_batches.
+            batch_size: As for `sample`, and so are mode, num_batches and num_threads.
             beta: A number, or a schedule called with 0, 1, 2, ... for one sample after the other.
             depth: Samples drawn ahead at most; each takes its memory.
             timeout_s: How long to wait, at the start or later, while too few rows are committed.
@@ -300,7 +305,7 @@ class Replay:
 
         def draw(step: int) -> Sample:
             now = beta(step) if callable(beta) else beta
-            return self.sample(batch_size, beta=now, mode=mode, num_batches=num_batches)
+            return self.sample(batch_size, beta=now, mode=mode, num_batches=num_batches, num_threads=num_threads)
 
         return Prefetcher(draw, depth=depth, timeout_s=timeout_s)
 

@@ -20,7 +20,9 @@ from drivetrain.bench.machine import (
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.replay.cases import make_cases, unmeasured
-from drivetrain.bench.replay.contenders import DISTRIBUTIONS, FLOOR, OURS, PEERS, SHARING, TREES
+from drivetrain.bench.replay.contenders import DISTRIBUTIONS, FLOOR, OURS, OURS_ALL_CORES, PEERS, SHARING, TREES
+from drivetrain.bench.replay.groups import Group
+from drivetrain.bench.replay.layouts import LAYOUTS
 from drivetrain.bench.replay.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.replay.rounds import measure_group
 from drivetrain.bench.replay.scenes import measure_play
@@ -105,7 +107,7 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
     peers, absent = present(PEERS)
-    rivals = [OURS, *peers, FLOOR]
+    rivals = [OURS, *peers, FLOOR, OURS_ALL_CORES]
     results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
     return Report(
         title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",
@@ -125,11 +127,18 @@ def measure_groups(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], lis
     failures: list[Skipped] = []
     for group in plan.groups:
         print(f"{group.name}: {plan.num_rounds} rounds", flush=True)
-        taking_part = [rival for rival in rivals if not group.is_tree or rival in TREES]
-        measured = measure_group(group, taking_part, num_rounds=plan.num_rounds, slice_s=plan.slice_s)
+        measured = measure_group(group, taking_part(group, rivals), num_rounds=plan.num_rounds, slice_s=plan.slice_s)
         cases += make_cases(group, measured)
         failures += unmeasured(group, measured)
     return cases, failures
+
+
+def taking_part(group: Group, rivals: Sequence[Rival]) -> list[Rival]:
+    """Who has what the group needs; ourselves on all cores where samples are large."""
+    if group.is_tree:
+        return [rival for rival in rivals if rival in TREES]
+    has_images = LAYOUTS[group.request["layout"]].frames
+    return [rival for rival in rivals if rival is not OURS_ALL_CORES or has_images]
 
 
 def measure_plays(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list[Skipped]]:

@@ -28,8 +28,9 @@ def make_replay(layout: Layout, capacity: int, *, shared: bool = False) -> Repla
 class OurStore:
     """A replay, of this process's own or shared."""
 
-    def __init__(self, replay: Replay) -> None:
+    def __init__(self, replay: Replay, *, num_threads: int = 1) -> None:
         self.replay = replay
+        self.num_threads = num_threads
 
     def inserter(self, num_envs: int) -> Inserter:
         """The step as it is: a dict of NumPy arrays."""
@@ -42,7 +43,7 @@ class OurStore:
 
     def sampler(self, batch_size: int) -> Callable[[], Any]:
         """Stratified, as by default."""
-        return lambda: self.replay.sample(batch_size, beta=BETA)
+        return lambda: self.replay.sample(batch_size, beta=BETA, num_threads=self.num_threads)
 
     def updater(self, batch_size: int) -> Updater:
         """By the keys of the sample."""

@@ -1,0 +1,122 @@
+// Copies of pieces of kilobytes that lie in memory, not in the caches.
+//
+// One such copy waits for memory: the processor follows a stream of addresses only so far ahead, and begins
+// anew at every page. Four pieces are therefore copied at once, a line of each by turns, which keeps more lines
+// under way (design/replay-speed.md has what that brings).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "drivetrain/shared_copy.hpp"
+
+#if defined(__SSE2__) && !defined(DRIVETRAIN_TSAN)
+#include <emmintrin.h>
+#define DRIVETRAIN_STREAMS 1
+#endif
+
+namespace drivetrain {
+
+inline constexpr std::size_t kLargeRow = 4096, kLargePiece = 512;  // bytes
+/// Bytes, of all pieces together, from which on they are better written past the caches.
+inline constexpr std::size_t kPastCaches = 8 << 20;
+
+/// Copies what add() is given, some of it later: all of it when this ends.
+class LargeCopies {
+ public:
+  /// past_caches: write whole lines without reading them before, and leave them in no cache, where the
+  /// processor can; for more than the caches would keep until it is read.
+  explicit LargeCopies(bool past_caches) noexcept : past_caches_(past_caches) { order_writes(); }
+  LargeCopies(const LargeCopies&) = delete;
+  LargeCopies& operator=(const LargeCopies&) = delete;
+  ~LargeCopies() {
+    copy();
+    order_writes();
+  }
+
+  /// Copies `nbytes` that others may be writing, or reading.
+  void add(unsigned char* to, const unsigned char* from, std::size_t nbytes) noexcept {
+    if (num_ == kAtOnce || nbytes != nbytes_) copy();
+    to_[num_] = to;
+    from_[num_++] = from;
+    nbytes_ = nbytes;
+  }
+
+ private:
+  static constexpr std::size_t kAtOnce = 4, kLine = 64;
+
+  // Streamed writes are seen after what was written before all pieces, and before what is written after them.
+  void order_writes() const noexcept {
+#if defined(DRIVETRAIN_STREAMS)
+    if (past_caches_) _mm_sfence();
+#endif
+  }
+
+  void copy() noexcept {
+#if defined(DRIVETRAIN_TSAN)
+    for (std::size_t k = 0; k < num_; ++k) copy_shared(to_[k], from_[k], nbytes_);
+#else
+    std::size_t left[kAtOnce] = {}, least = nbytes_;  // behind the first bytes, up to a whole line
+    for (std::size_t k = 0; k < num_; ++k) {
+      const std::size_t until_line = (kLine - reinterpret_cast<std::uintptr_t>(to_[k]) % kLine) % kLine;
+      const std::size_t head = std::min(nbytes_, until_line);
+      copy_bytes(to_[k], from_[k], head);
+      to_[k] += head;
+      from_[k] += head;
+      left[k] = nbytes_ - head;
+      least = std::min(least, left[k]);
+    }
+    const std::size_t num_lines = least / kLine;
+    switch (num_) {
+      case 1: copy_lines<1>(num_lines); break;
+      case 2: copy_lines<2>(num_lines); break;
+      case 3: copy_lines<3>(num_lines); break;
+      case 4: copy_lines<4>(num_lines); break;
+      default: break;
+    }
+    for (std::size_t k = 0; k < num_; ++k)
+      copy_bytes(to_[k] + num_lines * kLine, from_[k] + num_lines * kLine,
+                 left[k] - num_lines * kLine);
+#endif
+    num_ = 0;
+  }
+
+#if !defined(DRIVETRAIN_TSAN)
+  template <std::size_t num>
+  void copy_lines(std::size_t num_lines) const noexcept {
+    unsigned char* to[num];
+    const unsigned char* from[num];
+    std::copy_n(to_, num, to);
+    std::copy_n(from_, num, from);
+    const auto each = [&](auto&& move) {
+      for (std::size_t at = 0; at < num_lines * kLine; at += kLine)
+        for (std::size_t k = 0; k < num; ++k) move(to[k] + at, from[k] + at);
+    };
+    if (past_caches_) return each(stream_line);
+    each([](unsigned char* to, const unsigned char* from) { std::memcpy(to, from, kLine); });
+  }
+
+  static void stream_line(unsigned char* to, const unsigned char* from) noexcept {
+#if defined(DRIVETRAIN_STREAMS)
+    const auto* source = reinterpret_cast<const __m128i*>(from);
+    auto* target = reinterpret_cast<__m128i*>(to);
+    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
+    const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
+    _mm_stream_si128(target, a);
+    _mm_stream_si128(target + 1, b);
+    _mm_stream_si128(target + 2, c);
+    _mm_stream_si128(target + 3, d);
+#else
+    std::memcpy(to, from, kLine);
+#endif
+  }
+#endif
+
+  bool past_caches_;
+  std::size_t num_ = 0, nbytes_ = 0;  // pieces that wait, all of one size
+  unsigned char* to_[kAtOnce];
+  const unsigned char* from_[kAtOnce];
+};
+
+}  // namespace drivetrain
