@@ -40,17 +40,17 @@ def in_words(usage: Usage | None) -> list[str]:
 def _busy(usage: Usage) -> str:
     one = len(usage.devices) == 1
     which = "The GPU was" if one else f"Some of {len(usage.devices)} GPUs was"
-    busy = f"{which} busy {_share(usage.busy_ns, usage.wall_ns)} of the time ({seconds(usage.busy_ns)})"
+    busy = f"{which} busy {share(usage.busy_ns, usage.wall_ns)} of the time ({seconds(usage.busy_ns)})"
     by: dict[str, int] = {}
     for found in usage.operations:
         by[found.operation] = by.get(found.operation, 0) + found.ns
     if usage.gpu_ns:
         first = max(by, key=lambda name: by[name])
         whom = "calls that were not recorded" if first == "unattributed" else first
-        busy += f"; {_share(by[first], usage.gpu_ns)} of what ran was launched by {whom}"
+        busy += f"; {share(by[first], usage.gpu_ns)} of what ran was launched by {whom}"
     if not usage.bound_ns:
         return f"{busy}; at no time did the whole program wait for it."
-    bound = f"{_share(usage.bound_ns, usage.wall_ns)} of the time ({seconds(usage.bound_ns)})"
+    bound = f"{share(usage.bound_ns, usage.wall_ns)} of the time ({seconds(usage.bound_ns)})"
     return f"{busy}. The program was bound by it {bound}: all threads waited while it worked."
 
 
@@ -65,22 +65,25 @@ def _inflation(use: DeviceUse) -> str:
 
 def _launching(usage: Usage) -> str:
     """Launch overhead and synchronisation."""
-    calls = {
-        name: [one for one in usage.calls if one.time_class == name] for name in ("accelerator_api", "accelerator_sync")
-    }
     parts: list[str] = []
-    if found := calls["accelerator_api"]:
-        took = seconds(sum(one.ns for one in found))
-        parts.append(f"launching and copying took {took} in {sum(one.num for one in found)} calls")
-    if found := calls["accelerator_sync"]:
-        took = seconds(sum(one.ns for one in found))
-        parts.append(f"waiting for it {took} in {sum(one.num for one in found)}")
+    api_ns, num_api = time_of_calls(usage, "accelerator_api")
+    sync_ns, num_sync = time_of_calls(usage, "accelerator_sync")
+    if num_api:
+        parts.append(f"launching and copying took {seconds(api_ns)} in {num_api} calls")
+    if num_sync:
+        parts.append(f"waiting for it {seconds(sync_ns)} in {num_sync}")
     if not parts:
         return ""
     text = ", ".join(parts)
     if usage.median_delay_ns is not None:
         text += f"; half of what was launched began within {seconds(usage.median_delay_ns)} of its call"
     return f"{text[0].upper()}{text[1:]}."
+
+
+def time_of_calls(usage: Usage, time_class: str) -> tuple[int, int]:
+    """From begin to end of all calls of a class, in nanoseconds, and how many there were."""
+    mine = [one for one in usage.calls if one.time_class == time_class]
+    return sum(one.ns for one in mine), sum(one.num for one in mine)
 
 
 def _recording(usage: Usage) -> str:
@@ -96,7 +99,7 @@ def _recording(usage: Usage) -> str:
 def operation_cells(usage: Usage) -> list[list[str]]:
     """GPU time by launching operation."""
     return [
-        [one.operation, one.time_class, seconds(one.ns), _share(one.ns, usage.gpu_ns), str(one.num)]
+        [one.operation, one.time_class, seconds(one.ns), share(one.ns, usage.gpu_ns), str(one.num)]
         for one in usage.operations
     ]
 
@@ -107,7 +110,7 @@ def device_cells(usage: Usage) -> list[list[str]]:
         [
             str(one.device),
             seconds(one.busy_ns),
-            _share(one.busy_ns, usage.wall_ns),
+            share(one.busy_ns, usage.wall_ns),
             f"{seconds(one.kernel_ns)} in {one.num_kernels}",
             f"{seconds(one.copy_ns)} in {one.num_copies}, {amount(one.copied_nbytes)}",
             *_nvml_cells(one),
@@ -127,7 +130,7 @@ def _nvml_cells(use: DeviceUse) -> list[str]:
 def meanwhile_cells(usage: Usage) -> list[list[str]]:
     """What threads did while something ran; the shortest left out."""
     found = list(usage.meanwhile.items())[:_MOST_COMBINATIONS]
-    return [[", ".join(classes) or "nothing", seconds(ns), _share(ns, usage.busy_ns)] for classes, ns in found]
+    return [[", ".join(classes) or "nothing", seconds(ns), share(ns, usage.busy_ns)] for classes, ns in found]
 
 
 def call_cells(usage: Usage) -> list[list[str]]:
@@ -153,5 +156,6 @@ def amount(nbytes: float) -> str:
     return f"{nbytes:.0f} B"
 
 
-def _share(part: int, whole: int) -> str:
+def share(part: int, whole: int) -> str:
+    """Of a whole, in percent."""
     return f"{part / whole:.1%}" if whole else "0%"
