@@ -38,7 +38,7 @@ class Run:
 
     def gpu_per_step_ns(self, ns: float) -> float | None:
         """Time of GPUs, or of calls to them, per step in which they were recorded; None where no steps are known."""
-        return self._per(self.profile.num_steps(), ns)
+        return self._per(self.profile.num_gpu_steps(), ns)
 
     @staticmethod
     def _per(steps: int, ns: float) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from drivetrain.scope.accelerator.usage import Usage
 from drivetrain.scope.report import gpu
 from drivetrain.scope.report.beside import Run, ratio_of
-from drivetrain.scope.report.shares import seconds
+from drivetrain.scope.report.shares import part, seconds
 
 _MEASURES: Mapping[str, Callable[[Usage], int]] = {
     "busy": lambda usage: usage.busy_ns,
@@ -67,12 +67,13 @@ def ratio(run: Run, first: Run, row: Row) -> float | None:
 
 
 def cells(run: Run, row: Row) -> list[str]:
-    """Time, share of the wall time, and time per step; empty where the run has nothing of it."""
-    if run.letter not in row.ns:
+    """Time, share of the time that was recorded, and time per step; empty where the run has nothing of it."""
+    usage = run.profile.usage
+    if usage is None or run.letter not in row.ns:
         return [""] * 3
     ns = row.ns[run.letter]
     per_step = run.gpu_per_step_ns(ns)
-    return [seconds(ns), gpu.share(ns, run.profile.wall_ns), "" if per_step is None else seconds(per_step)]
+    return [seconds(ns), part(ns, usage.recorded_ns), "" if per_step is None else seconds(per_step)]
 
 
 def device_cells(runs: Sequence[Run]) -> list[list[str]]:

@@ -64,7 +64,7 @@ def _gpu_table(runs: Sequence[Run], what: Sequence[str], found: Sequence[beside_
         return ""
     headings = [*what]
     for run in runs:
-        headings += [f"{run.letter} time", f"{run.letter} of wall time", f"{run.letter} per step"]
+        headings += [f"{run.letter} time", f"{run.letter} of the time", f"{run.letter} per step"]
     rows: list[list[str]] = []
     for row in found:
         rows.append([*map(escape, row.what), *(cell for run in runs for cell in beside_gpu.cells(run, row))])

@@ -56,9 +56,9 @@ def _show_gpus(runs: Sequence[Run], console: rich.console.Console) -> None:
 
 
 def _gpu_cell(run: Run, row: beside_gpu.Row) -> str:
-    """Time, and what it is of the wall time."""
-    time, of_wall, _ = beside_gpu.cells(run, row)
-    return time and f"{time} ({of_wall})"
+    """Time, and what it is of the time that was recorded."""
+    time, of_time, _ = beside_gpu.cells(run, row)
+    return time and f"{time} ({of_time})"
 
 
 def headings_of_ratios(runs: Sequence[Run]) -> list[str]:

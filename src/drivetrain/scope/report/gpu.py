@@ -1,7 +1,8 @@
 """What reports tell of GPUs: sentences, and the cells of tables, for the terminal and the page alike."""
 
 from drivetrain.scope.accelerator.usage import DeviceUse, Usage
-from drivetrain.scope.report.shares import seconds
+from drivetrain.scope.report import gpu_recording
+from drivetrain.scope.report.shares import part, seconds
 
 NOT_RECORDED = "No GPU was recorded."
 NOT_USED = "No GPU was used."
@@ -12,7 +13,7 @@ OPERATION_HEADINGS = ["launched by", "class", "GPU time", "share", "activities"]
 DEVICE_HEADINGS = [
     "GPU",
     "busy",
-    "of the wall time",
+    "of the time",
     "kernels",
     "copies",
     "NVML",
@@ -30,27 +31,32 @@ def in_words(usage: Usage | None) -> list[str]:
         return [NOT_RECORDED]
     if not usage.was_used:
         return [NOT_USED]
-    text = [_busy(usage), *(_inflation(one) for one in usage.devices if one.nvml and one.nvml.inflation)]
+    text = [
+        _busy(usage),
+        *gpu_recording.of_what(usage),
+        *(_inflation(one) for one in usage.devices if one.nvml and one.nvml.inflation),
+    ]
     if launching := _launching(usage):
         text.append(launching)
     text.append(_recording(usage))
+    text += [gpu_recording.in_words(usage, one) for one in usage.recording.checks]
     return text
 
 
 def _busy(usage: Usage) -> str:
     one = len(usage.devices) == 1
     which = "The GPU was" if one else f"Some of {len(usage.devices)} GPUs was"
-    busy = f"{which} busy {share(usage.busy_ns, usage.wall_ns)} of the time ({seconds(usage.busy_ns)})"
+    busy = f"{which} busy {part(usage.busy_ns, usage.recorded_ns)} of the time ({seconds(usage.busy_ns)})"
     by: dict[str, int] = {}
     for found in usage.operations:
         by[found.operation] = by.get(found.operation, 0) + found.ns
     if usage.gpu_ns:
         first = max(by, key=lambda name: by[name])
         whom = "calls that were not recorded" if first == "unattributed" else first
-        busy += f"; {share(by[first], usage.gpu_ns)} of what ran was launched by {whom}"
+        busy += f"; {part(by[first], usage.gpu_ns)} of what ran was launched by {whom}"
     if not usage.bound_ns:
         return f"{busy}; at no time did the whole program wait for it."
-    bound = f"{share(usage.bound_ns, usage.wall_ns)} of the time ({seconds(usage.bound_ns)})"
+    bound = f"{part(usage.bound_ns, usage.recorded_ns)} of the time ({seconds(usage.bound_ns)})"
     return f"{busy}. The program was bound by it {bound}: all threads waited while it worked."
 
 
@@ -99,7 +105,7 @@ def _recording(usage: Usage) -> str:
 def operation_cells(usage: Usage) -> list[list[str]]:
     """GPU time by launching operation."""
     return [
-        [one.operation, one.time_class, seconds(one.ns), share(one.ns, usage.gpu_ns), str(one.num)]
+        [one.operation, one.time_class, seconds(one.ns), part(one.ns, usage.gpu_ns), str(one.num)]
         for one in usage.operations
     ]
 
@@ -110,7 +116,7 @@ def device_cells(usage: Usage) -> list[list[str]]:
         [
             str(one.device),
             seconds(one.busy_ns),
-            share(one.busy_ns, usage.wall_ns),
+            part(one.busy_ns, usage.recorded_ns),
             f"{seconds(one.kernel_ns)} in {one.num_kernels}",
             f"{seconds(one.copy_ns)} in {one.num_copies}, {amount(one.copied_nbytes)}",
             *_nvml_cells(one),
@@ -130,7 +136,7 @@ def _nvml_cells(use: DeviceUse) -> list[str]:
 def meanwhile_cells(usage: Usage) -> list[list[str]]:
     """What threads did while something ran; the shortest left out."""
     found = list(usage.meanwhile.items())[:_MOST_COMBINATIONS]
-    return [[", ".join(classes) or "nothing", seconds(ns), share(ns, usage.busy_ns)] for classes, ns in found]
+    return [[", ".join(classes) or "nothing", seconds(ns), part(ns, usage.busy_ns)] for classes, ns in found]
 
 
 def call_cells(usage: Usage) -> list[list[str]]:
@@ -154,8 +160,3 @@ def amount(nbytes: float) -> str:
         if nbytes >= limit:
             return f"{nbytes / limit:.3g} {unit}"
     return f"{nbytes:.0f} B"
-
-
-def share(part: int, whole: int) -> str:
-    """Of a whole, in percent."""
-    return f"{part / whole:.1%}" if whole else "0%"

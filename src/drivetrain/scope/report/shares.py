@@ -49,6 +49,11 @@ def seconds(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def part(ns: float, whole_ns: float) -> str:
+    """Of a whole, in percent."""
+    return f"{ns / whole_ns:.1%}" if whole_ns else "0%"
+
+
 def bounds(found: Overlap) -> tuple[str, str]:
     """The corrected time and its interval, as two cells; empty where nothing is known of it."""
     if found.corrected_ns is None or found.low_ns is None or found.high_ns is None:
