@@ -71,6 +71,7 @@ NB_MODULE(_native, m) {
         "Whether this process was forked from one whose GPU work was being recorded.");
   m.attr("GPU_RECORD_VERSION") = kGpuRecordVersion;
   m.attr("MUTE_ALL") = kMuteAll;
+  m.attr("MUTE_GPU") = kMuteGpu;
   m.def("mute", [](std::uint32_t mask) { return thread_log.mute(mask); }, "mask"_a,
         "Instruments by bit that record nothing in this thread from here on; returns those before.");
   m.def("lane", [](std::uint32_t number) { return thread_log.lane(number); }, "number"_a,

@@ -18,6 +18,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,8 @@ struct Fake {
   std::mutex mutex;
   std::map<std::string, int> failures = failures_of_environment();  // function, or function:kind
   bool enabled[kMostKinds] = {};
+  std::map<std::uint32_t, bool> single_calls[kMostKinds];  // of the two interfaces: said since their kind was
+  std::uint64_t cost_ns = cost_of_environment();  // of recording a call, in the thread that makes it
   bool has_subscriber = false;
   bool uses_system_threads = false;
   CUpti_TimestampCallbackFunc clock = nullptr;
@@ -68,6 +71,10 @@ struct Fake {
   bool passes_cut_records = false;
   pid_t initialised_in = 0;
 
+  static std::uint64_t cost_of_environment() {
+    const char* text = std::getenv("FAKE_CUPTI_COST_NS");
+    return text != nullptr ? static_cast<std::uint64_t>(std::atoll(text)) : 0;
+  }
   static std::map<std::string, int> failures_of_environment() {
     std::map<std::string, int> found;
     const char* text = std::getenv("FAKE_CUPTI_FAILURE");  // FUNCTION=CODE
@@ -140,23 +147,50 @@ void put_bytes(const void* record, std::size_t nbytes) {
   state.buffer.used += nbytes;
 }
 
+/// Under the lock.
+bool is_recorded(CUpti_ActivityKind kind, std::uint32_t cbid) {
+  const auto& single = fake().single_calls[kind];
+  const auto at = single.find(cbid);
+  return at != single.end() ? at->second : fake().enabled[kind];
+}
+
 template <typename Record>
 void put(const Record& record, bool at_once) {
   Fake& state = fake();
   const std::lock_guard lock(state.mutex);
-  if (state.request == nullptr || record.kind >= kMostKinds || !state.enabled[record.kind]) return;
+  if (state.request == nullptr || record.kind >= kMostKinds) return;
+  if constexpr (std::is_same_v<Record, CUpti_ActivityAPI>) {
+    if (!is_recorded(record.kind, record.cbid)) return;
+  } else if (!state.enabled[record.kind]) {
+    return;
+  }
   if (at_once) return put_bytes(&record, sizeof record);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(&record);
   state.later.emplace_back(bytes, bytes + sizeof record);
 }
 
+/// Takes CPU time of the calling thread.
+void spend(std::uint64_t ns) {
+  const auto spent_ns = [] {
+    timespec time;
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(time.tv_nsec);
+  };
+  if (ns == 0) return;
+  for (const std::uint64_t until = spent_ns() + ns; spent_ns() < until;) {
+  }
+}
+
 /// A call of the runtime that begins now, with the external ids of its thread before it.
 std::uint32_t call(CUpti_ActivityKind kind, std::uint32_t cbid) {
   std::uint32_t correlation;
+  bool takes_time;
   {
     const std::lock_guard lock(fake().mutex);
     correlation = fake().next_correlation++;
+    takes_time = fake().request != nullptr && is_recorded(kind, cbid);
   }
+  if (takes_time) spend(fake().cost_ns);
   for (const auto& [external_kind, ids] : external_ids) {
     if (ids.empty()) continue;
     CUpti_ActivityExternalCorrelation external{};
@@ -274,24 +308,29 @@ EXPORTED CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
   if (const CUptiResult result = result_of("cuptiActivityEnable:" + std::to_string(kind))) return result;
   const std::lock_guard lock(fake().mutex);
   fake().enabled[kind] = true;
+  fake().single_calls[kind].clear();
   return CUPTI_SUCCESS;
 }
 
 EXPORTED CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
   const std::lock_guard lock(fake().mutex);
   fake().enabled[kind] = false;
+  fake().single_calls[kind].clear();
   return CUPTI_SUCCESS;
 }
 
 EXPORTED CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, std::uint8_t enable) {
   const std::lock_guard lock(fake().mutex);
-  if (cbid != CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel || enable != 1) std::abort();  // of the names above, one launches
-  fake().enabled[CUPTI_ACTIVITY_KIND_DRIVER] = true;
+  if (cbid != CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel) std::abort();  // of the names above, one launches
+  fake().single_calls[CUPTI_ACTIVITY_KIND_DRIVER][cbid] = enable != 0;
   return CUPTI_SUCCESS;
 }
 
 EXPORTED CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId cbid, std::uint8_t enable) {
-  if (cbid != CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020 || enable != 0) std::abort();
+  const bool is_left_out = cbid == CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020 && enable == 0;
+  if (!is_left_out && (cbid != CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020 || enable != 1)) std::abort();
+  const std::lock_guard lock(fake().mutex);
+  fake().single_calls[CUPTI_ACTIVITY_KIND_RUNTIME][cbid] = enable != 0;
   return CUPTI_SUCCESS;
 }
 

@@ -2,6 +2,8 @@
 // by the driver's initialisation, recording into a session's folder.
 //
 // A process has one layer, so each test is a process of its own.
+//
+// Over 400 lines: all tests of one layer, with the reader of recordings that they share.
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -232,6 +234,67 @@ void without_our_clock_times_are_moved_to_it() {
   CHECK(begin + 60'000 * kMs > before && begin < after + 60'000 * kMs);
 }
 
+void what_is_launched_while_recording_is_switched_off_leaves_no_record_but_waits_do() {
+  const std::uint64_t before = monotonic_ns();
+  const Recorded found = recorded([] {
+    void (*const change)(bool) = event_log.switch_gpu;
+    CHECK(change != nullptr);
+    fake_launch("before", kMs);
+    thread_log.begin({.site = 4});
+    for (int turn = 0; turn < 2; ++turn) {
+      change(false);
+      change(false);  // once more is nothing
+      fake_launch("meanwhile", kMs);
+      fake_launch_by_driver("meanwhile", kMs);
+      fake_copy(1, 8, kMs);
+      fake_set(8);
+      fake_synchronize(3, kMs);
+      fake_overhead(1 << 16);
+      change(true);
+    }
+    fake_launch("after", kMs);
+    fake_launch_by_driver("after", kMs);
+    fake_synchronize(3, kMs);
+    thread_log.finish();
+  });
+  const auto named = [&](GpuKind kind) {
+    std::multiset<std::string> names;
+    for (const GpuRecord& record : found.of(kind)) names.insert(found.names.at(record.name));
+    return names;
+  };
+  using Names = std::multiset<std::string>;
+  CHECK((named(GpuKind::kKernel) == Names{"before", "after", "after"}));
+  CHECK((named(GpuKind::kRuntime) == Names{"cudaLaunchKernel", "cudaLaunchKernel", "cudaStreamSynchronize",
+                                          "cudaStreamSynchronize", "cudaStreamSynchronize"}));
+  CHECK(named(GpuKind::kDriver).size() == 1 && found.of(GpuKind::kCopy).empty() && found.of(GpuKind::kSet).empty());
+  CHECK(found.of(GpuKind::kSync).size() == 1 && found.of(GpuKind::kExternal).size() == 3);
+  int num_own = 0;
+  std::vector<GpuRecord> switches;
+  for (const GpuRecord& record : found.of(GpuKind::kOverhead))
+    record.detail < kSwitchedOff ? static_cast<void>(++num_own) : switches.push_back(record);
+  CHECK(num_own == 2 && switches.size() == 4);
+  std::uint64_t last = before;
+  for (std::size_t i = 0; i < switches.size(); ++i) {
+    CHECK(switches[i].detail == (i % 2 == 0 ? kSwitchedOff : kSwitchedOn));
+    CHECK(switches[i].value == ::syscall(SYS_gettid));
+    CHECK(last <= switches[i].begin_ns && switches[i].begin_ns <= switches[i].end_ns);
+    last = switches[i].end_ns;
+  }
+  CHECK(found.notes.empty());
+}
+
+void what_cannot_be_switched_on_again_is_said() {
+  const Recorded found = recorded([] {
+    void (*const change)(bool) = event_log.switch_gpu;
+    change(false);
+    fake_fail("cuptiActivityEnable:10", 999);
+    change(true);
+    fake_launch("lost", kMs);
+  });
+  CHECK(found.of(GpuKind::kKernel).empty() && found.of(GpuKind::kRuntime).size() == 1);
+  CHECK(found.notes.size() == 1 && found.notes[0].find("everything again") != std::string::npos);
+}
+
 void a_process_forked_before_cuda_begins_has_a_recording_of_its_own() {
   Folder folder;
   open(folder);
@@ -349,6 +412,8 @@ int main() {
       "a_library_that_is_missing_is_one_line");
   RUN(a_kind_that_is_lacking_is_named_and_the_rest_recorded());
   RUN(without_our_clock_times_are_moved_to_it());
+  RUN(what_is_launched_while_recording_is_switched_off_leaves_no_record_but_waits_do());
+  RUN(what_cannot_be_switched_on_again_is_said());
   RUN(a_process_forked_before_cuda_begins_has_a_recording_of_its_own());
   RUN(a_process_forked_after_it_writes_nothing_and_knows_that());
   RUN(what_was_handed_over_outlives_sigkill());

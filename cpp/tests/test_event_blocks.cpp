@@ -1,4 +1,6 @@
 // Blocks of steps in which instruments are muted: how they are chosen, and what a recording says of them.
+#include <thread>
+
 #include "tests/event_log_folder.hpp"
 
 using namespace drivetrain;
@@ -53,6 +55,57 @@ void a_round_mutes_each_way_once_in_random_order_and_its_blocks_are_as_many_step
     for (const std::uint32_t mask : round) ++times[mask];
     CHECK(times[0] == 27 && times[1] == 1 && times[2] == 1 && times[3] == 1);
   }
+}
+
+void gpus_are_one_more_way_of_muting_where_they_are_recorded() {
+  BlockPlan plan;
+  const auto times_of = [&](std::uint32_t active) {
+    plan.start(9, 10);
+    std::map<std::uint32_t, int> times;
+    for (const auto& round : rounds_of(plan, 100'000, active, 20))
+      for (const std::uint32_t mask : round) ++times[mask];
+    return times;
+  };
+  using Times = std::map<std::uint32_t, int>;
+  CHECK((times_of(1 | kMuteGpu) == Times{{0, 540}, {1, 20}, {kMuteGpu, 20}, {kMuteAll | kMuteGpu, 20}}));
+  CHECK((times_of(kMuteGpu) == Times{{0, 180}, {kMuteAll | kMuteGpu, 20}}));
+}
+
+std::atomic<int> gpu_is_on{1}, num_switched{0};
+std::atomic<bool> is_odd{false};
+
+/// Steps until the GPU was switched some times, or a minute is over.
+void take_steps_until_switched(int times) {
+  for (const std::uint64_t begin = monotonic_ns(); num_switched < times && monotonic_ns() < begin + 60'000'000'000;) {
+    thread_log.begin({.site = 1});
+    thread_log.end(1);
+    thread_log.step(StepKind::kMarked);
+  }
+}
+
+void one_thread_at_a_time_switches_gpus_and_leaves_them_switched_on() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit, 2) == 0);
+  event_log.switch_gpu = [](bool is_on) {
+    if (gpu_is_on.exchange(is_on) == is_on) is_odd = true;  // two threads would repeat each other
+    ++num_switched;
+  };
+  std::thread other([] { take_steps_until_switched(6); });
+  take_steps_until_switched(6);
+  other.join();
+  take_steps_until_switched(12);  // whoever is left goes on
+  thread_log.finish();
+  CHECK(num_switched >= 12 && gpu_is_on == 1 && !is_odd && event_log.gpu_switcher == 0);
+  event_log.switch_gpu = nullptr;
+  event_log.close();
+  int num_threads = 0;
+  for (const auto& [key, thread] : read_all(folder)) {
+    std::uint32_t masks = 0;
+    for (const Event& event : thread.events())
+      if (event.kind == EventKind::kBlock) masks |= event.site;
+    num_threads += (masks & kMuteGpu) != 0;
+  }
+  CHECK(num_threads == 1 || num_threads == 2);
 }
 
 void blocks_follow_steps_that_become_slower_and_are_never_empty() {
@@ -127,8 +180,10 @@ void a_thread_with_lanes_has_no_blocks() {
 }  // namespace
 
 int main() {
-  std::printf("seeds 7, 8 and 1; a clock of their own for the first two\n");
+  std::printf("seeds 7, 8, 9 and 1; a clock of their own for the first two\n");
   a_round_mutes_each_way_once_in_random_order_and_its_blocks_are_as_many_steps_each();
+  gpus_are_one_more_way_of_muting_where_they_are_recorded();
+  one_thread_at_a_time_switches_gpus_and_leaves_them_switched_on();
   blocks_follow_steps_that_become_slower_and_are_never_empty();
   muted_blocks_are_counted_and_what_is_entered_then_is_resumed();
   a_thread_with_lanes_has_no_blocks();

@@ -12,6 +12,7 @@ from drivetrain import scope
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.cupti import headers
 from drivetrain.scope.cupti.readings import Nvml, NvmlError, Readings
+from drivetrain.scope.report import gpu as words
 from drivetrain.scope.trace.gpu import COPY, DRIVER, GRAPH, KERNEL, OVERHEAD, RUNTIME, SET, SYNC
 
 
@@ -262,7 +263,7 @@ def test_records_of_another_version_are_refused(recording):
     (file,) = recording.glob("*.gpu")
     whole = file.read_bytes()
     file.write_bytes(whole[:32] + b"\x63\0\0\0" + whole[36:])
-    with pytest.raises(FileFormatError, match="expected records of version 1, got 99"):
+    with pytest.raises(FileFormatError, match="expected records of version 2, got 99"):
         scope.load(recording)
 
 
@@ -283,3 +284,35 @@ def test_off_records_nothing_of_the_gpu(folder, tmp_path):
     trace = scope.load(folder).trace
     assert trace.gpu is None
     assert not trace.notes
+
+
+def test_what_recording_costs_a_call_is_found_in_the_run_itself(folder, tmp_path, monkeypatch):
+    """The library spends 4 µs of CPU time on each call that it records: that is what blocks without it have to tell."""
+    monkeypatch.setenv("FAKE_CUPTI_COST_NS", "4000")
+    script = tmp_path / "program.py"
+    script.write_text(
+        fake_gpu.PROGRAM
+        + """
+import time
+fake.cuInit(0)
+begin = time.process_time()
+while time.process_time() < begin + 1.2:
+    with scope.operation("inference"):
+        sum(range(4000))
+        launch("kernel")
+        launch("kernel")
+    fake.fake_synchronize(3, ctypes.c_uint64(100))
+    scope.mark_step()
+"""
+    )
+    profiled(folder, "--calibrate-every", "3", script)
+    profile = scope.load(folder)
+    (check,) = profile.usage.recording.checks
+    (launch,) = (one for one in check.calls if one.kind == "launch")
+    assert launch.num > 1000
+    assert launch.ns - 5 * launch.se_ns < 8000
+    assert launch.ns + 5 * launch.se_ns > 4000
+    assert check.own_ns == 0
+    assert 0.3 < profile.usage.recorded_ns / profile.usage.wall_ns < 1
+    assert any(row.time_class == "unrecorded" for row in profile.breakdown() if row.thread.startswith("GPU"))
+    assert any("blocks of steps" in text for text in words.in_words(profile.usage))

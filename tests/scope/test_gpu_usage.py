@@ -20,8 +20,8 @@ from brute_gpu import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivetrain.scope.accelerator.intervals import Intervals, one_after_another
 from drivetrain.scope.accelerator.readings import compare
+from drivetrain.scope.intervals import Intervals, one_after_another
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.trace import gpu
 from drivetrain.scope.trace.events import BEGIN, END

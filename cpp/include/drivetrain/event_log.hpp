@@ -49,6 +49,9 @@ struct EventLog {
   std::uint32_t block_every = 0;  // BlockPlan::start
   // Told what each thread is in, 1 + its innermost site or 0, where GPU work is recorded (gpu_log.hpp). acquire
   std::atomic<void (*)(std::uint32_t)> inside{nullptr};
+  // Switches that off and on, for all threads, where it can be. acquire
+  std::atomic<void (*)(bool is_on)> switch_gpu{nullptr};
+  std::atomic<std::uint32_t> gpu_switcher{0};  // 1 + the number of the thread whose blocks do so. relaxed: who is first
   SharedState* shared = nullptr;  // stays mapped until the next open(): a late thread may still look at it
   char folder[3072] = {};
 
@@ -89,6 +92,7 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uin
       if (!log.recording()) return;
       log.identify();
       log.num_threads.store(0, std::memory_order_relaxed);
+      log.gpu_switcher.store(0, std::memory_order_relaxed);
       log.epoch.store(++log.last_epoch, std::memory_order_release);
     });
     return true;
@@ -118,6 +122,7 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uin
   identify();
   block_every = block_every_;
   num_threads.store(0, std::memory_order_relaxed);
+  gpu_switcher.store(0, std::memory_order_relaxed);
   epoch.store(++last_epoch, std::memory_order_release);
   return 0;
 }

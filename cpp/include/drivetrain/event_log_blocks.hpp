@@ -13,6 +13,8 @@ namespace drivetrain {
 
 inline constexpr std::uint32_t kNumInstruments = 2;
 inline constexpr std::uint32_t kMuteAll = (1u << kNumInstruments) - 1;
+// Beside the bits of instruments: what GPUs do is not recorded either, for no thread of the process.
+inline constexpr std::uint32_t kMuteGpu = 1u << 15;
 // How long a block should be: long against a change of blocks, short against a drift; and longer in long runs, whose
 // cost is known by then and whose trace need not grow by it.
 inline constexpr std::uint64_t kBlockNs = 20'000'000;
@@ -40,7 +42,8 @@ class BlockPlan {
   /// Whether the block that is over belonged to a round; before the first, steps are only timed.
   bool in_round() const noexcept { return in_round_; }
 
-  /// The next block, until which next() returns; `active` are the instruments that record enough to be told apart.
+  /// The next block, until which next() returns; `active` are the instruments that record enough to be told apart, and
+  /// kMuteGpu where this thread may switch that.
   /// False while there is no block yet: the length of the first is still being found.
   bool next(std::uint64_t now, std::uint32_t active, Block& block) noexcept {
     block = Block{};
@@ -74,10 +77,10 @@ class BlockPlan {
     }
     round_from_ns_ = now;
     num_ways_ = 1;
-    ways_[0] = kMuteAll;
+    ways_[0] = kMuteAll | (active & kMuteGpu);
     const bool several = (active & (active - 1)) != 0;
-    for (std::uint32_t i = 0; several && i < kNumInstruments; ++i)
-      if (active >> i & 1) ways_[num_ways_++] = 1u << i;
+    for (std::uint32_t bit = 1; several && bit <= kMuteGpu; bit <<= 1)
+      if (active & bit) ways_[num_ways_++] = bit;
     muted_left_ = num_ways_;
     num_blocks_ = num_left_ = num_ways_ * every_;
   }
@@ -106,7 +109,7 @@ class BlockPlan {
   std::uint32_t every_ = 0;
   std::uint32_t num_blocks_ = 0, num_left_ = 0;  // of this round
   std::uint32_t num_ways_ = 0, muted_left_ = 0;
-  std::uint32_t ways_[kNumInstruments + 1] = {};
+  std::uint32_t ways_[kNumInstruments + 2] = {};
   bool in_round_ = false;
 };
 

@@ -53,7 +53,7 @@ class ThreadLog {
   /// A step is over, and with the last step of a block the block.
   void step(StepKind kind) noexcept {
     if (!ready()) return;
-    if (mask_ != kMuteAll) put(EventKind::kStep, 0, static_cast<std::uint16_t>(kind), monotonic_ns());
+    if ((mask_ & kMuteAll) != kMuteAll) put(EventKind::kStep, 0, static_cast<std::uint16_t>(kind), monotonic_ns());
     ++counts_.steps[static_cast<int>(kind)];
     if (blocks_.boundary()) [[unlikely]]
       next_block();
@@ -64,7 +64,8 @@ class ThreadLog {
     if (!ready()) return 0;
     const std::uint32_t before = mask_;
     mask_ = mask;
-    if ((before & ~mask) != 0) resume();
+    if (((before ^ mask) & kMuteGpu) != 0) switch_gpu((mask & kMuteGpu) == 0);
+    if ((before & ~mask & kMuteAll) != 0) resume();
     return before;
   }
 
@@ -98,6 +99,8 @@ class ThreadLog {
     }
     epoch_ = 0;
     blocks_.stop();
+    if ((mask_ & kMuteGpu) != 0) switch_gpu(true);
+    leave_gpu();
     mask_ = 0;
     next_ = end_ = nullptr;
     depth_ = num_too_deep_ = num_enclosing_ = lane_ = base_ = base_too_deep_ = 0;
@@ -130,6 +133,11 @@ class ThreadLog {
       tell(depth_ > floor() ? stack_[depth_ - 1].use.site + 1 : 0);
   }
   bool is_muted(const SiteUse& use) const noexcept { return (mask_ >> static_cast<int>(use.instrument) & 1) != 0; }
+  static void switch_gpu(bool is_on) noexcept {
+    if (auto* const change = event_log.switch_gpu.load(std::memory_order_acquire)) change(is_on);
+  }
+  bool may_switch_gpu() noexcept;
+  void leave_gpu() noexcept;
   bool enter_epoch(std::uint32_t epoch) noexcept;
   void next_block() noexcept;
   void end_blocks() noexcept;
@@ -271,6 +279,7 @@ inline void ThreadLog::next_block() noexcept {
   for (const std::uint32_t number : counts_.steps) num_steps += number;
   std::uint32_t active = 0;  // whatever is entered in every fourth step, or more often
   for (std::uint32_t i = 0; i < kNumInstruments; ++i) active |= (4ull * counts_.spans[i] >= num_steps) << i;
+  if (may_switch_gpu()) active |= kMuteGpu;
   BlockPlan::Block block;
   if (!blocks_.next(monotonic_ns(), active, block)) return;
   mute(block.mask);
@@ -279,11 +288,26 @@ inline void ThreadLog::next_block() noexcept {
   counts_.cpu_ns = thread_cpu_ns();
 }
 
+/// The first thread of the process that has a block while GPU work is recorded: two would undo what the other does.
+inline bool ThreadLog::may_switch_gpu() noexcept {
+  if (event_log.switch_gpu.load(std::memory_order_acquire) == nullptr) return false;
+  std::uint32_t owner = 0;
+  const bool is_first = event_log.gpu_switcher.compare_exchange_strong(owner, number_ + 1, std::memory_order_relaxed);
+  return is_first || owner == number_ + 1;
+}
+
+/// Another thread may, from here on.
+inline void ThreadLog::leave_gpu() noexcept {
+  std::uint32_t own = number_ + 1;
+  if (pid_ == event_log.pid) event_log.gpu_switcher.compare_exchange_strong(own, 0, std::memory_order_relaxed);
+}
+
 /// Everything records again, for good.
 inline void ThreadLog::end_blocks() noexcept {
   const bool began = blocks_.in_round();
   blocks_.stop();
   mute(0);
+  leave_gpu();
   if (began) put(EventKind::kBlock, 0, kBlocksEnd, monotonic_ns());
 }
 

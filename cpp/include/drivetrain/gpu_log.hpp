@@ -74,7 +74,7 @@ class GpuLog {
     ::close(fd);
   }
 
-  void started(void (*stop)(), void (*inside)(std::uint32_t)) noexcept {
+  void started(void (*stop)(), void (*inside)(std::uint32_t), void (*change)(bool)) noexcept {
     static const bool registered = [] {
       pthread_atfork([] { log().mutex_.lock(); }, [] { log().mutex_.unlock(); }, [] { log().after_fork(); });
       return true;
@@ -83,6 +83,7 @@ class GpuLog {
     const std::lock_guard lock(mutex_);
     stop_ = stop;
     event_log.inside.store(inside, std::memory_order_release);
+    event_log.switch_gpu.store(change, std::memory_order_release);
   }
 
   /// Ends the GPU's part of the recording, before the rest of it.
@@ -92,6 +93,7 @@ class GpuLog {
       const std::lock_guard lock(mutex_);
       std::swap(stop, stop_);
       event_log.inside.store(nullptr, std::memory_order_release);
+      event_log.switch_gpu.store(nullptr, std::memory_order_release);
     }
     if (stop != nullptr) stop();  // puts what is left
     const std::lock_guard lock(mutex_);
@@ -120,6 +122,7 @@ class GpuLog {
     if (file_.is_open()) file_.abandon();
     stop_ = nullptr;
     event_log.inside.store(nullptr, std::memory_order_release);
+    event_log.switch_gpu.store(nullptr, std::memory_order_release);
     forget();
     mutex_.unlock();
   }
@@ -186,7 +189,9 @@ inline const GpuSink gpu_sink{
     [](const GpuRecord* records, std::size_t num_records) { GpuLog::log().put(records, num_records); },
     [](const char* text) { return GpuLog::log().name(text); },
     [](const char* cause, const char* sentence) { GpuLog::log().note(cause, sentence); },
-    [](void (*stop)(), void (*inside)(std::uint32_t)) { GpuLog::log().started(stop, inside); },
+    [](void (*stop)(), void (*inside)(std::uint32_t), void (*change)(bool)) {
+      GpuLog::log().started(stop, inside, change);
+    },
 };
 
 }  // namespace drivetrain

@@ -11,7 +11,7 @@ import tyro
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report import beside, beside_page, beside_terminal, page, perfetto, table, terminal
+from drivetrain.scope.report import beside, beside_json, beside_page, beside_terminal, page, perfetto, table, terminal
 from drivetrain.scope.trace import kineto
 
 
@@ -133,5 +133,5 @@ def _beside(flags: _Flags, runs: list[beside.Run]) -> None:
     if flags.html is not None:
         flags.html.write_text(beside_page.render(runs, f"{len(runs)} runs side by side"))
     if flags.json is not None:
-        flags.json.write_text(json.dumps(beside.as_json(runs), indent=1) + "\n")
+        flags.json.write_text(json.dumps(beside_json.as_json(runs), indent=1) + "\n")
     beside_terminal.show(runs, rich.console.Console())

@@ -5,6 +5,7 @@ VERSION: int
 EVENT_NBYTES: int
 MOST_NESTED: int
 MUTE_ALL: int
+MUTE_GPU: int
 GPU_RECORD_VERSION: int
 
 class Span:

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope import overlap
-from drivetrain.scope.accelerator.calls import CallTimes
 from drivetrain.scope.calibration import behaviour
 from drivetrain.scope.calibration.blocks import Blocks, blocks_of
-from drivetrain.scope.calibration.charges import OVERHEAD, Charges, Scenarios, scenarios
+from drivetrain.scope.calibration.charges import Charges, Scenarios, scenarios
 from drivetrain.scope.calibration.compact import Moved, compact
 from drivetrain.scope.calibration.costs import Cost, known
+from drivetrain.scope.calibration.device_calls import CallsInBlocks, DeviceCalls
+from drivetrain.scope.calibration.device_costs import DeviceCost, of_thread
 from drivetrain.scope.sites import CALIBRATION
 from drivetrain.scope.states import IDLE, StateSpace
 from drivetrain.scope.timeline import Timeline
@@ -52,9 +53,9 @@ class Correction:
 
     trace: Trace
     lines: Sequence[Timeline]
-    """Of its threads, an interval for each event."""
+    """Of its threads, an interval for each event; where GPUs were recorded, calls are intervals, too."""
     space: StateSpace
-    calls: Sequence[CallTimes] | None = None
+    calls: Sequence[DeviceCalls] | None = None
     """Of its threads, where GPUs were recorded."""
 
     @cached_property
@@ -70,20 +71,40 @@ class Correction:
     @cached_property
     def costs(self) -> list[list[Cost | None]]:
         """Of a span, per process and instrument."""
-        return known(self.trace, self.blocks)
+        return known(self.trace, self.blocks, self._calls_in_blocks)
+
+    @cached_property
+    def _calls_in_blocks(self) -> list[CallsInBlocks] | None:
+        if self.calls is None:
+            return None
+        return [calls.in_blocks(blocks) for calls, blocks in zip(self.calls, self.blocks, strict=True)]
+
+    @cached_property
+    def device_costs(self) -> list[DeviceCost | None]:
+        """Of a call to devices, per process: what the thread says that has most blocks without recording."""
+        found: list[DeviceCost | None] = [None] * len(self.trace.processes)
+        for thread, blocks, calls in zip(self.trace.threads, self.blocks, self._calls_in_blocks or (), strict=False):
+            said, other = of_thread(blocks, calls), found[thread.process]
+            if said is not None and (other is None or said.num_muted > other.num_muted):
+                found[thread.process] = said
+        return found
 
     @cached_property
     def charges(self) -> list[Charges]:
         """Spans of each thread by interval."""
         calibration = self.trace.sites.index(CALIBRATION) if CALIBRATION in self.trace.sites else -1
-        overhead = [times.overhead_ns for times in self.calls] if self.calls else [None] * len(self.lines)
-        parts = zip(self.trace.threads, self.lines, self.blocks, overhead, strict=True)
+        calls = self.calls or [None] * len(self.lines)
+        fitted = [(0, 0) if cost is None else (cost.first_ns, cost.last_ns) for cost in self.device_costs]
+        parts = zip(self.trace.threads, self.lines, self.blocks, calls, strict=True)
         size = self.space.size
-        return [Charges(thread, line, own, calibration, size, took_ns) for thread, line, own, took_ns in parts]
+        return [
+            Charges(thread, line, own, calibration, size, made, fitted[thread.process])
+            for thread, line, own, made in parts
+        ]
 
     @cached_property
     def _scenarios(self) -> Scenarios:
-        return scenarios(self.costs)
+        return scenarios(self.costs, self.device_costs)
 
     @cached_property
     def _moved(self) -> list[Moved | None]:
@@ -122,18 +143,7 @@ class Correction:
         idle = self.space.code(IDLE)
         # Before and after the thread: what is left of the session.
         removed[idle] = self._earlier_ns - (removed.sum(axis=0) - removed[idle])
-        found = self.lines[index].totals(self.space.size)[:, None] - removed
-        return found if self.calls is None else found + self._moved_by_calls(index, self.calls[index])
-
-    def _moved_by_calls(self, index: int, times: CallTimes) -> Floats:
-        """What calls are of other states than the time line has; what recording GPUs took is theirs then, [states,
-        columns].
-        """
-        costs = self._scenarios.of_process[self.trace.threads[index].process]
-        assert costs is not None
-        per_ns = np.concatenate([costs[OVERHEAD], costs[OVERHEAD, :1], costs[OVERHEAD, :1]])
-        back = np.bincount(self.lines[index].state, times.overhead_ns, self.space.size) - times.overhead_of_states
-        return times.moved_ns[:, None] + back[:, None] * per_ns
+        return self.lines[index].totals(self.space.size)[:, None] - removed
 
     def added(self) -> Interval:
         """What recording cost all threads together, waits not counted."""

@@ -66,13 +66,8 @@ class Profile:
     @cached_property
     def timelines(self) -> list[Timeline]:
         """One per thread of the trace; calls that launch, or wait for a device, are classes of their own."""
-        return self.devices.timelines if self.devices else self._uncut
-
-    @cached_property
-    def _uncut(self) -> list[Timeline]:
-        """An interval for each event and no others, as the correction counts them."""
         if self.devices:
-            return self.devices.uncut
+            return self.devices.timelines
         return [timeline(self.trace, thread, self.space) for thread in self.trace.threads]
 
     def process_name(self, index: int) -> str:
@@ -121,7 +116,9 @@ class Profile:
     @cached_property
     def correction(self) -> Correction:
         """What recording added."""
-        return Correction(self.trace, self._uncut, self.space, self.devices.call_times if self.devices else None)
+        if self.devices is None:
+            return Correction(self.trace, self.timelines, self.space)
+        return Correction(self.trace, self.devices.called, self.space, self.devices.device_calls)
 
     def overhead(self) -> dict[str, Any]:
         """What recording cost, all threads together: events, nanoseconds with bounds, what was dropped; what a span
@@ -152,7 +149,7 @@ class Profile:
     @cached_property
     def usage(self) -> Usage | None:
         """How GPUs were used; None where nothing recorded them."""
-        return usage_of(self.devices, self._overlaps) if self.devices else None
+        return usage_of(self.devices, self._overlaps, self.correction.device_costs) if self.devices else None
 
     @cached_property
     def _overlaps(self) -> dict[int, float]:
@@ -187,6 +184,18 @@ class Profile:
     def num_recorded_steps(self) -> int:
         """Those among them in which all instruments recorded: what counts and times of operations are out of."""
         kinds = self._steps_in_events(everywhere=False)
+        return kinds[MARKED] or kinds[SIMULATED]
+
+    def num_gpu_steps(self) -> int:
+        """Those while GPUs were recorded: what their times are of."""
+        gap = self.devices.gap if self.devices else None
+        kinds: Counter[int] = Counter()
+        for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
+            wanted = thread.kind == STEP
+            if gap is not None:
+                wanted &= ~gap.contain(thread.time_ns)
+            kinds.update(thread.value[wanted].tolist())
+            kinds.update(num_unwritten_steps(blocks.where(~blocks.gpu_muted)))
         return kinds[MARKED] or kinds[SIMULATED]
 
     def _steps_in_events(self, *, everywhere: bool) -> Counter[int]:

@@ -7,7 +7,7 @@ vectorised; a stack that was left out of order (by a generator, say) is walked e
 `reference.py` does for all.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -34,6 +34,21 @@ class Timeline:
     """The state of each site entered, in order (not of those only resumed) ..."""
     entered_from: NDArray[np.int32]
     """... and the state around it."""
+    edge_of_event: Ints
+    """Which edges are the session's begin, the thread's events in order, and the session's end: all but those that were
+    added since.
+    """
+
+    def divided_at(self, times_ns: Ints) -> "Timeline":
+        """The same with edges at more times, each behind the edges that are there at that time; not at its end."""
+        times_ns = np.sort(times_ns[(times_ns >= self.edge_ns[0]) & (times_ns < self.edge_ns[-1])])
+        at = np.searchsorted(self.edge_ns, times_ns, side="right")
+        return replace(
+            self,
+            edge_ns=np.insert(self.edge_ns, at, times_ns),
+            state=np.insert(self.state, at, self.state[at - 1]),
+            edge_of_event=self.edge_of_event + np.searchsorted(times_ns, self.edge_ns[self.edge_of_event], side="left"),
+        )
 
     def totals(self, num_states: int, within: tuple[int, int] | None = None) -> Ints:
         """Nanoseconds in each state, of the whole session or between two times; they sum to its wall time."""
@@ -56,7 +71,8 @@ def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
     if thread.num_events:
         states[-1] = idle
     new = thread.value[begins] & RESUMED == 0
-    return Timeline(edges, states, after[begins[new]].astype(np.int32), around[new].astype(np.int32))
+    entered, entered_from = after[begins[new]].astype(np.int32), around[new].astype(np.int32)
+    return Timeline(edges, states, entered, entered_from, np.arange(len(edges)))
 
 
 def own_parts(space: StateSpace, begins: Ints, site: NDArray[np.int32]) -> NDArray[np.int16]:

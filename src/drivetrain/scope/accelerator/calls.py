@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.accelerator.intervals import Intervals, Ints
+from drivetrain.scope.intervals import Intervals, Ints
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import IDLE, UNKNOWN, StateSpace
 from drivetrain.scope.timeline import Timeline
@@ -127,8 +127,9 @@ def cut(
     parts: Ints,
     space: StateSpace,
     classes: Sequence[int] = BY_PRECEDENCE,
+    gaps: Intervals | None = None,
 ) -> Timeline:
-    """The time line with the classes of a thread's calls.
+    """The time line with the classes of a thread's calls; all its edges stay.
 
     Args:
         line: Of the thread.
@@ -137,14 +138,16 @@ def cut(
         parts: Per row of `calls` the [operation, phase] it belongs to, for where the time line has none.
         space: Of the states.
         classes: Which to cut out; later ones go before earlier ones.
+        gaps: When the thread's process did not record calls; of a thread that makes any, these are not known then.
     """
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
+    line = _with_gaps(line, gaps, space) if gaps is not None and len(rows) else line
     rows = rows[np.isin(calls.time_class[rows], classes)]
     begin, end = (np.clip(column[rows], first, last) for column in (calls.api.begin_ns, calls.api.end_ns))
     if not len(rows) or first == last:
         return line
-    edges = np.unique(np.concatenate([line.edge_ns, begin, end]))
-    state = line.state[np.searchsorted(line.edge_ns, edges[:-1], side="right") - 1].astype(np.int64)
+    line = line.divided_at(np.concatenate([begin, end]))
+    edges, state = line.edge_ns, line.state.astype(np.int64)
     idle = state == space.code(IDLE)
     latest = rows[np.maximum(np.searchsorted(begin, edges[:-1], side="right") - 1, 0)]
     num_phases = len(space.phases)
@@ -154,31 +157,15 @@ def cut(
         mine = calls.time_class[rows] == time_class
         inside = _covered(edges, begin[mine], end[mine]) & (line_class(state, space) != _UNRECORDED)
         state = np.where(inside, (operation * len(CLASSES) + time_class) * num_phases + phase, state)
-    return replace(line, edge_ns=edges, state=state.astype(np.int32))
+    return replace(line, state=state.astype(np.int32))
 
 
-@dataclass(frozen=True, eq=False)
-class CallTimes:
-    """What the calls of a thread are to its correction."""
-
-    moved_ns: Ints
-    """Per state what it has more with launching and waiting cut out."""
-    overhead_ns: NDArray[np.float64]
-    """Per interval of the time line without cuts, what recording GPUs took of it ..."""
-    overhead_of_states: NDArray[np.float64]
-    """... and per state with launching and waiting cut out."""
-
-
-def call_times(line: Timeline, calls: Calls, rows: Ints, parts: Ints, space: StateSpace) -> CallTimes:
-    """See `cut` for the arguments."""
-    called = cut(line, calls, rows, parts, space, (API, WAITING))
-    recorded = rows[calls.time_class[rows] == RECORDING]
-    taken = Intervals(calls.api.begin_ns[recorded], calls.api.end_ns[recorded]).union()
-    return CallTimes(
-        called.totals(space.size) - line.totals(space.size),
-        taken.between(line.edge_ns).astype(np.float64),
-        np.bincount(called.state, taken.between(called.edge_ns), space.size).astype(np.float64),
-    )
+def _with_gaps(line: Timeline, gaps: Intervals, space: StateSpace) -> Timeline:
+    """Where calls were not recorded it is not known what the thread was at, if it ran."""
+    line = line.divided_at(np.concatenate(gaps))
+    hidden = _covered(line.edge_ns, *gaps.within(int(line.edge_ns[0]), int(line.edge_ns[-1])))
+    hidden &= line.state != space.code(IDLE)
+    return replace(line, state=np.where(hidden, space.code(UNKNOWN), line.state).astype(np.int32))
 
 
 _UNRECORDED = CLASSES.index(UNKNOWN.time_class)
@@ -190,7 +177,10 @@ def line_class(state: Ints, space: StateSpace) -> Ints:
 
 
 def _covered(edges: Ints, begin: Ints, end: Ints) -> NDArray[np.bool_]:
-    """Per interval between edges, whether some interval from begin to end lies over it; begins and ends are edges."""
-    opened = np.bincount(np.searchsorted(edges, begin), minlength=len(edges))
-    closed = np.bincount(np.searchsorted(edges, end), minlength=len(edges))
+    """Per interval between edges, whether some interval from begin to end lies over it; begins and ends are edges, and
+    of several edges at a time the last.
+    """
+    opened, closed = (
+        np.bincount(np.searchsorted(edges, times, side="right") - 1, minlength=len(edges)) for times in (begin, end)
+    )
     return np.cumsum(opened - closed)[:-1] > 0

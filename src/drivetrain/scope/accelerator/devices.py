@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.accelerator import tracks
-from drivetrain.scope.accelerator.calls import CallTimes, call_times, calls_of, cut, with_calling_threads
-from drivetrain.scope.accelerator.intervals import Intervals, Ints
-from drivetrain.scope.accelerator.launches import MORE_SITES, Launches, counted, launches_of
-from drivetrain.scope.states import IDLE, StateSpace
+from drivetrain.scope.accelerator.calls import API, BY_PRECEDENCE, WAITING, calls_of, cut, with_calling_threads
+from drivetrain.scope.accelerator.counting import device_calls
+from drivetrain.scope.accelerator.gaps import gaps_of, of_any, switched_off
+from drivetrain.scope.accelerator.launches import GAP, MORE_SITES, Launches, counted, launches_of
+from drivetrain.scope.calibration.device_calls import DeviceCalls
+from drivetrain.scope.intervals import Intervals, Ints
+from drivetrain.scope.states import IDLE, State, StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
 from drivetrain.scope.trace.events import Trace
 from drivetrain.scope.trace.gpu import GpuTrace
@@ -35,14 +38,42 @@ class Devices:
     @cached_property
     def timelines(self) -> list[Timeline]:
         """Of each thread, its calls being classes of their own."""
-        threads = zip(self.uncut, self._rows, strict=True)
-        return [cut(line, self.calls, rows, self.launches.parts, self.space) for line, rows in threads]
+        return self._cut(BY_PRECEDENCE)
 
     @cached_property
-    def call_times(self) -> list[CallTimes]:
-        """Of each thread, for the correction."""
-        threads = zip(self.uncut, self._rows, strict=True)
-        return [call_times(line, self.calls, rows, self.launches.parts, self.space) for line, rows in threads]
+    def called(self) -> list[Timeline]:
+        """The same for the correction: what recording took is where it was spent, in calls."""
+        return self._cut((API, WAITING))
+
+    def _cut(self, classes: tuple[int, ...]) -> list[Timeline]:
+        parts, found = self.launches.parts, list[Timeline]()
+        for thread, line, rows in zip(self.trace.threads, self.uncut, self._rows, strict=True):
+            off = self._switched_off.get(thread.process)
+            found.append(cut(line, self.calls, rows, parts, self.space, classes, off))
+        return found
+
+    @cached_property
+    def _switched_off(self) -> dict[int, Intervals]:
+        return switched_off(self.calls, self.trace.end_ns)
+
+    @cached_property
+    def gaps(self) -> dict[int, Intervals]:
+        """Per process when it is not known what GPUs did."""
+        return gaps_of(self.gpu, self.calls, self.launches, self.trace.end_ns)
+
+    @cached_property
+    def gap(self) -> Intervals:
+        """When it was not recorded for some process that uses GPUs."""
+        return of_any(self.gaps)
+
+    def clock(self, times_ns: Ints) -> Ints:
+        """Times on a clock that stands still in gaps: what lies in between is as long as all processes recorded."""
+        return times_ns - self.gap.before(times_ns)
+
+    @cached_property
+    def device_calls(self) -> list[DeviceCalls]:
+        """What each thread called, for the calibration."""
+        return [device_calls(self.calls, rows, self.gpu.names) for rows in self._rows]
 
     @cached_property
     def _rows(self) -> list[Ints]:
@@ -88,6 +119,17 @@ class Devices:
         activity = self.gpu.activity
         return Intervals(activity.begin_ns, activity.end_ns).within(self.trace.begin_ns, self.trace.end_ns)
 
+    @cached_property
+    def recorded(self) -> Intervals:
+        """Of activities, on the clock that stands still in gaps."""
+        return Intervals(*map(self.clock, self.times))
+
+    @property
+    def recorded_ns(self) -> int:
+        """As that clock goes, how long the session lasts."""
+        first, last = self.clock(np.array([self.trace.begin_ns, self.trace.end_ns])).tolist()
+        return last - first
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What of devices was not captured, or does not fit the session, in sentences."""
@@ -100,9 +142,16 @@ class Devices:
 
     @cached_property
     def lines_of_states(self) -> list[Timeline]:
-        """When any device was in each state."""
+        """When any device was in each state, gaps being one."""
         where = self.trace.begin_ns, self.trace.end_ns, self.space.code(IDLE)
-        return list(tracks.lines_of_states(self.times, self.launches.state, *where))
+        lines = list(tracks.lines_of_states(self.times, self.launches.state, *where))
+        for gaps in self.gaps.values():
+            lines.append(tracks.line_of(gaps, np.full(len(gaps.begin), self._gap, np.int32), *where))
+        return lines
+
+    @property
+    def _gap(self) -> int:
+        return self.space.code(State(GAP.operation, GAP.time_class, ""))
 
     @cached_property
     def lines_of_tracks(self) -> dict[tracks.Track, Timeline]:
@@ -114,4 +163,6 @@ class Devices:
             at = rows[mine]
             times = Intervals(self.times.begin[at], self.times.end[at])
             found[track] = tracks.line_of(times, self.launches.state[at], *where)
+            if (gaps := self.gaps.get(track.process)) is not None:
+                found[track] = tracks.with_gaps(found[track], gaps, self.space.code(IDLE), self._gap)
         return found

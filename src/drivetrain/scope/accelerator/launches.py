@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.accelerator.calls import Calls, first_by_correlation, line_class
-from drivetrain.scope.accelerator.intervals import Ints
+from drivetrain.scope.intervals import Ints
 from drivetrain.scope.sites import CLASSES, FORWARD, UNRECORDED, Site
 from drivetrain.scope.states import BASE, IDLE, UNKNOWN, StateSpace
 from drivetrain.scope.timeline import Timeline
@@ -24,7 +24,9 @@ from drivetrain.scope.trace.gpu import DRIVER, GRAPH, KERNEL, RUNTIME, GpuActivi
 
 UNATTRIBUTED = Site("launched by nobody that is known", "unattributed")
 """Never entered: the operation of what no call, or no thread's operation, was found for."""
-MORE_SITES = (UNRECORDED, UNATTRIBUTED)
+GAP = Site("what GPUs did was not recorded", "unrecorded on GPUs", "unrecorded")
+"""Never entered: what devices are in where nobody knows."""
+MORE_SITES = (UNRECORDED, UNATTRIBUTED, GAP)
 """What a space of states has to have where a GPU was used, beside the program's own sites."""
 WAITS_NATIVELY = tuple(CLASSES.index(name) for name in ("backend", "wait", "accelerator_sync"))
 

@@ -4,11 +4,12 @@ NVML counts a period as used in which any kernel ran at all, however briefly; so
 device (RL-Scope, Gleeson et al. 2021, arXiv:2102.04285, on nvidia-smi).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from drivetrain.scope.accelerator.intervals import Intervals
+from drivetrain.scope.intervals import Intervals, Ints
 from drivetrain.scope.trace.gpu import GpuReading
 
 
@@ -25,17 +26,27 @@ class Comparison(NamedTuple):
     most_memory_nbytes: int
 
 
-def compare(readings: GpuReading, device: int, busy: Intervals) -> Comparison | None:
-    """Readings of one device with what ran there; None where it has no readings."""
+def compare(
+    readings: GpuReading, device: int, busy: Intervals, clock: Callable[[Ints], Ints] = lambda times_ns: times_ns
+) -> Comparison | None:
+    """Readings of one device with what ran there; None where it has no readings.
+
+    Args:
+        readings: Of all devices.
+        device: The one.
+        busy: When something ran there, on the clock.
+        clock: From the time of readings to that clock, which stands still while nothing was recorded.
+    """
     mine = readings.where(readings.device == device)
     if not len(mine):
         return None
     mine = mine.where(np.argsort(mine.time_ns, kind="stable"))
     most = int(mine.memory_nbytes.max())
-    passed = np.diff(mine.time_ns)
+    times_ns = clock(mine.time_ns)
+    passed = np.diff(times_ns)
     window_ns = int(passed.sum())
     if window_ns == 0:
         return Comparison(len(mine), float(mine.utilization.mean()) / 100, None, None, most)
     utilization = float(np.average(mine.utilization[1:], weights=passed)) / 100
-    share = busy.within(int(mine.time_ns[0]), int(mine.time_ns[-1])).covered_ns / window_ns
+    share = busy.within(int(times_ns[0]), int(times_ns[-1])).covered_ns / window_ns
     return Comparison(len(mine), utilization, share, utilization / share if share else None, most)

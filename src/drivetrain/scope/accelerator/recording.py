@@ -2,20 +2,62 @@
 
     overhead --correlation, or thread and time--> call --> cost by the call's name
 
-Costs per call are CUPTI's own word. Nothing here switches CUPTI off and on in blocks of steps, as is done for what
-scope itself adds (calibration/), so there is no second number to hold against it; reports say so.
+That is CUPTI's own word. Beside it stands what blocks of steps without recording say (calibration/device_costs.py),
+where there are enough of them: `Check`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.accelerator.calls import RECORDING, Calls, first_by_correlation
-from drivetrain.scope.accelerator.intervals import Intervals, Ints
-from drivetrain.scope.trace.gpu import DRIVER, OVERHEAD, RUNTIME, GpuApi, GpuTrace
+from drivetrain.scope.calibration.device_calls import KINDS
+from drivetrain.scope.calibration.device_costs import DeviceCost
+from drivetrain.scope.intervals import Intervals, Ints
+from drivetrain.scope.trace.gpu import DRIVER, OVERHEAD, RUNTIME, SWITCHED_OFF, SWITCHED_ON, GpuApi, GpuTrace
 
-SOURCE = "{source}'s own records of its overhead; not calibrated against blocks without it, so not cross-checked"
+SOURCE = "{source}'s own records of its overhead"
+_UNCHECKED = "; not calibrated against blocks without it, so not cross-checked"
+_TWO_SIDED_95 = 1.96
+_SWITCHES = (SWITCHED_OFF, SWITCHED_ON)
+
+
+class CalibratedCalls(NamedTuple):
+    """Calls of one kind, in blocks of steps of one thread that were recorded."""
+
+    kind: str
+    num: int
+    ns: float
+    """What recording adds to one of them ..."""
+    se_ns: float
+    own_ns: float
+    """... and what the recorder says of that."""
+    together: tuple[str, ...]
+    """Kinds that this one could not be told apart from, and has one cost with."""
+
+
+class Check(NamedTuple):
+    """What recording took of a thread by its blocks, beside what the recorder says of itself."""
+
+    process: str
+    calls: tuple[CalibratedCalls, ...]
+    num_blocks: int
+    num_muted: int
+    """Of them without recording."""
+    ns: float
+    """In the recorded blocks together, by the blocks ..."""
+    se_ns: float
+    own_ns: float
+    """... and by the recorder's own records."""
+    agrees: bool
+    """Whether the two differ by no more than the error of their difference (two-sided 95%)."""
+
+    @property
+    def ratio(self) -> float | None:
+        """What blocks say over what the recorder says; None where it says nothing."""
+        return self.ns / self.own_ns if self.own_ns else None
 
 
 class CallCost(NamedTuple):
@@ -46,30 +88,75 @@ class RecordingCost(NamedTuple):
     """In threads of its own, which the program does not wait for, or in none that is known."""
     driver_ns: int
     """Overhead that the driver has without recording too (loading modules, a full command buffer)."""
+    switching_ns: int
+    """Of that on threads, switching the recording off and on between blocks of steps."""
+    checks: tuple[Check, ...]
+    """By process, of those whose blocks tell."""
 
 
-def cost_of(gpu: GpuTrace, calls: Calls) -> RecordingCost:
+def checks_of(processes: Sequence[str], costs: Sequence[DeviceCost | None]) -> tuple[Check, ...]:
+    """What blocks of steps say, by process.
+
+    Args:
+        processes: What they are called.
+        costs: Of each; None where its blocks do not tell.
+    """
+    found = zip(processes, costs, strict=True)
+    return tuple(_check(process, cost) for process, cost in found if cost is not None)
+
+
+def _check(process: str, cost: DeviceCost) -> Check:
+    calls = [
+        CalibratedCalls(
+            kind=KINDS[kind],
+            num=int(cost.num[kind]),
+            ns=float(cost.per_call_ns[kind]),
+            se_ns=float(cost.se_ns[kind]),
+            own_ns=float(cost.own_ns[kind] / cost.num[kind]),
+            together=tuple(KINDS[other] for other in group if other != kind and cost.num[other]),
+        )
+        for group in cost.groups
+        for kind in group
+        if cost.num[kind]
+    ]
+    difference = cost.calibrated_ns - cost.overhead_ns
+    return Check(
+        process=process,
+        calls=tuple(sorted(calls, key=lambda one: KINDS.index(one.kind))),
+        num_blocks=cost.num_blocks,
+        num_muted=cost.num_muted,
+        ns=cost.calibrated_ns,
+        se_ns=cost.calibrated_se_ns,
+        own_ns=cost.overhead_ns,
+        agrees=abs(difference) <= _TWO_SIDED_95 * cost.calibrated_se_ns,
+    )
+
+
+def cost_of(gpu: GpuTrace, calls: Calls, checks: tuple[Check, ...] = ()) -> RecordingCost:
     """Totals over all threads."""
     api = calls.api
+    switches = np.isin(api.detail, _SWITCHES) & (api.kind == OVERHEAD)
     own = calls.time_class == RECORDING
     elsewhere = own.copy()
     for rows in calls.of_thread.values():
         elsewhere[rows] = False
     on_threads = sum(_times(api, rows[own[rows]]).covered_ns for rows in calls.of_thread.values())
     return RecordingCost(
-        source=SOURCE.format(source=gpu.source),
-        num_records=int((api.kind == OVERHEAD).sum()),
+        source=SOURCE.format(source=gpu.source) + ("" if checks else _UNCHECKED),
+        num_records=int(((api.kind == OVERHEAD) & ~switches).sum()),
         on_threads_ns=on_threads,
         elsewhere_ns=_times(api, np.flatnonzero(elsewhere)).sum_ns,
         driver_ns=_times(api, np.flatnonzero((api.kind == OVERHEAD) & ~own)).sum_ns,
+        switching_ns=_times(api, np.flatnonzero(switches)).sum_ns,
+        checks=checks,
     )
 
 
-def costs_of_calls(gpu: GpuTrace, calls: Calls, classes: tuple[str, ...]) -> list[CallCost]:
-    """By name, longest first."""
+def costs_of_calls(gpu: GpuTrace, calls: Calls, classes: tuple[str, ...], gap: Intervals) -> list[CallCost]:
+    """By name, longest first; without those in a gap, where most are not recorded."""
     api = calls.api
     overhead_ns = _overhead_of_calls(calls)
-    called = np.flatnonzero((api.kind == RUNTIME) | (api.kind == DRIVER))
+    called = np.flatnonzero(((api.kind == RUNTIME) | (api.kind == DRIVER)) & ~gap.contain(api.begin_ns))
     found: list[CallCost] = []
     for name in np.unique(api.name[called]).tolist():
         rows = called[api.name[called] == name]

@@ -1,12 +1,13 @@
 """Activities of devices as time lines: of a stream for rows and charts, of a state for overlaps with threads."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.accelerator.intervals import Intervals, Ints, one_after_another
+from drivetrain.scope.intervals import Intervals, Ints, one_after_another
 from drivetrain.scope.timeline import Timeline
 from drivetrain.scope.trace.gpu import GpuActivity
 
@@ -47,7 +48,15 @@ def line_of(times: Intervals, state: NDArray[np.int32], first_ns: int, last_ns: 
         np.concatenate([[idle], states]).astype(np.int32),
         _NOTHING,
         _NOTHING,
+        np.array([0, len(states)]),
     )
+
+
+def with_gaps(line: Timeline, gaps: Intervals, idle: int, gap: int) -> Timeline:
+    """The same, where nothing is known of its idle times in the gaps."""
+    line = line.divided_at(np.concatenate(gaps))
+    inside = gaps.contain(line.edge_ns[:-1])  # each interval is in a gap as a whole, or not at all
+    return replace(line, state=np.where(inside & (line.state == idle), gap, line.state).astype(np.int32))
 
 
 def lines_of_states(

@@ -3,19 +3,24 @@
 GPU time counts twice what ran at the same time; busy time is the union over streams, devices and processes. A GPU is
 what the program is bound by while it is busy and every thread of all processes rests: waits, waits for a device, or is
 not there. Muted blocks (`unrecorded`) are not rest, so that the bound is never more than what was seen.
+
+Where the recording of GPUs is switched off in blocks of steps, everything here is of the rest of the time, and shares
+are of that (`recorded_ns`).
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from drivetrain.scope.accelerator.devices import Devices
-from drivetrain.scope.accelerator.intervals import Intervals
+from drivetrain.scope.accelerator.launches import GAP
 from drivetrain.scope.accelerator.readings import Comparison, compare
-from drivetrain.scope.accelerator.recording import CallCost, RecordingCost, cost_of, costs_of_calls
+from drivetrain.scope.accelerator.recording import CallCost, RecordingCost, checks_of, cost_of, costs_of_calls
+from drivetrain.scope.calibration.device_costs import DeviceCost
+from drivetrain.scope.intervals import Intervals
 from drivetrain.scope.overlap import names
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.trace.gpu import COPY, SET
@@ -55,6 +60,8 @@ class Usage:
 
     source: str
     wall_ns: int
+    recorded_ns: int
+    """Of that, while all processes that used GPUs recorded them: what everything else here is of."""
     busy_ns: int
     """Something ran on some device."""
     bound_ns: int
@@ -74,6 +81,11 @@ class Usage:
     recording: RecordingCost
 
     @property
+    def busy_in_all_ns(self) -> float:
+        """Busy time extrapolated to the wall time, as if it had been as busy where it was not recorded."""
+        return self.busy_ns * self.wall_ns / self.recorded_ns if self.recorded_ns else 0.0
+
+    @property
     def was_used(self) -> bool:
         """Whether anything ran on a device."""
         return bool(self.devices)
@@ -86,7 +98,15 @@ class Usage:
         found["devices"] = [{**asdict(one), "nvml": one.nvml and one.nvml._asdict()} for one in self.devices]
         per_call = "overhead_per_call_ns"
         found["calls"] = [{**_with_class(one._asdict()), per_call: one.overhead_per_call_ns} for one in self.calls]
-        found["recording"] = self.recording._asdict()
+        found["recording"] = {
+            **self.recording._asdict(),
+            "calibrated": [
+                one._asdict() | {"calls": [c._asdict() for c in one.calls], "ratio": one.ratio}
+                for one in self.recording.checks
+            ],
+        }
+        del found["recording"]["checks"]
+        found["busy_in_all_ns"] = self.busy_in_all_ns
         return found
 
 
@@ -94,13 +114,15 @@ def _with_class(entry: dict[str, Any]) -> dict[str, Any]:
     return {("class" if name == "time_class" else name): value for name, value in entry.items()}
 
 
-def usage_of(devices: Devices, overlaps: Mapping[int, float]) -> Usage:
+def usage_of(devices: Devices, overlaps: Mapping[int, float], costs: Sequence[DeviceCost | None]) -> Usage:
     """The numbers of a trace.
 
     Args:
         devices: Its records.
         overlaps: Time by mask of classes and operations (scope/overlap.py), devices being in it.
+        costs: What recording costs a call in each process.
     """
+    pids = [str(process.pid) for process in devices.trace.processes]
     meanwhile = _meanwhile(devices, overlaps)
     activity, api = devices.gpu.activity, devices.calls.api
     launched = np.flatnonzero(devices.counted & (devices.launches.call >= 0))
@@ -108,28 +130,29 @@ def usage_of(devices: Devices, overlaps: Mapping[int, float]) -> Usage:
     return Usage(
         source=devices.gpu.source,
         wall_ns=devices.trace.end_ns - devices.trace.begin_ns,
-        busy_ns=devices.times.covered_ns,
+        recorded_ns=devices.recorded_ns,
+        busy_ns=devices.recorded.covered_ns,
         bound_ns=sum(ns for classes, ns in meanwhile.items() if RESTING.issuperset(classes)),
         gpu_ns=_some(devices, devices.counted).sum_ns,
         operations=tuple(_launched(devices)),
         meanwhile=meanwhile,
         busy_of_processes=_busy_of_processes(devices),
         devices=tuple(_device(devices, int(device)) for device in np.unique(activity.device)),
-        calls=tuple(costs_of_calls(devices.gpu, devices.calls, CLASSES)),
+        calls=tuple(costs_of_calls(devices.gpu, devices.calls, CLASSES, devices.gap)),
         median_delay_ns=float(np.median(delays)) if len(delays) else None,
-        recording=cost_of(devices.gpu, devices.calls),
+        recording=cost_of(devices.gpu, devices.calls, checks_of(pids, costs)),
     )
 
 
 def _some(devices: Devices, wanted: Any) -> Intervals:
-    return Intervals(devices.times.begin[wanted], devices.times.end[wanted])
+    return Intervals(devices.recorded.begin[wanted], devices.recorded.end[wanted])
 
 
 def _meanwhile(devices: Devices, overlaps: Mapping[int, float]) -> dict[tuple[str, ...], int]:
     found: Counter[tuple[str, ...]] = Counter()
     for mask, ns in overlaps.items():
-        classes, _ = names(mask, devices.space)
-        if set(classes) & set(GPU_CLASSES):
+        classes, operations = names(mask, devices.space)
+        if set(classes) & set(GPU_CLASSES) and GAP.operation not in operations:
             found[tuple(name for name in classes if name not in GPU_CLASSES)] += int(ns)
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
@@ -170,5 +193,5 @@ def _device(devices: Devices, device: int) -> DeviceUse:
         num_kernels=int(kernels.sum()),
         num_copies=int(copies.sum()),
         copied_nbytes=int(activity.nbytes[mine & (activity.kind == COPY)].sum()),
-        nvml=compare(devices.gpu.readings, device, busy),
+        nvml=compare(devices.gpu.readings, device, busy, devices.clock),
     )

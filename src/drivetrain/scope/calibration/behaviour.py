@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.calibration.blocks import MUTE_ALL, Blocks
+from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.regression import LEAST_MUTED
 from drivetrain.scope.trace.events import INSTRUMENTS
 
@@ -47,7 +47,7 @@ def _by_round(count: NDArray[np.float64], blocks: Blocks) -> tuple[NDArray[np.fl
     _, rounds = np.unique(blocks.round, return_inverse=True)
     means: list[NDArray[np.float64]] = []
     num: list[NDArray[np.int64]] = []
-    for wanted in (blocks.mask == 0, blocks.mask == MUTE_ALL):
+    for wanted in (blocks.mask == 0, blocks.all_muted):
         size = int(rounds.max(initial=-1)) + 1
         num.append(np.bincount(rounds[wanted], minlength=size))
         means.append(np.bincount(rounds[wanted], count[wanted], size) / np.maximum(num[-1], 1))

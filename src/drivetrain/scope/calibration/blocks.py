@@ -13,6 +13,9 @@ from drivetrain.scope.trace.events import BLOCK, COUNT, INSTRUMENTS, Thread
 Ints = NDArray[np.int64]
 NUM_STEP_KINDS = 3
 MUTE_ALL = (1 << len(INSTRUMENTS)) - 1
+"""All instruments that record spans."""
+MUTE_GPU = 1 << 15
+"""Beside these: what GPUs do was not recorded either, for no thread of the process."""
 _ROUND_BEGINS, _BLOCKS_END = 1, 2  # BlockFlag
 _NUM_COUNTS = 2 + len(INSTRUMENTS) + NUM_STEP_KINDS
 
@@ -26,7 +29,7 @@ class Blocks:
     cpu_ns: Ints
     """CPU time of the thread."""
     mask: Ints
-    """Muted instruments, by bit."""
+    """Muted instruments, by bit; MUTE_GPU."""
     round: Ints
     """Blocks of one round are as many steps each, in random order."""
     spans: Ints
@@ -42,13 +45,23 @@ class Blocks:
         """[blocks, instruments]."""
         return (self.mask[:, None] >> np.arange(len(INSTRUMENTS)) & 1).astype(np.bool_)
 
+    @property
+    def all_muted(self) -> NDArray[np.bool_]:
+        """[blocks]: no instrument recorded spans."""
+        return self.mask & MUTE_ALL == MUTE_ALL
+
+    @property
+    def gpu_muted(self) -> NDArray[np.bool_]:
+        """[blocks]: what GPUs did was not recorded."""
+        return self.mask & MUTE_GPU != 0
+
     def where(self, wanted: NDArray[np.bool_]) -> "Blocks":
         """Some of them."""
         return Blocks(*(getattr(self, name)[wanted] for name in self.__dataclass_fields__))
 
 
 def mask_of_events(thread: Thread) -> Ints | None:
-    """Per event which instruments are muted from there on; None where none ever is."""
+    """Per event what is muted from there on, as `Blocks.mask`; None where nothing ever is."""
     at = np.flatnonzero(thread.kind == BLOCK)
     if not len(at) or not thread.site[at].any():
         return None
@@ -77,5 +90,5 @@ def blocks_of(thread: Thread) -> Blocks:
 
 def num_unwritten_steps(blocks: Blocks) -> dict[int, int]:
     """Steps by kind that are in no event, because everything was muted."""
-    hidden = blocks.steps[blocks.mask == MUTE_ALL]
+    hidden = blocks.steps[blocks.all_muted]
     return {kind: int(hidden[:, kind].sum()) for kind in range(NUM_STEP_KINDS)}

@@ -2,7 +2,7 @@
 
 A span costs something inside (counted in the site it enters), before and after it (counted in what is around), and
 where instruments are muted the little that a disabled one costs. What a recorder of GPUs says that it took is charged
-by the nanosecond.
+by the nanosecond, and what it adds to a call beside that where the call begins.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,20 @@ from numpy.typing import NDArray
 
 from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.costs import Cost
+from drivetrain.scope.calibration.device_calls import KINDS, DeviceCalls
+from drivetrain.scope.calibration.device_costs import DeviceCost
 from drivetrain.scope.timeline import Timeline
 from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, RESUMED, Thread
 
 Floats = NDArray[np.float64]
-OVERHEAD = 3 * len(INSTRUMENTS)
-NUM_PARTS = OVERHEAD + 1
-"""Per instrument: inside, around, disabled; then nanoseconds of recording GPUs."""
+CALLS = 3 * len(INSTRUMENTS)
+OVERHEAD = CALLS + len(KINDS)
+CHECKED = OVERHEAD + 1
+NUM_PARTS = CHECKED + 1
+"""Per instrument: inside, around, disabled; calls of each kind; nanoseconds that a recorder of GPUs says that it took,
+where nothing checks that, and where costs of calls were fitted beside it."""
 OVERHEAD_SE = 0.5
-"""Of what a recorder of GPUs says of itself: nobody checks it, so that it is taken to be off by half."""
+"""Of what nothing checks: it is taken to be off by half."""
 INSIDE_SE = 0.1
 """Of the share of a cost that lies inside its span: empty spans tell it, programs do not; so it is taken, not known."""
 
@@ -37,8 +42,10 @@ class Charges:
     calibration: int
     """The site whose spans are the measurement of the cost, and no cost of the program's; -1: none."""
     num_states: int
-    overhead_ns: Floats | None = None
-    """Per interval of the time line what recording GPUs took of it; None: nothing."""
+    calls: DeviceCalls | None = None
+    """What the thread called of devices; None: that was not recorded."""
+    checked_ns: tuple[int, int] = (0, 0)
+    """Between which times costs of calls were fitted."""
 
     @cached_property
     def counted(self) -> NDArray[np.bool_]:
@@ -49,19 +56,21 @@ class Charges:
 
     def of_intervals(self, part: int) -> Floats:
         """Spans (or halves) per interval of the time line, for one part of one instrument."""
+        if part >= CALLS:
+            return self._of_calls(part)
         found = np.zeros(len(self.line.state))
-        if part == OVERHEAD:
-            return found if self.overhead_ns is None else self.overhead_ns
         instrument, what = divmod(part, 3)
+        edge = self.line.edge_of_event
         mine = self.counted & (self.thread.value & (RESUMED - 1) == instrument)
         begins = np.flatnonzero(mine & (self.thread.kind == BEGIN))
         ends = np.flatnonzero(mine & (self.thread.kind == END))
-        if what == 0:  # interval i + 1 follows event i
-            found[begins + 1] = 1.0
+        if what == 0:  # event i is at edge i + 1, where the interval begins that follows it
+            found[edge[begins + 1]] = 1.0
         elif what == 1:
-            found += np.bincount(np.concatenate([begins, ends + 1]), minlength=len(found)) * 0.5
+            around = np.concatenate([edge[begins + 1] - 1, edge[ends + 1]])
+            found += np.bincount(around, minlength=len(found)) * 0.5
         else:
-            found[begins + 1] = 1.0
+            found[edge[begins + 1]] = 1.0
             self._add_muted(found, instrument)
         return found
 
@@ -71,7 +80,18 @@ class Charges:
         at = np.searchsorted(
             self.thread.time_ns, hidden.end_ns
         )  # the first event at that time; before it lies the block
-        np.add.at(found, at, hidden.spans[:, instrument])
+        np.add.at(found, self.line.edge_of_event[at + 1] - 1, hidden.spans[:, instrument])
+
+    def _of_calls(self, part: int) -> Floats:
+        edge_ns = self.line.edge_ns
+        if self.calls is None:
+            return np.zeros(len(edge_ns) - 1)
+        if part < OVERHEAD:
+            return self.calls.in_intervals(part - CALLS, edge_ns)
+        checked = self.calls.overhead_in(edge_ns, *self.checked_ns)
+        if part == CHECKED:
+            return checked
+        return self.calls.overhead_in(edge_ns, int(edge_ns[0]), int(edge_ns[-1])) - checked
 
     @cached_property
     def of_states(self) -> Floats:
@@ -97,17 +117,23 @@ class Scenarios:
     num: int
 
 
-def scenarios(costs: Sequence[Sequence[Cost | None]]) -> Scenarios:
-    """The likely costs, then one scenario per independent error of theirs."""
+def scenarios(costs: Sequence[Sequence[Cost | None]], of_devices: Sequence[DeviceCost | None]) -> Scenarios:
+    """The likely costs of spans and of devices' calls, by process; then one scenario per independent error."""
     every = [cost for process in costs for cost in process if cost is not None]
     factors = list(dict.fromkeys(cost.factor for cost in every))
     names = list(dict.fromkeys(cost.instrument for cost in every))
-    num = 2 + len(factors) + 2 * len(names)
+    of_spans = 1 + len(factors) + 2 * len(names)
+    num = of_spans + 1 + sum(one.errors.shape[1] for one in of_devices if one is not None)
+    next_error = of_spans + 1
     found: list[Floats | None] = []
-    for process in costs:
+    for process, of_calls in zip(costs, of_devices, strict=True):
         matrix = np.zeros((NUM_PARTS, num))
-        matrix[OVERHEAD] = 1.0
-        matrix[OVERHEAD, -1] += OVERHEAD_SE
+        matrix[[OVERHEAD, CHECKED]] = 1.0
+        matrix[OVERHEAD, of_spans] += OVERHEAD_SE
+        if of_calls is not None:
+            own = slice(next_error, next_error := next_error + of_calls.errors.shape[1])
+            matrix[CALLS:OVERHEAD] = of_calls.ns[:, None]
+            matrix[CALLS:OVERHEAD, own] += of_calls.errors
         for instrument, cost in enumerate(process):
             if cost is None:
                 continue

@@ -87,6 +87,11 @@ class _Line:
         self.saved = np.zeros((space.size, self.costs.shape[1]))
         self._cost_before: dict[int, Floats] = {}
 
+    @property
+    def begin_ns(self) -> int:
+        """Its first event; the session's end if it has none."""
+        return int(self.line.edge_ns[self.line.edge_of_event[1]])
+
     def prepare(self, places: Ints) -> None:
         """Look up, all at once, what recording had cost by edges that will be asked for."""
         wanted = np.unique(places)
@@ -140,7 +145,7 @@ def _waits(trace: Trace, lines: Sequence[_Line], number: int) -> list[_Wait]:
     mine = lines[number]
     if mine.charges.thread.num_events == 0:
         return []
-    start = _Wait(int(mine.line.edge_ns[1]), number, -1, _starter(trace, lines, number))
+    start = _Wait(mine.begin_ns, number, -1, _starter(trace, lines, number))
     if len(lines) == 1 or not len(mine.waits):
         return [start] if start.candidates else []
     begin, end = mine.line.edge_ns[mine.waits], mine.line.edge_ns[mine.waits + 1]
@@ -167,9 +172,9 @@ def _starter(trace: Trace, lines: Sequence[_Line], number: int) -> list[_Candida
     process = trace.processes[thread.process]
     wanted = process.parent if thread.tid == process.pid else process.pid
     found = [i for i, line in enumerate(lines) if line.charges.thread.tid == wanted and i != number]
-    begin = int(lines[number].line.edge_ns[1])
-    earlier = [i for i in found if lines[i].line.edge_ns[1] < begin]
-    first = sorted(earlier, key=lambda i: int(lines[i].line.edge_ns[1]))[:1]
+    begin = lines[number].begin_ns
+    earlier = [i for i in found if lines[i].begin_ns < begin]
+    first = sorted(earlier, key=lambda i: lines[i].begin_ns)[:1]
     return [_Candidate(False, 0, i, begin) for i in first]
 
 
@@ -190,7 +195,7 @@ def _settle(lines: Sequence[_Line], wait: _Wait) -> None:
     until[-2] = max(shift[-2] for shift in shifts)
     until[-1] = min(shift[-1] for shift in shifts)
     if wait.first < 0:
-        mine.set_shift(1, until)
+        mine.set_shift(int(mine.line.edge_of_event[1]), until)
         return
     before = mine.shift(wait.first)
     length = mine.line.edge_ns[wait.first + 1] - mine.line.edge_ns[wait.first]

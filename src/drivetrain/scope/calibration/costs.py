@@ -15,7 +15,9 @@ import numpy as np
 
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.blocks import Blocks
-from drivetrain.scope.calibration.regression import Estimate, estimate
+from drivetrain.scope.calibration.device_calls import CallsInBlocks
+from drivetrain.scope.calibration.device_costs import expected_calls, known_of_devices
+from drivetrain.scope.calibration.regression import Estimate, covariates, estimate
 from drivetrain.scope.sites import CALIBRATION
 from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, Trace
 
@@ -55,14 +57,18 @@ class Cost:
         return self.recorded_ns + self.disabled_ns
 
 
-def known(trace: Trace, blocks: Sequence[Blocks]) -> list[list[Cost | None]]:
+def known(
+    trace: Trace, blocks: Sequence[Blocks], calls: Sequence[CallsInBlocks] | None = None
+) -> list[list[Cost | None]]:
     """Per process and instrument; None where neither the run nor anything before it tells.
 
     Args:
         trace: What was recorded.
         blocks: Of each of its threads.
+        calls: What each thread called of devices in them; None where that was not recorded.
     """
-    own = [_of_process(trace, blocks, number) for number in range(len(trace.processes))]
+    found = [_of_thread(own, calls[i] if calls else None) for i, own in enumerate(blocks)]
+    own = [_of_process(trace, found, number) for number in range(len(trace.processes))]
     shared = [_pooled([found[i] for found in own]) for i in range(len(INSTRUMENTS))]
     alone = _inherited(trace)
     inside = _inside(trace)
@@ -75,8 +81,16 @@ def known(trace: Trace, blocks: Sequence[Blocks]) -> list[list[Cost | None]]:
     ]
 
 
-def _of_process(trace: Trace, blocks: Sequence[Blocks], number: int) -> list[Estimate | None]:
-    found = [estimate(blocks[i]) for i, thread in enumerate(trace.threads) if thread.process == number]
+def _of_thread(blocks: Blocks, calls: CallsInBlocks | None) -> list[Estimate | None]:
+    """Where everything is muted at once, what recording calls costs is no cost of spans."""
+    if calls is None or not blocks.gpu_muted.any():
+        return estimate(blocks)
+    around = np.concatenate([expected_calls(blocks, calls), covariates(blocks, calls)], axis=1)
+    return estimate(blocks, around, known_of_devices(blocks, calls))
+
+
+def _of_process(trace: Trace, of_threads: Sequence[list[Estimate | None]], number: int) -> list[Estimate | None]:
+    found = [of_threads[i] for i, thread in enumerate(trace.threads) if thread.process == number]
     return [_pooled([one[i] for one in found], spread=False) for i in range(len(INSTRUMENTS))]
 
 

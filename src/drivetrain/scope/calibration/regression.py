@@ -7,12 +7,13 @@ update) are explained by their counts. Noise has long tails, so blocks far from 
 standard errors come from the residuals themselves (MacKinnon and White 1985, HC3), not from an assumed spread.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.calibration.blocks import Blocks
+from drivetrain.scope.calibration.device_calls import WAIT, CallsInBlocks
 from drivetrain.scope.trace.events import INSTRUMENTS
 
 Floats = NDArray[np.float64]
@@ -32,8 +33,27 @@ class Estimate(NamedTuple):
     se_ns: float
 
 
-def estimate(blocks: Blocks) -> list[Estimate | None]:
-    """Per instrument its cost in one thread; None where these blocks do not identify it."""
+class Fit(NamedTuple):
+    """Some coefficients of a regression."""
+
+    ns: Floats
+    covariance: Floats
+    identified: NDArray[np.bool_]
+
+    @property
+    def se_ns(self) -> Floats:
+        """Standard errors."""
+        return np.sqrt(np.diag(self.covariance))
+
+
+def estimate(blocks: Blocks, around: Floats | None = None, other_ns: NDArray[Any] | int = 0) -> list[Estimate | None]:
+    """Per instrument its cost in one thread; None where these blocks do not identify it.
+
+    Args:
+        blocks: Of the thread.
+        around: What else took time in them, [blocks, any].
+        other_ns: What of their CPU time is known to be of something else.
+    """
     recorded = blocks.spans * ~blocks.muted
     total = recorded.sum(axis=0)
     asked = [
@@ -44,25 +64,34 @@ def estimate(blocks: Blocks) -> list[Estimate | None]:
     found: list[Estimate | None] = [None] * len(INSTRUMENTS)
     if not asked:
         return found
-    columns = np.concatenate([recorded[:, asked], blocks.steps, blocks.spans], axis=1).astype(np.float64)
-    # A round of long blocks has as much noise more.
-    _, rounds = np.unique(blocks.round, return_inverse=True)
-    scale = _mean(blocks.cpu_ns.astype(np.float64), rounds, np.ones(len(blocks)))
-    scale = np.maximum(scale, 1.0)[rounds]
-    fit = _fit(columns / scale[:, None], blocks.cpu_ns / scale, rounds, len(asked))
+    around = covariates(blocks, None) if around is None else around
+    fitted = fit(blocks, recorded[:, asked].astype(np.float64), around, blocks.cpu_ns - other_ns)
     for place, number in enumerate(asked):
-        if fit[place] is not None:
-            least = blocks.muted[:, number].sum()
-            one = fit[place]
-            assert one is not None
-            found[number] = Estimate(one.ns, one.se_ns * _student(int(least) - 1))
+        if fitted.identified[place]:
+            factor = student(int(blocks.muted[:, number].sum()) - 1)
+            found[number] = Estimate(float(fitted.ns[place]), float(fitted.se_ns[place]) * factor)
     return found
 
 
-def _fit(columns: Floats, y: Floats, rounds: NDArray[np.int64], num_asked: int) -> list[Estimate | None]:
-    """The first coefficients with their standard errors, by reweighted least squares within rounds."""
+def covariates(blocks: Blocks, calls: CallsInBlocks | None) -> Floats:
+    """What blocks had to do, muted or not."""
+    counted = np.concatenate([blocks.steps, blocks.spans], axis=1).astype(np.float64)
+    return counted if calls is None else np.concatenate([counted, calls.num[:, WAIT, None]], axis=1)
+
+
+def fit(blocks: Blocks, asked: Floats, around: Floats, cpu_ns: NDArray[Any]) -> Fit:
+    """The coefficients of what is asked for, none of it being 0 everywhere, beside all that is around."""
+    # A round of long blocks has as much noise more.
+    _, rounds = np.unique(blocks.round, return_inverse=True)
+    scale = np.maximum(_mean(blocks.cpu_ns.astype(np.float64), rounds, np.ones(len(blocks))), 1.0)[rounds]
+    columns = np.concatenate([asked, around], axis=1)
+    return _fit(columns / scale[:, None], cpu_ns / scale, rounds, asked.shape[1])
+
+
+def _fit(columns: Floats, y: Floats, rounds: NDArray[np.int64], num_asked: int) -> Fit:
+    """The first coefficients with their covariance, by reweighted least squares within rounds."""
     norm = np.sqrt((columns**2).sum(axis=0))
-    columns = columns[:, norm > 0] / norm[norm > 0]  # what is asked for is never all 0
+    columns = columns[:, norm > 0] / norm[norm > 0]
     weight = np.ones(len(y))
     for _ in range(_NUM_REWEIGHTINGS):
         a, b, leverage = _within(columns, y, rounds, weight)
@@ -80,11 +109,9 @@ def _fit(columns: Floats, y: Floats, rounds: NDArray[np.int64], num_asked: int) 
     beta = inverse @ (a.T @ b)
     leverage = np.minimum(leverage + np.einsum("ij,jk,ik->i", a, inverse, a), 0.95)
     score = a * ((b - a @ beta) / (1 - leverage))[:, None]
-    variance = np.diag(inverse @ (score.T @ score) @ inverse)
-    return [
-        Estimate(float(beta[i] / norm[i]), float(np.sqrt(variance[i])) / float(norm[i])) if identified[i] else None
-        for i in range(num_asked)
-    ]
+    covariance = inverse @ (score.T @ score) @ inverse
+    unit = norm[:num_asked]
+    return Fit(beta[:num_asked] / unit, covariance[:num_asked, :num_asked] / np.outer(unit, unit), np.array(identified))
 
 
 def _within(columns: Floats, y: Floats, rounds: NDArray[np.int64], weight: Floats) -> tuple[Floats, Floats, Floats]:
@@ -109,7 +136,7 @@ def _inverse(a: Floats, num_asked: int) -> tuple[Floats, list[bool]]:
     return inverse, [bool(determined[i] > 1 - 1e-6) for i in range(num_asked)]
 
 
-def _student(freedom: int) -> float:
+def student(freedom: int) -> float:
     """The 97.5% quantile of Student's t over that of the normal distribution (Cornish and Fisher's expansion)."""
     z, n = 1.96, float(max(freedom, 1))
     return 1 + (z**2 + 1) / (4 * n) + (5 * z**4 + 16 * z**2 + 3) / (96 * n**2)

@@ -9,7 +9,7 @@
 
 namespace drivetrain {
 
-inline constexpr std::uint32_t kGpuRecordVersion = 1;
+inline constexpr std::uint32_t kGpuRecordVersion = 2;
 
 enum class GpuKind : std::uint8_t {
   kNone = 0,
@@ -28,6 +28,10 @@ enum class GpuKind : std::uint8_t {
   kDropped = 34,   // `value` records found no room in CUPTI's buffers since the last of these
   kUntimed = 35,   // `value` activities were without a begin or an end
 };
+
+// In `detail` of kOverhead, beyond CUPTI's own kinds: between the two nothing was recorded but calls that wait.
+inline constexpr std::uint8_t kSwitchedOff = 32;
+inline constexpr std::uint8_t kSwitchedOn = 33;
 
 struct GpuRecord {
   std::uint64_t begin_ns;  // CLOCK_MONOTONIC; stored last, so that a record is there once it is not 0
@@ -52,8 +56,9 @@ struct GpuSink {
   std::uint32_t (*name)(const char* text);                 // the number of one more name; 0 where there is no room
   void (*note)(const char* cause, const char* sentence);   // once per cause and session; `cause` is part of a file name
   // Recording begins. `stop` is called once, while what is put is still taken; `inside` whenever a thread enters or
-  // leaves a site, with 1 + the number of the one that it is in, or 0.
-  void (*started)(void (*stop)(), void (*inside)(std::uint32_t id));
+  // leaves a site, with 1 + the number of the one that it is in, or 0. `change` switches the recording off and on, from
+  // any thread; null where this CUPTI cannot.
+  void (*started)(void (*stop)(), void (*inside)(std::uint32_t id), void (*change)(bool is_on));
 };
 
 }  // namespace drivetrain

@@ -3,11 +3,14 @@
 //   drivetrain profile -> CUDA_INJECTION64_PATH = this library
 //   attach()             by Python, at the start of each process: where records go
 //   InitializeInjection  by the CUDA driver, in its own initialisation and so before any context: starts recording
+//   change(is_on)        by the recorder, between blocks of steps (event_log_blocks.hpp): off, and on again
 //   stop()               by the recorder, when it ends
 //
 // So a process that uses no GPU never loads CUPTI, and one that is forked before CUDA begins has its own recording.
 // Compiled where it is used (build.py). Whatever fails is one line in the session, and the program runs on.
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -49,10 +52,36 @@ class Layer {
     const bool tells = cupti_.cuptiActivityPushExternalCorrelationId != nullptr &&
                        cupti_.cuptiActivityPopExternalCorrelationId != nullptr;
     void (*const inside)(std::uint32_t) = [](std::uint32_t id) { layer().inside(id); };
-    sink_->started([] { layer().stop(); }, tells ? inside : nullptr);
+    void (*const change)(bool) = [](bool is_on) { layer().change(is_on); };
+    sink_->started([] { layer().stop(); }, tells ? inside : nullptr, can_choose_calls() ? change : nullptr);
+  }
+
+  /// For all threads. Calls that wait for a device stay recorded, so that how long blocks of steps waited is known of
+  /// all of them. What was launched before keeps its record or not, as CUPTI likes: NVIDIA documents neither.
+  void change(bool is_on) noexcept {
+    const std::lock_guard switching(switching_);
+    if (has_stopped_ || is_on == is_on_) return;
+    is_on_ = is_on;
+    const std::uint64_t begin_ns = monotonic_ns();
+    // What ran without its call would belong to nobody; a call without what it launched does no harm.
+    if (is_on) record_calls(true);
+    bool all = true;
+    for (const Kind& kind : kinds_)
+      if (kind.kind != CUPTI_ACTIVITY_KIND_RUNTIME && kind.kind != CUPTI_ACTIVITY_KIND_OVERHEAD && !kind.is_lacking)
+        all &= (is_on ? cupti_.cuptiActivityEnable : cupti_.cuptiActivityDisable)(kind.kind) == CUPTI_SUCCESS;
+    if (!is_on) record_calls(false);
+    if (!all && is_on)
+      sink_->note("switching", "Of GPU work, CUPTI did not record everything again after it had been switched off.");
+    const std::lock_guard lock(mutex_);
+    add_switch(is_on, begin_ns);
+    hand_over();
   }
 
   void stop() noexcept {
+    {
+      const std::lock_guard switching(switching_);
+      has_stopped_ = true;
+    }
     // Not under the lock: buffers are handed over meanwhile, by this thread and by others.
     cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     end();
@@ -175,9 +204,10 @@ class Layer {
         });
     if (registered != CUPTI_SUCCESS) return refuse(registered);
     char lacking[256] = "";
-    for (const Kind& kind : kKinds) {
+    for (Kind& kind : kinds_) {
       const CUptiResult done = cupti_.cuptiActivityEnable(kind.kind);
-      if (done == CUPTI_SUCCESS) continue;
+      kind.is_lacking = done != CUPTI_SUCCESS;
+      if (!kind.is_lacking) continue;
       if (kind.is_needed) return refuse(done);
       const std::size_t length = std::strlen(lacking);
       std::snprintf(lacking + length, sizeof lacking - length, "%s%s", length > 0 ? ", " : "", kind.name);
@@ -212,23 +242,44 @@ class Layer {
         if (cupti_.cuptiGetCallbackName(domain, cbid, &name) == CUPTI_SUCCESS && name != nullptr) visit(cbid, name);
       }
     };
-    if (cupti_.cuptiActivityEnableDriverApi != nullptr)
-      each(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE, [&](std::uint32_t cbid, const char* name) {
-        if (begins_with(name, kAdded) || std::strstr(name, "Synchronize") != nullptr)
-          cupti_.cuptiActivityEnableDriverApi(cbid, 1);
-      });
-    else
-      cupti_.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_DRIVER);
-    if (cupti_.cuptiActivityEnableRuntimeApi != nullptr)
-      each(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE, [&](std::uint32_t cbid, const char* name) {
-        if (begins_with(name[0] == '_' ? name + 2 : name, kLeftOut)) cupti_.cuptiActivityEnableRuntimeApi(cbid, 0);
-      });
+    const auto waits = [](const char* name) { return std::strstr(name, "Synchronize") != nullptr; };
+    each(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE, [&](std::uint32_t cbid, const char* name) {
+      if (waits(name))
+        driver_waits_.push_back(cbid);
+      else if (begins_with(name, kAdded))
+        driver_calls_.push_back(cbid);
+    });
+    each(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE, [&](std::uint32_t cbid, const char* name) {
+      if (begins_with(name[0] == '_' ? name + 2 : name, kLeftOut))
+        runtime_left_out_.push_back(cbid);
+      else if (waits(name))
+        runtime_waits_.push_back(cbid);
+    });
+    if (cupti_.cuptiActivityEnableDriverApi == nullptr) cupti_.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_DRIVER);
+    record_calls(true);
+  }
+
+  bool can_choose_calls() const noexcept {
+    return cupti_.cuptiActivityEnableDriverApi != nullptr && cupti_.cuptiActivityEnableRuntimeApi != nullptr;
+  }
+
+  /// The calls that were chosen, or of them only those that wait. A kind overrides what was said of its calls before.
+  void record_calls(bool is_on) noexcept {
+    if (cupti_.cuptiActivityEnableRuntimeApi != nullptr) {
+      (is_on ? cupti_.cuptiActivityEnable : cupti_.cuptiActivityDisable)(CUPTI_ACTIVITY_KIND_RUNTIME);
+      for (const std::uint32_t cbid : is_on ? runtime_left_out_ : runtime_waits_)
+        cupti_.cuptiActivityEnableRuntimeApi(cbid, is_on ? 0 : 1);
+    }
+    if (cupti_.cuptiActivityEnableDriverApi != nullptr) {
+      for (const std::uint32_t cbid : driver_waits_) cupti_.cuptiActivityEnableDriverApi(cbid, 1);
+      for (const std::uint32_t cbid : driver_calls_) cupti_.cuptiActivityEnableDriverApi(cbid, is_on ? 1 : 0);
+    }
   }
 
   /// Nothing is torn down (cuptiFinalize): with CUDA graphs that crashed before CUDA 12.6.
   void end() noexcept {
     cupti_.cuptiActivityDisable(CUPTI_ACTIVITY_KIND_DRIVER);
-    for (const Kind& kind : kKinds) cupti_.cuptiActivityDisable(kind.kind);
+    for (const Kind& kind : kinds_) cupti_.cuptiActivityDisable(kind.kind);
     cupti_.cuptiUnsubscribe(subscriber_);
   }
 
@@ -249,6 +300,18 @@ class Layer {
     record.value = count;
   }
 
+  /// How long switching took this thread, and since when.
+  void add_switch(bool is_on, std::uint64_t begin_ns) noexcept {
+    if (num_in_batch_ == kBatch) hand_over();
+    GpuRecord& record = batch_[num_in_batch_++] = GpuRecord{};
+    record.begin_ns = begin_ns;
+    record.end_ns = monotonic_ns();
+    record.kind = GpuKind::kOverhead;
+    record.detail = is_on ? kSwitchedOn : kSwitchedOff;
+    record.value = ::syscall(SYS_gettid);
+    record.name = names_->number(is_on ? "recording switched on" : "recording switched off");
+  }
+
   void hand_over() noexcept {
     sink_->put(batch_, num_in_batch_);
     num_in_batch_ = 0;
@@ -264,8 +327,9 @@ class Layer {
     CUpti_ActivityKind kind;
     const char* name;
     bool is_needed;
+    bool is_lacking = false;
   };
-  static constexpr Kind kKinds[] = {
+  Kind kinds_[9] = {
       {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, "external ids", false},
       {CUPTI_ACTIVITY_KIND_OVERHEAD, "its own overhead", false},
       {CUPTI_ACTIVITY_KIND_RUNTIME, "calls of the runtime", true},
@@ -278,6 +342,9 @@ class Layer {
   };
 
   std::mutex mutex_;  // guards buffers, names and the batch
+  std::mutex switching_;  // guards what is on; taken before the other
+  bool is_on_ = true, has_stopped_ = false;
+  std::vector<std::uint32_t> runtime_left_out_, runtime_waits_, driver_calls_, driver_waits_;
   std::atomic<bool> has_started_{false};
   const GpuSink* sink_ = nullptr;
   Cupti cupti_;

@@ -5,9 +5,8 @@ Times are summed over threads, as in the report of one run; a run of more steps 
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.profile import Profile
@@ -35,8 +34,15 @@ class Run:
 
     def per_step_ns(self, share: Share) -> float | None:
         """Corrected time per step; None where no steps are known."""
-        steps = self.profile.num_recorded_steps()
-        return share.corrected_ns / steps if steps else None
+        return self._per(self.profile.num_recorded_steps(), share.corrected_ns)
+
+    def gpu_per_step_ns(self, ns: float) -> float | None:
+        """Time of GPUs, or of calls to them, per step in which they were recorded; None where no steps are known."""
+        return self._per(self.profile.num_gpu_steps(), ns)
+
+    @staticmethod
+    def _per(steps: int, ns: float) -> float | None:
+        return ns / steps if steps else None
 
 
 def lettered(profiles: Mapping[str, Profile]) -> list[Run]:
@@ -67,27 +73,12 @@ def ratio(run: Run, first: Run, key: tuple[str, str]) -> float | None:
     mine, other = run.shares.get(key), first.shares.get(key)
     if mine is None or other is None:
         return None
-    steps = run.per_step_ns(mine), first.per_step_ns(other)
-    top, bottom = (mine.corrected_ns, other.corrected_ns) if steps[0] is None or steps[1] is None else steps
-    return top / bottom if top is not None and bottom is not None and min(top, bottom) > 0 else None
+    whole = mine.corrected_ns, other.corrected_ns
+    return ratio_of((run.per_step_ns(mine), first.per_step_ns(other)), whole)
 
 
-def as_json(runs: Sequence[Run]) -> dict[str, Any]:
-    """The document of `drivetrain report A B --json`: rows side by side, and each run as it is by itself."""
-    rows: list[dict[str, Any]] = [
-        {
-            "operation": operation,
-            "class": time_class,
-            "runs": {
-                run.name: {**_numbers(share), "per_step_ns": run.per_step_ns(share)}
-                for run in runs
-                if (share := run.shares.get((operation, time_class))) is not None
-            },
-        }
-        for operation, time_class in keys(runs)
-    ]
-    return {"rows": rows, "runs": {run.name: run.profile.as_json() for run in runs}}
-
-
-def _numbers(share: Share) -> dict[str, float]:
-    return {name: value for name, value in asdict(share).items() if name.endswith("_ns")}
+def ratio_of(per_step: tuple[float | None, float | None], whole: tuple[float, float]) -> float | None:
+    """The first over the second: per step where both are known, else as a whole; None where one is not above 0."""
+    of_steps, to_steps = per_step
+    top, bottom = whole if of_steps is None or to_steps is None else (of_steps, to_steps)
+    return top / bottom if min(top, bottom) > 0 else None

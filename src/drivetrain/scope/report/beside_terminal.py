@@ -1,20 +1,22 @@
 """Several runs side by side, for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import rich.box
 import rich.console
 import rich.table
 
+from drivetrain.scope.report import beside_gpu
 from drivetrain.scope.report.beside import Run, keys, ratio
 from drivetrain.scope.report.shares import extent, seconds
 
 
 def show(runs: Sequence[Run], console: rich.console.Console) -> None:
-    """Print what each run is, then the table."""
+    """Print what each run is, the table, and how each used GPUs."""
     for run in runs:
         console.print(f"{run.letter}: {run.name}: {extent(run.profile)}", highlight=False, markup=False)
     console.print(table(runs))
+    _show_gpus(runs, console)
     for run in runs:
         for note in run.profile.notes:
             console.print(f"{run.letter}: {note}", highlight=False, markup=False)
@@ -22,22 +24,61 @@ def show(runs: Sequence[Run], console: rich.console.Console) -> None:
 
 def table(runs: Sequence[Run]) -> rich.table.Table:
     """Corrected time with its interval per run, and against the first (per step where steps are known)."""
-    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD)
-    drawn.add_column("operation", no_wrap=True)
-    drawn.add_column("class")
-    for run in runs:
-        drawn.add_column(run.letter, justify="right")
-    for run in runs[1:]:
-        drawn.add_column(f"{run.letter} / {runs[0].letter}", justify="right")
+    drawn = _columns(("operation", "class"), runs)
     for key in keys(runs):
-        drawn.add_row(*key, *(_cell(run, key) for run in runs), *(against(run, runs[0], key) for run in runs[1:]))
+        drawn.add_row(*key, *(_cell(run, key) for run in runs), *ratios(runs, key))
     return drawn
 
 
-def against(run: Run, first: Run, key: tuple[str, str]) -> str:
-    """The ratio to the first run, as text."""
-    found = ratio(run, first, key)
-    return "" if found is None else f"{found:.2f}×"
+def _columns(headings: Sequence[str], runs: Sequence[Run]) -> rich.table.Table:
+    """A table of some text, a column per run, and ratios to the first."""
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD)
+    for number, heading in enumerate(headings):
+        drawn.add_column(heading, no_wrap=number == 0 and len(headings) > 1)
+    for heading in (*(run.letter for run in runs), *headings_of_ratios(runs)):
+        drawn.add_column(heading, justify="right")
+    return drawn
+
+
+def _show_gpus(runs: Sequence[Run], console: rich.console.Console) -> None:
+    users = beside_gpu.used(runs)
+    tables = [
+        ((beside_gpu.USE_HEADING,), beside_gpu.uses(users)),
+        (beside_gpu.LAUNCHED_HEADINGS, beside_gpu.launched(users)),
+    ]
+    for headings, rows in tables if users else ():
+        drawn = _columns(headings, users)
+        for row in rows:
+            drawn.add_row(*row.what, *(_gpu_cell(run, row) for run in users), *gpu_ratios(users, row))
+        console.print(drawn)
+    for letter, sentence in beside_gpu.in_words(runs):
+        console.print(f"{letter}: {sentence}", highlight=False, markup=False)
+
+
+def _gpu_cell(run: Run, row: beside_gpu.Row) -> str:
+    """Time, and what it is of the time that was recorded."""
+    time, of_time, _ = beside_gpu.cells(run, row)
+    return time and f"{time} ({of_time})"
+
+
+def headings_of_ratios(runs: Sequence[Run]) -> list[str]:
+    """Of all runs but the first."""
+    return [f"{run.letter} / {runs[0].letter}" for run in runs[1:]]
+
+
+def ratios(runs: Sequence[Run], key: tuple[str, str]) -> list[str]:
+    """Of all runs but the first to it, as text."""
+    return _texts(runs, lambda run: ratio(run, runs[0], key))
+
+
+def gpu_ratios(runs: Sequence[Run], row: beside_gpu.Row) -> list[str]:
+    """The same of a time of GPUs."""
+    return _texts(runs, lambda run: beside_gpu.ratio(run, runs[0], row))
+
+
+def _texts(runs: Sequence[Run], ratio_to_first: Callable[[Run], float | None]) -> list[str]:
+    found = map(ratio_to_first, runs[1:])
+    return ["" if one is None else f"{one:.2f}×" for one in found]
 
 
 def _cell(run: Run, key: tuple[str, str]) -> str:

@@ -1,7 +1,8 @@
 """What reports tell of GPUs: sentences, and the cells of tables, for the terminal and the page alike."""
 
 from drivetrain.scope.accelerator.usage import DeviceUse, Usage
-from drivetrain.scope.report.shares import seconds
+from drivetrain.scope.report import gpu_recording
+from drivetrain.scope.report.shares import part, seconds
 
 NOT_RECORDED = "No GPU was recorded."
 NOT_USED = "No GPU was used."
@@ -12,7 +13,7 @@ OPERATION_HEADINGS = ["launched by", "class", "GPU time", "share", "activities"]
 DEVICE_HEADINGS = [
     "GPU",
     "busy",
-    "of the wall time",
+    "of the time",
     "kernels",
     "copies",
     "NVML",
@@ -30,27 +31,32 @@ def in_words(usage: Usage | None) -> list[str]:
         return [NOT_RECORDED]
     if not usage.was_used:
         return [NOT_USED]
-    text = [_busy(usage), *(_inflation(one) for one in usage.devices if one.nvml and one.nvml.inflation)]
+    text = [
+        _busy(usage),
+        *gpu_recording.of_what(usage),
+        *(_inflation(one) for one in usage.devices if one.nvml and one.nvml.inflation),
+    ]
     if launching := _launching(usage):
         text.append(launching)
     text.append(_recording(usage))
+    text += [gpu_recording.in_words(usage, one) for one in usage.recording.checks]
     return text
 
 
 def _busy(usage: Usage) -> str:
     one = len(usage.devices) == 1
     which = "The GPU was" if one else f"Some of {len(usage.devices)} GPUs was"
-    busy = f"{which} busy {_share(usage.busy_ns, usage.wall_ns)} of the time ({seconds(usage.busy_ns)})"
+    busy = f"{which} busy {part(usage.busy_ns, usage.recorded_ns)} of the time ({seconds(usage.busy_ns)})"
     by: dict[str, int] = {}
     for found in usage.operations:
         by[found.operation] = by.get(found.operation, 0) + found.ns
     if usage.gpu_ns:
         first = max(by, key=lambda name: by[name])
         whom = "calls that were not recorded" if first == "unattributed" else first
-        busy += f"; {_share(by[first], usage.gpu_ns)} of what ran was launched by {whom}"
+        busy += f"; {part(by[first], usage.gpu_ns)} of what ran was launched by {whom}"
     if not usage.bound_ns:
         return f"{busy}; at no time did the whole program wait for it."
-    bound = f"{_share(usage.bound_ns, usage.wall_ns)} of the time ({seconds(usage.bound_ns)})"
+    bound = f"{part(usage.bound_ns, usage.recorded_ns)} of the time ({seconds(usage.bound_ns)})"
     return f"{busy}. The program was bound by it {bound}: all threads waited while it worked."
 
 
@@ -65,22 +71,25 @@ def _inflation(use: DeviceUse) -> str:
 
 def _launching(usage: Usage) -> str:
     """Launch overhead and synchronisation."""
-    calls = {
-        name: [one for one in usage.calls if one.time_class == name] for name in ("accelerator_api", "accelerator_sync")
-    }
     parts: list[str] = []
-    if found := calls["accelerator_api"]:
-        took = seconds(sum(one.ns for one in found))
-        parts.append(f"launching and copying took {took} in {sum(one.num for one in found)} calls")
-    if found := calls["accelerator_sync"]:
-        took = seconds(sum(one.ns for one in found))
-        parts.append(f"waiting for it {took} in {sum(one.num for one in found)}")
+    api_ns, num_api = time_of_calls(usage, "accelerator_api")
+    sync_ns, num_sync = time_of_calls(usage, "accelerator_sync")
+    if num_api:
+        parts.append(f"launching and copying took {seconds(api_ns)} in {num_api} calls")
+    if num_sync:
+        parts.append(f"waiting for it {seconds(sync_ns)} in {num_sync}")
     if not parts:
         return ""
     text = ", ".join(parts)
     if usage.median_delay_ns is not None:
         text += f"; half of what was launched began within {seconds(usage.median_delay_ns)} of its call"
     return f"{text[0].upper()}{text[1:]}."
+
+
+def time_of_calls(usage: Usage, time_class: str) -> tuple[int, int]:
+    """From begin to end of all calls of a class, in nanoseconds, and how many there were."""
+    mine = [one for one in usage.calls if one.time_class == time_class]
+    return sum(one.ns for one in mine), sum(one.num for one in mine)
 
 
 def _recording(usage: Usage) -> str:
@@ -96,7 +105,7 @@ def _recording(usage: Usage) -> str:
 def operation_cells(usage: Usage) -> list[list[str]]:
     """GPU time by launching operation."""
     return [
-        [one.operation, one.time_class, seconds(one.ns), _share(one.ns, usage.gpu_ns), str(one.num)]
+        [one.operation, one.time_class, seconds(one.ns), part(one.ns, usage.gpu_ns), str(one.num)]
         for one in usage.operations
     ]
 
@@ -107,7 +116,7 @@ def device_cells(usage: Usage) -> list[list[str]]:
         [
             str(one.device),
             seconds(one.busy_ns),
-            _share(one.busy_ns, usage.wall_ns),
+            part(one.busy_ns, usage.recorded_ns),
             f"{seconds(one.kernel_ns)} in {one.num_kernels}",
             f"{seconds(one.copy_ns)} in {one.num_copies}, {amount(one.copied_nbytes)}",
             *_nvml_cells(one),
@@ -127,7 +136,7 @@ def _nvml_cells(use: DeviceUse) -> list[str]:
 def meanwhile_cells(usage: Usage) -> list[list[str]]:
     """What threads did while something ran; the shortest left out."""
     found = list(usage.meanwhile.items())[:_MOST_COMBINATIONS]
-    return [[", ".join(classes) or "nothing", seconds(ns), _share(ns, usage.busy_ns)] for classes, ns in found]
+    return [[", ".join(classes) or "nothing", seconds(ns), part(ns, usage.busy_ns)] for classes, ns in found]
 
 
 def call_cells(usage: Usage) -> list[list[str]]:
@@ -151,7 +160,3 @@ def amount(nbytes: float) -> str:
         if nbytes >= limit:
             return f"{nbytes / limit:.3g} {unit}"
     return f"{nbytes:.0f} B"
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "0%"

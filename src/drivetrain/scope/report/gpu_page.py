@@ -3,7 +3,7 @@
 from html import escape
 
 from drivetrain.scope.accelerator.usage import Usage
-from drivetrain.scope.report import gpu
+from drivetrain.scope.report import gpu, gpu_recording
 from drivetrain.scope.report.cells import table
 
 
@@ -17,6 +17,7 @@ def render(usage: Usage | None) -> str:
         (gpu.DEVICE_HEADINGS, gpu.device_cells(usage), "devices"),
         (gpu.MEANWHILE_HEADINGS, gpu.meanwhile_cells(usage), "meanwhile"),
         (gpu.CALL_HEADINGS, gpu.call_cells(usage), "calls"),
+        (gpu_recording.HEADINGS, gpu_recording.cells(usage), "checks"),
     ]
     return words + "".join(
         table(headings, [[escape(cell) for cell in row] for row in rows], name)

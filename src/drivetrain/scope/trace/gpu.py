@@ -21,7 +21,9 @@ STREAM_WAIT_EVENT = 2
 BUFFER_FLUSH, INSTRUMENTATION, RESOURCE, MODULE_LOADING, LAZY_LOADING, COMMAND_BUFFER_FULL = 1, 2, 3, 4, 5, 6
 BUFFER_REQUEST, UVM_INIT = 7, 8
 """Kinds of overhead: CUpti_ActivityOverheadKind without its low 16 bits, so that the driver's compiler is 0."""
-OWN_OVERHEAD = (BUFFER_FLUSH, INSTRUMENTATION, RESOURCE, BUFFER_REQUEST, UVM_INIT)
+SWITCHED_OFF, SWITCHED_ON = 32, 33
+"""Not CUPTI's: a thread switched the recording off, or on again (kSwitchedOff in scope/cupti/gpu_record.hpp)."""
+OWN_OVERHEAD = (BUFFER_FLUSH, INSTRUMENTATION, RESOURCE, BUFFER_REQUEST, UVM_INIT, SWITCHED_OFF, SWITCHED_ON)
 """Those that only recording causes; the driver takes the others without CUPTI too."""
 
 

@@ -31,11 +31,20 @@ class Intervals(NamedTuple):
 
     def between(self, edges: Ints) -> Ints:
         """How much of each interval between edges they cover; they have to be a union."""
+        return np.diff(self.before(edges))
+
+    def before(self, times_ns: Ints) -> Ints:
+        """How much they cover from their first begin to each time; they have to be a union."""
         whole = np.concatenate([[0], np.cumsum(self.end - self.begin)])
-        begun = np.searchsorted(self.begin, edges, side="right")
-        # Of the last that has begun, what lies behind the edge is not before it.
-        behind = np.maximum(np.concatenate([[np.iinfo(np.int64).min], self.end])[begun], edges) - edges
-        return np.diff(whole[begun] - behind)
+        begun = np.searchsorted(self.begin, times_ns, side="right")
+        # Of the last that has begun, what lies behind the time is not before it.
+        behind = np.maximum(np.concatenate([[np.iinfo(np.int64).min], self.end])[begun], times_ns) - times_ns
+        return whole[begun] - behind
+
+    def contain(self, times_ns: Ints) -> NDArray[np.bool_]:
+        """Which times lie in one of them; they have to be a union."""
+        at = np.searchsorted(self.begin, times_ns, side="right") - 1
+        return (at >= 0) & (times_ns < np.append(self.end, 0)[at])
 
     @property
     def sum_ns(self) -> int:
