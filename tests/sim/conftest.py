@@ -2,6 +2,8 @@ import os
 
 import pytest
 
+from drivetrain.sim import compiler
+
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels_of_this_session(tmp_path_factory):
@@ -13,3 +15,9 @@ def kernels_of_this_session(tmp_path_factory):
         del os.environ["DRIVETRAIN_CACHE"]
     else:
         os.environ["DRIVETRAIN_CACHE"] = before
+
+
+@pytest.fixture
+def without_recalling(monkeypatch):
+    """For hundreds of programs that are compiled once each: what nobody looks for is not kept."""
+    monkeypatch.setattr(compiler, "KEPT", ())

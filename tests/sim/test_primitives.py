@@ -4,6 +4,8 @@ import pytest
 from comparing import applied, assert_same
 from primitives import CASES
 
+pytestmark = pytest.mark.usefixtures("without_recalling")
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_primitives_give_on_every_engine_what_xla_gives(name):

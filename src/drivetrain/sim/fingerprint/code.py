@@ -4,6 +4,9 @@ A module is never a value here: whoever loads one has to take an attribute of it
 escapes. So every module that a program can look into is found where its name is written.
 """
 
+# Constants of code have any type.
+# pyright: reportUnknownVariableType=false
+
 import dis
 import sys
 from collections.abc import Iterator
@@ -12,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 FAST = sys.version_info[:2] == (3, 11)
-"""Whether instructions are read from their bytes, whose form changes with Python; `dis` reads any, 30 times slower."""
+"""Whether instructions are read from their bytes, whose form changes with Python; `dis` reads any, much slower."""
 ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 NAMES = {*ATTRIBUTES, "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_GLOBAL"}
 """Instructions with a name that are understood; any other one with a name escapes."""
@@ -68,7 +71,7 @@ def named_by(code: CodeType) -> Named:
                 continue
             names.add(argument)
             if name == "LOAD_GLOBAL" or chain:
-                chain = (*chain, argument)
+                chain = (*chain, str(argument))
         if chain:
             chains[chain], chain = None, ()
     return Named(tuple(chains), frozenset(names))
@@ -84,7 +87,7 @@ def all_codes(code: CodeType) -> Iterator[CodeType]:
 
 def disordered(constant: Any) -> bool:
     """Whether the order of a constant's elements differs between processes."""
-    return isinstance(constant, frozenset) and not all(isinstance(x, ORDERED) for x in constant)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(constant, frozenset) and not all(isinstance(x, ORDERED) for x in constant)
 
 
 def by_dis(code: CodeType) -> Iterator[tuple[str, Any]]:

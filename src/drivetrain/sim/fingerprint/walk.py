@@ -232,7 +232,7 @@ class Walk:
         self.say(*chain)
         scope: dict[str, Any] = x.__globals__
         if chain[0] not in scope:
-            scope = cast("dict[str, Any]", x.__builtins__)
+            scope = x.__builtins__
         if chain[0] not in scope:
             self.say("absent")
             return
