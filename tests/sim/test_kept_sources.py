@@ -9,7 +9,7 @@ from comparing import Applied
 from drivetrain import sim
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.engines.native import engine
-from drivetrain.sim.engines.native.kept import kept_source, program_hash
+from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.trace import trace
 
 NUMBER = np.float32(0)
@@ -67,9 +67,9 @@ def test_programs_that_differ_in_a_number_a_table_or_a_record_are_others():
     programs += [traced(lambda x: x + 0.1, ()), traced(looked_up)]
     table = jnp.arange(100.0) + 1
     programs.append(traced(looked_up))
-    hashes = [program_hash(program) for program in programs]
+    hashes = [program.digest for program in programs]
     assert len(set(hashes)) == len(hashes)
-    assert program_hash(traced(lambda x: x + 2)) == hashes[2]
+    assert traced(lambda x: x + 2).digest == hashes[2]
 
 
 def test_a_folder_that_cannot_be_written_is_named(folder):

@@ -4,10 +4,12 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import functools
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import jax
 import jax.core
@@ -17,9 +19,34 @@ from drivetrain.core.errors import CompileError
 from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe
 from drivetrain.sim.ir.importer import is_key
+from drivetrain.sim.own_code import WRITERS, own_hash
 from drivetrain.sim.random import Counter, Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
 from drivetrain.sim.varying import Varied
+
+
+class Shapes(Protocol):
+    """What goes into a step of one environment and comes out, as pytrees of `jax.ShapeDtypeStruct`; see `Traced`."""
+
+    @property
+    def state(self) -> Tree:
+        """Of the environment."""
+        ...
+
+    @property
+    def action(self) -> Tree:
+        """Of a draw from the action space; nothing where a policy acts."""
+        ...
+
+    @property
+    def record(self) -> dict[str, Tree]:
+        """Of what is recorded, by name."""
+        ...
+
+    @property
+    def shared(self) -> Tree:
+        """Of a policy's parameters."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +63,16 @@ class Traced:
     record: dict[str, Tree]
     shared: Tree = ()
     """A policy's parameters, the same for all environments and steps; then there are no actions."""
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The hash of everything that a source depends on: this program, its constants, and what of ours writes it."""
+        text, constants = text_of(self.jaxpr)
+        leaves = [len(jax.tree.leaves(tree)) for tree in (self.state, self.action, self.record, self.shared)]
+        hashed = hashlib.sha256("\n".join([own_hash(*WRITERS), jax.__version__, str(leaves), text]).encode())
+        for constant in constants:
+            hashed.update(hashlib.sha256(constant).digest())
+        return hashed.hexdigest()
 
 
 def trace(

@@ -3,7 +3,7 @@
 A process of its own:   {"env"} -> {"first_s", "kept_s", "loading_s"}
 
 first     `sim.compile` with an empty cache: tracing, passes, the C++ compiler, loading
-kept      `sim.compile` of the same environment, made anew, with source and kernel on disk: tracing, loading
+kept      `sim.compile` of the same environment, made anew, with source and kernel on disk: its fingerprint, loading
 loading   of that, finding the kernel on disk, checking and loading it
 """
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import RolloutState, Settings, Tree, describe
-from drivetrain.sim.trace import Traced
+from drivetrain.sim.trace import Shapes
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
@@ -45,7 +45,7 @@ Launch = Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
 def call_kernel(
-    traced: Traced,
+    traced: Shapes,
     settings: Settings,
     memory: Memory,
     launch: Launch,
@@ -80,7 +80,7 @@ def is_traced(tree: Tree) -> bool:
 Taken = Callable[[str, Any, Any, tuple[int, ...]], Any]
 
 
-def checked_inputs(traced: Traced, settings: Settings, state: RolloutState, actions: Tree, shared: Tree,
+def checked_inputs(traced: Shapes, settings: Settings, state: RolloutState, actions: Tree, shared: Tree,
                    taken: Taken | None = None) -> tuple[list[Any], Any, Any, Any, list[Any], list[Any]]:  # fmt: skip
     """Leaves of the state, keys, step, done, leaves of actions and of what is shared, dense and in the traced types.
 

@@ -24,10 +24,11 @@ from drivetrain.sim.engines.cuda.program import compile_program
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.toolchain import cache_folder
+from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced
 
 
-def build(traced: Traced, settings: Settings) -> Runner:
+def build(traced: Traced | Recalled, settings: Settings) -> Runner:
     """Find the GPU, then compile for it."""
     gpu = Gpu(settings.stream)
     return Kernel(traced, settings, gpu, loaded(source_of(traced), gpu.device.arch))
@@ -57,7 +58,7 @@ def launcher() -> ctypes.c_void_p:
 class Kernel:
     """A loaded kernel with the shapes it takes. Calls share nothing but what keeps their inputs alive."""
 
-    def __init__(self, traced: Traced, settings: Settings, gpu: Gpu, kernel: Any) -> None:
+    def __init__(self, traced: Traced | Recalled, settings: Settings, gpu: Gpu, kernel: Any) -> None:
         """One thread per environment."""
         self.traced, self.settings, self.gpu, self.kernel = traced, settings, gpu, kernel
         self.config = LaunchConfig(grid=-(-settings.num_envs // THREADS), block=THREADS)

@@ -11,6 +11,7 @@ from drivetrain.sim.engines.native.engine import lowered
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import num_arrays, write_kernel
 from drivetrain.sim.ir.passes.scalars import MOST_ELEMENTS
+from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced
 
 NAME = "drivetrain_run"
@@ -34,7 +35,7 @@ TILES = (
 )
 
 
-def source_of(traced: Traced, first_step: str = FROM_HOST) -> str:
+def source_of(traced: Traced | Recalled, first_step: str = FROM_HOST) -> str:
     """CUDA C++ of a traced step, with its prelude; written now or before.
 
     Args:
@@ -42,6 +43,7 @@ def source_of(traced: Traced, first_step: str = FROM_HOST) -> str:
 
     Raises:
         CompileError: It is not in the representation, or needs too much local memory.
+        SourceGone: The step was recalled, and its source is no longer there.
     """
     prelude = [SIZES, first_step, *(path.read_text() for path in PRELUDE)]
     return "\n".join([*prelude, kept_source(traced, own_source_of, ".cu")])

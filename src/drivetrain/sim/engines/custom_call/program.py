@@ -19,7 +19,7 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Settings, describe
-from drivetrain.sim.trace import Traced
+from drivetrain.sim.trace import Shapes
 
 Operation = Callable[..., Sequence[jax.Array]]
 
@@ -67,7 +67,7 @@ class Program:
         return list(refusing(operation)(jnp.asarray(number, jnp.uint32), *inputs))
 
 
-def program_of(target: str, digest: str, traced: Traced, settings: Settings, **counts: int) -> Program:
+def program_of(target: str, digest: str, traced: Shapes, settings: Settings, **counts: int) -> Program:
     """A kernel's place in programs: its handler, its hash, and the numbers that the handler needs."""
     counts = {"num_envs": settings.num_envs, "num_steps": settings.num_steps, **counts}
     return Program(

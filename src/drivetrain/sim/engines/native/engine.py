@@ -26,13 +26,19 @@ from drivetrain.sim.engines.native.toolchain import digest_of, lanes, load_kerne
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
-from drivetrain.sim.trace import Traced
+from drivetrain.sim.recalling import Recalled
+from drivetrain.sim.trace import Shapes, Traced
 
 Array = npt.NDArray[Any]
 
 
-def build(traced: Traced, settings: Settings) -> Runner:
-    """Compile, or find compiled; the result runs without JAX."""
+def build(traced: Traced | Recalled, settings: Settings) -> Runner:
+    """Compile, or find compiled; the result runs without JAX.
+
+    Raises:
+        CompileError: See `source_of` and `toolchain.load_kernel`.
+        SourceGone: The step was recalled, and its source is no longer there.
+    """
     num_lanes = lanes()
     return Kernel(traced, settings, load_kernel(kept_source(traced, source_of), num_lanes), num_lanes)
 
@@ -63,7 +69,7 @@ def lowered(traced: Traced) -> tuple[Block, Layout]:
     return vectorizable(imported, layout.shared), layout
 
 
-def layout_of(imported: Block, traced: Traced) -> Layout:
+def layout_of(imported: Block, traced: Shapes) -> Layout:
     """Which of the step's inputs and outputs are state, actions, records and shared."""
     num_state = len(jax.tree.leaves(traced.state))
     first_shared = 3 + num_state + len(jax.tree.leaves(traced.action))
@@ -78,7 +84,7 @@ def layout_of(imported: Block, traced: Traced) -> Layout:
 class Kernel:
     """A loaded kernel with the shapes it takes. Calls share nothing, so threads may call at the same time."""
 
-    def __init__(self, traced: Traced, settings: Settings, library: ctypes.CDLL, num_lanes: int) -> None:
+    def __init__(self, traced: Shapes, settings: Settings, library: ctypes.CDLL, num_lanes: int) -> None:
         """Threads, if there are to be several, wait in a pool; in a program of JAX they are XLA's."""
         self.traced, self.settings = traced, settings
         self.digest, self.run = digest_of(library), library.drivetrain_run
