@@ -8,7 +8,7 @@ from drivetrain.bench.learning.presets import PresetSettings
 # Random actions: the mean of 100 episodes, rounded. Good: 500 ends an episode of CartPole; in Breakout what
 # PPO and DQN are known to reach in so many steps.
 _CARTPOLE = (24.0, 500.0)
-_BREAKOUT_BY_PPO, _BREAKOUT_BY_DQN = (0.5, 21.0), (0.5, 10.0)
+_BREAKOUT_BY_PPO, _BREAKOUT_BY_DQN = (0.5, 21.0), (0.5, 20.0)
 _PRESET = "our preset"
 
 
