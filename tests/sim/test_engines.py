@@ -91,6 +91,15 @@ def test_environment_i_starts_from_the_ith_key_and_steps_fold_in_the_step():
         np.testing.assert_allclose(trajectory["obs"][step, 1], obs, rtol=1e-5, atol=1e-7)
 
 
+def test_every_seed_of_32_bits_gives_the_keys_that_jax_gives():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 1, "numpy")
+    for seed in (0, 7, 2**31 - 1, 2**31, 2**32 - 1):
+        state = rollout.reset(seed)
+        words = jax.random.key_data(jax.random.split(jax.random.key(seed), 3))
+        assert np.array_equal(state.keys, words)
+        assert_same(state, jax.tree.map(np.asarray, rollout.start.state(seed, ())))
+
+
 def test_constants_are_folded_by_the_meaning_of_operations(monkeypatch):
     env = sim.make("CartPole-v1")
     folded = sim.compile(env, 4, 3, "numpy")

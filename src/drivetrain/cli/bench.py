@@ -15,7 +15,7 @@ from drivetrain.core.errors import InvalidInput
 BENCHES: dict[str, str] = {
     "actors": "slow environments by 1 to 16 actors, against linear",
     "learners": "updates by two learners, against the same by one",
-    "learning": "returns reached, against Stable-Baselines3 at equal settings, steps and updates",
+    "learning": "returns reached at equal settings, against Stable-Baselines3, and fused against Gymnasium",
     "replay": "the replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and NumPy",
     "scope": "what recording a program adds, and how far the corrected time is from the time alone",
     "sim": "simulators, against Gymnasium, EnvPool and gymnax, and the engines against XLA",

@@ -186,9 +186,9 @@ class Start:
         self.first = jax.jit(jax.vmap(one))
         self.compiled = jax.jit(self.state)  # in one call, since Gymnasium's interface resets at every episode's end
 
-    def __call__(self, seed: int) -> RolloutState:
+    def __call__(self, seed: Any) -> RolloutState:
         """See `Rollout.reset`."""
-        is_word = isinstance(seed, int) and 0 <= seed < 2**32  # any other is JAX's to judge
+        is_word = isinstance(seed, int) and 0 <= seed < 2**32  # of any other JAX makes what it can, as of a traced one
         whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
         return whole if self.engine == "xla" or is_traced(whole) else jax.tree.map(np.asarray, whole)
 

@@ -103,7 +103,7 @@ class Learner:
         count = len(sample.weights)
         batches = self._batches(sample)
         self._state, td_errors, metrics = self._updates(self._state, batches, np.int32(count))
-        means = {name: float(value) for name, value in metrics.items()}
+        means = {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
         return Update(np.asarray(td_errors)[:count], means)
 
     @property

@@ -209,6 +209,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
         },
         source="MinAtar's DQN (Young and Tian 2019, arXiv:1903.03176), a twentieth of its 5,000,000 steps; ours: Adam, "
         "no convolution, double, 3 steps, prioritized",
+        verified="21.1 by the last policy (seed 1): train dqn drivetrain/Breakout --num-actors 0 --seed 1",
     ),
     # The zoo's DDPG differs: 400 x 300 units, gamma 0.98, 10,000 steps of warm-up.
     **{

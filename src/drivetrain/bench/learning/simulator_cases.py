@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.presets import PresetSettings
 
-# Random actions: the mean of 100 episodes, rounded. Good: 500 ends an episode of CartPole; in Breakout what
-# PPO and DQN are known to reach in so many steps.
+# Random actions: the mean of 100 episodes, rounded. Good: 500 ends an episode of CartPole; in Breakout what a run of
+# PPO and one of DQN had reached in so many steps before anything was compared.
 _CARTPOLE = (24.0, 500.0)
-_BREAKOUT_BY_PPO, _BREAKOUT_BY_DQN = (0.5, 21.0), (0.5, 10.0)
+_BREAKOUT_BY_PPO, _BREAKOUT_BY_DQN = (0.5, 21.0), (0.5, 20.0)
 _PRESET = "our preset"
 
 

@@ -139,6 +139,8 @@ class FusedActor:
             block = block._replace(reward=np.sign(block.reward))
         if isinstance(writer, RolloutWriter):
             writer.add_rollout(*block)
+            if self.moments is None:
+                return
         for step in range(len(block.reward)):
             one = _part(block, step)
             if not isinstance(writer, RolloutWriter):

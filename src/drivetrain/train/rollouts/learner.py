@@ -80,7 +80,7 @@ class RolloutLearner:
         """
         assert count == self._config.updates_per_rollout
         self._state, metrics = self._learn(self._state, self._normalized(source.rollout), np.float32(progress))
-        return {name: float(value) for name, value in metrics.items()}
+        return {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
 
     def _normalized(self, rollout: Rollout) -> Rollout:
         return rollout._replace(

@@ -12,6 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from drivetrain.bench.learning.peers.entry import Examination, Training, main, point_interval
+from drivetrain.bench.learning.presets import PresetSettings
 from drivetrain.bench.learning.run import Task
 from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers import sb3_continuous, sb3_dqn, sb3_ppo
@@ -61,8 +62,10 @@ class EvaluateOnTheWay(BaseCallback):
 def make(task: Task) -> BaseAlgorithm:
     """The model of a task."""
     case = task.details()
+    settings = case.settings
+    assert not isinstance(settings, PresetSettings), "settings of ours alone"
     job = Job(
-        kind="fixed", algo=case.algo, env=case.env, seed=task.seed, total_steps=task.total_steps, settings=case.settings
+        kind="fixed", algo=case.algo, env=case.env, seed=task.seed, total_steps=task.total_steps, settings=settings
     )
     makers = {"dqn": sb3_dqn.make_model, "ppo": sb3_ppo.make_model}
     return makers.get(case.algo, sb3_continuous.make_model)(job)
