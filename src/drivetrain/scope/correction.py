@@ -2,8 +2,9 @@
 
 time lines + blocks -> costs -> charges -> compacted time lines -> states, overlaps, wall time
 
-Intervals hold the errors of the costs (each factor by itself, added as squares), and beyond that what it would come to
-if waits had been ended by others than is taken here (compact.py).
+Intervals hold the errors of the costs and of what recording may have changed beside its spans (each factor by itself,
+added as squares), and beyond that what it would come to if waits had been ended by others than is taken here
+(compact.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,10 @@ from drivetrain.scope import overlap
 from drivetrain.scope.accelerator.calls import CallTimes
 from drivetrain.scope.calibration import behaviour
 from drivetrain.scope.calibration.blocks import Blocks, blocks_of
-from drivetrain.scope.calibration.charges import OVERHEAD, Charges, Scenarios, scenarios
+from drivetrain.scope.calibration.charges import OVERHEAD, RAN, Charges, Scenarios, scenarios
 from drivetrain.scope.calibration.compact import Moved, compact
 from drivetrain.scope.calibration.costs import Cost, known
+from drivetrain.scope.calibration.unseen import unseen
 from drivetrain.scope.sites import CALIBRATION
 from drivetrain.scope.states import IDLE, StateSpace
 from drivetrain.scope.timeline import Timeline
@@ -78,12 +80,11 @@ class Correction:
         calibration = self.trace.sites.index(CALIBRATION) if CALIBRATION in self.trace.sites else -1
         overhead = [times.overhead_ns for times in self.calls] if self.calls else [None] * len(self.lines)
         parts = zip(self.trace.threads, self.lines, self.blocks, overhead, strict=True)
-        size = self.space.size
-        return [Charges(thread, line, own, calibration, size, took_ns) for thread, line, own, took_ns in parts]
+        return [Charges(thread, line, own, calibration, self.space, took_ns) for thread, line, own, took_ns in parts]
 
     @cached_property
     def _scenarios(self) -> Scenarios:
-        return scenarios(self.costs)
+        return scenarios(self.costs, unseen(self.trace, self.blocks))
 
     @cached_property
     def _moved(self) -> list[Moved | None]:
@@ -136,12 +137,14 @@ class Correction:
         return times.moved_ns[:, None] + back[:, None] * per_ns
 
     def added(self) -> Interval:
-        """What recording cost all threads together, waits not counted."""
+        """What recording cost all threads together, waits not counted: spans, and what CUPTI says of itself."""
         total = np.zeros(self._scenarios.num + 2)
         for charge in self.charges:
             costs = self._scenarios.of_process[charge.thread.process]
             if costs is not None:
-                likely = charge.of_states.sum(axis=0) @ costs
+                spent = charge.of_states.sum(axis=0)
+                spent[RAN] = 0.0
+                likely = spent @ costs
                 total += np.concatenate([likely, likely[:1], likely[:1]])
         return interval(total)
 

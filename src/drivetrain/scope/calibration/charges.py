@@ -2,7 +2,7 @@
 
 A span costs something inside (counted in the site it enters), before and after it (counted in what is around), and
 where instruments are muted the little that a disabled one costs. What a recorder of GPUs says that it took is charged
-by the nanosecond.
+by the nanosecond; so is the time that the thread ran and was recorded, at a rate that is 0 and has an error.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,18 @@ from numpy.typing import NDArray
 
 from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.costs import Cost
+from drivetrain.scope.calibration.unseen import Unseen
+from drivetrain.scope.sites import CLASSES
+from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline
 from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, RESUMED, Thread
 
 Floats = NDArray[np.float64]
 OVERHEAD = 3 * len(INSTRUMENTS)
-NUM_PARTS = OVERHEAD + 1
-"""Per instrument: inside, around, disabled; then nanoseconds of recording GPUs."""
+RAN = OVERHEAD + 1
+NUM_PARTS = RAN + 1
+"""Per instrument: inside, around, disabled; then nanoseconds of recording GPUs, and of running while being recorded."""
+_NOT_RUNNING = ("wait", "idle", "unrecorded", "profiler")
 OVERHEAD_SE = 0.5
 """Of what a recorder of GPUs says of itself: nobody checks it, so that it is taken to be off by half."""
 INSIDE_SE = 0.1
@@ -36,7 +41,7 @@ class Charges:
     blocks: Blocks
     calibration: int
     """The site whose spans are the measurement of the cost, and no cost of the program's; -1: none."""
-    num_states: int
+    space: StateSpace
     overhead_ns: Floats | None = None
     """Per interval of the time line what recording GPUs took of it; None: nothing."""
 
@@ -52,6 +57,10 @@ class Charges:
         found = np.zeros(len(self.line.state))
         if part == OVERHEAD:
             return found if self.overhead_ns is None else self.overhead_ns
+        if part == RAN:
+            kind = self.line.state // len(self.space.phases) % len(CLASSES)
+            runs = ~np.isin(kind, [CLASSES.index(name) for name in _NOT_RUNNING])
+            return np.where(runs, np.diff(self.line.edge_ns), 0).astype(np.float64)
         instrument, what = divmod(part, 3)
         mine = self.counted & (self.thread.value & (RESUMED - 1) == instrument)
         begins = np.flatnonzero(mine & (self.thread.kind == BEGIN))
@@ -77,7 +86,7 @@ class Charges:
     def of_states(self) -> Floats:
         """[states, parts]: how many spans are charged to each state."""
         parts = map(self.of_intervals, range(NUM_PARTS))
-        columns = [np.bincount(self.line.state, part, self.num_states).astype(np.float64) for part in parts]
+        columns = [np.bincount(self.line.state, part, self.space.size).astype(np.float64) for part in parts]
         return np.stack(columns, axis=1)
 
     def before(self, places: NDArray[np.int64]) -> Floats:
@@ -97,17 +106,19 @@ class Scenarios:
     num: int
 
 
-def scenarios(costs: Sequence[Sequence[Cost | None]]) -> Scenarios:
-    """The likely costs, then one scenario per independent error of theirs."""
+def scenarios(costs: Sequence[Sequence[Cost | None]], unseen: Sequence[Unseen]) -> Scenarios:
+    """The likely costs, then one scenario per independent error of theirs; both arguments per process."""
     every = [cost for process in costs for cost in process if cost is not None]
     factors = list(dict.fromkeys(cost.factor for cost in every))
     names = list(dict.fromkeys(cost.instrument for cost in every))
-    num = 2 + len(factors) + 2 * len(names)
+    beside = list(dict.fromkeys(one.factor for one in unseen))
+    num = 2 + len(factors) + 2 * len(names) + len(beside)
     found: list[Floats | None] = []
-    for process in costs:
+    for process, change in zip(costs, unseen, strict=True):
         matrix = np.zeros((NUM_PARTS, num))
         matrix[OVERHEAD] = 1.0
         matrix[OVERHEAD, -1] += OVERHEAD_SE
+        matrix[RAN, num - 2 - beside.index(change.factor)] = change.se
         for instrument, cost in enumerate(process):
             if cost is None:
                 continue

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.calibration.blocks import Blocks
+from drivetrain.scope.calibration.blocks import MUTE_ALL, Blocks
 from drivetrain.scope.trace.events import INSTRUMENTS
 
 Floats = NDArray[np.float64]
@@ -26,10 +26,29 @@ _NUM_REWEIGHTINGS = 20
 
 
 class Estimate(NamedTuple):
-    """Nanoseconds that recording adds to a span beyond a muted one; `se_ns` is for two-sided 95% with factor 1.96."""
+    """Nanoseconds that recording adds to a span beyond a muted one; `se_ns` is for two-sided 95% with factor 1.96.
+
+    Of `slowdown` both are shares of time.
+    """
 
     ns: float
     se_ns: float
+
+
+def slowdown(blocks: Blocks) -> Estimate | None:
+    """By which share recorded blocks take longer than muted ones, whatever the reason; None where too few are muted.
+
+    Of blocks in which everything was muted or nothing was, by their work alone: also what is not in spans shows.
+    """
+    whole = blocks.where((blocks.mask == 0) | (blocks.mask == MUTE_ALL))
+    num_muted = int((whole.mask != 0).sum())
+    if num_muted < LEAST_MUTED or num_muted == len(whole):
+        return None
+    scale, rounds = _scale(whole)
+    columns = np.concatenate([whole.steps, whole.spans], axis=1) / scale[:, None]
+    is_recorded = (whole.mask == 0).astype(np.float64)[:, None]
+    (found,) = _fit(np.concatenate([is_recorded, columns], axis=1), whole.cpu_ns / scale, rounds, 1)
+    return found and Estimate(found.ns, found.se_ns * _student(num_muted - 1))
 
 
 def estimate(blocks: Blocks) -> list[Estimate | None]:
@@ -45,10 +64,7 @@ def estimate(blocks: Blocks) -> list[Estimate | None]:
     if not asked:
         return found
     columns = np.concatenate([recorded[:, asked], blocks.steps, blocks.spans], axis=1).astype(np.float64)
-    # A round of long blocks has as much noise more.
-    _, rounds = np.unique(blocks.round, return_inverse=True)
-    scale = _mean(blocks.cpu_ns.astype(np.float64), rounds, np.ones(len(blocks)))
-    scale = np.maximum(scale, 1.0)[rounds]
+    scale, rounds = _scale(blocks)
     fit = _fit(columns / scale[:, None], blocks.cpu_ns / scale, rounds, len(asked))
     for place, number in enumerate(asked):
         if fit[place] is not None:
@@ -57,6 +73,13 @@ def estimate(blocks: Blocks) -> list[Estimate | None]:
             assert one is not None
             found[number] = Estimate(one.ns, one.se_ns * _student(int(least) - 1))
     return found
+
+
+def _scale(blocks: Blocks) -> tuple[Floats, NDArray[np.int64]]:
+    """Mean time of the blocks of each one's round, and the rounds: one of long blocks has as much noise more."""
+    _, rounds = np.unique(blocks.round, return_inverse=True)
+    mean = _mean(blocks.cpu_ns.astype(np.float64), rounds, np.ones(len(blocks)))
+    return np.maximum(mean, 1.0)[rounds], rounds
 
 
 def _fit(columns: Floats, y: Floats, rounds: NDArray[np.int64], num_asked: int) -> list[Estimate | None]:
