@@ -1,7 +1,10 @@
 // drivetrain.scope._native: the recorder, spans and wrapped callables. Converts and raises.
+#include <dlfcn.h>
+
 #include "bind/scope_span.hpp"
 #include "bind/scope_wrapped.hpp"
 #include "drivetrain/gpu_log.hpp"
+#include "drivetrain/system_waits.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -34,6 +37,49 @@ void stop() {
   event_log.keeps_totals.store(false, std::memory_order_relaxed);
 }
 
+nb::list inside() {
+  nb::list sites;
+  thread_log.each_inside([&](std::uint32_t site) { sites.append(site); });
+  return sites;
+}
+
+void wait_sites(std::uint32_t sleep, std::uint32_t lock, std::uint32_t ready, std::uint32_t process,
+                std::uint32_t socket) {
+  const auto use = [](std::uint32_t site) { return SiteUse{.site = site, .waits = true}; };
+  system_waits = {use(sleep), use(lock), use(ready), use(process), use(socket)};
+}
+
+/// Of an extension module, or of the interpreter itself where the file is empty.
+int record_waits_of(const char* file, const char* symbol) {
+  if (*file == '\0') return record_waits(reinterpret_cast<const void*>(&PyErr_Occurred));
+  void* library = ::dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return 0;
+  const void* inside = ::dlsym(library, symbol);
+  ::dlclose(library);  // Python keeps it loaded
+  return inside == nullptr ? 0 : record_waits(inside);
+}
+
+SiteUse buffer_use;
+getbufferproc buffer_of = nullptr;
+
+int recorded_buffer(PyObject* object, Py_buffer* view, int flags) {
+  thread_log.begin(buffer_use);
+  const int result = buffer_of(object, view, flags);
+  thread_log.end(buffer_use.site);
+  return result;
+}
+
+/// NumPy, and everybody else, asks a type's own slot for the memory of an object: no method stands between. One type.
+bool record_buffers(nb::handle type, std::uint32_t site) {
+  if (!PyType_Check(type.ptr())) return false;
+  auto* const procedures = reinterpret_cast<PyTypeObject*>(type.ptr())->tp_as_buffer;
+  if (procedures == nullptr || procedures->bf_getbuffer == nullptr || buffer_of != nullptr) return false;
+  buffer_use = SiteUse{.site = site, .collapses = true};
+  buffer_of = procedures->bf_getbuffer;
+  procedures->bf_getbuffer = &recorded_buffer;
+  return true;
+}
+
 SiteUse operator_use;  // written before whoever calls these is told of them
 
 /// For a framework that tells of its operators in C++: as plain functions, for code that does not link to this.
@@ -62,6 +108,15 @@ NB_MODULE(_native, m) {
   m.def(
       "mark_step", [] { thread_log.step(StepKind::kMarked); },
       "Say that a step of the program is over: counts are then also given per step.");
+  m.def("inside", &inside, "The sites that this thread is in, outermost first, muted or not.");
+  m.def("wait_sites", &wait_sites, "sleep"_a, "lock"_a, "ready"_a, "process"_a, "socket"_a,
+        "Sites of what the C library waits for; before any record_waits().");
+  m.def("record_waits", &record_waits_of, "file"_a, "symbol"_a,
+        "Record what an extension module waits for in the C library, or the interpreter where the file is empty; "
+        "returns in how many places.");
+  m.def("record_buffers", &record_buffers, "type"_a, "site"_a,
+        "Record where the memory of a type's objects is asked for; false if it lends none, or another type is "
+        "recorded.");
   m.def("operator_callbacks", &operator_callbacks, "site"_a,
         "Addresses of two functions of nothing, which enter and leave a site.");
   m.def(

@@ -14,18 +14,21 @@ struct Span {
   SiteUse use;
 };
 
-/// Span(site, ends_step=-1, collapses=False); ends_step is a StepKind, or -1.
+/// Span(site, ends_step=-1, collapses=False, waits=False, is_traced=False); ends_step is a StepKind, or -1.
 inline int span_init(PyObject* self, PyObject* args, PyObject* keywords) {
-  static const char* names[] = {"site", "ends_step", "collapses", nullptr};
+  static const char* names[] = {"site", "ends_step", "collapses", "waits", "is_traced", nullptr};
   unsigned int site;
-  int ends_step = -1, collapses = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "I|ip", const_cast<char**>(names), &site, &ends_step, &collapses))
+  int ends_step = -1, collapses = 0, waits = 0, is_traced = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "I|ippp", const_cast<char**>(names), &site, &ends_step, &collapses,
+                                   &waits, &is_traced))
     return -1;
   SiteUse& use = reinterpret_cast<Span*>(self)->use;
   use = SiteUse{.site = site, .instrument = Instrument::kAnnotation};
   use.ends_step = ends_step >= 0;
   if (use.ends_step) use.step = static_cast<StepKind>(ends_step);
   use.collapses = collapses != 0;
+  use.waits = waits != 0;
+  use.is_traced = is_traced != 0;
   return 0;
 }
 

@@ -1,7 +1,8 @@
 // Wrapped: a callable that is recorded as a site and otherwise passes for what it wraps.
 //
 // Put in the place of a method of a class, it binds like a function. All attributes are those of the wrapped
-// callable, so that inspect.signature, functools.wraps and pickle by name see no difference.
+// callable, so that inspect.signature, functools.wraps and pickle by name see no difference. A hook may ask to be told
+// of each call, before it begins: from here, so that no traceback shows that.
 #pragma once
 
 #include <structmember.h>
@@ -13,6 +14,7 @@ namespace drivetrain::bind {
 struct Wrapped {
   PyObject_HEAD
   PyObject* function;
+  PyObject* tell;  // called without arguments before each call, of what is traced while it is; null: nobody
   SiteUse use;
   vectorcallfunc call;
   PyObject* weak_references;  // as functions have; JAX keeps what it traced by them
@@ -22,17 +24,23 @@ inline Wrapped* as_wrapped(PyObject* object) { return reinterpret_cast<Wrapped*>
 
 inline PyObject* wrapped_call(PyObject* self, PyObject* const* args, std::size_t count, PyObject* keywords) {
   Wrapped* wrapped = as_wrapped(self);
+  if (wrapped->tell != nullptr && (!wrapped->use.is_traced || thread_log.is_tracing())) {
+    PyObject* said = PyObject_CallNoArgs(wrapped->tell);
+    if (said == nullptr) PyErr_WriteUnraisable(wrapped->tell);  // the program must run on
+    Py_XDECREF(said);
+  }
   thread_log.begin(wrapped->use);
   PyObject* result = PyObject_Vectorcall(wrapped->function, args, count, keywords);
   thread_log.end(wrapped->use.site);
   return result;
 }
 
-/// Wrapped(function, span)
+/// Wrapped(function, span, tell=None)
 inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
-  static const char* names[] = {"function", "span", nullptr};
-  PyObject *function, *span, *span_type = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO", const_cast<char**>(names), &function, &span)) return -1;
+  static const char* names[] = {"function", "span", "tell", nullptr};
+  PyObject *function, *span, *tell = Py_None, *span_type = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|O", const_cast<char**>(names), &function, &span, &tell))
+    return -1;
   for (PyTypeObject* type = Py_TYPE(span); type != nullptr; type = type->tp_base)
     if (type->tp_init == span_init || type->tp_dealloc == span_dealloc) span_type = span;
   if (span_type == nullptr || !PyCallable_Check(function)) {
@@ -41,6 +49,7 @@ inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
   }
   Wrapped* wrapped = as_wrapped(self);
   Py_XSETREF(wrapped->function, Py_NewRef(function));
+  Py_XSETREF(wrapped->tell, tell == Py_None ? nullptr : Py_NewRef(tell));
   wrapped->use = reinterpret_cast<Span*>(span)->use;
   wrapped->use.instrument = Instrument::kCall;
   wrapped->call = wrapped_call;
@@ -50,10 +59,12 @@ inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
 inline int wrapped_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(as_wrapped(self)->function);
+  Py_VISIT(as_wrapped(self)->tell);
   return 0;
 }
 inline int wrapped_clear(PyObject* self) {
   Py_CLEAR(as_wrapped(self)->function);
+  Py_CLEAR(as_wrapped(self)->tell);
   return 0;
 }
 inline void wrapped_dealloc(PyObject* self) {

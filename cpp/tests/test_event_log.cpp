@@ -309,10 +309,26 @@ void sums_keep_their_places_when_sites_are_left_out_of_order_or_in_other_lanes_o
   CHECK((found[{100, 1}] == 1) && found.count({100 + kMostPaths}) == 0);
 }
 
+void the_counters_time_is_the_kernels_and_never_goes_back() {
+  ThreadClock clock;
+  clock.start(first_moment());
+  std::uint64_t last = 0;
+  for (const std::uint64_t begin = monotonic_ns(); monotonic_ns() < begin + 60'000'000;) {
+    const std::uint64_t before = monotonic_ns(), now = clock.now(), after = monotonic_ns();
+    CHECK(now >= last);
+    // Wherever this thread is held up, the kernel's clock goes on before and after.
+    CHECK((now + 100'000 >= before) && (now <= after + 100'000));
+    last = now;
+  }
+  clock.start(Moment{});
+  CHECK(clock.now() >= last);
+}
+
 }  // namespace
 
 int main() {
   std::printf("no random draws\n");
+  the_counters_time_is_the_kernels_and_never_goes_back();
   threads_write_files_of_their_own();
   closing_while_threads_record_is_safe();
   a_forked_child_goes_on_in_files_of_its_own();

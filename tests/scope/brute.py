@@ -16,6 +16,7 @@ SITES = (
     Site("gc", "", "gc"),
     Site("mine", "mine", "python", "late"),
     Site("recv", "", "wait"),
+    Site("jit update", "", "backend", presumed="backpropagation"),
 )
 
 
@@ -55,7 +56,8 @@ def states_by_walking(trace, thread):
         if kind == BEGIN:
             _, *around = top(stacks, lane)
             own = trace.sites[site]
-            stack.append((site, own.operation or around[0], own.time_class or around[1], own.phase or around[2]))
+            presumed = own.presumed if own.presumed and around[0] == "other" else around[0]
+            stack.append((site, own.operation or presumed, own.time_class or around[1], own.phase or around[2]))
         if kind == END:
             for place in reversed(range(len(stack))):
                 if stack[place][0] == site:

@@ -18,9 +18,10 @@ STEP_SITE, UPDATE_SITE, WAIT_SITE, UNKNOWN_SITE = range(4)
 class Writer:
     """Events of a thread at a clock that recording delays."""
 
-    def __init__(self, now=0, *, inside_ns=0.0, around_ns=0.0):
+    def __init__(self, now=0, *, inside_ns=0.0, around_ns=0.0, slower=0.0):
         self.now, self.events, self.values = float(now), [], []
         self.inside_ns, self.around_ns = inside_ns, around_ns
+        self.slower = slower  # by which share all work is while it is recorded
         self.muted, self.spans, self.alone = False, 0, {}
 
     def put(self, kind, site=0, value=0):
@@ -28,7 +29,7 @@ class Writer:
         self.values.append(value)
 
     def work(self, ns, what):
-        self.now += ns
+        self.now += ns if self.muted else (1 + self.slower) * ns
         self.alone[what] = self.alone.get(what, 0.0) + ns
 
     def span(self, site, ns, what):
@@ -60,13 +61,26 @@ def trace_of_planted(threads, end_ns, *, parents=(1,), alone_ns=None, prior=None
     return Trace(begin_ns=0, end_ns=end_ns, sites=SITES, processes=processes, threads=tuple(threads), about=about)
 
 
-def program_in_blocks(seed, *, inside_ns=150.0, around_ns=250.0, rounds=30, every=5, steps=20, noise=0.05, tails=0.0):
+def program_in_blocks(
+    seed,
+    *,
+    inside_ns=150.0,
+    around_ns=250.0,
+    rounds=30,
+    every=5,
+    steps=20,
+    noise=0.05,
+    tails=0.0,
+    unseen=0.0,
+):
     """A trace in blocks, and what it would have taken alone in blocks that were recorded, by (operation, class).
+
+    `unseen` is by which share recording slows everything, beside what its spans cost.
 
     Steps hold one to three spans of a simulator; every fourth, on average, an update of its own length follows.
     """
     rng = np.random.default_rng(seed)
-    w = Writer(inside_ns=inside_ns, around_ns=around_ns)
+    w = Writer(inside_ns=inside_ns, around_ns=around_ns, slower=unseen)
     w.put(STEP, 0, 1)
     for _ in range(rounds):
         chosen = rng.integers(every)

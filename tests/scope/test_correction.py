@@ -67,6 +67,24 @@ def test_corrected_times_are_those_alone_within_their_intervals():
     assert max(map(abs, biases)) < 0.03
 
 
+@pytest.mark.parametrize(("tails", "rounds"), [(0.0, 30), (0.05, 30), (0.05, 4)])
+def test_the_truth_is_inside_the_interval_also_where_recording_slows_more_than_its_spans(tails, rounds):
+    rng = np.random.default_rng(11)
+    inside, widths = 0, []
+    for seed in range(30):
+        unseen = 0.015 * rng.standard_normal()
+        trace, alone = program_in_blocks(seed, tails=tails, rounds=rounds, unseen=unseen)
+        # Four rounds identify nothing: there, what was expected of a span is right within its error.
+        expected = {"call": (400 / (1.3 + 0.21 * rng.standard_normal()), 0.0)}
+        trace = replace(trace, processes=(replace(trace.processes[0], alone_ns=expected),))
+        truth = sum(alone.values())
+        wall = Profile(trace).wall
+        inside += wall.low_ns <= truth <= wall.high_ns
+        widths.append((wall.high_ns - wall.low_ns) / 2 / truth)
+    assert inside >= 27
+    assert np.median(widths) < 0.05
+
+
 @given(st.integers(0, 2**31), st.integers(0, 2**55))
 @settings(max_examples=15, deadline=None)
 def test_corrections_do_not_depend_on_where_time_begins(seed, shift):

@@ -20,3 +20,14 @@ def test_what_is_held_out_says_nothing_of_itself_to_the_correction():
     assert moved.half_width == pytest.approx(whole.half_width, rel=0.05), "which even rounds alone decide"
     assert moved.inflation - whole.inflation == pytest.approx(0.06, abs=0.02)
     assert moved.bias - whole.bias == pytest.approx(moved.inflation - whole.inflation, rel=0.1), "what is not corrected"
+
+
+def test_the_stated_interval_holds_what_blocks_it_has_not_seen_say():
+    inside, widths = 0, []
+    for seed in range(20):
+        trace, _ = program_in_blocks(seed, rounds=40, tails=0.05, unseen=0.01 * (-1) ** seed)
+        found = held_out(Profile(trace), 7)
+        inside += abs(found.bias) <= found.half_width
+        widths.append(found.half_width)
+    assert inside >= 18
+    assert max(widths) < 0.05

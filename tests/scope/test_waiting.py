@@ -75,6 +75,7 @@ def test_waiting_for_a_thread_is_class_wait_in_the_operation_that_waits(folder):
     assert counts["Thread.join"] >= 1
     waited = {row.operation: row.raw_ns for row in scope.load(folder).breakdown() if row.time_class == "wait"}
     assert waited["ask"] > 10e6, "of 50 ms that the other thread sleeps"
+    assert counts["waiting: sleep"] >= 2
 
 
 def test_waiting_for_a_process_is_class_wait(folder):
@@ -84,6 +85,66 @@ def test_waiting_for_a_process_is_class_wait(folder):
         assert counts[site] >= 1, site
     assert counts["subprocess.wait"] >= 1
     assert ("ask", "wait") in {(row.operation, row.time_class) for row in scope.load(folder).breakdown()}
+
+
+BUILTINS = """
+import _thread, inspect, os, queue, select, socket, subprocess, sys, threading, time
+from drivetrain import scope
+
+for builtin in (time.sleep, threading.Lock, select.select, os.waitpid, _thread.allocate_lock().acquire):
+    assert inspect.isbuiltin(builtin), builtin
+lock, data = threading.Lock(), queue.SimpleQueue()
+one, other = socket.socketpair()
+for _ in range(1000):
+    with lock:  # free: nobody waits
+        pass
+assert lock.acquire(False)
+select.select([], [], [], 0)
+
+def release():
+    time.sleep(0.02)
+    lock.release()
+    time.sleep(0.02)
+    data.put(5)
+    time.sleep(0.02)
+    other.send(b"x")
+    time.sleep(0.02)
+    other.send(b"y")
+
+thread = threading.Thread(target=release)
+with scope.operation("waits"):
+    thread.start()
+    lock.acquire()
+    assert data.get() == 5
+    assert select.select([one], [], []) == ([one], [], [])
+    assert one.recv(1) == b"x" and one.recv(1) == b"y"
+    pid = subprocess.Popen([sys.executable, "-S", "-c", "pass"]).pid
+    assert os.waitpid(pid, 0) == (pid, 0)
+    try:
+        time.sleep(-1)
+    except ValueError:
+        pass
+    time.sleep(0.02)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError as error:
+        assert error.errno == 10
+thread.join()
+"""
+
+
+def test_waiting_in_builtins_is_class_wait_and_they_stay_builtins(folder):
+    profiled_text(folder, BUILTINS)
+    profile = scope.load(folder)
+    assert not profile.trace.notes
+    counts = entered(folder)
+    assert counts["waiting: sleep"] == 5
+    assert 2 <= counts["waiting: lock"] < 100, "a lock that is free is not waited for"
+    assert counts["waiting: select"] >= 1
+    assert counts["waiting: socket"] >= 2
+    assert counts["waiting: process"] == 2
+    waited = {row.operation: row.raw_ns for row in profile.breakdown() if row.time_class == "wait"}
+    assert waited["waits"] > 50e6, "of five times 20 ms"
 
 
 TRACKED = """

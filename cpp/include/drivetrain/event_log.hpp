@@ -8,19 +8,12 @@
 
 #include <pthread.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "drivetrain/event_log_totals.hpp"
 #include "drivetrain/process.hpp"
+#include "drivetrain/thread_clock.hpp"
 
 namespace drivetrain {
-
-/// CLOCK_MONOTONIC: the same for all processes, adjusted in speed by at most 500 ppm, never set back.
-inline std::uint64_t monotonic_ns() noexcept {
-  timespec now;
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 /// CPU time of the calling thread; a system call.
 inline std::uint64_t thread_cpu_ns() noexcept {
@@ -35,6 +28,8 @@ struct SiteUse {
   StepKind step = StepKind::kMarked;
   bool ends_step = false;  // when the outermost of these is left, a step is over
   bool collapses = false;  // entered again directly inside itself, it says nothing new
+  bool waits = false;      // what the C library waits in directly inside it says nothing new (system_waits.hpp)
+  bool is_traced = false;  // what runs in it is Python only while a compiler looks at it
   Instrument instrument = Instrument::kCall;
 };
 
@@ -47,6 +42,7 @@ struct EventLog {
   std::uint64_t process_start = 0;
   std::atomic<bool> keeps_totals{false};  // sums in place of events (event_log_totals.hpp). relaxed: set before open()
   std::uint32_t block_every = 0;  // BlockPlan::start
+  Moment first_moment;            // ThreadClock::start
   // Told what each thread is in, 1 + its innermost site or 0, where GPU work is recorded (gpu_log.hpp). acquire
   std::atomic<void (*)(std::uint32_t)> inside{nullptr};
   // Switches that off and on, for all threads, where it can be. acquire
@@ -121,6 +117,7 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uin
   if (shared->magic != kSharedMagic || shared->version != kEventLogVersion) return EPROTO;
   identify();
   block_every = block_every_;
+  first_moment = drivetrain::first_moment();
   num_threads.store(0, std::memory_order_relaxed);
   gpu_switcher.store(0, std::memory_order_relaxed);
   epoch.store(++last_epoch, std::memory_order_release);

@@ -24,7 +24,14 @@ class ThreadLog {
     num_enclosing_ += use.ends_step;
     counts_.spans[static_cast<int>(use.instrument)] += !collapsed;
     tell_inside();
-    if (recorded) put(EventKind::kBegin, use.site, static_cast<std::uint16_t>(use.instrument), monotonic_ns());
+    if (recorded) put(EventKind::kBegin, use.site, static_cast<std::uint16_t>(use.instrument), clock_.now());
+  }
+
+  /// Enters a site of waiting; false, and nothing is entered, where the thread is in one or nothing records.
+  bool begin_wait(const SiteUse& use) noexcept {
+    if (!event_log.recording() || (depth_ > 0 && stack_[depth_ - 1].use.waits)) return false;
+    begin(use);
+    return true;
   }
 
   /// Leaves the innermost site of this number; the time is taken first. Nothing happens if it was not entered.
@@ -32,7 +39,7 @@ class ThreadLog {
     if (epoch_ == 0) return;  // nothing was entered
     // What is not recorded needs no time.
     const bool is_timed = depth_ == 0 || stack_[depth_ - 1].recorded || stack_[depth_ - 1].use.site != site;
-    const std::uint64_t now = is_timed ? monotonic_ns() : 0;
+    const std::uint64_t now = is_timed ? clock_.now() : 0;
     if (!ready()) return;
     if (num_too_deep_ > (lane_ == 0 ? 0 : base_too_deep_)) [[unlikely]] {
       --num_too_deep_;
@@ -50,10 +57,22 @@ class ThreadLog {
     if (entered.use.ends_step && --num_enclosing_ == 0) step(entered.use.step);
   }
 
+  /// The sites that this thread is in, outermost first; those of other lanes are not.
+  template <class Tell>
+  void each_inside(const Tell& tell) const {
+    for (std::uint32_t i = 0; epoch_ != 0 && i < depth_; ++i) tell(stack_[i].use.site);
+  }
+
+  bool is_tracing() const noexcept {
+    for (std::uint32_t i = depth_; epoch_ != 0 && i > 0; --i)
+      if (stack_[i - 1].use.is_traced) return true;
+    return false;
+  }
+
   /// A step is over, and with the last step of a block the block.
   void step(StepKind kind) noexcept {
     if (!ready()) return;
-    if ((mask_ & kMuteAll) != kMuteAll) put(EventKind::kStep, 0, static_cast<std::uint16_t>(kind), monotonic_ns());
+    if ((mask_ & kMuteAll) != kMuteAll) put(EventKind::kStep, 0, static_cast<std::uint16_t>(kind), clock_.now());
     ++counts_.steps[static_cast<int>(kind)];
     if (blocks_.boundary()) [[unlikely]]
       next_block();
@@ -84,15 +103,15 @@ class ThreadLog {
     const std::uint32_t before = lane_;
     lane_ = number;
     tell_inside();
-    put(EventKind::kLane, number, 0, monotonic_ns());
+    put(EventKind::kLane, number, 0, clock_.now());
     return before;
   }
 
   /// Ends this thread's part of the recording; the thread may go on, and then opens another segment.
   void finish() noexcept {
-    if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(monotonic_ns()) : totals_.abandon();
+    if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(clock_.now()) : totals_.abandon();
     if (segment_.is_open() && pid_ == event_log.pid) {
-      put(EventKind::kThreadEnd, 0, 0, monotonic_ns());
+      put(EventKind::kThreadEnd, 0, 0, clock_.now());
       event_log.give_back(segment_.finish(next_));
     } else if (segment_.is_open()) {
       segment_.abandon();
@@ -181,6 +200,7 @@ class ThreadLog {
 
   Event* next_ = nullptr;
   Event* end_ = nullptr;
+  ThreadClock clock_;
   std::uint32_t epoch_ = 0;
   std::uint32_t depth_ = 0;
   std::uint32_t num_too_deep_ = 0;
@@ -237,6 +257,7 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
   for (std::uint32_t i = 0; i < depth_; ++i) stack_[i].recorded = false;
   mask_ = 0;
   counts_ = Counts{};
+  clock_.start(event_log.first_moment);
   blocks_.start(event_log.process_start << 32 ^ static_cast<std::uint64_t>(pid_) << 16 ^ number_, event_log.block_every);
   lane_ = 0;  // a forked child goes on in what it was in
   resume();
@@ -246,13 +267,13 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
 /// Where that fails, everything is dropped, and counted as such.
 inline void ThreadLog::open_totals() noexcept {
   const SegmentOwner owner{pid_, static_cast<std::uint32_t>(::syscall(SYS_gettid)), number_, event_log.process_start};
-  if (event_log.take(kTotalsNbytes)) totals_.create(event_log.folder, owner, monotonic_ns());
+  if (event_log.take(kTotalsNbytes)) totals_.create(event_log.folder, owner, clock_.now());
 }
 
 /// Begins what was entered and is not recorded, now that it may be. What was entered later is left and begun again,
 /// so that spans stay nested.
 inline void ThreadLog::resume() noexcept {
-  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t now = clock_.now();
   const auto waits = [&](const Entered& entered) {
     return !entered.recorded && !entered.collapsed && !is_muted(entered.use);
   };
@@ -281,10 +302,10 @@ inline void ThreadLog::next_block() noexcept {
   for (std::uint32_t i = 0; i < kNumInstruments; ++i) active |= (4ull * counts_.spans[i] >= num_steps) << i;
   if (may_switch_gpu()) active |= kMuteGpu;
   BlockPlan::Block block;
-  if (!blocks_.next(monotonic_ns(), active, block)) return;
+  if (!blocks_.next(clock_.now(), active, block)) return;
   mute(block.mask);
   counts_ = Counts{};
-  put(EventKind::kBlock, block.mask, block.begins_round ? kRoundBegins : 0, monotonic_ns());
+  put(EventKind::kBlock, block.mask, block.begins_round ? kRoundBegins : 0, clock_.now());
   counts_.cpu_ns = thread_cpu_ns();
 }
 
@@ -308,11 +329,11 @@ inline void ThreadLog::end_blocks() noexcept {
   blocks_.stop();
   mute(0);
   leave_gpu();
-  if (began) put(EventKind::kBlock, 0, kBlocksEnd, monotonic_ns());
+  if (began) put(EventKind::kBlock, 0, kBlocksEnd, clock_.now());
 }
 
 inline void ThreadLog::put_counts() noexcept {
-  const std::uint64_t cpu_ns = thread_cpu_ns() - counts_.cpu_ns, now = monotonic_ns();
+  const std::uint64_t cpu_ns = thread_cpu_ns() - counts_.cpu_ns, now = clock_.now();
   const auto put_one = [&](Counter first, std::uint32_t index, std::uint64_t count) {
     const auto which = static_cast<std::uint16_t>(static_cast<std::uint32_t>(first) + index);
     put(EventKind::kCount, static_cast<std::uint32_t>(count), which, now);

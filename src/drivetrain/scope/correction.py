@@ -2,8 +2,9 @@
 
 time lines + blocks -> costs -> charges -> compacted time lines -> states, overlaps, wall time
 
-Intervals hold the errors of the costs (each factor by itself, added as squares), and beyond that what it would come to
-if waits had been ended by others than is taken here (compact.py).
+Intervals hold the errors of the costs and of what recording may have changed beside its spans (each factor by itself,
+added as squares), and beyond that what it would come to if waits had been ended by others than is taken here
+(compact.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 from drivetrain.scope import overlap
 from drivetrain.scope.calibration import behaviour
 from drivetrain.scope.calibration.blocks import Blocks, blocks_of
-from drivetrain.scope.calibration.charges import Charges, Scenarios, scenarios
+from drivetrain.scope.calibration.charges import RAN, Charges, Scenarios, scenarios
 from drivetrain.scope.calibration.compact import Moved, compact
 from drivetrain.scope.calibration.costs import Cost, known
 from drivetrain.scope.calibration.device_calls import CallsInBlocks, DeviceCalls
 from drivetrain.scope.calibration.device_costs import DeviceCost, of_thread
+from drivetrain.scope.calibration.unseen import unseen
 from drivetrain.scope.sites import CALIBRATION
 from drivetrain.scope.states import IDLE, StateSpace
 from drivetrain.scope.timeline import Timeline
@@ -96,15 +98,14 @@ class Correction:
         calls = self.calls or [None] * len(self.lines)
         fitted = [(0, 0) if cost is None else (cost.first_ns, cost.last_ns) for cost in self.device_costs]
         parts = zip(self.trace.threads, self.lines, self.blocks, calls, strict=True)
-        size = self.space.size
         return [
-            Charges(thread, line, own, calibration, size, made, fitted[thread.process])
+            Charges(thread, line, own, calibration, self.space, made, fitted[thread.process])
             for thread, line, own, made in parts
         ]
 
     @cached_property
     def _scenarios(self) -> Scenarios:
-        return scenarios(self.costs, self.device_costs)
+        return scenarios(self.costs, self.device_costs, unseen(self.trace, self.blocks))
 
     @cached_property
     def _moved(self) -> list[Moved | None]:
@@ -146,12 +147,14 @@ class Correction:
         return self.lines[index].totals(self.space.size)[:, None] - removed
 
     def added(self) -> Interval:
-        """What recording cost all threads together, waits not counted."""
+        """What recording cost all threads together, waits not counted: spans, and what CUPTI says of itself."""
         total = np.zeros(self._scenarios.num + 2)
         for charge in self.charges:
             costs = self._scenarios.of_process[charge.thread.process]
             if costs is not None:
-                likely = charge.of_states.sum(axis=0) @ costs
+                spent = charge.of_states.sum(axis=0)
+                spent[RAN] = 0.0
+                likely = spent @ costs
                 total += np.concatenate([likely, likely[:1], likely[:1]])
         return interval(total)
 

@@ -4,14 +4,28 @@ A framework's hook cannot know when a forward pass begins; what follows it tells
 update if its thread's next backward pass comes before its next step of a simulator.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.sites import FORWARD, Site
 
 
-def is_update(begin: NDArray[np.int64], site: NDArray[np.int32], sites: tuple[Site, ...]) -> NDArray[np.bool_]:
-    """For every begin event of a thread, whether a forward pass there would belong to an update.
+class Following(NamedTuple):
+    """What comes next after each begin event of a thread: its next backward pass, or its next step of a simulator.
+
+    Neither, where the thread ends before.
+    """
+
+    is_update: NDArray[np.bool_]
+    is_step: NDArray[np.bool_]
+    simulates: bool
+    """Whether the thread steps a simulator at all: one that is part of a jitted function is seen by nobody."""
+
+
+def following(begin: NDArray[np.int64], site: NDArray[np.int32], sites: tuple[Site, ...]) -> Following:
+    """Look ahead from every begin event.
 
     Args:
         begin: Positions of the thread's begin events, ascending.
@@ -19,13 +33,14 @@ def is_update(begin: NDArray[np.int64], site: NDArray[np.int32], sites: tuple[Si
         sites: What the sites are.
     """
     simulates = np.array([site.operation == "simulation" for site in sites])[site]
-    updates = np.array([site.operation == "backpropagation" for site in sites])[site]
-    return _next(begin, begin[updates]) < _next(begin, begin[simulates])
+    updates = np.array(["backpropagation" in (site.operation, site.presumed) for site in sites])[site]
+    update, step = _next(begin, begin[updates]), _next(begin, begin[simulates])
+    return Following(update < step, step < update, bool(simulates.any()))
 
 
 def has_forward(sites: tuple[Site, ...]) -> bool:
     """Whether there is anything to decide."""
-    return any(site.operation == FORWARD for site in sites)
+    return any(FORWARD in (site.operation, site.presumed) for site in sites)
 
 
 def _next(positions: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,13 +3,15 @@
     site ("CartPoleEnv.step") -> operation ("simulation"), class of time ("simulator"), phase
 
 A site sets what it names and inherits the rest from the site around it. Each process numbers its sites as it
-meets them and writes the table beside its events: one JSON line per site, before the site is first entered.
+meets them and writes the table beside its events: one JSON line per site, before the site is first entered. What is
+learned of a site later is another line, which holds for all of its events.
 """
 
 import json
 import os
 import threading
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 OPERATIONS = ("simulation", "inference", "replay", "backpropagation", "optimizer", "other")
@@ -46,6 +48,8 @@ class Site:
     operation: str = ""
     time_class: str = ""
     phase: str = ""
+    presumed: str = ""
+    """The operation where nothing around sets one."""
 
 
 CALIBRATION = Site("scope: what an empty span costs", time_class="profiler")
@@ -62,27 +66,39 @@ class SiteTable:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers: dict[Site, int] = {}
+        self._sites: list[Site] = []
         self._file: Path | None = None
 
     def number(self, site: Site) -> int:
         """The number of a site; written to the file, if there is one, when it is new."""
         with self._lock:
-            number = self._numbers.setdefault(site, len(self._numbers))
-            if self._file is not None and number == len(self._numbers) - 1:
-                _append(self._file, [(number, site)])
+            if (number := self._numbers.get(site)) is None:
+                number = self._numbers[site] = len(self._sites)
+                self._sites.append(site)
+                self._write([number])
             return number
+
+    def presume(self, number: int, operation: str) -> None:
+        """Say, of a site that is known already, what its operation is where nothing around sets one."""
+        with self._lock:
+            if self._sites[number].presumed != operation:
+                self._sites[number] = replace(self._sites[number], presumed=operation)
+                self._write([number])
 
     def write_to(self, file: Path | None) -> None:
         """From here on, write the table to a new file; None ends that."""
         with self._lock:
             self._file = file
-            if file is not None:
-                _append(file, [(number, site) for site, number in self._numbers.items()])
+            self._write(range(len(self._sites)))
 
     def after_fork(self, file: Path | None) -> None:
         """In a forked child: the lock may have been held by a thread that does not exist here."""
         self._lock = threading.Lock()
         self.write_to(file)
+
+    def _write(self, numbers: Iterable[int]) -> None:
+        if self._file is not None:
+            _append(self._file, [(number, self._sites[number]) for number in numbers])
 
 
 def _append(file: Path, entries: list[tuple[int, Site]]) -> None:

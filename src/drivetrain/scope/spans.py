@@ -63,11 +63,11 @@ def _phase(name: str) -> Operation:
     return Operation(table.number(Site(name, phase=name)))
 
 
-def span(site: Site, *, ends_step: int = -1, collapses: bool = False) -> Span:
+def span(site: Site, *, ends_step: int = -1, collapses: bool = False, is_traced: bool = False) -> Span:
     """The span of a site, for hooks; its class of time must be one of `CLASSES`."""
     if site.time_class and site.time_class not in CLASSES:
         raise InvalidInput(f"site {site.name!r}: expected a class of {', '.join(CLASSES)}, got {site.time_class!r}")
-    return Span(table.number(site), ends_step, collapses)
+    return Span(table.number(site), ends_step, collapses, site.time_class == "wait", is_traced)
 
 
 def recorded(function: Callable[P, R], inside: Span) -> Callable[P, R]:

@@ -38,7 +38,8 @@ class StateSpace:
     @cached_property
     def operations(self) -> tuple[str, ...]:
         """Those found by themselves, then the program's own, in the order of the sites."""
-        own = (site.operation for site in self.sites if site.operation not in ("", FORWARD))
+        said = (name for site in self.sites for name in (site.operation, site.presumed))
+        own = (name for name in said if name not in ("", FORWARD))
         return tuple(dict.fromkeys([*OPERATIONS, *own]))
 
     @cached_property
@@ -81,6 +82,19 @@ class StateSpace:
         return np.array(operation, np.int16), np.array(time_class, np.int16), np.array(phase, np.int16)
 
     @cached_property
+    def presumed(self) -> NDArray[np.int16]:
+        """Per site the operation it has where nothing around sets one, -1 for none; `rules` decides forward passes."""
+        operations = self.operations
+        return np.array(
+            [operations.index(s.presumed) if s.presumed in operations else -1 for s in self.sites], np.int16
+        )
+
+    @cached_property
     def is_forward(self) -> NDArray[np.bool_]:
         """Per site, whether it is a forward pass whose purpose `rules` finds."""
         return np.array([site.operation == FORWARD for site in self.sites], np.bool_)
+
+    @cached_property
+    def is_presumed_forward(self) -> NDArray[np.bool_]:
+        """Per site, whether it is one where nothing around says better."""
+        return np.array([site.presumed == FORWARD for site in self.sites], np.bool_)

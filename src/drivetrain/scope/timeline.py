@@ -76,14 +76,20 @@ def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
 
 
 def own_parts(space: StateSpace, begins: Ints, site: NDArray[np.int32]) -> NDArray[np.int16]:
-    """What each begin event sets of [operation, class, phase], -1 where it inherits; shape [3, begins]."""
+    """What each begin event sets of [operation, class, phase], -1 where it inherits, and the operation that is presumed
+    of it where none is set around it, -1 for none; shape [4, begins].
+    """
     entered = site[begins]
-    parts = np.stack([part[entered] for part in space.set_by]) if len(begins) else np.zeros((3, 0), np.int16)
-    if len(begins) and rules.has_forward(space.sites):
-        forward = space.is_forward[entered]
-        update = rules.is_update(begins, entered, space.sites)
+    if not len(begins):
+        return np.zeros((4, 0), np.int16)
+    parts = np.stack([part[entered] for part in (*space.set_by, space.presumed)])
+    if rules.has_forward(space.sites):
+        what = rules.following(begins, entered, space.sites)
         inference, backpropagation = map(space.operations.index, ("inference", "backpropagation"))
-        parts[0] = np.where(forward, np.where(update, backpropagation, inference), parts[0])
+        forward, presumed = space.is_forward[entered], space.is_presumed_forward[entered] & what.simulates
+        parts[0] = np.where(forward, np.where(what.is_update, backpropagation, inference), parts[0])
+        parts[3] = np.where(presumed & what.is_step, inference, parts[3])
+        parts[3] = np.where(presumed & what.is_update, backpropagation, parts[3])
     return parts
 
 
@@ -91,14 +97,16 @@ def _states(thread: Thread, begins: Ints, own: NDArray[np.int16], space: StateSp
     """The code after each event, and the code around each begin event."""
     inner, parent = innermost(thread)
     base = np.array(space.parts(BASE), np.int64)
-    parts = _inherited(own.astype(np.int64), parent, base)
+    parts = _inherited(own[:3].astype(np.int64), own[3].astype(np.int64), parent, base)
     codes = (parts[0] * len(CLASSES) + parts[1]) * len(space.phases) + parts[2]
     padded = np.append(codes, space.code(BASE))  # index -1: outside all sites
     return padded[inner], padded[parent]
 
 
-def _inherited(own: Ints, parent: Ints, base: Ints) -> Ints:
-    """Fill in what begins inherit. Parents come before their children, so levels are filled from the top."""
+def _inherited(own: Ints, presumed: Ints, parent: Ints, base: Ints) -> Ints:
+    """Fill in what begins inherit, or what is presumed where that is nothing. Parents come before their children, so
+    levels are filled from the top.
+    """
     parts = own.copy()
     level = _levels(parent)
     order = np.argsort(level, kind="stable")
@@ -106,6 +114,7 @@ def _inherited(own: Ints, parent: Ints, base: Ints) -> Ints:
     for first, last in pairwise(bounds.tolist()):
         at = order[first:last]
         above = np.where(parent[at] < 0, base[:, None], parts[:, np.maximum(parent[at], 0)])
+        above[0] = np.where((above[0] == base[0]) & (presumed[at] >= 0), presumed[at], above[0])
         parts[:, at] = np.where(parts[:, at] < 0, above, parts[:, at])
     return parts
 

@@ -11,6 +11,7 @@ from drivetrain.bench.report import Report
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import CALIBRATE_EVERY, PROGRAMS, TOOLS, Program
 from drivetrain.bench.scope.kept import Kept
+from drivetrain.bench.scope.own import NAMES, measure_own
 from drivetrain.bench.scope.rounds import Runner, measure
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.survey.outcome import run as run_load
@@ -78,8 +79,8 @@ class Options:
         require_folders(self.json, self.markdown, self.keep)
         if self.survey and (self.keep is not None or self.tools_on):
             raise InvalidInput("--survey: expected neither --keep nor --tools-on, which belong to the other bench")
-        if not self.programs():
-            names = ", ".join(program.name for program in self.everything())
+        if not self.programs() and not self.own():
+            names = ", ".join([*(program.name for program in self.everything()), *(() if self.survey else NAMES)])
             raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
 
     def everything(self) -> list[Program]:
@@ -88,12 +89,16 @@ class Options:
 
     def programs(self) -> list[Program]:
         """What is asked for, whether it can run here or not."""
-        return [p for p in self.everything() if named(p, self.only) and (p.is_quick or not self.quick)]
+        return [p for p in self.everything() if named(p.name, self.only) and (p.is_quick or not self.quick)]
+
+    def own(self) -> list[str]:
+        """What is asked for beside programs (own.py)."""
+        return [] if self.survey else [name for name in NAMES if named(name, self.only)]
 
 
-def named(program: Program, words: str) -> bool:
-    """Whether the program's name contains one of these words, behind commas; the empty word is in every name."""
-    return any(word in program.name for word in words.split(","))
+def named(name: str, words: str) -> bool:
+    """Whether a name contains one of these words, behind commas; the empty word is in every name."""
+    return any(word in name for word in words.split(","))
 
 
 def run(options: Options, words: Sequence[str]) -> int:
@@ -121,11 +126,12 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
     programs = options.programs()
     absent = [skipped for program in programs if (skipped := program.missing()) is not None]
     use_tools = options.tools and not options.quick
+    own, absent_own = measure_own(options.own(), is_quick=options.quick)
     rivals, absent_tools = present([tool.rival for tool in TOOLS] if use_tools else [])
     measured, failed = measure(
         [program for program in programs if program.missing() is None],
         [tool for tool in TOOLS if tool.rival in rivals],
-        with_tools=[program.name for program in programs if named(program, options.tools_on)],
+        with_tools=[program.name for program in programs if named(program.name, options.tools_on)],
         num_rounds=1 if options.quick else options.rounds,
         rng=random.Random(options.seed),
         run=runner,
@@ -138,6 +144,6 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
         commit=describe_commit(),
         command=describe_command(words),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
-        cases=make_cases(measured),
-        skipped=[*absent, *absent_tools, *failed],
+        cases=[*make_cases(measured), *own],
+        skipped=[*absent, *absent_own, *absent_tools, *failed],
     )

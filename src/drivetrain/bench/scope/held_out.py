@@ -14,6 +14,7 @@ import numpy as np
 from drivetrain.core.errors import RunError
 from drivetrain.scope.calibration import costs, regression
 from drivetrain.scope.calibration.blocks import Blocks
+from drivetrain.scope.calibration.unseen import unseen as unseen_in
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.trace.events import INSTRUMENTS
 
@@ -68,8 +69,9 @@ def held_out(profile: Profile, pid: int) -> HeldOut:
         raise TooFewBlocks(
             f"process {pid}: {len(every[index])} blocks are too few to hold some out; let the program run longer"
         )
-    believed = costs.known(trace, seen)[trace.threads[index].process]
-    return _compared(unseen, truth, believed, every[index])
+    process = trace.threads[index].process
+    believed, beside = costs.known(trace, seen)[process], unseen_in(trace, seen)[process]
+    return _compared(unseen, truth, believed, beside.se, every[index])
 
 
 def main_thread(profile: Profile, pid: int) -> int:
@@ -88,6 +90,7 @@ def _compared(
     unseen: Blocks,
     truth: list[regression.Estimate | None],
     believed: list[costs.Cost | None],
+    beside: float,
     every: Blocks,
 ) -> HeldOut:
     recorded = unseen.where(unseen.mask == 0)
@@ -104,6 +107,7 @@ def _compared(
         stated += (cost.recorded_se_ns * spans[i]) ** 2
         disabled += cost.disabled_ns * spans[i]
     alone = total_ns - added
+    stated += (beside * total_ns) ** 2
     of_all = [one for one in regression.estimate(every) if one is not None]
     return HeldOut(
         inflation=total_ns / alone,

@@ -2,7 +2,8 @@
 
 A span costs something inside (counted in the site it enters), before and after it (counted in what is around), and
 where instruments are muted the little that a disabled one costs. What a recorder of GPUs says that it took is charged
-by the nanosecond, and what it adds to a call beside that where the call begins.
+by the nanosecond, and what it adds to a call beside that where the call begins; by the nanosecond, too, the time that
+the thread ran and was recorded, at a rate that is 0 and has an error.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.costs import Cost
 from drivetrain.scope.calibration.device_calls import KINDS, DeviceCalls
 from drivetrain.scope.calibration.device_costs import DeviceCost
+from drivetrain.scope.calibration.unseen import Unseen
+from drivetrain.scope.sites import CLASSES
+from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline
 from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, RESUMED, Thread
 
@@ -23,9 +27,11 @@ Floats = NDArray[np.float64]
 CALLS = 3 * len(INSTRUMENTS)
 OVERHEAD = CALLS + len(KINDS)
 CHECKED = OVERHEAD + 1
-NUM_PARTS = CHECKED + 1
+RAN = CHECKED + 1
+NUM_PARTS = RAN + 1
 """Per instrument: inside, around, disabled; calls of each kind; nanoseconds that a recorder of GPUs says that it took,
-where nothing checks that, and where costs of calls were fitted beside it."""
+where nothing checks that, and where costs of calls were fitted beside it; nanoseconds of running while recorded."""
+_NOT_RUNNING = ("accelerator_sync", "wait", "idle", "unrecorded", "profiler")
 OVERHEAD_SE = 0.5
 """Of what nothing checks: it is taken to be off by half."""
 INSIDE_SE = 0.1
@@ -41,7 +47,7 @@ class Charges:
     blocks: Blocks
     calibration: int
     """The site whose spans are the measurement of the cost, and no cost of the program's; -1: none."""
-    num_states: int
+    space: StateSpace
     calls: DeviceCalls | None = None
     """What the thread called of devices; None: that was not recorded."""
     checked_ns: tuple[int, int] = (0, 0)
@@ -56,6 +62,8 @@ class Charges:
 
     def of_intervals(self, part: int) -> Floats:
         """Spans (or halves) per interval of the time line, for one part of one instrument."""
+        if part == RAN:
+            return self._ran_ns
         if part >= CALLS:
             return self._of_calls(part)
         found = np.zeros(len(self.line.state))
@@ -93,11 +101,17 @@ class Charges:
             return checked
         return self.calls.overhead_in(edge_ns, int(edge_ns[0]), int(edge_ns[-1])) - checked
 
+    @property
+    def _ran_ns(self) -> Floats:
+        kind = self.line.state // len(self.space.phases) % len(CLASSES)
+        runs = ~np.isin(kind, [CLASSES.index(name) for name in _NOT_RUNNING])
+        return np.where(runs, np.diff(self.line.edge_ns), 0).astype(np.float64)
+
     @cached_property
     def of_states(self) -> Floats:
         """[states, parts]: how many spans are charged to each state."""
         parts = map(self.of_intervals, range(NUM_PARTS))
-        columns = [np.bincount(self.line.state, part, self.num_states).astype(np.float64) for part in parts]
+        columns = [np.bincount(self.line.state, part, self.space.size).astype(np.float64) for part in parts]
         return np.stack(columns, axis=1)
 
     def before(self, places: NDArray[np.int64]) -> Floats:
@@ -117,19 +131,23 @@ class Scenarios:
     num: int
 
 
-def scenarios(costs: Sequence[Sequence[Cost | None]], of_devices: Sequence[DeviceCost | None]) -> Scenarios:
-    """The likely costs of spans and of devices' calls, by process; then one scenario per independent error."""
+def scenarios(
+    costs: Sequence[Sequence[Cost | None]], of_devices: Sequence[DeviceCost | None], unseen: Sequence[Unseen]
+) -> Scenarios:
+    """The likely costs of spans and of devices' calls, then one scenario per independent error; all per process."""
     every = [cost for process in costs for cost in process if cost is not None]
     factors = list(dict.fromkeys(cost.factor for cost in every))
     names = list(dict.fromkeys(cost.instrument for cost in every))
+    beside = list(dict.fromkeys(one.factor for one in unseen))
     of_spans = 1 + len(factors) + 2 * len(names)
-    num = of_spans + 1 + sum(one.errors.shape[1] for one in of_devices if one is not None)
-    next_error = of_spans + 1
+    next_error = of_spans + 1 + len(beside)
+    num = next_error + sum(one.errors.shape[1] for one in of_devices if one is not None)
     found: list[Floats | None] = []
-    for process, of_calls in zip(costs, of_devices, strict=True):
+    for process, of_calls, change in zip(costs, of_devices, unseen, strict=True):
         matrix = np.zeros((NUM_PARTS, num))
         matrix[[OVERHEAD, CHECKED]] = 1.0
         matrix[OVERHEAD, of_spans] += OVERHEAD_SE
+        matrix[RAN, of_spans + 1 + beside.index(change.factor)] = change.se
         if of_calls is not None:
             own = slice(next_error, next_error := next_error + of_calls.errors.shape[1])
             matrix[CALLS:OVERHEAD] = of_calls.ns[:, None]

@@ -27,7 +27,10 @@ _NUM_REWEIGHTINGS = 20
 
 
 class Estimate(NamedTuple):
-    """Nanoseconds that recording adds to a span beyond a muted one; `se_ns` is for two-sided 95% with factor 1.96."""
+    """Nanoseconds that recording adds to a span beyond a muted one; `se_ns` is for two-sided 95% with factor 1.96.
+
+    Of `slowdown` both are shares of time.
+    """
 
     ns: float
     se_ns: float
@@ -44,6 +47,22 @@ class Fit(NamedTuple):
     def se_ns(self) -> Floats:
         """Standard errors."""
         return np.sqrt(np.diag(self.covariance))
+
+
+def slowdown(blocks: Blocks) -> Estimate | None:
+    """By which share recorded blocks take longer than muted ones, whatever the reason; None where too few are muted.
+
+    Of blocks in which everything was muted or nothing was, by their work alone: also what is not in spans shows.
+    """
+    whole = blocks.where((blocks.mask == 0) | blocks.all_muted)
+    num_muted = int(whole.all_muted.sum())
+    if num_muted < LEAST_MUTED or num_muted == len(whole):
+        return None
+    share = np.where(whole.all_muted, 0.0, _scale(whole)[0])  # of the round's mean
+    found = fit(whole, share[:, None], covariates(whole, None), whole.cpu_ns)
+    if not found.identified[0]:
+        return None
+    return Estimate(float(found.ns[0]), float(found.se_ns[0]) * student(num_muted - 1))
 
 
 def estimate(blocks: Blocks, around: Floats | None = None, other_ns: NDArray[Any] | int = 0) -> list[Estimate | None]:
@@ -81,11 +100,16 @@ def covariates(blocks: Blocks, calls: CallsInBlocks | None) -> Floats:
 
 def fit(blocks: Blocks, asked: Floats, around: Floats, cpu_ns: NDArray[Any]) -> Fit:
     """The coefficients of what is asked for, none of it being 0 everywhere, beside all that is around."""
-    # A round of long blocks has as much noise more.
-    _, rounds = np.unique(blocks.round, return_inverse=True)
-    scale = np.maximum(_mean(blocks.cpu_ns.astype(np.float64), rounds, np.ones(len(blocks))), 1.0)[rounds]
+    scale, rounds = _scale(blocks)
     columns = np.concatenate([asked, around], axis=1)
     return _fit(columns / scale[:, None], cpu_ns / scale, rounds, asked.shape[1])
+
+
+def _scale(blocks: Blocks) -> tuple[Floats, NDArray[np.int64]]:
+    """Mean time of the blocks of each one's round, and the rounds: one of long blocks has as much noise more."""
+    _, rounds = np.unique(blocks.round, return_inverse=True)
+    mean = _mean(blocks.cpu_ns.astype(np.float64), rounds, np.ones(len(blocks)))
+    return np.maximum(mean, 1.0)[rounds], rounds
 
 
 def _fit(columns: Floats, y: Floats, rounds: NDArray[np.int64], num_asked: int) -> Fit:

@@ -2,24 +2,62 @@
 
 `jax.jit` keeps its arguments and its result's attributes; what it returns is recorded under the function's name, in
 whatever operation is around. Nothing is synchronised that the program does not synchronise.
+
+What a jitted function is for shows while it is traced: one that takes a gradient is an update, one that applies a
+network of Flax and takes none a forward pass (scope/rules.py), one that steps a simulator of gymnax simulation; one
+that does several of these is none of them. That is presumed of it where nothing around says what it is.
 """
 
 import functools
+import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
+from drivetrain.scope import _native
 from drivetrain.scope._native import Wrapped
-from drivetrain.scope.hooks.patch import record
-from drivetrain.scope.sites import Site
+from drivetrain.scope.hooks.patch import record, record_native
+from drivetrain.scope.sites import FORWARD, Site, table
 from drivetrain.scope.spans import span
+
+_LOOPS = ("scan", "while_loop", "fori_loop", "map")
+_seen: dict[int, set[str]] = {}
+"""Sites of jitted functions -> what was done while they were traced."""
 
 
 def install(module: ModuleType) -> None:
-    """Hook jax.jit and jax.block_until_ready."""
+    """Hook jax.jit, gradients, loops, and waiting for results."""
     jax: Any = module
     record(jax, "block_until_ready", Site("jax.block_until_ready", "", "accelerator_sync"))
-    original = jax.jit
+    for name in _LOOPS:
+        record(jax.lax, name, Site(f"jax.lax.{name}", "", "backend"), collapses=True)
+    for name in ("grad", "value_and_grad"):
+        setattr(jax, name, _giving_gradients(getattr(jax, name)))
+    record(jax, "vjp", Site("jax.vjp", "", "backend", presumed="backpropagation"), tell=saw("backpropagation"))
+    jax.jit = _giving_jitted(jax.jit)
+    _wait_for_values(sys.modules["jax._src.array"])
 
+
+def saw(operation: str) -> Callable[[], None]:
+    """What tells, wherever it is called, that the jitted functions being traced there do this."""
+    return functools.partial(_add, {operation})
+
+
+def _add(seen: set[str]) -> None:
+    """To the jitted functions that this thread is tracing."""
+    for number in _native.inside():
+        if number in _seen and not seen <= _seen[number]:
+            _seen[number] |= seen
+            table.presume(number, _purpose(_seen[number]))
+
+
+def _purpose(seen: set[str]) -> str:
+    """An update has forward passes of its own; nothing else may come together."""
+    kinds = seen - {FORWARD} if "backpropagation" in seen else seen
+    return next(iter(kinds)) if len(kinds) == 1 else ""
+
+
+def _giving_jitted(original: Any) -> Any:
     @functools.wraps(original)
     def jit(*args: Any, **keywords: Any) -> Any:
         jitted = original(*args, **keywords)
@@ -27,7 +65,7 @@ def install(module: ModuleType) -> None:
             return functools.partial(_decorate, jitted)
         return _recorded(jitted, args[0] if args else None)
 
-    jax.jit = jit
+    return jit
 
 
 def _decorate(decorator: Any, function: Any) -> Any:
@@ -35,5 +73,41 @@ def _decorate(decorator: Any, function: Any) -> Any:
 
 
 def _recorded(jitted: Any, function: Any) -> Any:
+    inside = span(Site(f"jit {_name(function)}", "", "backend"), is_traced=True)
+    # A function that was traced before is not again, inside another: what was seen of it is handed on.
+    return Wrapped(jitted, inside, functools.partial(_add, _seen.setdefault(inside.site, set())))
+
+
+def _name(function: Any) -> str:
+    """With the place of its code: what was seen of one function must not be presumed of another of the same name."""
+    while isinstance(function, functools.partial):
+        function = function.func
     name = getattr(function, "__qualname__", "function")
-    return Wrapped(jitted, span(Site(f"jit {name}", "", "backend")))
+    code = getattr(function, "__code__", None)
+    return name if code is None else f"{name}, line {code.co_firstlineno} of {getattr(function, '__module__', '?')}"
+
+
+def _giving_gradients(original: Any) -> Any:
+    """`jax.grad` and its like: what they return is recorded, and says that it takes a gradient."""
+    site = Site(f"jax.{original.__name__}", "", "backend", presumed="backpropagation")
+    inside, tell = span(site, collapses=True), saw("backpropagation")
+
+    @functools.wraps(original)
+    def gradient(*args: Any, **keywords: Any) -> Any:
+        return Wrapped(original(*args, **keywords), inside, tell)
+
+    return gradient
+
+
+def _wait_for_values(array: Any) -> None:
+    """Where Python asks for the numbers of an array, as np.asarray(x) and float(x) do: there it waits for them.
+
+    Raises:
+        AttributeError: Arrays of this version are of another make.
+    """
+    site = Site("jax.Array value", "", "accelerator_sync")
+    cls: Any = array.ArrayImpl
+    record_native(cls, "block_until_ready", site)
+    _native.record_buffers(cls, table.number(site))
+    value = cast(dict[str, Any], vars(cls))["_value"]
+    cls._value = property(Wrapped(value.fget, span(site, collapses=True)), doc=value.__doc__)

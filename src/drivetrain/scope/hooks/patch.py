@@ -9,11 +9,22 @@ from drivetrain.scope.sites import Site
 from drivetrain.scope.spans import span
 
 
-def record(owner: Any, name: str, site: Site, *, ends_step: int = -1, collapses: bool = False) -> None:
-    """Record a Python function that a class or module has itself (not by inheritance); anything else is left alone."""
+def record(
+    owner: Any,
+    name: str,
+    site: Site,
+    *,
+    ends_step: int = -1,
+    collapses: bool = False,
+    tell: Callable[[], None] | None = None,
+) -> None:
+    """Record a Python function that a class or module has itself (not by inheritance); anything else is left alone.
+
+    `tell` is called before each call of it.
+    """
     function = cast(dict[str, Any], vars(owner)).get(name)
     if isinstance(function, FunctionType) and not getattr(function, "__isabstractmethod__", False):
-        setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses)))
+        setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses), tell))
 
 
 def record_native(owner: Any, name: str, site: Site, *, ends_step: int = -1) -> None:
