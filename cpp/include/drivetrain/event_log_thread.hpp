@@ -352,8 +352,8 @@ inline bool ThreadLog::more_room() noexcept {
 
 inline bool ThreadLog::next_segment() noexcept {
   if (full_) return false;
-  std::uint64_t nbytes = kFirstSegmentNbytes << (2 * sequence_);
-  if (sequence_ > 3 || nbytes > kLargestSegmentNbytes) nbytes = kLargestSegmentNbytes;
+  std::uint64_t nbytes = kFirstSegmentNbytes << (2 * (sequence_ < 4 ? sequence_ : 4));
+  if (nbytes > kLargestSegmentNbytes) nbytes = kLargestSegmentNbytes;
   const SegmentOwner owner{pid_, static_cast<std::uint32_t>(::syscall(SYS_gettid)), number_, event_log.process_start};
   Segment segment;
   if (!event_log.take(nbytes) || !segment.create(event_log.folder, owner, sequence_, nbytes)) {

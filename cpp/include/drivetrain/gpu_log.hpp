@@ -148,8 +148,8 @@ class GpuLog {
   }
 
   bool next_segment() noexcept {
-    std::uint64_t nbytes = kFirstGpuNbytes << (2 * sequence_);
-    if (sequence_ > 3 || nbytes > kLargestGpuNbytes) nbytes = kLargestGpuNbytes;
+    std::uint64_t nbytes = kFirstGpuNbytes << (2 * (sequence_ < 4 ? sequence_ : 4));
+    if (nbytes > kLargestGpuNbytes) nbytes = kLargestGpuNbytes;
     char path[4096], suffix[32];
     std::snprintf(suffix, sizeof suffix, "%u.gpu", sequence_);
     MappedFile file;
