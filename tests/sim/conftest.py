@@ -1,6 +1,5 @@
 import pytest
 
-from drivetrain.sim import compiler
 from drivetrain.sim.engines.native import toolchain
 
 
@@ -13,9 +12,3 @@ def _kept(kept_programs):
 def compiled_as_large_ones(monkeypatch):
     """Kernels are compiled at the effort of large ones, in half the time; those of whole environments are not."""
     monkeypatch.setattr(toolchain, "LARGE", 0)
-
-
-@pytest.fixture
-def without_recalling(monkeypatch):
-    """For hundreds of programs that are compiled once each: what nobody looks for is not kept."""
-    monkeypatch.setattr(compiler, "KEPT", ())

@@ -234,6 +234,16 @@ def test_jax_settings_and_contexts_are_part_of_it(load):
     assert mark(env) == plain
 
 
+def test_where_jax_keeps_compiled_programs_is_no_part_of_it(load, tmp_path):
+    env, before = load(), jax.config.jax_compilation_cache_dir
+    plain = mark(env)
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        assert mark(env) == plain
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
 def test_a_mesh_or_a_mapped_axis_around_it_has_no_fingerprint(load):
     env, found = load(), []
     with jax.set_mesh(jax.make_mesh((1,), ("x",))):

@@ -4,7 +4,7 @@ import pytest
 from comparing import applied, assert_same
 from primitives import CASES
 
-pytestmark = pytest.mark.usefixtures("compiled_as_large_ones", "without_recalling")
+pytestmark = pytest.mark.usefixtures("compiled_as_large_ones")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -13,7 +13,7 @@ from comparing import assert_same, random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError
-from drivetrain.sim import compiler
+from drivetrain.sim import compiler, finding
 from drivetrain.sim.fingerprint import fingerprint
 from drivetrain.sim.recalling import Recalled, path_of, recall
 from drivetrain.sim.spaces import Discrete
@@ -21,6 +21,8 @@ from drivetrain.sim.spaces import Discrete
 PROGRAM = """
 import sys
 from drivetrain import sim
+from drivetrain.sim import finding
+finding.SLOW_TRACE_S = 0
 sys.stdin.readline()
 rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "native", record=("obs",))
 print(type(rollout.runner.traced).__name__)
@@ -61,6 +63,7 @@ def counted(x, calls=[]):  # noqa: B006
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(finding, "SLOW_TRACE_S", 0)  # small environments are looked for, too
     return tmp_path / "kernels"
 
 
@@ -100,6 +103,19 @@ def test_a_kernel_that_is_kept_runs_without_a_trace_and_gives_the_same(traces, f
     again = sim.compile(Walk(), 5, 6, "native", record=("obs", "reward", "terminated"))
     assert len(traces) == 2
     assert not isinstance(again.runner.traced, Recalled)
+
+
+def test_only_what_traces_slowly_is_looked_for(traces, stepped, folder, monkeypatch):
+    monkeypatch.setattr(finding, "SLOW_TRACE_S", 1e9)
+    assert not isinstance(stepped(Walk()), Recalled)
+    assert not isinstance(stepped(Walk()), Recalled)
+    assert len(traces) == 2
+    assert not folder.exists()
+    monkeypatch.setattr(finding, "SLOW_TRACE_S", 1e-9)
+    assert not isinstance(stepped(Walk()), Recalled)  # traced, found to be slow, and traced again to be kept
+    assert len(traces) == 4
+    assert isinstance(stepped(Walk()), Recalled)
+    assert len(traces) == 4
 
 
 def test_settings_params_policies_and_attributes_have_kernels_of_their_own(traces, stepped):

@@ -4,7 +4,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-import contextlib
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
@@ -15,7 +14,7 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import missing_extra
-from drivetrain.sim.acting import Acting, Policy, Remembering, acting_of, observing
+from drivetrain.sim.acting import Policy, Remembering, acting_of, observing
 from drivetrain.sim.api import (
     RECORDABLE,
     RECORDABLE_OF_POLICY,
@@ -29,12 +28,11 @@ from drivetrain.sim.api import (
     Tree,
 )
 from drivetrain.sim.engines.arrays import is_traced
-from drivetrain.sim.engines.native.kept import SourceGone
-from drivetrain.sim.fingerprint import Fingerprint, fingerprint, installed, traced_for
+from drivetrain.sim.finding import built, marked, slow_file
 from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
 from drivetrain.sim.random import Generator, first_key
-from drivetrain.sim.recalling import Recalled, recall, remember
+from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced, trace
 from drivetrain.sim.transition import first
 from drivetrain.sim.varying import Varied, carrying, varied
@@ -109,7 +107,8 @@ def compile(
         builder(engine),
         settings,
         lambda: trace(stepped, one, autoreset, settings.record, generator, differing, acting),
-        lambda: marked(env, one, settings, generator, narrow, differing, acting) if engine in KEPT else None,
+        lambda: marked(env, one, settings, generator, narrow, differing, acting),
+        slow_file(env) if engine in KEPT else None,
     )
     runner = runner if differing is None else carrying(runner, differing)
     runner = runner if acting is None else observing(runner, acting, settings.num_envs)
@@ -130,42 +129,6 @@ def builder(engine: Engine) -> Callable[[Traced | Recalled, Settings], Runner]:
         return importlib.import_module(f"drivetrain.sim.engines.{engine}").build
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from error
-
-
-def built(
-    build: Callable[[Traced | Recalled, Settings], Runner],
-    settings: Settings,
-    traced_now: Callable[[], Traced],
-    mark_now: Callable[[], Fingerprint | None],
-) -> Runner:
-    """What an engine makes of a step: of one that was traced before where that can be told, else of a trace.
-
-    A trace is kept when what it starts from has the same fingerprint after it as before.
-    """
-    mark = mark_now()
-    if mark is None:
-        return build(traced_now(), settings)
-    recalled = recall(mark)
-    if recalled is not None:
-        with contextlib.suppress(SourceGone):
-            return build(recalled, settings)
-    modules = installed()
-    with traced_for(mark.digest):
-        traced = traced_now()
-    runner = build(traced, settings)
-    if mark_now() == mark:
-        remember(mark, traced, modules)
-    return runner
-
-
-def marked(
-    env: Environment, params: Tree, settings: Settings, generator: Generator, narrow: Narrow | None,
-    differing: Varied | None, acting: Acting | None,
-) -> Fingerprint | None:  # fmt: skip
-    """The fingerprint of what `trace` is asked for."""
-    rows = None if differing is None else [differing.places, *((row.shape[1:], row.dtype) for row in differing.rows)]
-    policy = None if acting is None else [acting.policy, acting.params]
-    return fingerprint(env, params, [settings.autoreset, settings.record, generator, narrow], rows, policy)
 
 
 class Start:
