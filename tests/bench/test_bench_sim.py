@@ -92,11 +92,12 @@ def test_rates_are_per_cpu_second_and_our_engines_are_no_peers():
     assert case["minima"][OWN.name] == 4
 
 
-def test_the_counter_generator_is_held_against_xla_with_the_same_generator():
-    trial = counter(1024)
+def test_the_counter_generator_is_held_against_xla_with_the_same_generator_and_gymnasium():
+    trial = counter(1024, [OURS, XLA, OWN])
     assert {scene.generator for _, scene in trial.scenes.values()} == {"philox"}
-    measured = Measured(slices={"ours": slices(20), XLA.name: slices(10)})
-    assert [target["met"] for target in speed_case(trial, measured).as_json()["targets"]] == [False]
+    measured = Measured(slices={"ours": slices(20), XLA.name: slices(10), OWN.name: slices(2)})
+    assert [target["met"] for target in speed_case(trial, measured).as_json()["targets"]] == [False, True]
+    assert OWN.name not in counter(1024, [OURS, XLA]).scenes
 
 
 def test_the_median_is_over_the_ratios_of_gymnax_and_its_aim_is_halved_without_avx512():

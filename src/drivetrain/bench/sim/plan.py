@@ -87,7 +87,7 @@ def full_plan(rivals: Sequence[Rival], share: float, *, all_equal: bool) -> Plan
     return Plan(
         trials=[
             *(cartpole(num_envs, rivals) for num_envs in (1, 64, 1024, 16384)),
-            *(counter(num_envs) for num_envs in (1024, 16384)),
+            *(counter(num_envs, rivals) for num_envs in (1024, 16384)),
             *(of_gymnax(name, gymnax, share) for name in GYMNAX_NAMES),
             *(recorded(name, "uint8", gymnax, RECORDED_AHEAD * share) for name in MINATAR),
             *(recorded(name, "float32", gymnax, None) for name in ("CartPole-v1", *MINATAR)),
@@ -115,7 +115,7 @@ def quick_plan(rivals: Sequence[Rival], share: float) -> Plan:
     return Plan(
         trials=[
             cartpole(64, rivals),
-            counter(1024),
+            counter(1024, rivals),
             of_gymnax("Breakout-MinAtar", gymnax, share),
             recorded("Breakout-MinAtar", "uint8", gymnax, RECORDED_AHEAD * share),
         ],
@@ -142,14 +142,17 @@ def cartpole(num_envs: int, rivals: Sequence[Rival]) -> Trial:
     )
 
 
-def counter(num_envs: int) -> Trial:
-    """Our CartPole with Philox, on both engines."""
+def counter(num_envs: int, rivals: Sequence[Rival]) -> Trial:
+    """Our CartPole with Philox, on both engines, and Gymnasium's, whose generator costs little, too."""
     scene = Scene(env="CartPole-v1", num_envs=num_envs, generator="philox")
     return Trial(
         group="Our CartPole with the counter generator, nothing recorded",
         name=f"Philox, N = {num_envs:,}",
-        scenes=everybody([OURS, XLA], scene),
-        targets=[Target(against=XLA.name, aim=COUNTER_AHEAD)],
+        scenes=everybody([rival for rival in (OURS, XLA, OWN) if rival in (OURS, XLA, *rivals)], scene),
+        targets=[
+            Target(against=XLA.name, aim=COUNTER_AHEAD),
+            Target(against=OWN.name, aim=GYMNASIUM_AHEAD),
+        ],
     )
 
 
