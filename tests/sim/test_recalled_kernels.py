@@ -63,6 +63,7 @@ def counted(x, calls=[]):  # noqa: B006
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(compiler, "KEPT", ("native", "cuda"))
     monkeypatch.setattr(finding, "SLOW_TRACE_S", 0)  # small environments are looked for, too
     return tmp_path / "kernels"
 

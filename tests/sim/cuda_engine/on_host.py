@@ -3,14 +3,13 @@
 import ctypes
 import dataclasses
 import hashlib
-import os
 import subprocess
 from pathlib import Path
 
 from drivetrain import sim
 from drivetrain.sim.engines.arrays import Host, call_kernel
 from drivetrain.sim.engines.cuda.kernel import NAME, THREADS, source_of
-from drivetrain.sim.engines.native.toolchain import FLAGS, compiler
+from drivetrain.sim.engines.native.toolchain import FLAGS, cache_folder, compiler
 
 CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob")
 """What every run compares and compiles."""
@@ -67,7 +66,7 @@ def library_of(source, end):
     """A shared object of a kernel's source with what launches it, written for its number of arrays."""
     head = source[source.index(f"{NAME}(") :].partition("{")[0]
     whole = "\n".join([SHIM.read_text(), source, end(head.count("void*"))])
-    return compile_on_host(whole, os.environ["DRIVETRAIN_CACHE"])
+    return compile_on_host(whole, cache_folder())
 
 
 class OnHost:
