@@ -44,6 +44,7 @@ def built(
     Args:
         slow: Is there when this environment was seen to trace slowly; None where nothing is kept.
     """
+    traced: Traced | None = None
     if slow is None or not (SLOW_TRACE_S == 0 or slow.exists()):
         start_s = time.perf_counter()
         traced = traced_now()
@@ -53,7 +54,7 @@ def built(
             write_kept(slow, "")
     mark = mark_now()
     if mark is None:
-        return build(traced_now(), settings)
+        return build(traced or traced_now(), settings)
     recalled = recall(mark)
     if recalled is not None:
         with contextlib.suppress(SourceGone):

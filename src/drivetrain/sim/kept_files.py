@@ -1,9 +1,9 @@
 """Text kept on disk, whose last line is the hash of the rest: a file that was cut short or changed counts as none."""
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
+
+from drivetrain.core.aside import written_aside
 
 MARK = "// sha256 "
 
@@ -18,13 +18,11 @@ def read_kept(path: Path) -> str | None:
 
 
 def write_kept(path: Path, text: str) -> None:
-    """Write a file aside and rename it, so that others see all of it or nothing.
+    """Write a file so that others see all of it or nothing.
 
     Raises:
         OSError: The folder cannot be made or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
-    with os.fdopen(handle, "w") as file:
-        file.write(f"{text}{MARK}{hashlib.sha256(text.encode()).hexdigest()}\n")
-    os.replace(draft, path)
+    with written_aside(path) as file:
+        file.write(f"{text}{MARK}{hashlib.sha256(text.encode()).hexdigest()}\n".encode())
