@@ -16,7 +16,7 @@ from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Entries, Image, Interface, Vector
 from drivetrain.train.learner import Learner
-from drivetrain.train.networks import MLP, build, in_precision, initial_twins
+from drivetrain.train.networks import MLP, build, for_updates, initial_twins
 from drivetrain.train.networks.products import product
 
 SHAPES = {
@@ -80,7 +80,7 @@ CAMERA = Entries(
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("twins", [False, True], ids=["one", "twins"])
 def test_every_product_of_a_network_on_images_and_vectors_is_computed_so(precision, twins):
-    network = in_precision(build(CAMERA, MLP(num_inputs=2, hidden=(8,), heads=(("q", 1),))), precision)
+    network = for_updates(build(CAMERA, MLP(num_inputs=2, hidden=(8,), heads=(("q", 1),))), precision)
     rng = np.random.default_rng(0)
     pieces = initial_twins(network, rng) if twins else network.initial(rng)
     obs = {"camera": np.zeros((4, 40, 40), np.uint8), "body": np.zeros((4, 3), np.float32)}

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.networks import MLP, Network, Pieces, build, in_precision
+from drivetrain.train.networks import MLP, Network, Pieces, build, for_updates
 from drivetrain.train.policies import policy_network
 from drivetrain.train.sharing import Learners
 
@@ -32,7 +32,7 @@ def networks_of(config: TrainConfig, interface: Interface) -> Networks:
     critic = MLP(num_inputs=interface.num_actions, hidden=config.agent.hidden, heads=(("q", 1),))
     network = build(interface.observations, critic, config.agent.torso, "critic")
     precision = config.run.precision
-    return Networks(in_precision(policy_network(config, interface), precision), in_precision(network, precision))
+    return Networks(for_updates(policy_network(config, interface), precision), for_updates(network, precision))
 
 
 def q_of(network: Network, pieces: Pieces, obs: Any, action: Any) -> jax.Array:

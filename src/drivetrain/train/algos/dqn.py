@@ -46,7 +46,7 @@ from drivetrain.train.losses import (
     select,
     weighted_mean,
 )
-from drivetrain.train.networks import Network, Noisy, Pieces, in_precision
+from drivetrain.train.networks import Network, Noisy, Pieces, for_updates
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import policy_network
 from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
@@ -83,7 +83,7 @@ class Noises(NamedTuple):
 def make(config: TrainConfig, interface: Interface) -> Algorithm:
     """DQN for a run."""
     assert isinstance(config.agent, DQNConfig)
-    network, agent = in_precision(policy_network(config, interface), config.run.precision), config.agent
+    network, agent = for_updates(policy_network(config, interface), config.run.precision), config.agent
 
     def draw_and_update(state: State, batch: Batch, learners: Learners) -> tuple[State, jax.Array, Metrics]:
         return update(state, batch, network, agent, learners, draw(state, network))

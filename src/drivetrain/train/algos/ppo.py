@@ -41,7 +41,7 @@ from drivetrain.train.advantages import Ends, gae, next_values
 from drivetrain.train.config import PPOConfig, TrainConfig
 from drivetrain.train.distributions import Distribution, distribution_of
 from drivetrain.train.interface import Interface
-from drivetrain.train.networks import Network, Pieces, in_precision
+from drivetrain.train.networks import Network, Pieces, for_updates
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.rollouts.buffer import Rollout
@@ -109,7 +109,7 @@ def make(config: TrainConfig, interface: Interface) -> OnPolicyAlgorithm:
     distribution = distribution_of(interface)
     policy, value = stochastic_network(agent, interface), value_network(agent, interface)
     precision = config.run.precision
-    networks = Networks(in_precision(policy, precision), in_precision(value, precision), distribution)
+    networks = Networks(for_updates(policy, precision), for_updates(value, precision), distribution)
 
     def learn_at(state: State, rollout: Rollout, progress: Any, learners: Learners) -> tuple[State, Metrics]:
         schedule = Schedule(agent.learning_rate_at(progress), agent.clip_range_at(progress))

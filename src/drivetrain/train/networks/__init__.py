@@ -13,10 +13,11 @@ to actors and what a saved policy holds.
     noisy.py      Noisy: layers with learned noise
     custom.py     torsos of the user's own, and networks compiled for actors; imports JAX
     products.py   the product by weights, in float32 or bfloat16 (rounded.py; imports JAX)
+    rectified.py  the product behind rectified units, without what is multiplied by zero; imports JAX
     twins.py      two networks of one shape, evaluated together
 """
 
-from drivetrain.train.networks.build import TORSO, TorsoNetwork, acting, build, in_precision
+from drivetrain.train.networks.build import TORSO, TorsoNetwork, acting, build, for_updates
 from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
 from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
@@ -38,7 +39,7 @@ __all__ = [
     "acting",
     "build",
     "first_twin",
-    "in_precision",
+    "for_updates",
     "initial_twins",
     "initial_vector",
     "pack",

@@ -95,14 +95,20 @@ def acting(network: Network) -> Network:
     return Compiled(network)
 
 
-def in_precision(network: Network, precision: Precision) -> Network:
-    """The network, its products computed in a precision; torsos of the user's own stay as they are."""
+def for_updates(network: Network, precision: Precision) -> Network:
+    """The network as a learner computes it: its products in a precision, and without what is multiplied by zero.
+
+    Torsos of the user's own stay as they are.
+    """
     if isinstance(network, MLP):
-        return replace(network, precision=precision)
+        skips_zeros = precision == "float32" and network.activation == "relu"
+        return replace(network, precision=precision, skips_zeros=skips_zeros)
     if isinstance(network, TorsoNetwork):
-        return TorsoNetwork(_torso_in(network.torso, precision), replace(network.mlp, precision=precision))
+        mlp = for_updates(network.mlp, precision)
+        assert isinstance(mlp, MLP)
+        return TorsoNetwork(_torso_in(network.torso, precision), mlp)
     around = cast(Any, network)  # Noisy, or a network with a vector beside
-    return replace(around, inner=in_precision(around.inner, precision))
+    return replace(around, inner=for_updates(around.inner, precision))
 
 
 def _torso_in(torso: Torso, precision: Precision) -> Torso:

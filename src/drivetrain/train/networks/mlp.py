@@ -32,6 +32,9 @@ class MLP:
     usually run; Saxe et al. 2014, arXiv:1312.6120). None: uniform in +-1/sqrt(inputs), biases too (PyTorch's)."""
     precision: Precision = "float32"
     """Of the products; a learner's may be bfloat16, for `jax.numpy` alone."""
+    skips_zeros: bool = False
+    """Whether products behind rectified units leave out what is multiplied by zero; a learner's, for `jax.numpy`
+    alone (rectified.py)."""
 
     @property
     def layers(self) -> list[tuple[str, int, int]]:
@@ -72,9 +75,15 @@ class MLP:
     def apply(self, pieces: Pieces, obs: Any, xp: ModuleType, action: Any = None) -> Pieces:
         """The outputs of every head for float32[..., num_inputs], see `Network.apply`."""
         features = obs if action is None else xp.concatenate([obs, action], -1)
+        inputs: Any = None  # of the units of a layer
         for index in range(len(self.hidden)):
             weight, bias = pieces[f"hidden{index}.weight"], pieces[f"hidden{index}.bias"]
-            inputs = product(features, weight, self.precision) + bias
+            if self.skips_zeros and inputs is not None:
+                from drivetrain.train.networks.rectified import rectified_product  # imports jax: only where needed
+
+                inputs = rectified_product(inputs, weight) + bias
+            else:
+                inputs = product(features, weight, self.precision) + bias
             features = xp.maximum(inputs, 0) if self.activation == "relu" else xp.tanh(inputs)
         return {
             name: product(features, pieces[f"{name}.weight"], self.precision) + pieces[f"{name}.bias"]

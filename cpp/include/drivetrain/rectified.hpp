@@ -1,0 +1,269 @@
+// A layer's product behind rectified linear units, max(z, 0) @ w, with its derivatives, for a batch.
+//
+// About half of what such units give is zero, and units that are off for a whole batch are common in
+// trained networks; what is multiplied by zero is left out. Rows of max(z, 0) become lists of what is
+// above zero, in blocks of kBlock columns:
+//
+//   y  = max(z, 0) @ w         each list of a row picks the rows of w that it needs
+//   dw = max(z, 0)^T @ dy      likewise by column, over the columns of dy that are not all zero
+//   dz = (dy @ w^T)(z > 0)     products of rows, where z is above zero only
+//
+// Sums run over the kept terms in ascending order, so equal arguments give equal bits. NaN in z or dy
+// is kept; zero times infinity is left out like zero times anything. The derivative at z = 0 is 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "drivetrain/node_search.hpp"  // DRIVETRAIN_TARGET and the intrinsics behind it
+#include "drivetrain/simd.hpp"
+
+namespace drivetrain::rectified {
+
+inline constexpr std::size_t kBlock = 64;  // columns that one list covers: 16 KiB of a panel, half an L1 cache
+inline constexpr std::size_t kWide = 8;    // vectors that an inner loop sums at a time
+inline constexpr std::size_t kGroup = 8;   // columns that are packed or spread at a time
+inline constexpr std::size_t kCached = 24 << 10;  // bytes that an inner loop may count on finding in the L1 cache
+
+struct Sizes {
+  std::size_t rows, num_in, num_out;
+};
+
+/// What is above zero in a matrix: of block b and row r count[b * rows + r] values and their places in the
+/// block, in ascending order, from (b * rows + r) * kBlock on.
+struct Lists {
+  float* values;
+  std::uint32_t* places;
+  std::uint32_t* counts;
+};
+
+/// Columns of a matrix that are worked on.
+struct Columns {
+  std::uint32_t* used;    // all bits set for those, 0 for others
+  std::uint32_t* starts;  // of a group of kGroup columns: where those of it lie among all that are used
+  std::uint32_t* places;  // of a column: where it lies among those of its group
+  std::size_t num;
+};
+
+/// Memory that calls of the same sizes use again; of one thread.
+class Workspace {
+ public:
+  Lists lists;
+  Columns columns;
+  float *dy, *w, *panels, *product, *transposed;
+  std::uint32_t* cursors;
+
+  Workspace() = default;
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() { std::free(memory_); }
+
+  /// Makes room for calls of these sizes; false where there is no memory.
+  bool reserve(const Sizes& sizes) noexcept {
+    const auto up = [](std::size_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
+    const std::size_t rows = up(sizes.rows), num_in = up(sizes.num_in), num_out = up(sizes.num_out);
+    const std::size_t more = rows > num_in ? rows : num_in;
+    const std::size_t counts = up(rows * num_in / kBlock), kept = rows * num_in + kBlock;
+    const std::size_t words = 2 * kept + counts + (rows + num_in + 2 * more) * num_out +
+                              rows * num_in + 3 * num_out + rows + 2 * kBlock;
+    if (words > num_words_) {
+      std::free(memory_);
+      memory_ = static_cast<float*>(std::aligned_alloc(64, 4 * words));
+      num_words_ = memory_ == nullptr ? 0 : words;
+      if (memory_ == nullptr) return false;
+    }
+    float* next = memory_;
+    const auto take = [&next](std::size_t num) { return std::exchange(next, next + num); };
+    const auto take_places = [&](std::size_t num) { return reinterpret_cast<std::uint32_t*>(take(num)); };
+    lists = {take(kept), take_places(kept), take_places(counts)};
+    dy = take(rows * num_out + kBlock);
+    w = take(num_in * num_out + kBlock);
+    panels = take(more * num_out);
+    product = take(more * num_out);
+    transposed = take(rows * num_in);
+    columns = {take_places(num_out), take_places(num_out), take_places(num_out), 0};
+    cursors = take_places(rows);
+    return true;
+  }
+
+ private:
+  float* memory_ = nullptr;
+  std::size_t num_words_ = 0;
+};
+
+namespace portable {
+constexpr std::size_t kLanes = 4;
+#define DRIVETRAIN_KERNEL
+
+/// Of `num` numbers those that are not at or below zero, and their places; how many there are. May write kGroup
+/// beyond them.
+inline std::uint32_t keep_positive(const float* z, std::size_t num, float* values,
+                                std::uint32_t* places) noexcept {
+  std::uint32_t count = 0;
+  for (std::size_t i = 0; i < num; ++i) {
+    values[count] = z[i];
+    places[count] = static_cast<std::uint32_t>(i);
+    count += !(z[i] <= 0.0f);
+  }
+  return count;
+}
+
+/// The numbers whose column is used, one after another. May write kGroup beyond them.
+inline void pack_row(const float* row, std::size_t width, const Columns& columns, float* packed) noexcept {
+  for (std::size_t i = 0; i < width; ++i) packed[columns.starts[i / kGroup] + columns.places[i]] = row[i];
+}
+
+/// The columns of a group, zero where they are not used. May read as many numbers.
+inline void spread(const float* packed, const std::uint32_t* places, const std::uint32_t* used,
+                   float* columns) noexcept {
+  for (std::size_t i = 0; i < kGroup; ++i) columns[i] = used[i] == 0 ? 0 : packed[places[i]];
+}
+
+/// The sum over the lanes of each of kWide vectors.
+template <class Vector>
+inline void lane_sums(const Vector* sums, float* results) noexcept {
+  for (std::size_t n = 0; n < kWide; ++n)
+    results[n] = (sums[n][0] + sums[n][2]) + (sums[n][1] + sums[n][3]);
+}
+
+#include "drivetrain/rectified_kernels.inl"
+#undef DRIVETRAIN_KERNEL
+}  // namespace portable
+
+#if defined(DRIVETRAIN_TARGET)
+namespace avx2 {
+constexpr std::size_t kLanes = 8;
+#define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx2,fma,popcnt")
+
+/// For each set of lanes the places of those in it, a byte each.
+struct Order {
+  std::uint64_t of[256];
+};
+constexpr Order make_order() noexcept {
+  Order order{};
+  for (unsigned set = 0; set < 256; ++set) {
+    unsigned count = 0;
+    for (unsigned lane = 0; lane < 8; ++lane)
+      if (set >> lane & 1) order.of[set] |= static_cast<std::uint64_t>(lane) << 8 * count++;
+  }
+  return order;
+}
+inline constexpr Order kOrder = make_order();
+
+DRIVETRAIN_KERNEL inline std::uint32_t keep_positive(const float* z, std::size_t num, float* values,
+                                                  std::uint32_t* places) noexcept {
+  std::uint32_t count = 0;
+  std::size_t i = 0;
+  const __m256 zero = _mm256_setzero_ps();
+  for (; i + kGroup <= num; i += kGroup) {
+    const __m256 numbers = _mm256_loadu_ps(z + i);
+    const auto kept = static_cast<unsigned>(
+        _mm256_movemask_ps(_mm256_cmp_ps(numbers, zero, _CMP_NLE_UQ)));
+    const __m256i order = _mm256_cvtepu8_epi32(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kOrder.of[kept])));
+    _mm256_storeu_ps(values + count, _mm256_permutevar8x32_ps(numbers, order));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(places + count),
+                        _mm256_add_epi32(order, _mm256_set1_epi32(static_cast<int>(i))));
+    count += static_cast<std::uint32_t>(__builtin_popcount(kept));
+  }
+  for (; i < num; ++i) {
+    values[count] = z[i];
+    places[count] = static_cast<std::uint32_t>(i);
+    count += !(z[i] <= 0.0f);
+  }
+  return count;
+}
+
+DRIVETRAIN_KERNEL inline void pack_row(const float* row, std::size_t width, const Columns& columns,
+                                       float* packed) noexcept {
+  std::size_t i = 0;
+  for (; i + kGroup <= width; i += kGroup) {
+    const auto set = static_cast<unsigned>(
+        _mm256_movemask_ps(_mm256_loadu_ps(reinterpret_cast<const float*>(columns.used + i))));
+    const __m256i order = _mm256_cvtepu8_epi32(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kOrder.of[set])));
+    _mm256_storeu_ps(packed + columns.starts[i / kGroup],
+                     _mm256_permutevar8x32_ps(_mm256_loadu_ps(row + i), order));
+  }
+  for (; i < width; ++i) packed[columns.starts[i / kGroup] + columns.places[i]] = row[i];
+}
+
+DRIVETRAIN_KERNEL inline void spread(const float* packed, const std::uint32_t* places,
+                                     const std::uint32_t* used, float* columns) noexcept {
+  const __m256i order = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(places));
+  const __m256 numbers = _mm256_permutevar8x32_ps(_mm256_loadu_ps(packed), order);
+  _mm256_storeu_ps(columns, _mm256_and_ps(numbers, _mm256_loadu_ps(reinterpret_cast<const float*>(used))));
+}
+
+template <class Vector>
+DRIVETRAIN_KERNEL inline void lane_sums(const Vector* sums, float* results) noexcept {
+  const auto pair = [&](int n) DRIVETRAIN_KERNEL { return _mm256_hadd_ps((__m256)sums[n], (__m256)sums[n + 1]); };
+  const __m256 low = _mm256_hadd_ps(pair(0), pair(2)), high = _mm256_hadd_ps(pair(4), pair(6));
+  _mm256_storeu_ps(results, _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20),
+                                          _mm256_permute2f128_ps(low, high, 0x31)));
+}
+
+#include "drivetrain/rectified_kernels.inl"
+#undef DRIVETRAIN_KERNEL
+}  // namespace avx2
+
+namespace avx512 {
+constexpr std::size_t kLanes = 16;
+#define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx512f,avx512dq,avx2,fma,popcnt")
+
+using avx2::keep_positive;
+using avx2::pack_row;
+using avx2::spread;
+
+template <class Vector>
+DRIVETRAIN_KERNEL inline void lane_sums(const Vector* sums, float* results) noexcept {
+  alignas(64) float lanes[kWide][kLanes];
+  std::memcpy(lanes, sums, sizeof(lanes));
+  __m256 halves[kWide];
+#pragma GCC unroll 8
+  for (std::size_t n = 0; n < kWide; ++n)
+    halves[n] = _mm256_add_ps(_mm256_load_ps(lanes[n]), _mm256_load_ps(lanes[n] + 8));
+  avx2::lane_sums(halves, results);
+}
+
+#include "drivetrain/rectified_kernels.inl"
+#undef DRIVETRAIN_KERNEL
+}  // namespace avx512
+#endif
+
+/// Calls `call` in the namespace of the instruction set.
+#if defined(DRIVETRAIN_TARGET)
+#define DRIVETRAIN_BY_LEVEL(simd, call)                  \
+  if (simd == SimdLevel::kAvx512) return avx512::call;   \
+  if (simd == SimdLevel::kAvx2) return avx2::call;       \
+  return portable::call
+#else
+#define DRIVETRAIN_BY_LEVEL(simd, call) \
+  (void)simd;                           \
+  return portable::call
+#endif
+
+/// y [rows, num_out] = max(z [rows, num_in], 0) @ w [num_in, num_out].
+inline void product(const Sizes& sizes, const float* z, const float* w, float* y, Workspace& work,
+                    SimdLevel simd) noexcept {
+  DRIVETRAIN_BY_LEVEL(simd, product(sizes, z, w, y, work));
+}
+
+/// dw of product() for dy.
+inline void weight_slopes(const Sizes& sizes, const float* z, const float* dy, float* dw,
+                          Workspace& work, SimdLevel simd) noexcept {
+  DRIVETRAIN_BY_LEVEL(simd, weight_slopes(sizes, z, dy, dw, work));
+}
+
+/// dz of product() for dy.
+inline void input_slopes(const Sizes& sizes, const float* z, const float* w, const float* dy,
+                         float* dz, Workspace& work, SimdLevel simd) noexcept {
+  DRIVETRAIN_BY_LEVEL(simd, input_slopes(sizes, z, w, dy, dz, work));
+}
+
+#undef DRIVETRAIN_BY_LEVEL
+
+}  // namespace drivetrain::rectified

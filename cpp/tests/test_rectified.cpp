@@ -1,0 +1,116 @@
+// Products behind rectified units, against plain loops in double, at every instruction set of this CPU.
+#include "drivetrain/rectified.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "check.hpp"
+
+using namespace drivetrain;
+using namespace drivetrain::rectified;
+using test::Random;
+
+namespace {
+
+using Matrix = std::vector<float>;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Case {
+  Sizes sizes;
+  double positive, alive;  // shares: of z above zero, of columns of dy with anything in them
+};
+
+Matrix random_matrix(Random& random, std::size_t size) {
+  Matrix matrix(size);
+  for (float& x : matrix) x = static_cast<float>(random.uniform() - 0.5);
+  return matrix;
+}
+
+/// The products of one case, each in exactly as much memory as it needs, so that a sanitizer sees what is beyond.
+struct Products {
+  Matrix y, dw, dz;
+
+  Products(const Sizes& sizes, const Matrix& z, const Matrix& w, const Matrix& dy, Workspace& work, SimdLevel simd)
+      : y(sizes.rows * sizes.num_out, kNan), dw(w.size(), kNan), dz(z.size(), kNan) {
+    product(sizes, z.data(), w.data(), y.data(), work, simd);
+    weight_slopes(sizes, z.data(), dy.data(), dw.data(), work, simd);
+    input_slopes(sizes, z.data(), w.data(), dy.data(), dz.data(), work, simd);
+  }
+};
+
+void check_close(float got, double expected) {
+  CHECK(std::abs(static_cast<double>(got) - expected) <= 1e-5 * (1 + std::abs(expected)));
+}
+
+void test_products(const Case& one, Workspace& work, SimdLevel simd) {
+  const auto [rows, num_in, num_out] = one.sizes;
+  Random random(rows * 1000003 + num_in * 1009 + num_out);
+  Matrix z = random_matrix(random, rows * num_in), dy = random_matrix(random, rows * num_out);
+  const Matrix w = random_matrix(random, num_in * num_out);
+  for (float& x : z) x = random.uniform() < one.positive ? std::abs(x) : random.below(4) == 0 ? 0 : -std::abs(x);
+  for (std::size_t j = 0; j < num_out; ++j) {
+    const bool alive = random.uniform() < one.alive;
+    for (std::size_t i = 0; i < rows; ++i)
+      if (!alive || random.below(3) == 0) dy[i * num_out + j] = 0;
+  }
+  CHECK(work.reserve(one.sizes));
+  const Products got(one.sizes, z, w, dy, work, simd);
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < num_out; ++j) {
+      double sum = 0;
+      for (std::size_t k = 0; k < num_in; ++k)
+        sum += std::max(0.0, double{z[i * num_in + k]}) * double{w[k * num_out + j]};
+      check_close(got.y[i * num_out + j], sum);
+    }
+  for (std::size_t k = 0; k < num_in; ++k)
+    for (std::size_t j = 0; j < num_out; ++j) {
+      double sum = 0;
+      for (std::size_t i = 0; i < rows; ++i)
+        sum += std::max(0.0, double{z[i * num_in + k]}) * double{dy[i * num_out + j]};
+      check_close(got.dw[k * num_out + j], sum);
+    }
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t k = 0; k < num_in; ++k) {
+      double sum = 0;
+      for (std::size_t j = 0; j < num_out; ++j) sum += double{dy[i * num_out + j]} * double{w[k * num_out + j]};
+      if (z[i * num_in + k] > 0) check_close(got.dz[i * num_in + k], sum);
+      else CHECK(got.dz[i * num_in + k] == 0);
+    }
+
+  Workspace another;
+  CHECK(another.reserve(one.sizes));
+  const Products again(one.sizes, z, w, dy, another, simd);
+  CHECK(got.y == again.y && got.dw == again.dw && got.dz == again.dz);
+}
+
+void test_nan_is_kept(SimdLevel simd) {
+  const Sizes sizes{17, 70, 66};
+  Workspace work;
+  CHECK(work.reserve(sizes));
+  Matrix z(sizes.rows * sizes.num_in, -1), dy(sizes.rows * sizes.num_out, 0);
+  const Matrix w(sizes.num_in * sizes.num_out, 1);
+  z[3 * sizes.num_in + 69] = kNan;   // the last column, in row 3
+  dy[5 * sizes.num_out + 65] = kNan;
+  z[5 * sizes.num_in + 2] = 1;
+  const Products got(sizes, z, w, dy, work, simd);
+  for (std::size_t i = 0; i < sizes.rows; ++i)
+    for (std::size_t j = 0; j < sizes.num_out; ++j) CHECK(std::isnan(got.y[i * sizes.num_out + j]) == (i == 3));
+  CHECK(std::isnan(got.dw[2 * sizes.num_out + 65]));
+  CHECK(std::isnan(got.dz[5 * sizes.num_in + 2]));
+}
+
+}  // namespace
+
+int main() {
+  Workspace work;  // used by all sizes in turn, growing and not
+  for (SimdLevel simd : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+    if (!cpu_supports(simd)) continue;
+    for (const Sizes& sizes : {Sizes{24, 140, 200}, Sizes{1, 1, 1}, Sizes{3, 5, 7}, Sizes{65, 130, 129}, Sizes{17, 64, 300},
+                               Sizes{130, 63, 72}, Sizes{16, 200, 1}})
+      for (double positive : {0.0, 0.4, 1.0})
+        for (double alive : {0.0, 0.3, 0.95, 1.0}) test_products({sizes, positive, alive}, work, simd);
+    test_nan_is_kept(simd);
+    std::printf("%s: equal to plain loops\n", simd_name(simd));
+  }
+}

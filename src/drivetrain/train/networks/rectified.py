@@ -1,0 +1,80 @@
+"""The product behind rectified linear units, max(z, 0) @ weight, without what is multiplied by zero; JAX alone.
+
+On CPUs three custom calls (cpp/include/drivetrain/rectified.hpp), elsewhere XLA's own products. Half of what such
+units give is zero, and in trained networks many are off for whole batches (design/training-updates.md).
+"""
+
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownLambdaType=false
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from drivetrain.train._native import rectified_handlers
+
+SMALLEST = (16, 64, 64)
+"""Rows, inputs and outputs of a product from which leaving out pays for finding out what."""
+_TARGETS = ("drivetrain_rectified", "drivetrain_rectified_by_weight", "drivetrain_rectified_by_input")
+
+
+def rectified_product(z: Any, weight: Any) -> Any:
+    """The product max(z, 0) @ weight; its derivative at z = 0 is 0.
+
+    Args:
+        z: float32[..., rows, inputs], before the units.
+        weight: float32[..., inputs, outputs].
+    """
+    leading = z.shape[:-2]
+    sizes = (*z.shape[-2:], weight.shape[-1])
+    fits = len(leading) <= 1 and leading == weight.shape[:-2] and z.dtype == weight.dtype == jnp.float32
+    if fits and all(size >= smallest for size, smallest in zip(sizes, SMALLEST, strict=True)):
+        return _product(z, weight)
+    return jnp.where(z > 0, z, 0) @ weight
+
+
+@jax.custom_vjp
+def _product(z: Any, weight: Any) -> Any:
+    shape = (*z.shape[:-1], weight.shape[-1])
+    return _by_platform(0, shape, lambda z, weight: _rectified(z) @ weight, z, weight)
+
+
+def _forward(z: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
+    return _product(z, weight), (z, weight)
+
+
+def _backward(kept: tuple[Any, Any], slopes: Any) -> tuple[Any, Any]:
+    """Slopes by z and by the weight: two calls, so that the one that nobody needs is left out."""
+    z, weight = kept
+    by_weight = _by_platform(1, weight.shape, lambda z, slopes: _transposed(_rectified(z)) @ slopes, z, slopes)
+    by_z = _by_platform(
+        2, z.shape, lambda z, weight, slopes: jnp.where(z > 0, slopes @ _transposed(weight), 0), z, weight, slopes
+    )
+    return by_z, by_weight
+
+
+_product.defvjp(_forward, _backward)
+
+
+def _by_platform(which: int, shape: tuple[int, ...], otherwise: Any, *arrays: Any) -> Any:
+    """One of the calls on CPUs, and what it computes, in XLA's operations, on other devices."""
+    _registered()
+    call = jax.ffi.ffi_call(_TARGETS[which], jax.ShapeDtypeStruct(shape, jnp.float32), vmap_method="sequential")
+    return jax.lax.platform_dependent(*arrays, cpu=call, default=otherwise)
+
+
+@functools.cache
+def _registered() -> None:
+    for target, handler in zip(_TARGETS, rectified_handlers(), strict=True):
+        jax.ffi.register_ffi_target(target, handler, platform="cpu")
+
+
+def _rectified(z: Any) -> Any:
+    return jnp.where(z <= 0, 0, z)  # NaN stays NaN
+
+
+def _transposed(x: Any) -> Any:
+    return x.swapaxes(-1, -2)
