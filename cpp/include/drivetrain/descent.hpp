@@ -45,6 +45,9 @@ class Crown {
       for (std::uint64_t i = 0; i < padded; ++i) above[i] = i < num ? next[i * kInnerFanout] : total_;
       next = above;
     }
+    const bool second = num_levels_ > 1 && tree.num_nodes_[tree.num_levels_ - 2] * kInnerFanout <= kMostStart;
+    start_ = second ? 1 : 0;
+    num_start_ = static_cast<unsigned>(tree.num_nodes_[tree.num_levels_ - 1 - start_] * kInnerFanout);
   }
 
   /// The sum of all leaves, as they were read.
@@ -52,8 +55,12 @@ class Crown {
   unsigned num_levels() const noexcept { return num_levels_; }
   /// Of each sum of a level, 0 the uppermost, what is before it.
   const std::uint64_t* level(unsigned index) const noexcept { return levels_[index]; }
+  /// The level in which searches start, and its sums: few enough to be compared with all of them.
+  unsigned start() const noexcept { return start_; }
+  unsigned num_start() const noexcept { return num_start_; }
 
  private:
+  static constexpr std::size_t kMostStart = 16;
   static constexpr std::size_t kMostSums = 1024;  // of its lowest level; of the tree's arity, 8
 
   static std::uint64_t add_up(const std::uint64_t* sums, std::uint64_t num_nodes,
@@ -77,7 +84,7 @@ class Crown {
   alignas(64) std::uint64_t below_[kMostSums + kMostSums / 4];
   const std::uint64_t* levels_[kMaxTreeLevels];
   std::uint64_t total_;
-  unsigned num_levels_;
+  unsigned num_levels_, start_, num_start_;
 };
 
 /// Targets of descents, and what they find.
@@ -113,8 +120,8 @@ struct Redraws {
 };
 
 // The loop is written once; each variant needs its own target attribute for the searches to be
-// inlined, which is why this is a macro and not a template. A group of fewer than a
-// multiple of four repeats its first target.
+// inlined, which is why this is a macro and not a template. A group that is no multiple of four
+// repeats its first target.
 #define DRIVETRAIN_DEFINE_DESCENT(isa, attribute)                                               \
   template <>                                                                                   \
   struct Descent<isa::Tag> {                                                                    \
@@ -124,10 +131,9 @@ struct Redraws {
       const double unit = tree.unit();                                                          \
       for (std::size_t start = 0; start < count; start += kInterleave) {                        \
         const std::size_t num = std::min(kInterleave, count - start);                           \
-        const std::size_t lanes = (num + 3) / 4 * 4;                                            \
-        std::uint64_t target[kInterleave], sum[kInterleave];                                    \
-        std::uint64_t node[kInterleave] = {};                                                   \
-        double share[kInterleave];                                                              \
+        const std::size_t lanes = (num + kTogether - 1) / kTogether * kTogether;                \
+        alignas(32) std::uint64_t target[kInterleave], sum[kInterleave], node[kInterleave];     \
+        double share[kInterleave], rest[kInterleave], expected[kInterleave];                    \
         float leaf[kInterleave];                                                                \
         const Redraws redraws{finds, share};                                                    \
         const auto draw = [&](std::size_t j) { return j < num ? start + j : start; };           \
@@ -135,7 +141,10 @@ struct Redraws {
           target[j] = finds.targets[draw(j)];                                                   \
           share[j] = 1.0;                                                                       \
         }                                                                                       \
-        for (unsigned level = 0; level < crown.num_levels(); ++level) {                         \
+        const std::uint64_t* upper = crown.level(crown.start());                                \
+        for (std::size_t j = 0; j < lanes; j += kTogether)                                      \
+          isa::start_four(upper, crown.num_start(), target + j, node + j);                      \
+        for (unsigned level = crown.start() + 1; level < crown.num_levels(); ++level) {         \
           const std::uint64_t* sums = crown.level(level);                                       \
           for (std::size_t j = 0; j < lanes; ++j) {                                             \
             const std::uint64_t first = node[j] * kInnerFanout;                                 \
@@ -152,24 +161,26 @@ struct Redraws {
         for (unsigned level = below_crown; level-- > 0;) {                                      \
           const std::uint64_t* sums = tree.levels_[level];                                      \
           next = tree.nodes_below(level);                                                       \
-          for (std::size_t j = 0; j < lanes; ++j) {                                             \
-            const std::uint64_t first = node[j] * kInnerFanout;                                 \
-            const auto redraw = [&](std::uint64_t total, std::uint64_t expected) {              \
-              return redraws.inner(j, draw(j), level, total, expected);                         \
+          for (std::size_t j = 0; j < lanes; j += kTogether) {                                  \
+            const auto redraw = [&](unsigned k, std::uint64_t total, std::uint64_t expect) {    \
+              return redraws.inner(j + k, draw(j + k), level, total, expect);                   \
             };                                                                                  \
-            node[j] = first + isa::find_inner(sums + first, target[j], sum[j], redraw);         \
-            __builtin_prefetch(next + node[j] * kNodeBytes);                                    \
+            isa::find_inner_four(sums, target + j, sum + j, node + j, redraw);                  \
+            for (unsigned k = 0; k < kTogether; ++k)                                            \
+              __builtin_prefetch(next + node[j + k] * kNodeBytes);                              \
           }                                                                                     \
+        }                                                                                       \
+        for (std::size_t j = 0; j < lanes; ++j) {                                               \
+          rest[j] = SumTree::as_double(target[j]) * unit;                                       \
+          expected[j] = SumTree::as_double(sum[j]) * unit;                                      \
         }                                                                                       \
         const float* leaves = tree.leaves_;                                                     \
         for (std::size_t j = 0; j < lanes; ++j) {                                               \
-          const double rest = static_cast<double>(static_cast<std::int64_t>(target[j])) * unit; \
-          const double expect = static_cast<double>(static_cast<std::int64_t>(sum[j])) * unit;  \
           const std::uint64_t first = node[j] * kLeafFanout;                                    \
-          const auto redraw = [&](double total, double expected) {                              \
-            return redraws.leaf(j, draw(j), total, expected);                                   \
+          const auto redraw = [&](double total, double expect) {                                \
+            return redraws.leaf(j, draw(j), total, expect);                                     \
           };                                                                                    \
-          node[j] = first + isa::find_leaf(leaves + first, rest, expect, leaf[j], redraw);      \
+          node[j] = first + isa::find_leaf(leaves + first, rest[j], expected[j], leaf[j], redraw); \
           rows.prefetch(node[j]);                                                               \
         }                                                                                       \
         for (std::size_t j = 0; j < num; ++j) {                                                 \

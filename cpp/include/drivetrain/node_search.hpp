@@ -11,6 +11,11 @@
 // add up to the `sum` that was read above, redraw(their sum, sum) gives another target below theirs; of
 // nothing, it is child 0. Whatever is read, the child is chosen in proportion to it.
 //
+// Descents go four at a time: find_inner_four() searches the node of each, `node`, and leaves there the number
+// of the child; start_four() finds the first nodes among running sums that all have in common. One vector then
+// holds a word of each of the four nodes, which needs half the instructions of four searches on their own
+// (design/replay-speed.md).
+//
 // Leaves are added up in the order 0, 4, 8, 12, 1, 5, ...: down the lanes of four vectors, which
 // needs one sum across lanes and not four (reference.py follows). Which order it is does not
 // matter to how often a leaf is drawn.
@@ -37,6 +42,7 @@ inline constexpr unsigned kInnerFanout = 8;
 inline constexpr unsigned kLeafFanout = 16;
 inline constexpr unsigned kLeafLanes = 4;
 inline constexpr unsigned kNodeBytes = 64;
+inline constexpr unsigned kTogether = 4;  // descents
 
 /// The leaf at `position` of the order in which a leaf node is added up.
 inline unsigned leaf_at(unsigned position) noexcept {
@@ -44,7 +50,32 @@ inline unsigned leaf_at(unsigned position) noexcept {
 }
 static_assert(kLeafLanes * kLeafLanes == kLeafFanout);
 
+// find_inner_four() by find_inner(), for each variant under its own target attribute.
+#define DRIVETRAIN_DEFINE_ONE_BY_ONE(name, ...)                                                    \
+  template <class Redraw>                                                                          \
+  __VA_ARGS__ inline void name(const std::uint64_t* sums, std::uint64_t* target,                   \
+                               std::uint64_t* sum, std::uint64_t* node,                            \
+                               Redraw&& redraw) noexcept {                                         \
+    for (unsigned k = 0; k < kTogether; ++k) {                                                     \
+      const std::uint64_t first = node[k] * kInnerFanout;                                          \
+      node[k] = first + find_inner(sums + first, target[k], sum[k],                                \
+                                   [&](std::uint64_t total, std::uint64_t expected) {              \
+                                     return redraw(k, total, expected);                            \
+                                   });                                                             \
+    }                                                                                              \
+  }
+
 namespace portable {
+
+/// node[k] = how many of `num` running sums in ascending order, of which the first is 0, come before the
+/// one behind which target[k] lies.
+inline void start_four(const std::uint64_t* sums, unsigned num, const std::uint64_t* target,
+                       std::uint64_t* node) noexcept {
+  for (unsigned k = 0; k < kTogether; ++k) {
+    node[k] = 0;
+    for (unsigned i = 1; i < num; ++i) node[k] += sums[i] <= target[k];
+  }
+}
 
 template <class Redraw>
 inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target, std::uint64_t& sum,
@@ -65,6 +96,8 @@ inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target, std
   sum = prefix[child + 1] - prefix[child];
   return child;
 }
+
+DRIVETRAIN_DEFINE_ONE_BY_ONE(find_inner_four, )
 
 /// How many of 8 running sums, in ascending order, are not above the target.
 inline unsigned count_up_to(const std::uint64_t* sums, std::uint64_t target) noexcept {
@@ -149,6 +182,65 @@ DRIVETRAIN_AVX2 inline unsigned find_inner(const std::uint64_t* node, std::uint6
   return child;
 }
 
+DRIVETRAIN_DEFINE_ONE_BY_ONE(find_inner_one_by_one, __attribute__((noinline, cold)) DRIVETRAIN_AVX2)
+
+/// Two words of one node in the lower half, and of another in the upper.
+DRIVETRAIN_AVX2 inline __m256i words_of_two(const std::uint64_t* low,
+                                            const std::uint64_t* high) noexcept {
+  return _mm256_inserti128_si256(
+      _mm256_castsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(low))),
+      _mm_load_si128(reinterpret_cast<const __m128i*>(high)), 1);
+}
+
+template <class Redraw>
+DRIVETRAIN_AVX2 inline void find_inner_four(const std::uint64_t* sums, std::uint64_t* target,
+                                            std::uint64_t* sum, std::uint64_t* node,
+                                            Redraw&& redraw) noexcept {
+  std::uint64_t own[kTogether][kInnerFanout];
+  const std::uint64_t* lines[kTogether];
+  for (unsigned k = 0; k < kTogether; ++k)
+    lines[k] = shared_line(sums + node[k] * kInnerFanout, own[k]);
+  __m256i words[kInnerFanout];  // words[i]: word i of each node
+  for (unsigned i = 0; i < kInnerFanout; i += 2) {
+    const __m256i even = words_of_two(lines[0] + i, lines[2] + i);
+    const __m256i odd = words_of_two(lines[1] + i, lines[3] + i);
+    words[i] = _mm256_unpacklo_epi64(even, odd);
+    words[i + 1] = _mm256_unpackhi_epi64(even, odd);
+  }
+  once_read();
+  auto* const targets = reinterpret_cast<__m256i*>(target);
+  auto* const expected = reinterpret_cast<__m256i*>(sum);
+  auto* const nodes = reinterpret_cast<__m256i*>(node);
+  const __m256i wanted = _mm256_load_si256(targets);
+  __m256i total = words[0], found = words[0], rest = wanted;
+  __m256i child = _mm256_set1_epi64x(kInnerFanout - 1);
+  for (unsigned i = 1; i < kInnerFanout; ++i) {
+    const __m256i beyond = _mm256_cmpgt_epi64(total, wanted);  // the child is before word i
+    rest = _mm256_sub_epi64(rest, _mm256_andnot_si256(beyond, words[i - 1]));
+    found = _mm256_blendv_epi8(words[i], found, beyond);
+    child = _mm256_add_epi64(child, beyond);
+    total = _mm256_add_epi64(total, words[i]);
+  }
+  const __m256i same = _mm256_cmpeq_epi64(total, _mm256_load_si256(expected));
+  if (_mm256_movemask_epi8(same) != -1) [[unlikely]]  // what was read is not used: once more, each by itself
+    return find_inner_one_by_one(sums, target, sum, node, redraw);
+  _mm256_store_si256(targets, rest);
+  _mm256_store_si256(expected, found);
+  const __m256i first = _mm256_slli_epi64(_mm256_load_si256(nodes), 3);
+  _mm256_store_si256(nodes, _mm256_add_epi64(first, child));
+}
+static_assert(kInnerFanout == 1 << 3);
+
+DRIVETRAIN_AVX2 inline void start_four(const std::uint64_t* sums, unsigned num,
+                                       const std::uint64_t* target, std::uint64_t* node) noexcept {
+  const __m256i wanted = _mm256_load_si256(reinterpret_cast<const __m256i*>(target));
+  __m256i last = _mm256_set1_epi64x(static_cast<long long>(num) - 1);
+  for (unsigned i = 1; i < num; ++i)
+    last = _mm256_add_epi64(
+        last, _mm256_cmpgt_epi64(_mm256_set1_epi64x(static_cast<long long>(sums[i])), wanted));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(node), last);
+}
+
 DRIVETRAIN_AVX2 inline unsigned count_up_to(const std::uint64_t* sums,
                                             std::uint64_t target) noexcept {
   const __m256i wanted = _mm256_set1_epi64x(static_cast<long long>(target));
@@ -177,8 +269,8 @@ DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target, doub
   const __m256d row1 = _mm256_cvtps_pd(_mm256_extractf128_ps(first, 1));
   const __m256d row2 = _mm256_cvtps_pd(_mm256_castps256_ps128(last));
   const __m256d row3 = _mm256_cvtps_pd(_mm256_extractf128_ps(last, 1));
-  const __m256d lanes = _mm256_add_pd(_mm256_add_pd(row0, row1), _mm256_add_pd(row2, row3));
-  const __m256d sums3 = prefix_sums(lanes);
+  const __m256d rows23 = _mm256_add_pd(row2, row3), rows123 = _mm256_add_pd(row1, rows23);
+  const __m256d sums3 = prefix_sums(_mm256_add_pd(_mm256_add_pd(row0, row1), rows23));
   const double total = _mm256_cvtsd_f64(_mm256_permute4x64_pd(sums3, 0xFF));
   if (total != sum) [[unlikely]] {
     target = redraw(total, sum);
@@ -186,8 +278,8 @@ DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target, doub
   }
   const __m256d wanted = _mm256_set1_pd(target);
   const __m256d sums2 = _mm256_sub_pd(sums3, row3);
-  const __m256d sums1 = _mm256_sub_pd(sums2, row2);
-  const __m256d sums0 = _mm256_sub_pd(sums1, row1);
+  const __m256d sums1 = _mm256_sub_pd(sums3, rows23);
+  const __m256d sums0 = _mm256_sub_pd(sums3, rows123);
   // Four masks of 64-bit lanes become one of bytes, two for each leaf.
   const __m256i all = _mm256_packs_epi16(
       _mm256_packs_epi32(where_above(sums0, wanted), where_above(sums1, wanted)),
@@ -232,6 +324,9 @@ DRIVETRAIN_AVX512 inline unsigned find_inner(const std::uint64_t* node, std::uin
   return child;
 }
 
+DRIVETRAIN_DEFINE_ONE_BY_ONE(find_inner_four, DRIVETRAIN_AVX512)
+using avx2::start_four;
+
 DRIVETRAIN_AVX512 inline unsigned count_up_to(const std::uint64_t* sums,
                                               std::uint64_t target) noexcept {
   const auto above = static_cast<unsigned>(_mm512_cmpgt_epu64_mask(
@@ -243,5 +338,6 @@ using avx2::find_leaf;  // four lanes are what the order of leaves is made for
 
 }  // namespace avx512
 #endif
+#undef DRIVETRAIN_DEFINE_ONE_BY_ONE
 
 }  // namespace drivetrain

@@ -106,6 +106,10 @@ class SumTree {
     return std::bit_cast<std::uint64_t>(static_cast<double>(leaf) * units_per_one_ + 0x1p52) -
            std::bit_cast<std::uint64_t>(0x1p52);
   }
+  /// An integer of at most 2^52, such as the units of a leaf node, as a double; loops over it are vectorised.
+  static double as_double(std::uint64_t units) noexcept {
+    return std::bit_cast<double>(units + std::bit_cast<std::uint64_t>(0x1p52)) - 0x1p52;
+  }
   /// The unit, and how many there are to 1; a power of two either way. At any time.
   double unit() const noexcept { return power_of_two(exponent()); }
   double units_per_one() const noexcept { return power_of_two(-exponent()); }
