@@ -61,15 +61,9 @@ class NStepWriter {
   /// Takes one step of every environment and inserts the rows it completes.
   Status add(const Step& step) noexcept {
     if (schema_.stack > 0) return add_framed(step);
+    if (num_step_ == 1) return add_whole(step);
     std::size_t num_rows = 0;
-    if (num_step_ == 1) {
-      for (; num_rows < num_envs_; ++num_rows) {
-        emit_step(num_rows, step);
-        asm volatile("");  // no vectors: gcc 12 would shuffle the parts of emissions for twice as long
-      }
-    } else {
-      for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
-    }
+    for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
     return insert(step, 0, num_envs_, num_rows);
   }
 
@@ -85,17 +79,58 @@ class NStepWriter {
     return position < num_step_ ? position : position - num_step_;
   }
 
-  // A window of one step: what advance() makes of it, without windows.
-  void emit_step(std::size_t env, const Step& step) noexcept {
-    const bool terminated = step.terminated[env] != 0, truncated = step.truncated[env] != 0;
-    storage_.emissions[env] = {nullptr,
-                               env,
-                               static_cast<std::uint32_t>(env),
-                               static_cast<float>(step.reward(env)),
-                               terminated ? 0.0f : static_cast<float>(gamma_),
-                               terminated,
-                               truncated,
-                               step.priority ? step.priority[env] : 0.0f};
+  // Windows of one step: each environment completes a row, which is its step, as it lies in the arrays.
+  Status add_whole(const Step& step) noexcept {
+    return chains_.insert(
+        step, 0, num_envs_, num_envs_, nullptr,
+        [](std::size_t, const std::uint64_t*, const std::uint64_t*) {},
+        [&](std::size_t first, const Claim* claims, std::size_t num, float* priorities) {
+          write_steps(claims, first, num, step);
+          if (priorities) std::copy_n(step.priority + first, num, priorities);
+        });
+  }
+
+  // Environments first .. first + count, some at a time, field by field.
+  void write_steps(const Claim* claims, std::size_t first, std::size_t count,
+                   const Step& step) const noexcept {
+    unsigned char* rows[kRows];
+    for (std::size_t start = 0; start < count; start += kRows) {
+      const std::size_t num = std::min(kRows, count - start), env = first + start;
+      for (std::size_t i = 0; i < num; ++i) rows[i] = table_.fields(claims[start + i].slot);
+      for (std::size_t f = 0; f < schema_.num_fields; ++f)
+        if (!is_large(schema_.fields[f])) write_step_field(f, step, env, rows, num);
+    }
+    if (table_.config().row_stride < kLargeRow) return;
+    write_large_fields(claims, count, [&](std::size_t f, std::size_t i) {
+      return step.arrays[f] + (first + i) * schema_.fields[f].nbytes;
+    });
+  }
+
+  void write_step_field(std::size_t index, const Step& step, std::size_t env,
+                        unsigned char* const* rows, std::size_t num) const noexcept {
+    const Field& field = schema_.fields[index];
+    const auto put = [&](const void* items) { put_array(rows, field.offset, field.nbytes, num, items); };
+    float reals[kRows];
+    std::uint8_t flags[kRows];
+    const auto as_flags = [&](const std::uint8_t* given) {
+      for (std::size_t i = 0; i < num; ++i) flags[i] = given[env + i] != 0;
+      put(flags);
+    };
+    switch (field.kind) {
+      case FieldKind::kFirst:
+      case FieldKind::kNext: return put(step.arrays[index] + env * field.nbytes);
+      case FieldKind::kReward:
+        if (step.reward_f32) return put(step.reward_f32 + env);
+        for (std::size_t i = 0; i < num; ++i) reals[i] = static_cast<float>(step.reward_f64[env + i]);
+        return put(reals);
+      case FieldKind::kDiscount:
+        for (std::size_t i = 0; i < num; ++i)
+          reals[i] = step.terminated[env + i] ? 0.0f : static_cast<float>(gamma_);
+        return put(reals);
+      case FieldKind::kTerminated: return as_flags(step.terminated);
+      case FieldKind::kTruncated: return as_flags(step.truncated);
+      default: return;  // what only sequences have
+    }
   }
 
   // Adds the step to the windows of one environment; returns the number of rows completed.
@@ -188,16 +223,21 @@ class NStepWriter {
   // Some rows at a time, field by field, so that items of one size are moved in a row.
   void write_rows(const Claim* claims, const Emission* emissions, std::size_t count,
                   const Step& step) const noexcept {
-    constexpr std::size_t kBlock = 64;
-    unsigned char* rows[kBlock];
-    for (std::size_t start = 0; start < count; start += kBlock) {
-      const std::size_t num = count - start < kBlock ? count - start : kBlock;
+    unsigned char* rows[kRows];
+    for (std::size_t start = 0; start < count; start += kRows) {
+      const std::size_t num = std::min(kRows, count - start);
       for (std::size_t i = 0; i < num; ++i) rows[i] = table_.fields(claims[start + i].slot);
       for (std::size_t f = 0; f < schema_.num_fields; ++f)
         if (!is_large(schema_.fields[f]))
           write_field(schema_.fields[f], step.arrays[f], emissions + start, rows, num);
     }
-    if (table_.config().row_stride >= kLargeRow) write_large_fields(claims, emissions, count, step);
+    if (table_.config().row_stride < kLargeRow) return;
+    write_large_fields(claims, count, [&](std::size_t f, std::size_t i) {
+      const Field& field = schema_.fields[f];
+      const bool is_kept = field.kind == FieldKind::kFirst && emissions[i].first;
+      return is_kept ? emissions[i].first + field.offset
+                     : step.arrays[f] + emissions[i].env * field.nbytes;
+    });
   }
 
   bool is_large(const Field& field) const noexcept {
@@ -205,22 +245,15 @@ class NStepWriter {
     return from_user && field.nbytes >= kLargePiece && table_.config().row_stride >= kLargeRow;
   }
 
-  // Past the caches: nobody reads a new row before many others.
-  [[gnu::noinline]] void write_large_fields(const Claim* claims, const Emission* emissions,
-                                            std::size_t count, const Step& step) const noexcept {
+  // Past the caches: nobody reads a new row before many others. item(f, i): field f of row i.
+  template <class Item>
+  [[gnu::noinline]] void write_large_fields(const Claim* claims, std::size_t count,
+                                            Item&& item) const noexcept {
     LargeCopies copies(true);
-    for (std::size_t f = 0; f < schema_.num_fields; ++f) {
-      const Field& field = schema_.fields[f];
-      if (!is_large(field)) continue;
-      for (std::size_t i = 0; i < count; ++i) {
-        const Emission& emission = emissions[i];
-        const bool is_kept = field.kind == FieldKind::kFirst && emission.first;
-        copies.add(table_.fields(claims[i].slot) + field.offset,
-                   is_kept ? emission.first + field.offset
-                           : step.arrays[f] + emission.env * field.nbytes,
-                   field.nbytes);
-      }
-    }
+    for (std::size_t f = 0; f < schema_.num_fields; ++f)
+      for (std::size_t i = 0; i < count && is_large(schema_.fields[f]); ++i)
+        copies.add(table_.fields(claims[i].slot) + schema_.fields[f].offset, item(f, i),
+                   schema_.fields[f].nbytes);
   }
 
   // One field of some rows; `array` holds its items of this step, if it is in one.
@@ -247,6 +280,8 @@ class NStepWriter {
       default: return;  // frames, which are elsewhere; what only sequences have
     }
   }
+
+  static constexpr std::size_t kRows = 64;  // written at a time
 
   ReplayTable& table_;
   RowSchema schema_;

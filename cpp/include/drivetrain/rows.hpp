@@ -82,9 +82,43 @@ inline void with_size(std::size_t nbytes, Move&& move) noexcept {
   }
 }
 
+// Items of 17 to 128 bytes, their number of 16-byte blocks a constant. Functions of their own: so many
+// copies of a loop in one place are not inlined any more, nor is what is around them.
+template <std::size_t blocks>
+[[gnu::noinline]] void get_blocks(unsigned char* out, std::size_t nbytes,
+                                  const unsigned char* const* rows, std::size_t offset,
+                                  std::size_t num) noexcept {
+  for (std::size_t i = 0; i < num; ++i)
+    copy_blocks_from_shared<blocks>(out + i * nbytes, rows[i] + offset, nbytes);
+}
+template <std::size_t blocks>
+[[gnu::noinline]] void put_blocks(unsigned char* const* rows, std::size_t offset, std::size_t nbytes,
+                                  std::size_t num, const unsigned char* items) noexcept {
+  for (std::size_t i = 0; i < num; ++i)
+    copy_blocks_to_shared<blocks>(rows[i] + offset, items + i * nbytes, nbytes);
+}
+
+// Calls move(blocks) with a constant; false for sizes that are not between 17 and 128, and for 32.
+template <class Move>
+inline bool with_blocks(std::size_t nbytes, Move&& move) noexcept {
+  if (nbytes == 32) return false;
+  switch ((nbytes - 1) / 16) {
+    case 1: return move(std::integral_constant<std::size_t, 1>{}), true;
+    case 2: return move(std::integral_constant<std::size_t, 2>{}), true;
+    case 3: return move(std::integral_constant<std::size_t, 3>{}), true;
+    case 4: return move(std::integral_constant<std::size_t, 4>{}), true;
+    case 5: return move(std::integral_constant<std::size_t, 5>{}), true;
+    case 6: return move(std::integral_constant<std::size_t, 6>{}), true;
+    case 7: return move(std::integral_constant<std::size_t, 7>{}), true;
+    default: return false;
+  }
+}
+
 /// out[i] = the `nbytes` at `offset` of rows[i], which others may be writing.
 inline void get_items(unsigned char* out, std::size_t nbytes, const unsigned char* const* rows,
                       std::size_t offset, std::size_t num) noexcept {
+  if (with_blocks(nbytes, [&](auto blocks) { get_blocks<blocks>(out, nbytes, rows, offset, num); }))
+    return;
   with_size(nbytes, [&](auto size) {
     for (std::size_t i = 0; i < num; ++i) copy_from_shared(out + i * size, rows[i] + offset, size);
   });
@@ -97,6 +131,14 @@ inline void put_items(unsigned char* const* rows, std::size_t offset, std::size_
   with_size(nbytes, [&](auto size) {
     for (std::size_t i = 0; i < num; ++i) copy_to_shared(rows[i] + offset, item(i), size);
   });
+}
+
+/// The same for items that lie one after the other.
+inline void put_array(unsigned char* const* rows, std::size_t offset, std::size_t nbytes,
+                      std::size_t num, const void* array) noexcept {
+  const auto* items = static_cast<const unsigned char*>(array);
+  if (!with_blocks(nbytes, [&](auto blocks) { put_blocks<blocks>(rows, offset, nbytes, num, items); }))
+    put_items(rows, offset, nbytes, num, [&](std::size_t i) { return items + i * nbytes; });
 }
 
 }  // namespace drivetrain

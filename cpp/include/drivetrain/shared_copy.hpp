@@ -60,6 +60,15 @@ inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noe
     target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }
 
+template <std::size_t blocks>
+inline void copy_blocks_to_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  copy_to_shared(to, from, nbytes);
+}
+template <std::size_t blocks>
+inline void copy_blocks_from_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  copy_from_shared(to, from, nbytes);
+}
+
 /// Where either side may be shared.
 inline void copy_shared(void* to, const void* from, std::size_t nbytes) noexcept {
   auto* target = static_cast<unsigned char*>(to);
@@ -117,6 +126,22 @@ inline void copy_to_shared(void* to, const void* from, std::size_t nbytes) noexc
 }
 inline void copy_from_shared(void* to, const void* from, std::size_t nbytes) noexcept {
   copy_bytes(to, from, nbytes);
+}
+/// The same for sizes above 16 * blocks and up to 16 more: moves without a loop.
+template <std::size_t blocks>
+[[gnu::always_inline]] inline void copy_blocks(void* to, const void* from, std::size_t nbytes) noexcept {
+  auto* target = static_cast<unsigned char*>(to);
+  const auto* source = static_cast<const unsigned char*>(from);
+  for (std::size_t i = 0; i < blocks; ++i) std::memcpy(target + 16 * i, source + 16 * i, 16);
+  std::memcpy(target + nbytes - 16, source + nbytes - 16, 16);
+}
+template <std::size_t blocks>
+inline void copy_blocks_to_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  copy_blocks<blocks>(to, from, nbytes);
+}
+template <std::size_t blocks>
+inline void copy_blocks_from_shared(void* to, const void* from, std::size_t nbytes) noexcept {
+  copy_blocks<blocks>(to, from, nbytes);
 }
 inline void clear_shared(void* to, std::size_t nbytes) noexcept { std::memset(to, 0, nbytes); }
 inline bool equals_shared(const void* shared, const void* own, std::size_t nbytes) noexcept {

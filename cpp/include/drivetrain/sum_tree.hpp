@@ -183,14 +183,12 @@ class SumTree {
       const std::uint64_t node = first / kLeafFanout;
       std::uint64_t before = 0;
       if (run == kLeafFanout)
-        before = leaf_node_sum(node);
+        before = levels_[0][node];
       else
         for (std::size_t k = 0; k < run; ++k) before += leaf_units(first + k);
-      for (std::size_t k = 0; k < run; ++k) {
-        const float old = leaves_[first + k];
+      for (std::size_t k = 0; k < run && extremes_; ++k) extremes_.note(first + k, leaves_[first + k], leaf);
+      for (std::size_t k = 0; k < run; ++k)
         DRIVETRAIN_LOCKED_WRITE("tree/leaf", store_shared(leaves_[first + k], leaf));
-        if (extremes_) extremes_.note(first + k, old, leaf);
-      }
       changes[num_changes++] = {node, run * units - before};
     }
     add_to_levels(changes, num_changes);
@@ -259,7 +257,8 @@ class SumTree {
   void add_to_levels(const Change* changes, std::size_t count) noexcept {
     unsigned tabled = num_levels_;  // the levels from here on
     while (count > kFewChanges && tabled > 0 && num_nodes_[tabled - 1] * kInnerFanout <= kTabled) --tabled;
-    std::uint64_t table[kTabled] = {}, total = 0;
+    std::uint64_t table[kTabled], total = 0;
+    if (tabled < num_levels_) std::fill_n(table, kTabled, 0);
     for (std::size_t i = 0; i < count; ++i) {
       std::uint64_t entry = changes[i].node;
       for (unsigned level = 0; level < tabled; ++level, entry /= kInnerFanout)
