@@ -172,3 +172,19 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
 def test_a_spec_that_makes_no_rows_is_refused(spec, message):
     with pytest.raises(InvalidInput, match=message):
         Replay(4, spec)
+
+
+@pytest.mark.parametrize("num_step", [1, 2])
+def test_items_of_every_small_size_come_out_as_they_went_in(num_step):
+    rng = np.random.default_rng(0)
+    sizes = range(1, 146)
+    replay = Replay(8, {f"f{n}": ((n,), "uint8") for n in sizes}, num_step=num_step, seed=1)
+    fields = {f"f{n}": rng.integers(0, 256, (3, n), np.uint8) for n in sizes}
+    ends = {"terminated": np.array([True, False, True]), "truncated": np.array([False, True, False])}
+    replay.writer(3).add(**fields, reward=np.array([0.5, 1.5, -2.0]), **ends)
+    sample = replay.sample(64)
+    slots = slots_of(sample.keys)
+    assert set(slots) == {0, 1, 2}
+    for name, items in {**fields, **ends}.items():
+        assert np.array_equal(sample.data[name], items[slots]), name
+    assert np.array_equal(sample.data["reward"], np.array([0.5, 1.5, -2.0], np.float32)[slots])
