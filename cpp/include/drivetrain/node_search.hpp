@@ -196,7 +196,7 @@ template <class Redraw>
 DRIVETRAIN_AVX2 inline void find_inner_four(const std::uint64_t* sums, std::uint64_t* target,
                                             std::uint64_t* sum, std::uint64_t* node,
                                             Redraw&& redraw) noexcept {
-  std::uint64_t own[kTogether][kInnerFanout];
+  alignas(64) std::uint64_t own[kTogether][kInnerFanout];
   const std::uint64_t* lines[kTogether];
   for (unsigned k = 0; k < kTogether; ++k)
     lines[k] = shared_line(sums + node[k] * kInnerFanout, own[k]);
