@@ -43,7 +43,7 @@ class NStepWriter {
   };
   /// Storage the caller provides, sized by num_envs and num_step as said.
   struct Storage {
-    Window* windows;       // [num_envs], zeroed; with the next two unused for num_step == 1 without frames
+    Window* windows;       // [num_envs], zeroed; with the next three unused for num_step == 1 without frames
     OpenStep* open;        // [num_envs * num_step]
     unsigned char* images; // [num_envs * num_step * image_nbytes]
     Emission* emissions;   // [num_envs * num_step]
