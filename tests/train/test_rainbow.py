@@ -110,7 +110,7 @@ def test_a_projection_keeps_all_probability_and_ends_in_the_extremes():
 
 def test_the_loss_and_its_gradient_equal_an_independent_form_and_its_finite_differences():
     state, batch, drawn = fresh_state(), make_batch(1), noises()
-    graded = jax.value_and_grad(dqn.loss, has_aux=True)
+    graded = jax.jit(jax.value_and_grad(dqn.loss, has_aux=True), static_argnums=(3, 4))
     (value, (excess, q)), slopes = graded(state.params, state.target, batch, NETWORK, CONFIG, drawn)
     y = target_of(state, batch, drawn)
 
@@ -136,7 +136,8 @@ def test_the_loss_and_its_gradient_equal_an_independent_form_and_its_finite_diff
 def test_the_gradient_equals_that_of_torch():
     torch = pytest.importorskip("torch", reason="needs the torch extra")
     state, batch, drawn = fresh_state(), make_batch(2), noises()
-    slopes, _ = jax.grad(dqn.loss, has_aux=True)(state.params, state.target, batch, NETWORK, CONFIG, drawn)
+    graded = jax.jit(jax.grad(dqn.loss, has_aux=True), static_argnums=(3, 4))
+    slopes, _ = graded(state.params, state.target, batch, NETWORK, CONFIG, drawn)
     y = torch.tensor(target_of(state, batch, drawn))
     pieces = {name: torch.tensor(piece, requires_grad=True) for name, piece in to_numpy(state.params).items()}
     noisy, start = {}, 0

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running
+from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running
 
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint
@@ -100,7 +100,7 @@ def test_a_failing_actor_is_started_again_a_few_times_and_then_its_error_ends_th
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     done = subprocess.run(
-        [*COMMAND, "train", "dqn", "failing_env:Failing-v0", "--run-dir", str(tmp_path / "other"), *FLAGS],
+        [*COMMAND, "train", "dqn", "failing_env:Failing-v0", "--run-dir", str(tmp_path / "other"), *FLAGS, *ONE_ACTOR],
         capture_output=True,
         text=True,
         timeout=120,

@@ -17,6 +17,7 @@ FLAGS = [
     "--eval-episodes", "2", "--final-eval-episodes", "3", "--num-actors", "2",
 ]  # fmt: skip
 ENDLESS = [*FLAGS, "--total-steps", "100000000"]
+ONE_ACTOR = ["--num-actors", "1"]
 
 
 class Run:
