@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give what tests compile a cache of the session: one for all workers, and for the processes that they start.
 
     So no session finds what another has left, and each program and each kernel is compiled once. JAX optimises its
-    programs little, as in tests of its own: the updates of SAC and PPO are compiled in 0.7 of the time. Slow tests see
+    programs little, by a setting of its own: the updates of SAC and PPO are compiled in 0.7 of the time. Slow tests see
     what users run.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
