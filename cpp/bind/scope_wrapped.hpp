@@ -2,7 +2,7 @@
 //
 // Put in the place of a method of a class, it binds like a function. All attributes are those of the wrapped
 // callable, so that inspect.signature, functools.wraps and pickle by name see no difference. A hook may ask to be told
-// of each call, before it begins: from here, so that no traceback shows that.
+// of each call, before it begins, with its arguments if it wants them: from here, so that no traceback shows that.
 #pragma once
 
 #include <structmember.h>
@@ -14,8 +14,9 @@ namespace drivetrain::bind {
 struct Wrapped {
   PyObject_HEAD
   PyObject* function;
-  PyObject* tell;  // called without arguments before each call, of what is traced while it is; null: nobody
+  PyObject* tell;  // called before each call, of what is traced while it is; null: nobody
   SiteUse use;
+  bool tells_arguments;  // or tell is called without any
   vectorcallfunc call;
   PyObject* weak_references;  // as functions have; JAX keeps what it traced by them
 };
@@ -25,7 +26,8 @@ inline Wrapped* as_wrapped(PyObject* object) { return reinterpret_cast<Wrapped*>
 inline PyObject* wrapped_call(PyObject* self, PyObject* const* args, std::size_t count, PyObject* keywords) {
   Wrapped* wrapped = as_wrapped(self);
   if (wrapped->tell != nullptr && (!wrapped->use.is_traced || thread_log.is_tracing())) {
-    PyObject* said = PyObject_CallNoArgs(wrapped->tell);
+    PyObject* said = wrapped->tells_arguments ? PyObject_Vectorcall(wrapped->tell, args, count, keywords)
+                                              : PyObject_CallNoArgs(wrapped->tell);
     if (said == nullptr) PyErr_WriteUnraisable(wrapped->tell);  // the program must run on
     Py_XDECREF(said);
   }
@@ -35,11 +37,13 @@ inline PyObject* wrapped_call(PyObject* self, PyObject* const* args, std::size_t
   return result;
 }
 
-/// Wrapped(function, span, tell=None)
+/// Wrapped(function, span, tell=None, tells_arguments=False)
 inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
-  static const char* names[] = {"function", "span", "tell", nullptr};
+  static const char* names[] = {"function", "span", "tell", "tells_arguments", nullptr};
   PyObject *function, *span, *tell = Py_None, *span_type = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|O", const_cast<char**>(names), &function, &span, &tell))
+  int tells_arguments = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|Op", const_cast<char**>(names), &function, &span, &tell,
+                                   &tells_arguments))
     return -1;
   for (PyTypeObject* type = Py_TYPE(span); type != nullptr; type = type->tp_base)
     if (type->tp_init == span_init || type->tp_dealloc == span_dealloc) span_type = span;
@@ -50,6 +54,7 @@ inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
   Wrapped* wrapped = as_wrapped(self);
   Py_XSETREF(wrapped->function, Py_NewRef(function));
   Py_XSETREF(wrapped->tell, tell == Py_None ? nullptr : Py_NewRef(tell));
+  wrapped->tells_arguments = tells_arguments != 0;
   wrapped->use = reinterpret_cast<Span*>(span)->use;
   wrapped->use.instrument = Instrument::kCall;
   wrapped->call = wrapped_call;

@@ -83,6 +83,33 @@ for step in range(12):
         batch = np.stack([obs] * 8)
         params = update(params, batch, target(old, batch))
         old = mix(old, params)
+
+def network(weights, obs):  # of no library, with a matrix product in an inner function, which JAX traces once
+    return jnp.dot(obs, weights)
+
+@jax.jit
+def policy(weights, obs):
+    return network(weights, obs).argmax(-1)
+
+@jax.jit
+def goals(weights, obs):
+    return network(weights, obs).max(-1)
+
+@jax.jit
+def remember(memory, obs):
+    return memory.at[0].set(obs)
+
+@jax.jit
+def learn(weights, obs, goal):
+    return weights - jax.grad(lambda w: ((network(w, obs).max(-1) - goal) ** 2).mean())(weights)
+
+weights, memory = jnp.ones((4, 2)), jnp.zeros((8, 4))
+for step in range(6):
+    action = policy(weights, obs)
+    memory = remember(memory, obs)
+    obs, *_ = env.step(int(action))
+    if step % 2:
+        weights = learn(weights, memory, goals(weights, memory))
 with scope.operation("mine"):
     update(params, batch, target(old, batch))
 with scope.operation("mine"):
@@ -121,9 +148,12 @@ def test_a_hand_written_loop_is_told_apart_by_what_its_functions_do_while_they_a
     found = within(folder)
     assert found["jit update"] == {"backpropagation", "mine"}
     assert found["jit <lambda>"] == {"inference", "backpropagation", "mine", "other"}
+    assert found["jit policy"] == {"inference"}
+    assert found["jit goals"] == found["jit learn"] == {"backpropagation"}
+    assert found["jit remember"] == {"other"}, "between acting and the step, and no network"
     assert entered(folder)["jax.Array value"] >= 12 + 6
     rows = {(row.operation, row.time_class) for row in scope.load(folder).breakdown()}
-    assert ("values", "accelerator_sync") in rows
+    assert rows >= {("values", "accelerator_sync"), ("inference", "accelerator_sync")}
 
 
 def test_what_a_function_is_for_is_learned_while_it_is_muted_and_holds_for_what_came_before(folder):

@@ -39,6 +39,15 @@ NATIVE = frozenset({"simulator", "backend", "accelerator_api", "accelerator_sync
 FORWARD = "forward"
 """The operation of a network's forward pass until analysis knows what it was for (scope/rules.py)."""
 
+NETWORK = "network"
+"""Presumed of a jitted function that may be a forward pass, until analysis has seen what became of its results ..."""
+
+FETCHED = "fetched"
+"""... and of waiting for results, until it knows whose (scope/acting.py)."""
+
+UNDECIDED = frozenset({FORWARD, NETWORK, FETCHED})
+"""What no time is shown as: analysis finds the operation, or leaves it to what is around."""
+
 
 @dataclass(frozen=True)
 class Site:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.sites import CLASSES, FORWARD, OPERATIONS, UNRECORDED, Site
+from drivetrain.scope.sites import CLASSES, FORWARD, OPERATIONS, UNDECIDED, UNRECORDED, Site
 
 
 class State(NamedTuple):
@@ -39,7 +39,7 @@ class StateSpace:
     def operations(self) -> tuple[str, ...]:
         """Those found by themselves, then the program's own, in the order of the sites."""
         said = (name for site in self.sites for name in (site.operation, site.presumed))
-        own = (name for name in said if name not in ("", FORWARD))
+        own = (name for name in said if name and name not in UNDECIDED)
         return tuple(dict.fromkeys([*OPERATIONS, *own]))
 
     @cached_property

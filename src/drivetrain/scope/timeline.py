@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope import reference, rules
+from drivetrain.scope import acting, reference, rules
 from drivetrain.scope.calibration.blocks import mask_of_events
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import BASE, IDLE, UNKNOWN, StateSpace
@@ -60,8 +60,9 @@ class Timeline:
 def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
     """The time line of one thread."""
     begins = np.flatnonzero(thread.kind == BEGIN)
-    own = own_parts(space, begins, thread.site)
-    after, around = _states(thread, begins, own, space)
+    inner, parent = innermost(thread)
+    own = own_parts(space, thread.site[begins], begins, parent)
+    after, around = _states(inner, parent, own, space)
     if (mask := mask_of_events(thread)) is not None:
         unknown = space.code(UNKNOWN)
         after, around = np.where(mask != 0, unknown, after), np.where(mask[begins] != 0, unknown, around)
@@ -75,17 +76,20 @@ def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
     return Timeline(edges, states, entered, entered_from, np.arange(len(edges)))
 
 
-def own_parts(space: StateSpace, begins: Ints, site: NDArray[np.int32]) -> NDArray[np.int16]:
+def own_parts(space: StateSpace, entered: NDArray[np.int32], begins: Ints, parent: Ints) -> NDArray[np.int16]:
     """What each begin event sets of [operation, class, phase], -1 where it inherits, and the operation that is presumed
     of it where none is set around it, -1 for none; shape [4, begins].
     """
-    entered = site[begins]
     if not len(begins):
         return np.zeros((4, 0), np.int16)
     parts = np.stack([part[entered] for part in (*space.set_by, space.presumed)])
+    inference, backpropagation = map(space.operations.index, ("inference", "backpropagation"))
+    if acting.is_asked(space.sites):
+        purposes = acting.purposes(entered, parent, space.sites)
+        parts[3] = np.where(purposes.is_acting, inference, parts[3])
+        parts[3] = np.where(purposes.is_update, backpropagation, parts[3])
     if rules.has_forward(space.sites):
         what = rules.following(begins, entered, space.sites)
-        inference, backpropagation = map(space.operations.index, ("inference", "backpropagation"))
         forward, presumed = space.is_forward[entered], space.is_presumed_forward[entered] & what.simulates
         parts[0] = np.where(forward, np.where(what.is_update, backpropagation, inference), parts[0])
         parts[3] = np.where(presumed & what.is_step, inference, parts[3])
@@ -93,9 +97,8 @@ def own_parts(space: StateSpace, begins: Ints, site: NDArray[np.int32]) -> NDArr
     return parts
 
 
-def _states(thread: Thread, begins: Ints, own: NDArray[np.int16], space: StateSpace) -> tuple[Ints, Ints]:
+def _states(inner: Ints, parent: Ints, own: NDArray[np.int16], space: StateSpace) -> tuple[Ints, Ints]:
     """The code after each event, and the code around each begin event."""
-    inner, parent = innermost(thread)
     base = np.array(space.parts(BASE), np.int64)
     parts = _inherited(own[:3].astype(np.int64), own[3].astype(np.int64), parent, base)
     codes = (parts[0] * len(CLASSES) + parts[1]) * len(space.phases) + parts[2]

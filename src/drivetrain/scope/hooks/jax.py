@@ -5,11 +5,14 @@ whatever operation is around. Nothing is synchronised that the program does not 
 
 What a jitted function is for shows while it is traced: one that takes a gradient is an update, one that applies a
 network of Flax and takes none a forward pass (scope/rules.py), one that steps a simulator of gymnax simulation; one
-that does several of these is none of them. That is presumed of it where nothing around says what it is.
+that does several of these is none of them. One of which nothing is known but that its program multiplies matrices may
+be a forward pass: what becomes of its results tells (scope/acting.py). All that is presumed of it where nothing around
+says what it is.
 """
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, cast
@@ -17,18 +20,22 @@ from typing import Any, cast
 from drivetrain.scope import _native
 from drivetrain.scope._native import Wrapped
 from drivetrain.scope.hooks.patch import record, record_native
-from drivetrain.scope.sites import FORWARD, Site, table
+from drivetrain.scope.sites import FETCHED, FORWARD, NETWORK, Site, table
 from drivetrain.scope.spans import span
 
 _LOOPS = ("scan", "while_loop", "fori_loop", "map")
+_MULTIPLY = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
+"""Operations of a program of JAX (jaxpr) that networks are made of."""
 _seen: dict[int, set[str]] = {}
 """Sites of jitted functions -> what was done while they were traced."""
+_looked_into: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""Programs that a jitted function was compiled from."""
 
 
 def install(module: ModuleType) -> None:
     """Hook jax.jit, gradients, loops, and waiting for results."""
     jax: Any = module
-    record(jax, "block_until_ready", Site("jax.block_until_ready", "", "accelerator_sync"))
+    record(jax, "block_until_ready", Site("jax.block_until_ready", "", "accelerator_sync", presumed=FETCHED))
     for name in _LOOPS:
         record(jax.lax, name, Site(f"jax.lax.{name}", "", "backend"), collapses=True)
     for name in ("grad", "value_and_grad"):
@@ -36,6 +43,7 @@ def install(module: ModuleType) -> None:
     record(jax, "vjp", Site("jax.vjp", "", "backend", presumed="backpropagation"), tell=saw("backpropagation"))
     jax.jit = _giving_jitted(jax.jit)
     _wait_for_values(sys.modules["jax._src.array"])
+    _look_into_programs(sys.modules["jax._src.pjit"])
 
 
 def saw(operation: str) -> Callable[[], None]:
@@ -52,8 +60,11 @@ def _add(seen: set[str]) -> None:
 
 
 def _purpose(seen: set[str]) -> str:
-    """An update has forward passes of its own; nothing else may come together."""
-    kinds = seen - {FORWARD} if "backpropagation" in seen else seen
+    """An update has forward passes of its own, and networks are not all that multiplies; nothing else may come
+    together.
+    """
+    kinds = seen - {NETWORK} or {NETWORK}
+    kinds = kinds - {FORWARD} if "backpropagation" in kinds else kinds
     return next(iter(kinds)) if len(kinds) == 1 else ""
 
 
@@ -105,9 +116,46 @@ def _wait_for_values(array: Any) -> None:
     Raises:
         AttributeError: Arrays of this version are of another make.
     """
-    site = Site("jax.Array value", "", "accelerator_sync")
+    site = Site("jax.Array value", "", "accelerator_sync", presumed=FETCHED)
     cls: Any = array.ArrayImpl
     record_native(cls, "block_until_ready", site)
     _native.record_buffers(cls, table.number(site))
     value = cast(dict[str, Any], vars(cls))["_value"]
     cls._value = property(Wrapped(value.fget, span(site, collapses=True)), doc=value.__doc__)
+
+
+def _look_into_programs(pjit: Any) -> None:
+    """Where a jitted function is run for the first time, its program is at hand as a whole: that of inner functions,
+    which JAX does not trace again, is part of it.
+
+    Raises:
+        AttributeError: This version compiles elsewhere.
+    """
+    inside = span(Site("jit, first call", "", "backend"))
+    pjit._pjit_call_impl_python = Wrapped(pjit._pjit_call_impl_python, inside, _look_into, tells_arguments=True)
+
+
+def _look_into(*args: Any, jaxpr: Any, **parameters: Any) -> None:
+    """Note it of the jitted function that runs if its program, with constants apart, multiplies matrices."""
+    program = jaxpr.jaxpr
+    if program not in _looked_into:
+        _looked_into.add(program)
+        if _multiplies(program):
+            _add({NETWORK})
+
+
+def _multiplies(program: Any) -> bool:
+    return any(
+        equation.primitive.name in _MULTIPLY or any(map(_multiplies, _programs_in(equation)))
+        for equation in program.eqns
+    )
+
+
+def _programs_in(equation: Any) -> list[Any]:
+    """Of loops, branches and inner jitted functions."""
+    parameters: list[Any] = list(equation.params.values())
+    for value in list(parameters):
+        if isinstance(value, tuple | list):
+            parameters += cast(list[Any], value)
+    programs = [getattr(value, "jaxpr", value) for value in parameters]
+    return [program for program in programs if hasattr(program, "eqns")]
