@@ -1,7 +1,8 @@
 // Wrapped: a callable that is recorded as a site and otherwise passes for what it wraps.
 //
 // Put in the place of a method of a class, it binds like a function. All attributes are those of the wrapped
-// callable, so that inspect.signature, functools.wraps and pickle by name see no difference. A hook may ask to be told
+// callable, its class included, so that inspect, functools.wraps, pickle by name and cloudpickle by value (which takes
+// a function apart, and so passes on one that is not recorded) see no difference. A hook may ask to be told
 // of each call, before it begins, with its arguments if it wants them: from here, so that no traceback shows that.
 #pragma once
 
@@ -91,7 +92,7 @@ inline PyObject* wrapped_reduce(PyObject* self, PyObject*) {
 }
 
 inline PyObject* wrapped_getattro(PyObject* self, PyObject* name) {
-  static const char* const own[] = {"__class__", "__call__", "__get__", "__reduce__", "__reduce_ex__"};
+  static const char* const own[] = {"__call__", "__get__", "__reduce__", "__reduce_ex__"};
   PyObject* function = as_wrapped(self)->function;
   const char* text = PyUnicode_AsUTF8(name);
   if (text == nullptr) return nullptr;

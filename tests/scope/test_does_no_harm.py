@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
-from programs import profiled
+from programs import entered, profiled
 
 from drivetrain import scope
 
@@ -29,7 +30,7 @@ def test_an_exception_in_a_simulator_shows_the_same_lines_and_pickles_are_the_sa
     pytest.importorskip("gymnasium")
     text = """
 import copy, inspect, pickle, pickletools, subprocess, sys, threading, time
-import gymnasium
+import cloudpickle, gymnasium
 
 class Breaks(gymnasium.Env):
     observation_space = action_space = gymnasium.spaces.Discrete(2)
@@ -53,10 +54,26 @@ print(again.unwrapped.taken, again.step(1), env.unwrapped.taken)
 print([inspect.isbuiltin(f) for f in (time.sleep, threading.Lock, len)], inspect.signature(Breaks.reset))
 print(inspect.getsource(Breaks.step).count("raise"), Breaks.step.__qualname__, callable(Breaks.step))
 assert pickle.loads(pickle.dumps(env)).unwrapped.taken == 1
+print(inspect.isfunction(Breaks.step), inspect.ismethod(env.step), isinstance(Breaks.step, type(lambda: 0)))
+
+def make():
+    class Local(Breaks):
+        def step(self, action):
+            return super().step(action)
+    return Local()
+
+# As vector environments hand classes of a script to processes that do not run it.
+text = "import cloudpickle, sys; print([(e.reset(seed=3), e.step(0)) for e in cloudpickle.load(sys.stdin.buffer)])"
+subprocess.run([sys.executable, "-c", text], input=cloudpickle.dumps([env, make()]), check=True)
 env.step(0)
 env.step(1)
 """
     assert_same(tmp_path, text, code=1)
+    by_process = Counter(thread.process for thread in scope.load(tmp_path / "run.scope").trace.threads)
+    assert len(by_process) == 2
+    counts = entered(tmp_path / "run.scope")
+    assert counts["Breaks.step"] == 1 + 1 + 1 + 1 + 2
+    assert counts["Local.step"] == 1, "of the other process, whose class is a copy"
 
 
 def test_our_own_training_learns_the_same_bits(tmp_path):

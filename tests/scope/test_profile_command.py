@@ -33,6 +33,12 @@ sys.exit(7)
     assert b"Namespace(lr=0.1, o='x')" in again.stdout
 
 
+def test_a_program_that_takes_the_recording_away_ends_as_it_would_have(folder):
+    done = profiled_text(folder, f"import shutil, sys; shutil.rmtree({str(folder)!r}); sys.exit(5)", check=False)
+    assert done.returncode == 5
+    assert b"Traceback" not in done.stderr
+
+
 def test_a_module_runs_with_relative_imports(folder, tmp_path):
     package = tmp_path / "pack"
     package.mkdir()

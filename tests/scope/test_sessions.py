@@ -16,6 +16,7 @@ import pytest
 from drivetrain import scope
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.scope import _native
+from drivetrain.scope.sites import Site, SiteTable
 from drivetrain.scope.spans import recorded
 from drivetrain.scope.trace.events import BEGIN, END, STEP, THREAD_END
 
@@ -174,6 +175,53 @@ def test_asynchronous_functions_and_generators_are_recorded_until_they_end(folde
     assert raw(profile)["awaited", "python", ""] > 0, "while its own code runs"
 
 
+def test_an_asynchronous_generator_is_recorded_until_it_ends_and_takes_what_its_caller_sends_and_throws(folder):
+    closed = []
+
+    @scope.operation("produce")
+    async def produce(last):
+        try:
+            for number in range(last):
+                try:
+                    if (sent := (yield number)) is not None:
+                        yield sent
+                except KeyError as error:
+                    yield error.args[0]
+        finally:
+            closed.append(last)
+
+    async def main():
+        found = [number async for number in produce(3)]
+        numbers = produce(9)
+        found += [await anext(numbers), await numbers.asend("sent"), await anext(numbers)]
+        found += [await numbers.athrow(KeyError("thrown")), await anext(numbers)]
+        with pytest.raises(ValueError, match="mine"):
+            await numbers.athrow(ValueError("mine"))
+        left = produce(5)
+        await anext(left)
+        await left.aclose()
+        return found
+
+    with scope.session(folder):
+        assert asyncio.run(main()) == [0, 1, 2, 0, "sent", 1, "thrown", 2]
+    assert closed == [3, 9, 5]
+    assert entered(scope.load(folder))["produce"] == 3
+    assert inspect.isasyncgenfunction(produce)
+
+
+def test_sites_that_cannot_be_written_stop_nobody_and_the_report_says_what_is_missing(folder):
+    full = SiteTable()
+    full.write_to(Path("/dev/full"))
+    assert [full.number(Site("a")), full.number(Site("b")), full.number(Site("a"))] == [0, 1, 0]
+    with scope.session(folder), scope.operation("mine"):
+        pass
+    (own,) = folder.glob("*.sites")
+    own.write_text("")
+    profile = scope.load(folder)
+    assert {row.operation for row in profile.breakdown()} <= {"other", "unrecorded"}
+    assert any("did not reach the disk" in note for note in profile.notes)
+
+
 def test_generators_left_out_of_order_do_no_harm(folder):
     def holding(name):
         with scope.operation(name):
@@ -272,6 +320,10 @@ def test_what_cannot_be_recorded_or_read_is_one_clear_error(folder, tmp_path):
         scope.session(tmp_path / "two").__enter__()
     with pytest.raises(FileFormatError, match=r"no session\.json"):
         scope.load(folder)
+    for text, what in (("{", "damaged"), ("[]", "got list"), ("", "damaged"), ("{}", "format 2")):
+        (tmp_path / "one" / "session.json").write_text(text)
+        with pytest.raises(FileFormatError, match=what):
+            scope.load(tmp_path / "one")
 
 
 def test_two_sessions_after_one_another_are_apart(tmp_path):

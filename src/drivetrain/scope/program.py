@@ -86,7 +86,8 @@ def run(
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-    end(folder, exit_code=code)
+    with contextlib.suppress(OSError):  # of a full disk, say: how the program ended is told in any case
+        end(folder, exit_code=code)
     return code
 
 

@@ -9,6 +9,7 @@ FOLDER/session.json              when it began and ended, on the monotonic clock
        *.not-captured            sentences about what is missing
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -197,11 +198,13 @@ def _after_fork() -> None:
     if folder is None or not _native.recording():
         return
     pid = _current.pid
-    _describe(folder)
+    with contextlib.suppress(OSError):  # a full disk: it is recorded all the same, as a process without arguments
+        _describe(folder)
     _current.pid = pid  # the session stays the parent's
     table.after_fork(_own(folder, "sites"))
     if _native.gpu_is_lost():
-        (folder / "gpu-forked.not-captured").write_text(_FORKED)
+        with contextlib.suppress(OSError):
+            (folder / "gpu-forked.not-captured").write_text(_FORKED)
     _native.lane(0)
 
 

@@ -7,6 +7,7 @@ meets them and writes the table beside its events: one JSON line per site, befor
 learned of a site later is another line, which holds for all of its events.
 """
 
+import contextlib
 import json
 import os
 import threading
@@ -111,12 +112,14 @@ class SiteTable:
 
 
 def _append(file: Path, entries: list[tuple[int, Site]]) -> None:
+    """Where nothing can be written, as on a full disk, sites have no name in reports, and the program runs on."""
     text = "".join(json.dumps({"number": number, **asdict(site)}) + "\n" for number, site in entries)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
+    with contextlib.suppress(OSError):
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
 
 
 table = SiteTable()

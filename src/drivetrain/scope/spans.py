@@ -5,7 +5,7 @@ operation("inference") -> Span -> events of this thread
 
 import functools
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, ParamSpec, TypeVar, cast
 
 from drivetrain.core.errors import InvalidInput
@@ -78,6 +78,8 @@ def recorded(function: Callable[P, R], inside: Span) -> Callable[P, R]:
     """
     if inspect.iscoroutinefunction(function):
         return cast("Callable[P, R]", _recorded_coroutine(function, inside))
+    if inspect.isasyncgenfunction(function):
+        return cast("Callable[P, R]", _recorded_async_generator(function, inside))
     if inspect.isgeneratorfunction(function):
         return cast("Callable[P, R]", _recorded_generator(function, inside))
     return cast("Callable[P, R]", Wrapped(function, inside))
@@ -98,6 +100,28 @@ def _recorded_generator(function: Callable[..., Any], inside: Span) -> Callable[
         with inside:
             inner: Generator[Any, Any, Any] = function(*args, **keywords)
             return (yield from inner)
+
+    return generator
+
+
+def _recorded_async_generator(function: Callable[..., Any], inside: Span) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def generator(*args: Any, **keywords: Any) -> AsyncGenerator[Any, Any]:
+        with inside:
+            inner: AsyncGenerator[Any, Any] = function(*args, **keywords)
+            ask = inner.asend(None)
+            while True:  # what `yield from` does, which asynchronous generators lack
+                try:
+                    value = await ask
+                except StopAsyncIteration:
+                    return
+                try:
+                    ask = inner.asend((yield value))
+                except GeneratorExit:
+                    await inner.aclose()
+                    raise
+                except BaseException as error:  # the caller's, by athrow
+                    ask = inner.athrow(error)
 
     return generator
 

@@ -1,5 +1,6 @@
 """Runs a hook right after the program has imported the module it is for, and never imports that module itself."""
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -17,6 +18,7 @@ HOOKS = {
     "_socket": "system_waits",
     "ale_py": "ale",
     "asyncio.events": "asyncio",
+    "cloudpickle.cloudpickle": "cloudpickle",
     "drivetrain.replay.buffer": "drivetrain",
     "flax.linen.module": "flax",
     "gymnasium": "gymnasium",
@@ -77,9 +79,10 @@ def run_hook(name: str, module: ModuleType) -> None:
     except Exception as error:  # the program must run on, whatever a framework has become
         folder = recording_into()
         if folder is not None:
-            (folder / f"{os.getpid()}.{name}.not-captured").write_text(
-                f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}\n"
-            )
+            with contextlib.suppress(OSError):
+                (folder / f"{os.getpid()}.{name}.not-captured").write_text(
+                    f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}\n"
+                )
 
 
 def _is_hooked(name: str) -> bool:

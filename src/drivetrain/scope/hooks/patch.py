@@ -23,7 +23,7 @@ def record(
     `tell` is called before each call of it.
     """
     function = cast(dict[str, Any], vars(owner)).get(name)
-    if isinstance(function, FunctionType) and not getattr(function, "__isabstractmethod__", False):
+    if type(function) is FunctionType and not getattr(function, "__isabstractmethod__", False):
         setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses), tell))
 
 
@@ -39,8 +39,13 @@ def record_native(owner: Any, name: str, site: Site, *, ends_step: int = -1) -> 
         setattr(owner, name, Wrapped(method, span(site, ends_step=ends_step)))
 
 
+_applied: list[tuple[type, Callable[[type], None]]] = []
+"""What was asked of `for_subclasses`."""
+
+
 def for_subclasses(base: type, apply: Callable[[type], None]) -> None:
     """Apply to a class, to all subclasses there are, and to those that will be defined."""
+    _applied.append((base, apply))
     seen: set[type] = set()
     pending = [base]
     while pending:
@@ -60,3 +65,10 @@ def for_subclasses(base: type, apply: Callable[[type], None]) -> None:
         apply(cls)
 
     base.__init_subclass__ = classmethod(init_subclass)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def apply_to(cls: type) -> None:
+    """Apply what holds for subclasses to one of them, whose methods were added after it had been defined."""
+    for base, apply in _applied:
+        if issubclass(cls, base):
+            apply(cls)

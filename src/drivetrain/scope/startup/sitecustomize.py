@@ -17,10 +17,13 @@ if _folder and os.path.isdir(_folder):
 
         program.attach(_folder)
     except Exception as _error:  # nothing may keep the program from running, not even our own mistake
-        with open(os.path.join(_folder, f"{os.getpid()}.not-captured"), "w") as _file:
-            _file.write(
-                f"Process {os.getpid()} ({sys.executable}) was not captured: {type(_error).__name__}: {_error}\n"
-            )
+        try:
+            with open(os.path.join(_folder, f"{os.getpid()}.not-captured"), "w") as _file:
+                _file.write(
+                    f"Process {os.getpid()} ({sys.executable}) was not captured: {type(_error).__name__}: {_error}\n"
+                )
+        except OSError:  # a full disk
+            pass
 
 _own = sys.modules.pop("sitecustomize", None)
 _spec = importlib.util.find_spec("sitecustomize")

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,6 +23,21 @@ def header_of(file: Path, raw: bytes, form: np.dtype[Any], magic: bytes, what: s
     if header["magic"] != magic or header["version"] != _native.VERSION:
         raise FileFormatError(f"{file}: expected {what} of version {_native.VERSION}, got another kind of file")
     return header
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """What a file of ours says.
+
+    Raises:
+        FileFormatError: It is damaged.
+    """
+    try:
+        found: Any = json.loads(file.read_text())
+    except ValueError as error:
+        raise FileFormatError(f"{file}: expected JSON, got a damaged file ({error}); record again") from error
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{file}: expected JSON with names and values, got {type(found).__name__}; record again")
+    return cast(dict[str, Any], found)
 
 
 def sites_of(folder: Path, pid: int, start: int) -> dict[int, Site]:

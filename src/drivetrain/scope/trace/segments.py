@@ -3,7 +3,6 @@
 FOLDER/*.events, *.sites, *.json, *.gpu -> Trace
 """
 
-import json
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -17,7 +16,7 @@ from drivetrain.scope.session import FORMAT
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace import gpu_segments
 from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace
-from drivetrain.scope.trace.files import header_of, sites_of
+from drivetrain.scope.trace.files import header_of, read_json, sites_of
 
 _HEADER = np.dtype(
     [
@@ -40,6 +39,7 @@ _MAGIC = b"dtscseg1"
 _SHARED = np.dtype(
     [("magic", "S8"), ("version", "<u4"), ("unused", "<u4"), ("limit", "<u8"), ("taken", "<u8"), ("dropped", "<u8")]
 )
+_UNKNOWN = Site("unknown")
 _PROCESS_FILE = re.compile(r"(\d+)-(\d+)\.json$")
 
 
@@ -68,6 +68,7 @@ def read_folder(folder: Path) -> Trace:
     )
     begin_ns, end_ns = _extent(about, threads)
     notes = _notes(folder, about, processes, threads)
+    notes += _unnamed(processes, threads, sites)
     recorded = {key: gpu_segments.Recorded(number, numbers[number]) for key, number in index.items()}
     return Trace(
         begin_ns=begin_ns,
@@ -85,7 +86,7 @@ def _session(folder: Path) -> dict[str, Any]:
     file = folder / "session.json"
     if not file.is_file():
         raise FileFormatError(f"{folder}: expected the folder of a scope session, and it has no session.json")
-    about = json.loads(file.read_text())
+    about = read_json(file)
     if about.get("format") != FORMAT:
         raise FileFormatError(
             f"{file}: expected format {FORMAT}, got {about.get('format')}; use the drivetrain it is of"
@@ -136,7 +137,7 @@ def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, 
     found = {key: Process(pid=key[0], start=key[1], parent=0, argv=()) for key in recorded}
     for file in folder.glob("*.json"):
         if match := _PROCESS_FILE.fullmatch(file.name):
-            about = json.loads(file.read_text())
+            about = read_json(file)
             key = (int(match[1]), int(match[2]))
             alone = {name: (first, second) for name, (first, second) in about.get("alone_ns", {}).items()}
             found[key] = Process(
@@ -152,9 +153,23 @@ def _sites(folder: Path, processes: tuple[Process, ...]) -> tuple[tuple[Site, ..
     for process in processes:
         own = sites_of(folder, process.pid, process.start)
         size = max(own, default=-1) + 2
-        listed = [own.get(number, Site("unknown")) for number in range(size)]
+        listed = [own.get(number, _UNKNOWN) for number in range(size)]
         numbers.append(np.array([sites.setdefault(site, len(sites)) for site in listed], np.int32))
     return tuple(sites), numbers
+
+
+def _unnamed(processes: tuple[Process, ...], threads: tuple[Thread, ...], sites: tuple[Site, ...]) -> list[str]:
+    """What is to be said of processes whose tables of sites are not whole."""
+    if _UNKNOWN not in sites:
+        return []
+    unknown = sites.index(_UNKNOWN)
+    named = [(thread.kind == BEGIN) & (thread.site == unknown) for thread in threads]
+    of = {thread.process for thread, there in zip(threads, named, strict=True) if there.any()}
+    return [
+        f"The names of some sites of process {processes[number].pid} did not reach the disk: their time counts as that "
+        "of whatever is around them."
+        for number in sorted(of)
+    ]
 
 
 def _extent(about: dict[str, Any], threads: tuple[Thread, ...]) -> tuple[int, int]:
@@ -168,7 +183,10 @@ def _notes(
 ) -> list[str]:
     notes: list[str] = []
     if "end_ns" not in about:
-        notes.append("The session was not ended: it still runs, or its process was killed. Its end is its last event.")
+        notes.append(
+            "The session was not ended: it still runs, its process was killed, or nothing could be written. Its end is "
+            "its last event."
+        )
     shared = folder / "shared"
     if shared.exists() and (raw := shared.read_bytes()):
         state = np.frombuffer(raw, _SHARED, 1)[0]

@@ -15,7 +15,7 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.sites import Site
 from drivetrain.scope.states import BASE, State
 from drivetrain.scope.summing import KIND
-from drivetrain.scope.trace.files import header_of, sites_of
+from drivetrain.scope.trace.files import header_of, read_json, sites_of
 
 # TotalsHeader and SitePath of cpp/include/drivetrain/event_log_totals.hpp
 _HEADER = np.dtype(
@@ -86,7 +86,7 @@ def read(folder: Path) -> tuple[dict[str, Any], list[ThreadTotals]]:
         FileFormatError: The folder holds no such session, or one of another version.
     """
     file = folder / "session.json"
-    about: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    about: dict[str, Any] = read_json(file) if file.is_file() else {}
     if about.get("keeps") != KIND:
         raise FileFormatError(f"{folder}: expected the folder of a session that kept sums, and it is none")
     threads = [thread for path in folder.glob("*.totals") if (thread := _thread(folder, path)) is not None]
