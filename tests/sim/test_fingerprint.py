@@ -123,6 +123,13 @@ def test_a_change_in_another_module_is_another_fingerprint(load, what, into):
     assert mark(load()) != mark(load(library=LIBRARY.replace(what, into)))
 
 
+def test_fields_with_a_factory_are_followed_into_it(load):
+    made = ENV.replace("y: float = 1.0", "y: float = dataclasses.field(default_factory=lambda: 1.0)")
+    assert mark(load(made)) == mark(load(made))
+    assert mark(load(made)) != mark(load(made.replace("lambda: 1.0", "lambda: 2.0")))
+    assert fingerprint(load(made.replace("lambda: 1.0", "lambda: time.time()"))) is None
+
+
 def test_what_changes_after_a_module_was_loaded_counts_as_it_is(load):
     env = load()
     kept = [mark(env)]
@@ -284,6 +291,10 @@ def test_a_method_replaced_inside_a_library_and_an_edited_file_are_noticed(monke
     before = installed()
     with monkeypatch.context() as patched:
         patched.setattr(jax.core.ShapedArray, "update", lambda self: self)
+        assert not same(installed(), before)
+    assert same(installed(), before)
+    with monkeypatch.context() as patched:
+        patched.setattr(jax.lax.mul, "__code__", (lambda x, y: x).__code__)
         assert not same(installed(), before)
     assert same(installed(), before)
     with monkeypatch.context() as patched:

@@ -24,8 +24,8 @@ from drivetrain.sim.recalling import Recalled, recall, remember
 from drivetrain.sim.trace import Traced
 from drivetrain.sim.varying import Varied
 
-SLOW_TRACE_S = 0.15
-"""By the clock; 0: whatever it takes. A fingerprint takes 0.05 to 0.09 seconds of a quiet core, and many environments
+SLOW_TRACE_S = 0.1
+"""By the clock; 0: whatever it takes. Recalling takes 0.04 to 0.06 seconds of a quiet core, and many environments
 are traced in less."""
 
 

@@ -7,12 +7,10 @@ since, or put another function or class in the place of one.
 # Functions of any type are looked at by their code.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-import marshal
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
-from operator import attrgetter, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -22,18 +20,15 @@ LOOKED_AT = frozenset({"jax", "numpy", "ml_dtypes", "opt_einsum", "drivetrain"})
 AFTERWARDS = ("jax.experimental", "jax._src.pallas", "jax._src.export", "jax._src.interpreters.mlir", "numpy.f2py",
               "numpy.ma", "numpy.polynomial", "numpy.random", "numpy.testing")  # fmt: skip
 """Of these, what no trace runs: what lowers, compiles and exports programs, and what is not trusted anyway."""
-PLACE = attrgetter("__code__.co_filename", "__code__.co_firstlineno", "__code__.co_qualname")
-KIND = attrgetter("__module__", "__qualname__")
 WRAPPERS = (type(jax.jit(lambda: 0)), jax.custom_jvp, jax.custom_vjp)
 PRIMITIVE = type(jax.lax.add_p)
-WITHOUT_REFERENCES = 2
-"""The version of marshal's format whose bytes do not depend on who else holds an object."""
 
 
 def installed() -> dict[str, str]:
     """For each module of JAX, NumPy and ours that is loaded: time and size of its file, and what its names mean."""
+    places, others = Places(), Others()
     return {
-        name: f"{file_of(module)} {meaning_of(module)}"
+        name: f"{file_of(module)} {meaning_of(module, places, others)}"
         for name, module in list(sys.modules.items())
         if name.partition(".")[0] in LOOKED_AT and not name.startswith(AFTERWARDS)
     }
@@ -56,27 +51,38 @@ def file_of(module: ModuleType) -> str:
     return f"{told.st_mtime_ns} {told.st_size}"
 
 
-def meaning_of(module: ModuleType) -> str:
+def meaning_of(module: ModuleType, places: "Places", others: "Others") -> str:
     """The hash of functions and classes that its names mean, of methods of its classes and rules of primitives."""
-    names, own = sorted(vars(module).items(), key=itemgetter(0)), module.__name__
-    # Under their own names, because loops over sets of classes leave another one behind in each process.
-    kinds = {name: x for name, x in names if isinstance(x, type) and x.__name__ == name}
-    wrapped = [(name, getattr(x, "__wrapped__", None)) for name, x in names if isinstance(x, WRAPPERS)]
-    rules = [rule for _, x in names if isinstance(x, PRIMITIVE) for rule in sorted(vars(x).items())]
-    told: list[Any] = [
-        *functions_of(names),
-        *functions_of(rules),
-        *functions_of(wrapped),
-        *kinds,
-        *map(KIND, kinds.values()),
-    ]
-    for kind in kinds.values():
-        if kind.__module__ == own:
-            told += functions_of(vars(kind).items())
-    return blake2b(marshal.dumps(told, WITHOUT_REFERENCES), digest_size=12).hexdigest()
+    names, own = vars(module), module.__name__
+    told = places.of(names)
+    for name in sorted([name for name, x in names.items() if others[type(x)]]):
+        x = names[name]
+        if isinstance(x, PRIMITIVE):
+            told += [name, *places.of(vars(x))]
+        elif not isinstance(x, type):
+            told += places.of({name: getattr(x, "__wrapped__", None)})
+        elif x.__name__ == name:  # because loops over sets of classes leave another one behind in each process
+            told += [name, x.__module__, x.__qualname__, *(places.of(vars(x)) if x.__module__ == own else ())]
+    return blake2b("\0".join(told).encode(), digest_size=12).hexdigest()
 
 
-def functions_of(names: Iterable[tuple[str, Any]]) -> list[Any]:
-    """Names that mean functions in Python, and where the code of each is."""
-    functions = [(name, x) for name, x in names if type(x) is FunctionType]
-    return [*(name for name, _ in functions), *(PLACE(x) for _, x in functions)]
+class Others(dict[type[Any], bool]):
+    """Whether values of a type are classes, made by `jit` and its like, or primitives; each type is looked at once."""
+
+    def __missing__(self, kind: type[Any]) -> bool:
+        self[kind] = held = issubclass(kind, (type, PRIMITIVE, *WRAPPERS))
+        return held
+
+
+class Places(dict[FunctionType, str]):
+    """Where the code of functions is; each is looked at once, since modules share them."""
+
+    def __missing__(self, x: FunctionType) -> str:
+        code = x.__code__
+        self[x] = place = f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"
+        return place
+
+    def of(self, names: Mapping[str, Any]) -> list[str]:
+        """How many names mean functions in Python, the names, and where the code of each is."""
+        functions = sorted([name for name, x in names.items() if type(x) is FunctionType])
+        return [str(len(functions)), *functions, *map(self.__getitem__, map(names.__getitem__, functions))]
