@@ -1,4 +1,4 @@
-// drivetrain.core._native: locks, waits, broadcasts and process identity for shared memory.
+// drivetrain.core._native: locks, waits, broadcasts and process identity for shared memory; running kernels.
 #include <nanobind/nanobind.h>
 
 #include <vector>
@@ -8,6 +8,7 @@
 #endif
 
 #include "bind/buffer.hpp"
+#include "bind/tiles.hpp"
 #include "drivetrain/futex.hpp"
 #include "drivetrain/mutex.hpp"
 #include "drivetrain/process.hpp"
@@ -129,6 +130,10 @@ NB_MODULE(_native, m) {
       .def("publish", &Channel::publish, "payload"_a)
       .def("read", &Channel::read, "out"_a)
       .def_prop_ro("version", &Channel::version);
+  nb::class_<drivetrain::bind::Tiles>(m, "Tiles")
+      .def(nb::init<unsigned>(), "num_threads"_a)
+      .def("run", &drivetrain::bind::Tiles::run, "kernel"_a, "num_tiles"_a, "num_envs"_a,
+           "num_steps"_a, "first_step"_a, "addresses"_a);
   m.def(
       "futex_wait",
       [](nb::handle buffer, std::size_t offset, std::uint32_t expected, double timeout_s) {

@@ -1,5 +1,7 @@
 """Every engine takes the same steps as XLA, whatever the width, the threads and the way episodes are restarted."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import numpy as np
 import pytest
@@ -45,6 +47,18 @@ def test_every_width_and_number_of_threads_gives_the_same_bits(monkeypatch):
     for other in results[1:]:
         for x, y in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+def test_callers_at_the_same_time_get_what_each_gets_alone():
+    rollout = sim.compile(sim.make("CartPole-v1"), 200, 20, "native", num_threads=3)
+    state, actions = rollout.reset(seed=2), [random_actions(rollout.env, 20, 200, seed) for seed in range(4)]
+    alone = [jax.tree.leaves(rollout(state, each)) for each in actions]
+    with ThreadPoolExecutor(4) as callers:
+        for _ in range(10):
+            together = list(callers.map(lambda each: jax.tree.leaves(rollout(state, each)), actions))
+            for one, other in zip(alone, together, strict=True):
+                for x, y in zip(one, other, strict=True):
+                    np.testing.assert_array_equal(x, y)
 
 
 def test_a_state_may_pass_from_engine_to_engine():

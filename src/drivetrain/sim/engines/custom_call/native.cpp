@@ -12,6 +12,8 @@
 
 using Run = void (*)(int64_t begin, int64_t end, int64_t num_envs, int64_t num_steps, uint32_t first, void* const* p);
 
+constexpr int64_t SPANS_PER_THREAD = 16;  // so that whoever comes late, or shares its core, takes fewer
+
 struct Call {
   Run run;
   int64_t num_envs, num_steps, num_tiles, num_spans;
@@ -43,8 +45,8 @@ static ffi::Error call(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> first, ffi::R
                        int64_t num_tiles, int64_t num_threads) {
   const auto run = reinterpret_cast<Run>(kernel_of(kernel));
   if (run == nullptr) return not_loaded(kernel);
-  const int64_t num_spans = std::min(num_threads, num_tiles);
-  if (num_spans <= 1) {
+  const int64_t num_spans = std::min(num_threads * SPANS_PER_THREAD, num_tiles);
+  if (std::min(num_threads, num_tiles) <= 1) {
     run(0, num_tiles, num_envs, num_steps, *first.typed_data(), addresses(inputs, outputs).data());
     return ffi::Error::Success();
   }
@@ -52,7 +54,7 @@ static ffi::Error call(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> first, ffi::R
   shared->run = run, shared->first = *first.typed_data(), shared->p = addresses(inputs, outputs);
   shared->num_envs = num_envs, shared->num_steps = num_steps;
   shared->num_tiles = num_tiles, shared->num_spans = num_spans;
-  for (int64_t k = 1; k < num_spans; ++k) pool.Schedule([shared] { shared->take_spans(); });
+  for (int64_t k = 1; k < std::min(num_threads, num_spans); ++k) pool.Schedule([shared] { shared->take_spans(); });
   shared->take_spans();
   shared->wait();
   return ffi::Error::Success();

@@ -6,15 +6,13 @@
 
 import ctypes
 import functools
-import itertools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import numpy.typing as npt
 
-from drivetrain.core._native import addresses
+from drivetrain.core._native import Tiles, addresses
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
@@ -85,16 +83,14 @@ class Kernel:
     """A loaded kernel with the shapes it takes. Calls share nothing, so threads may call at the same time."""
 
     def __init__(self, traced: Shapes, settings: Settings, library: ctypes.CDLL, num_lanes: int) -> None:
-        """Threads, if there are to be several, wait in a pool; in a program of JAX they are XLA's."""
+        """Threads, if there are to be several, are the caller and a pool of helpers; in a program of JAX, XLA's."""
         self.traced, self.settings = traced, settings
         self.digest, self.run = digest_of(library), library.drivetrain_run
         self.run.argtypes = [ctypes.c_int64] * 4 + [ctypes.c_uint32, ctypes.c_void_p]
         self.run.restype = None
+        self.address = ctypes.cast(self.run, ctypes.c_void_p).value or 0
         self.num_tiles = -(-settings.num_envs // num_lanes)
-        num_threads = min(settings.num_threads, self.num_tiles)
-        self.pool = ThreadPoolExecutor(num_threads, "drivetrain-sim") if num_threads > 1 else None
-        bounds = [self.num_tiles * k // num_threads for k in range(num_threads + 1)]
-        self.spans = list(itertools.pairwise(bounds))
+        self.tiles = Tiles(min(settings.num_threads, self.num_tiles))
 
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; inside a program that JAX traces, an operation of it."""
@@ -112,14 +108,6 @@ class Kernel:
 
     def launch(self, number: int, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[Array]:
         """Run all tiles."""
-        pointers, settings = addresses([*inputs, *outputs]), self.settings
-
-        def span(begin: int, end: int) -> None:
-            self.run(begin, end, settings.num_envs, settings.num_steps, number, pointers)
-
-        if self.pool is None:
-            span(0, self.num_tiles)
-        else:
-            for waiting in [self.pool.submit(span, *bounds) for bounds in self.spans]:
-                waiting.result()
+        settings, pointers = self.settings, addresses([*inputs, *outputs])
+        self.tiles.run(self.address, self.num_tiles, settings.num_envs, settings.num_steps, number, pointers)
         return outputs
