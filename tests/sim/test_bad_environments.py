@@ -1,5 +1,6 @@
 """What cannot be compiled is told in one sentence, with the line and the remedy, before anything runs."""
 
+import dataclasses
 import sys
 
 import jax
@@ -111,6 +112,13 @@ def test_arguments_are_checked_one_by_one():
     env = sim.make("CartPole-v1")
     for arguments, message in [
         ({"num_envs": 0, "num_steps": 1}, "num_envs: expected at least 1, got 0"),
+        ({"num_envs": 2.0, "num_steps": 1}, r"num_envs: expected an integer of at least 1, got 2\.0"),
+        ({"num_envs": 1, "num_steps": "4"}, "num_steps: expected an integer of at least 1, got '4'"),
+        (
+            {"num_envs": 1, "num_steps": 1, "num_threads": True},
+            "num_threads: expected an integer .* got True",
+        ),
+        ({"num_envs": 1, "num_steps": 1, "record": None}, r"record: expected names, as \(\), got None"),
         ({"num_envs": 1, "num_steps": 1, "engine": "opencl"}, "engine: expected one of xla, native, cuda, numpy"),
         ({"num_envs": 1, "num_steps": 1, "record": ("obs", "rewards")}, "record: expected distinct names"),
         ({"num_envs": 1, "num_steps": 1, "autoreset": "never"}, "autoreset: expected one of same_step"),
@@ -131,6 +139,18 @@ def test_arrays_that_do_not_fit_are_named():
     with pytest.raises(InvalidInput, match=r"actions: expected int32\[2,3\], got float64\[2,3\]"):
         rollout(state, actions.astype(float))
     rollout(state, actions.astype(np.int64))
+    with pytest.raises(InvalidInput, match=r"state: expected a RolloutState, .* got a tuple"):
+        rollout((state.env, state.keys), actions)
+    for step in (-1, 1.5, None, 2**32):
+        with pytest.raises(InvalidInput, match=r"state.step: expected a uint32, got"):
+            rollout(dataclasses.replace(state, step=step), actions)
+
+
+@pytest.mark.parametrize("engine", ["native", "numpy", "xla"])
+def test_the_count_of_steps_begins_anew_after_its_last_number(engine):
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, engine)
+    last = dataclasses.replace(rollout.reset(), step=np.uint32(2**32 - 1))
+    assert int(rollout(last, random_actions(rollout.env, 2, 3))[0].step) == 1
 
 
 def test_without_pytorch_its_extra_is_named(monkeypatch):

@@ -140,6 +140,10 @@ class Rollout:
         Raises:
             InvalidInput: Shapes or types do not fit.
         """
+        given: Any = state
+        if not isinstance(given, RolloutState):
+            got = type(given).__name__
+            raise InvalidInput(f"state: expected a RolloutState, from `reset` or an earlier call, got a {got}")
         if self.has_policy:
             if actions is not None:
                 raise InvalidInput("actions: expected none, since the policy acts; give rollout(state, policy=params)")

@@ -5,7 +5,7 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast, get_args
 
 import jax
@@ -166,22 +166,28 @@ class Start:
         return RolloutState(state, words, jnp.uint32(0), done, seen)
 
 
-def checked(num_envs: int, num_steps: int, engine: str, record: Sequence[str], autoreset: str, num_threads: int,
+def checked(num_envs: Any, num_steps: Any, engine: str, record: Any, autoreset: str, num_threads: Any,
             stream: Any = None, has_policy: bool = False) -> Settings:  # fmt: skip
     """The arguments, if each of them makes sense."""
+    counts: list[int] = []
     for name, value in (("num_envs", num_envs), ("num_steps", num_steps), ("num_threads", num_threads)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise InvalidInput(f"{name}: expected an integer of at least 1, got {value!r}")
         if value < 1:
             raise InvalidInput(f"{name}: expected at least 1, got {value}")
+        counts.append(int(value))
     if engine not in get_args(Engine):
         raise InvalidInput(f"engine: expected one of {', '.join(get_args(Engine))}, got {engine!r}")
     if autoreset not in get_args(Autoreset):
         raise InvalidInput(f"autoreset: expected one of {', '.join(get_args(Autoreset))}, got {autoreset!r}")
     if stream is not None and engine != "cuda":
         raise InvalidInput(f'stream: expected None, since only the engine "cuda" has streams, got one with {engine!r}')
-    names = (record,) if isinstance(record, str) else tuple(record)
+    if not isinstance(record, Iterable):
+        raise InvalidInput(f"record: expected names, as (), got {record!r}")
+    names = (record,) if isinstance(record, str) else tuple(cast("Iterable[str]", record))
     unknown = [name for name in names if name not in RECORDABLE and not has_policy]  # those of a policy: `check_acts`
     if unknown or len(set(names)) != len(names):
         more = f" (with policy= also {', '.join(RECORDABLE_OF_POLICY)} and its extras)"
         raise InvalidInput(f"record: expected distinct names from {', '.join(RECORDABLE)}{more}, got {names}")
-    return Settings(num_envs=num_envs, num_steps=num_steps, record=names, autoreset=cast("Autoreset", autoreset),
-                    num_threads=num_threads, stream=stream)  # fmt: skip
+    return Settings(num_envs=counts[0], num_steps=counts[1], record=names, autoreset=cast("Autoreset", autoreset),
+                    num_threads=counts[2], stream=stream)  # fmt: skip

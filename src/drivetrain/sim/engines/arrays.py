@@ -5,6 +5,7 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Protocol
@@ -67,7 +68,7 @@ def call_kernel(
     env = jax.tree.unflatten(jax.tree.structure(traced.state), results[: len(leaves)])
     trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), results[len(after) :])
     step = number + settings.num_steps
-    counted = step if isinstance(step, jax.core.Tracer) else np.uint32(step)
+    counted = step if isinstance(step, jax.core.Tracer) else np.uint32(step % 2**32)
     return RolloutState(env, keys, counted, results[len(leaves)], None), trajectory
 
 
@@ -99,8 +100,19 @@ def checked_inputs(traced: Shapes, settings: Settings, state: RolloutState, acti
     keys = taken("state.keys", state.keys, KEY, (num_envs,))
     done = taken("state.done", state.done, ENDED, (num_envs,))
     alike = checked_tree("policy", shared, traced.shared, (), taken)
-    step = state.step if isinstance(state.step, jax.core.Tracer) else int(state.step)
+    step = state.step if isinstance(state.step, jax.core.Tracer) else checked_step(state.step)
     return leaves, keys, step, done, action_leaves, alike
+
+
+def checked_step(step: Any) -> int:
+    """How many steps were taken, as a number in Python."""
+    try:
+        number = operator.index(step)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**32:
+        raise InvalidInput(f"state.step: expected a uint32, got {step!r}")
+    return number
 
 
 def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:

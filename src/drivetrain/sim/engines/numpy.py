@@ -35,6 +35,6 @@ def build(traced: Traced, settings: Settings) -> Runner:
             rows.append(whole[num_leaves + 1 :])
         trajectory = jax.tree.unflatten(record, [np.stack(column) for column in zip(*rows, strict=True)])
         env = jax.tree.unflatten(jax.tree.structure(traced.state), leaves)
-        return RolloutState(env, keys, np.uint32(number + settings.num_steps), done, None), trajectory
+        return RolloutState(env, keys, np.uint32((number + settings.num_steps) % 2**32), done, None), trajectory
 
     return run
