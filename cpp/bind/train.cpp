@@ -11,18 +11,12 @@ namespace rectified = drivetrain::rectified;
 
 namespace {
 
-/// The matrices of a call: so many products of these sizes.
-struct Matrices {
-  std::size_t batch;
-  rectified::Sizes sizes;
-};
-
 /// Whether a buffer is float32 [rows, columns], or [batch, rows, columns].
 bool is_matrix(const xla::Buffer& buffer, std::size_t batch, std::size_t rows, std::size_t columns) {
+  if (buffer.dtype != xla::kFloat32 || (buffer.rank != 2 && buffer.rank != 3)) return false;
   const std::int64_t* dims = buffer.dims + buffer.rank - 2;
   const bool leading = buffer.rank == 3 ? static_cast<std::size_t>(buffer.dims[0]) == batch : batch == 1;
-  return buffer.dtype == xla::kFloat32 && (buffer.rank == 2 || buffer.rank == 3) && leading &&
-         static_cast<std::size_t>(dims[0]) == rows && static_cast<std::size_t>(dims[1]) == columns;
+  return leading && static_cast<std::size_t>(dims[0]) == rows && static_cast<std::size_t>(dims[1]) == columns;
 }
 
 float* part(const xla::Buffer& buffer, std::size_t index, std::size_t size) {
@@ -34,7 +28,7 @@ xla::Error* misfit(const xla::CallFrame* frame) {
                     "a rectified product: expected float32 [.., rows, inputs] by [.., inputs, outputs]");
 }
 
-/// Runs `work(sizes, index, workspace)` for each product of a call with z [.., rows, num_in], y [.., rows, num_out].
+/// Runs `run(sizes, index, workspace)` for each product of a call with z [.., rows, num_in], y [.., rows, num_out].
 template <class Run>
 xla::Error* for_each(const xla::CallFrame* frame, const xla::Buffer& z, const xla::Buffer& y,
                      const xla::Buffer& w, Run&& run) {
@@ -53,42 +47,49 @@ xla::Error* for_each(const xla::CallFrame* frame, const xla::Buffer& z, const xl
   return nullptr;
 }
 
+/// Answers XLA, which asks what a handler is, or calls `call(args, ret)` where there are so many arguments.
+template <std::int64_t kNumArgs, class Call>
+xla::Error* answer(xla::CallFrame* frame, Call&& call) {
+  if (xla::answers_metadata(frame)) return nullptr;
+  if (frame->args.size != kNumArgs || frame->rets.size != 1) return misfit(frame);
+  return call(frame->args.buffers, *frame->rets.buffers[0]);
+}
+
 const drivetrain::SimdLevel kSimd = drivetrain::best_simd_level();
 
 /// (z, w) -> y
 xla::Error* product(xla::CallFrame* frame) {
-  if (xla::answers_metadata(frame)) return nullptr;
-  if (frame->args.size != 2 || frame->rets.size != 1) return misfit(frame);
-  const xla::Buffer &z = *frame->args.buffers[0], &w = *frame->args.buffers[1], &y = *frame->rets.buffers[0];
-  return for_each(frame, z, y, w, [&](const auto& sizes, std::size_t i, auto& work) {
-    const auto [rows, num_in, num_out] = sizes;
-    rectified::product(sizes, part(z, i, rows * num_in), part(w, i, num_in * num_out),
-                       part(y, i, rows * num_out), work, kSimd);
+  return answer<2>(frame, [frame](xla::Buffer* const* args, const xla::Buffer& y) {
+    const xla::Buffer &z = *args[0], &w = *args[1];
+    return for_each(frame, z, y, w, [&](const auto& sizes, std::size_t i, auto& work) {
+      const auto [rows, num_in, num_out] = sizes;
+      rectified::product(sizes, part(z, i, rows * num_in), part(w, i, num_in * num_out),
+                         part(y, i, rows * num_out), work, kSimd);
+    });
   });
 }
 
 /// (z, dy) -> dw
 xla::Error* weight_slopes(xla::CallFrame* frame) {
-  if (xla::answers_metadata(frame)) return nullptr;
-  if (frame->args.size != 2 || frame->rets.size != 1) return misfit(frame);
-  const xla::Buffer &z = *frame->args.buffers[0], &dy = *frame->args.buffers[1], &dw = *frame->rets.buffers[0];
-  return for_each(frame, z, dy, dw, [&](const auto& sizes, std::size_t i, auto& work) {
-    const auto [rows, num_in, num_out] = sizes;
-    rectified::weight_slopes(sizes, part(z, i, rows * num_in), part(dy, i, rows * num_out),
-                             part(dw, i, num_in * num_out), work, kSimd);
+  return answer<2>(frame, [frame](xla::Buffer* const* args, const xla::Buffer& dw) {
+    const xla::Buffer &z = *args[0], &dy = *args[1];
+    return for_each(frame, z, dy, dw, [&](const auto& sizes, std::size_t i, auto& work) {
+      const auto [rows, num_in, num_out] = sizes;
+      rectified::weight_slopes(sizes, part(z, i, rows * num_in), part(dy, i, rows * num_out),
+                               part(dw, i, num_in * num_out), work, kSimd);
+    });
   });
 }
 
 /// (z, w, dy) -> dz
 xla::Error* input_slopes(xla::CallFrame* frame) {
-  if (xla::answers_metadata(frame)) return nullptr;
-  if (frame->args.size != 3 || frame->rets.size != 1) return misfit(frame);
-  const xla::Buffer &z = *frame->args.buffers[0], &w = *frame->args.buffers[1];
-  const xla::Buffer &dy = *frame->args.buffers[2], &dz = *frame->rets.buffers[0];
-  return for_each(frame, z, dy, w, [&](const auto& sizes, std::size_t i, auto& work) {
-    const auto [rows, num_in, num_out] = sizes;
-    rectified::input_slopes(sizes, part(z, i, rows * num_in), part(w, i, num_in * num_out),
-                            part(dy, i, rows * num_out), part(dz, i, rows * num_in), work, kSimd);
+  return answer<3>(frame, [frame](xla::Buffer* const* args, const xla::Buffer& dz) {
+    const xla::Buffer &z = *args[0], &w = *args[1], &dy = *args[2];
+    return for_each(frame, z, dy, w, [&](const auto& sizes, std::size_t i, auto& work) {
+      const auto [rows, num_in, num_out] = sizes;
+      rectified::input_slopes(sizes, part(z, i, rows * num_in), part(w, i, num_in * num_out),
+                              part(dy, i, rows * num_out), part(dz, i, rows * num_in), work, kSimd);
+    });
   });
 }
 

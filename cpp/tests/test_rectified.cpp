@@ -43,6 +43,13 @@ void check_close(float got, double expected) {
   CHECK(std::abs(static_cast<double>(got) - expected) <= 1e-5 * (1 + std::abs(expected)));
 }
 
+template <class Term>
+double sum_over(std::size_t count, const Term& term) {
+  double sum = 0;
+  for (std::size_t n = 0; n < count; ++n) sum += term(n);
+  return sum;
+}
+
 void test_products(const Case& one, Workspace& work, SimdLevel simd) {
   const auto [rows, num_in, num_out] = one.sizes;
   Random random(rows * 1000003 + num_in * 1009 + num_out);
@@ -56,27 +63,21 @@ void test_products(const Case& one, Workspace& work, SimdLevel simd) {
   }
   CHECK(work.reserve(one.sizes));
   const Products got(one.sizes, z, w, dy, work, simd);
+  const auto h = [&](std::size_t i, std::size_t k) { return std::max(0.0, double{z[i * num_in + k]}); };
+  const auto slope = [&](std::size_t i, std::size_t j) { return double{dy[i * num_out + j]}; };
+  const auto weight = [&](std::size_t k, std::size_t j) { return double{w[k * num_out + j]}; };
   for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < num_out; ++j) {
-      double sum = 0;
-      for (std::size_t k = 0; k < num_in; ++k)
-        sum += std::max(0.0, double{z[i * num_in + k]}) * double{w[k * num_out + j]};
-      check_close(got.y[i * num_out + j], sum);
-    }
+    for (std::size_t j = 0; j < num_out; ++j)
+      check_close(got.y[i * num_out + j], sum_over(num_in, [&](auto k) { return h(i, k) * weight(k, j); }));
   for (std::size_t k = 0; k < num_in; ++k)
-    for (std::size_t j = 0; j < num_out; ++j) {
-      double sum = 0;
-      for (std::size_t i = 0; i < rows; ++i)
-        sum += std::max(0.0, double{z[i * num_in + k]}) * double{dy[i * num_out + j]};
-      check_close(got.dw[k * num_out + j], sum);
-    }
+    for (std::size_t j = 0; j < num_out; ++j)
+      check_close(got.dw[k * num_out + j], sum_over(rows, [&](auto i) { return h(i, k) * slope(i, j); }));
   for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t k = 0; k < num_in; ++k) {
-      double sum = 0;
-      for (std::size_t j = 0; j < num_out; ++j) sum += double{dy[i * num_out + j]} * double{w[k * num_out + j]};
-      if (z[i * num_in + k] > 0) check_close(got.dz[i * num_in + k], sum);
-      else CHECK(got.dz[i * num_in + k] == 0);
-    }
+    for (std::size_t k = 0; k < num_in; ++k)
+      if (z[i * num_in + k] > 0)
+        check_close(got.dz[i * num_in + k], sum_over(num_out, [&](auto j) { return slope(i, j) * weight(k, j); }));
+      else
+        CHECK(got.dz[i * num_in + k] == 0);
 
   Workspace another;
   CHECK(another.reserve(one.sizes));

@@ -90,8 +90,9 @@ def test_equal_arguments_give_equal_bits_whatever_was_computed_before():
     assert np.array_equal(product(z, weight), first)
 
 
-def test_what_has_diverged_is_seen():
-    z, weight = drawn(SHAPES["a layer"])
+@pytest.mark.parametrize("shapes", [SHAPES["a layer"], ((8, 20), (20, 24))], ids=["our calls", "a whole product"])
+def test_what_has_diverged_is_seen(shapes):
+    z, weight = drawn(shapes)
     z[3, 5] = np.nan
     out, pull = jax.vjp(rectified_product, z, weight)
     assert np.array_equal(np.isnan(out).any(-1), np.arange(len(z)) == 3)

@@ -27,14 +27,7 @@
 #include <cstdint>
 
 #include "drivetrain/shared_copy.hpp"
-
-#if defined(DRIVETRAIN_EMULATE_SIMD)
-#include "emulated_simd.hpp"  // cpp/tests: the same intrinsics on any CPU
-#define DRIVETRAIN_TARGET(features)
-#elif defined(__x86_64__)
-#include <immintrin.h>
-#define DRIVETRAIN_TARGET(features) __attribute__((target(features)))
-#endif
+#include "drivetrain/simd.hpp"
 
 namespace drivetrain {
 

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "drivetrain/node_search.hpp"
 #include "drivetrain/simd.hpp"
 
 namespace drivetrain {

@@ -18,7 +18,6 @@
 #include <cstring>
 #include <utility>
 
-#include "drivetrain/node_search.hpp"  // DRIVETRAIN_TARGET and the intrinsics behind it
 #include "drivetrain/simd.hpp"
 
 namespace drivetrain::rectified {

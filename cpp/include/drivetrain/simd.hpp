@@ -1,8 +1,17 @@
-// Which vector instructions this CPU has, decided once per process at run time.
+// Which vector instructions this CPU has, decided once per process at run time; their intrinsics, and what a
+// function says that uses them.
 #pragma once
 
 #include <cstdlib>
 #include <cstring>
+
+#if defined(DRIVETRAIN_EMULATE_SIMD)
+#include "emulated_simd.hpp"  // cpp/tests: the same intrinsics on any CPU
+#define DRIVETRAIN_TARGET(features)
+#elif defined(__x86_64__)
+#include <immintrin.h>
+#define DRIVETRAIN_TARGET(features) __attribute__((target(features)))
+#endif
 
 namespace drivetrain {
 

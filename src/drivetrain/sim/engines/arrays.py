@@ -67,9 +67,7 @@ def call_kernel(
     results = launch(number, [keys, done, *leaves, *action_leaves, *alike], [*after, *records])
     env = jax.tree.unflatten(jax.tree.structure(traced.state), results[: len(leaves)])
     trajectory = jax.tree.unflatten(jax.tree.structure(traced.record), results[len(after) :])
-    step = number + settings.num_steps
-    counted = step if isinstance(step, jax.core.Tracer) else np.uint32(step % 2**32)
-    return RolloutState(env, keys, counted, results[len(leaves)], None), trajectory
+    return RolloutState(env, keys, steps_after(number, settings), results[len(leaves)], None), trajectory
 
 
 def is_traced(tree: Tree) -> bool:
@@ -113,6 +111,12 @@ def checked_step(step: Any) -> int:
     if not 0 <= number < 2**32:
         raise InvalidInput(f"state.step: expected a uint32, got {step!r}")
     return number
+
+
+def steps_after(number: Any, settings: Settings) -> Any:
+    """How many steps were taken after a call that began at `number`: a uint32, which begins anew."""
+    step = number + settings.num_steps
+    return step if isinstance(step, jax.core.Tracer) else np.uint32(step % 2**32)
 
 
 def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import checked_inputs
+from drivetrain.sim.engines.arrays import checked_inputs, steps_after
 from drivetrain.sim.ir.evaluate import evaluate
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified
@@ -35,6 +35,6 @@ def build(traced: Traced, settings: Settings) -> Runner:
             rows.append(whole[num_leaves + 1 :])
         trajectory = jax.tree.unflatten(record, [np.stack(column) for column in zip(*rows, strict=True)])
         env = jax.tree.unflatten(jax.tree.structure(traced.state), leaves)
-        return RolloutState(env, keys, np.uint32((number + settings.num_steps) % 2**32), done, None), trajectory
+        return RolloutState(env, keys, steps_after(number, settings), done, None), trajectory
 
     return run

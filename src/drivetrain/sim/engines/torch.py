@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import checked_inputs
+from drivetrain.sim.engines.arrays import checked_inputs, steps_after
 from drivetrain.sim.engines.tensors.evaluate import Evaluator
 from drivetrain.sim.engines.tensors.words import Tensor, array_of, tensor_of, torch
 from drivetrain.sim.ir.importer import import_jaxpr
@@ -50,7 +50,7 @@ def runner(traced: Traced, settings: Settings, block: Block, step: Step) -> Runn
         trajectory = [array_of(x, dtype) for x, dtype in zip(columns, dtypes[num_leaves + 1 :], strict=True)]
         after = [array_of(x.contiguous(), dtype) for x, dtype in zip(carried, dtypes, strict=False)]
         env = jax.tree.unflatten(jax.tree.structure(traced.state), after[:num_leaves])
-        last = RolloutState(env, keys, np.uint32((number + settings.num_steps) % 2**32), after[num_leaves], None)
+        last = RolloutState(env, keys, steps_after(number, settings), after[num_leaves], None)
         return last, jax.tree.unflatten(record, trajectory)
 
     return run

@@ -33,13 +33,13 @@ def rectified_product(z: Any, weight: Any) -> Any:
     fits = len(leading) <= 1 and leading == weight.shape[:-2] and z.dtype == weight.dtype == jnp.float32
     if fits and all(size >= smallest for size, smallest in zip(sizes, SMALLEST, strict=True)):
         return _product(z, weight)
-    return jnp.where(z > 0, z, 0) @ weight
+    return _whole(z, weight)
 
 
 @jax.custom_vjp
 def _product(z: Any, weight: Any) -> Any:
     shape = (*z.shape[:-1], weight.shape[-1])
-    return _by_platform(0, shape, lambda z, weight: _rectified(z) @ weight, z, weight)
+    return _by_platform(0, shape, _whole, z, weight)
 
 
 def _forward(z: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
@@ -51,7 +51,7 @@ def _backward(kept: tuple[Any, Any], slopes: Any) -> tuple[Any, Any]:
     z, weight = kept
     by_weight = _by_platform(1, weight.shape, lambda z, slopes: _transposed(_rectified(z)) @ slopes, z, slopes)
     by_z = _by_platform(
-        2, z.shape, lambda z, weight, slopes: jnp.where(z > 0, slopes @ _transposed(weight), 0), z, weight, slopes
+        2, z.shape, lambda z, weight, slopes: jnp.where(z <= 0, 0, slopes @ _transposed(weight)), z, weight, slopes
     )
     return by_z, by_weight
 
@@ -70,6 +70,10 @@ def _by_platform(which: int, shape: tuple[int, ...], otherwise: Any, *arrays: An
 def _registered() -> None:
     for target, handler in zip(_TARGETS, rectified_handlers(), strict=True):
         jax.ffi.register_ffi_target(target, handler, platform="cpu")
+
+
+def _whole(z: Any, weight: Any) -> Any:
+    return _rectified(z) @ weight
 
 
 def _rectified(z: Any) -> Any:
