@@ -12,6 +12,11 @@ namespace drivetrain::bind {
 
 namespace nb = nanobind;
 
+/// Loads NumPy's C interface, which a module needs before anything else here; throws what importing raised.
+inline void import_numpy() {
+  if ([]() -> int { import_array1(-1); return 0; }() != 0) nb::raise_python_error();
+}
+
 /// The dtype and item shape of one field; arrays of it have leading axes before the item's.
 struct ArraySpec {
   nb::object name;  // interned str

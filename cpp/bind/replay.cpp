@@ -19,11 +19,6 @@ using drivetrain::bind::Writer;
 
 namespace {
 
-int import_numpy() {
-  import_array1(-1);
-  return 0;
-}
-
 // Samples that wait in a table may hold whatever somebody has put into their dicts.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -42,7 +37,7 @@ PyType_Slot table_slots[] = {
 }  // namespace
 
 NB_MODULE(_native, m) {
-  if (import_numpy() != 0) nb::raise_python_error();
+  drivetrain::bind::import_numpy();
   m.attr("ROW_HEADER_NBYTES") = sizeof(RowHeader);
   m.attr("EXPORT_ROWS") = kMaxBatch;
   m.attr("MAX_THREADS") = ThreadPool::kMostThreads;

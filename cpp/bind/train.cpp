@@ -1,6 +1,7 @@
-// drivetrain.train._native: what XLA calls inside a learner's updates.
+// drivetrain.train._native: what XLA calls inside a learner's updates, and what an actor's network gives.
 #include <nanobind/nanobind.h>
 
+#include "bind/forward.hpp"
 #include "drivetrain/rectified.hpp"
 #include "drivetrain/simd.hpp"
 #include "drivetrain/xla_call.hpp"
@@ -100,6 +101,8 @@ nb::capsule handler(xla::Error* (*function)(xla::CallFrame*)) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  drivetrain::bind::import_numpy();
+  m.def("forward", &drivetrain::bind::forward, nb::arg(), nb::arg(), nb::arg(), nb::arg());
   m.def("rectified_handlers", [] {
     return nb::make_tuple(handler(product), handler(weight_slopes), handler(input_slopes));
   });

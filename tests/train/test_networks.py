@@ -9,9 +9,11 @@ import jax.numpy as jnp
 
 from drivetrain.train.config import DQNConfig
 from drivetrain.train.interface import Categories, Entries, Image, Vector
-from drivetrain.train.networks import MLP, build, first_twin, initial_twins, initial_vector, pack, unpack
+from drivetrain.train.networks import MLP, Noisy, acting, build, first_twin, initial_twins, initial_vector, pack, unpack
 from drivetrain.train.networks.convolution import convolve
+from drivetrain.train.networks.mlp import MOST_NATIVE_ROWS
 from drivetrain.train.q_networks import q_values
+from drivetrain.train.stochastic import LogStd
 
 NETWORKS = [
     MLP(num_inputs=4, hidden=(16, 8), heads=(("action", 3),)),
@@ -211,3 +213,51 @@ def test_twins_share_the_torso_and_judge_on_their_own():
     assert q.shape == (2, 3, 1)
     assert not np.allclose(q[0], q[1])
     assert np.allclose(network.apply(first_twin(twins), obs, np, action)["q"][0], q[0], atol=1e-6)
+
+
+ACTORS = {
+    "a vector": build(Vector(shape=(4,)), MLP(num_inputs=0, hidden=(16, 8), heads=(("action", 3), ("value", 1)))),
+    "tanh": build(Vector(shape=(4,)), MLP(num_inputs=0, hidden=(9,), heads=(("mean", 2),), activation="tanh")),
+    "no hidden layer": build(Vector(shape=(4,)), MLP(num_inputs=0, hidden=(), heads=(("mean", 2),))),
+    "bytes": build(Vector(shape=(4,), dtype="uint8", scale=1 / 255), MLP(num_inputs=0, hidden=(7,), heads=(("a", 3),))),
+    "a vector beside": LogStd(MLP(num_inputs=4, hidden=(8,), heads=(("mean", 2),)), 2, 0.5),
+    "noisy": Noisy(
+        inner=MLP(num_inputs=4, hidden=(8,), heads=(("action", 2),)),
+        layers=(("hidden0", 4, 8), ("action", 8, 2)),
+        sigma=0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize("network", ACTORS.values(), ids=ACTORS)
+@pytest.mark.parametrize("rows", [1, 3, MOST_NATIVE_ROWS, MOST_NATIVE_ROWS + 1])
+def test_an_actor_s_network_gives_what_the_network_gives(network, rows):
+    rng = np.random.default_rng(4)
+    pieces = unpack(network, initial_vector(network, rng))
+    obs = rng.integers(-4 * (network is not ACTORS["bytes"]), 4, (rows, 4)).astype(
+        np.uint8 if network is ACTORS["bytes"] else np.float32
+    )
+    outputs, expected = acting(network).apply(pieces, obs, np), network.apply(pieces, obs, np)
+    assert outputs.keys() == expected.keys()
+    for head, wanted in expected.items():
+        assert outputs[head].dtype == np.float32
+        assert outputs[head].shape == wanted.shape
+        np.testing.assert_allclose(outputs[head], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_what_an_actor_s_network_gives_for_a_row_does_not_depend_on_the_other_rows():
+    network = acting(NETWORKS[0])
+    vector, obs = draw(network)
+    pieces = unpack(network, vector)
+    together = network.apply(pieces, obs[:MOST_NATIVE_ROWS], np)["action"]
+    alone = [network.apply(pieces, obs[row : row + 1], np)["action"][0] for row in range(MOST_NATIVE_ROWS)]
+    assert np.array_equal(together, alone)
+
+
+def test_an_actor_s_network_says_what_arrays_it_takes():
+    network = acting(NETWORKS[0])
+    vector, obs = draw(network)
+    pieces = unpack(network, vector)
+    for wrong in ({"hidden1.weight": np.zeros((3, 8), np.float32)}, {"action.bias": np.zeros(3)}):
+        with pytest.raises(ValueError, match=r"expected contiguous float32 arrays .* for each layer"):
+            network.apply({**pieces, **wrong}, obs[:1], np)

@@ -263,6 +263,18 @@ inline void input_slopes(const Sizes& sizes, const float* z, const float* w, con
   DRIVETRAIN_BY_LEVEL(simd, input_slopes(sizes, z, w, dy, dz, work));
 }
 
+/// y [num_out] = bias + values [count] times rows places[n] of w [.., num_out]: one row, its weights as they lie.
+inline void affine(const float* values, const std::uint32_t* places, std::size_t count, const float* w,
+                   const float* bias, std::size_t num_out, float* y, SimdLevel simd) noexcept {
+  DRIVETRAIN_BY_LEVEL(simd, affine(values, places, count, w, bias, num_out, y));
+}
+
+/// Of z [num] what is not at or below zero, and its places; how much it is. May write kGroup numbers beyond.
+inline std::uint32_t keep_positive(const float* z, std::size_t num, float* values, std::uint32_t* places,
+                                   SimdLevel simd) noexcept {
+  DRIVETRAIN_BY_LEVEL(simd, keep_positive(z, num, values, places));
+}
+
 #undef DRIVETRAIN_BY_LEVEL
 
 }  // namespace drivetrain::rectified

@@ -63,11 +63,11 @@ DRIVETRAIN_KERNEL inline void pack_columns(const float* matrix, std::size_t rows
   }
 }
 
-/// out[0..kVectors] (+)= sum of values[n] * panel row places[n].
+/// out[0..kVectors] (+)= sum of values[n] * row places[n] of a matrix whose rows lie `stride` apart.
 template <std::size_t kVectors>
 DRIVETRAIN_KERNEL inline void add_rows(const float* values, const std::uint32_t* places,
-                                       std::size_t count, const float* panel, float* out,
-                                       bool first) noexcept {
+                                       std::size_t count, const float* matrix, std::size_t stride,
+                                       float* out, bool first) noexcept {
   Vector sums[kVectors];
   if (first) {
 #pragma GCC unroll 8
@@ -77,7 +77,7 @@ DRIVETRAIN_KERNEL inline void add_rows(const float* values, const std::uint32_t*
     for (std::size_t v = 0; v < kVectors; ++v) sums[v] = load(out + v * kLanes);
   }
   for (std::size_t n = 0; n < count; ++n) {
-    const float* row = panel + places[n] * (kVectors * kLanes);
+    const float* row = matrix + places[n] * stride;
 #pragma GCC unroll 8
     for (std::size_t v = 0; v < kVectors; ++v) sums[v] += values[n] * load(row + v * kLanes);
   }
@@ -91,7 +91,7 @@ DRIVETRAIN_KERNEL inline void add_rows_of(const Lists& lists, std::size_t block,
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t at = (block * rows + row) * kBlock;
     add_rows<kVectors>(lists.values + at, lists.places + at, lists.counts[block * rows + row], panel,
-                       out + row * stride, block == 0);
+                       kVectors * kLanes, out + row * stride, block == 0);
   }
 }
 
@@ -278,4 +278,22 @@ DRIVETRAIN_KERNEL inline void input_slopes(const Sizes& sizes, const float* z, c
   }
   find_positive(z, rows, num_in, work.lists);
   multiply_where(sizes, work.lists, dy, w, width, work.cursors, dz);
+}
+
+/// y [num_out] = bias + values [count] times rows places[n] of w [.., num_out].
+DRIVETRAIN_KERNEL inline void affine(const float* values, const std::uint32_t* places, std::size_t count,
+                                     const float* w, const float* bias, std::size_t num_out,
+                                     float* y) noexcept {
+  std::memcpy(y, bias, num_out * sizeof(float));
+  std::size_t from = 0;
+  const auto add = [&]<std::size_t kVectors>() DRIVETRAIN_KERNEL {
+    for (; from + kVectors * kLanes <= num_out; from += kVectors * kLanes)
+      add_rows<kVectors>(values, places, count, w + from, num_out, y + from, false);
+  };
+  add.template operator()<8>();
+  add.template operator()<4>();
+  add.template operator()<2>();
+  add.template operator()<1>();
+  for (std::size_t n = 0; from < num_out && n < count; ++n)
+    for (std::size_t i = from; i < num_out; ++i) y[i] += values[n] * w[places[n] * num_out + i];
 }

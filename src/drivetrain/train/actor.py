@@ -118,7 +118,7 @@ class Actor:
         if self.moments is not None:
             self.moments.add(obs, rewards, ended)
         copy_rows(self._obs, next_obs, num_envs)
-        return [self._start_episode(int(index)) for index in np.flatnonzero(ended)]
+        return [self._start_episode(index) for index in ended.nonzero()[0].tolist()]
 
     def close(self) -> None:
         """Release the environments."""

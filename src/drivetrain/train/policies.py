@@ -136,9 +136,10 @@ class EpsilonGreedy:
             noise = rng.standard_normal(self._network.num_noise, np.float32)
             pieces = self._network.perturbed(pieces, noise, np)
         q = self._q_values(pieces, obs)
-        explore = rng.random(num_rows(obs)) < self._config.epsilon_at(step)
-        random = rng.integers(0, q.shape[-1], num_rows(obs))
-        return np.where(explore, random, q.argmax(-1))
+        whether, which = rng.random((2, len(q)))  # one call: each costs as much as a small network
+        explores: NDArray[np.bool_] = whether < self._config.epsilon_at(step)
+        random: NDArray[np.int64] = (which * q.shape[-1]).astype(np.int64)
+        return np.where(explores, random, q.argmax(-1))
 
     def _q_values(self, pieces: Pieces, obs: Arrays) -> NDArray[np.float32]:
         return q_values(self._network, pieces, obs, self._config, np)

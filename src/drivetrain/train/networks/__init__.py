@@ -6,7 +6,7 @@ Learning works on the pieces. The flat vector of the acting network is what the 
 to actors and what a saved policy holds.
 
     network.py    Network, the protocol; packing and unpacking
-    mlp.py        MLP: hidden layers and heads on a vector
+    mlp.py        MLP: hidden layers and heads on a vector; a few rows of an actor's in one native call
     torsos.py     Torso: from an observation to a vector
     convolution.py  the torso for images
     build.py      TorsoNetwork, a torso under an MLP; which torso suits which observations

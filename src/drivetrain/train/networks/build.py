@@ -1,6 +1,7 @@
 """The network for an environment's observations: a torso chosen by what they are, under an MLP."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, cast
@@ -12,7 +13,6 @@ from drivetrain.train.interface import Categories, Embedding, Entries, Entry, Im
 from drivetrain.train.networks.convolution import NatureCNN
 from drivetrain.train.networks.mlp import MLP
 from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
-from drivetrain.train.networks.noisy import Noisy
 from drivetrain.train.networks.torsos import Concatenation, Flat, OneHot, Part, Torso, within
 
 AUTO = "auto"
@@ -85,14 +85,16 @@ def build(observations: Observations, mlp: MLP, torso: str = AUTO, who: str = "a
 
 
 def acting(network: Network) -> Network:
-    """The network for an actor, whose arrays are NumPy's."""
-    if not network.needs_jax:
-        return network
-    if isinstance(network, Noisy):  # its noise is NumPy's, below a network that is compiled
-        return replace(network, inner=acting(network.inner))
-    from drivetrain.train.networks.custom import Compiled  # imports jax: only where it is needed
+    """The network for an actor, whose arrays are NumPy's and whose rows are few."""
+    if isinstance(network, MLP):
+        return replace(network, is_acting=True)
+    if isinstance(network, TorsoNetwork):
+        if not network.needs_jax:
+            return replace(network, mlp=replace(network.mlp, is_acting=True))
+        from drivetrain.train.networks.custom import Compiled  # imports jax: only where it is needed
 
-    return Compiled(network)
+        return Compiled(network)
+    return _around(network, acting)
 
 
 def for_updates(network: Network, precision: Precision) -> Network:
@@ -107,8 +109,13 @@ def for_updates(network: Network, precision: Precision) -> Network:
         mlp = for_updates(network.mlp, precision)
         assert isinstance(mlp, MLP)
         return TorsoNetwork(_torso_in(network.torso, precision), mlp)
-    around = cast(Any, network)  # Noisy, or a network with a vector beside
-    return replace(around, inner=for_updates(around.inner, precision))
+    return _around(network, lambda inner: for_updates(inner, precision))
+
+
+def _around(network: Network, change: Callable[[Network], Network]) -> Network:
+    """A network around another, which is changed: Noisy, or one with a vector beside."""
+    around = cast(Any, network)
+    return replace(around, inner=change(around.inner))
 
 
 def _torso_in(torso: Torso, precision: Precision) -> Torso:

@@ -1,18 +1,25 @@
 """Multilayer perceptrons: hidden layers, then one or more heads."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.train._native import forward
 from drivetrain.train.config import Precision
 from drivetrain.train.networks.network import Layout, Pieces, length_of
 from drivetrain.train.networks.products import product
 
 Activation = Literal["relu", "tanh"]
+MOST_NATIVE_ROWS = 8
+"""Rows up to which a network that acts is evaluated by one native call: beyond, NumPy's products gain by reading
+each weight once for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +42,8 @@ class MLP:
     skips_zeros: bool = False
     """Whether products behind rectified units leave out what is multiplied by zero; a learner's, for `jax.numpy`
     alone (rectified.py)."""
+    is_acting: bool = False
+    """Whether a few rows are one native call (cpp/include/drivetrain/forward.hpp); an actor's, for `numpy` alone."""
 
     @property
     def layers(self) -> list[tuple[str, int, int]]:
@@ -62,6 +71,11 @@ class MLP:
         """No: NumPy serves."""
         return False
 
+    @cached_property
+    def _in_order(self) -> Callable[[Pieces], tuple[Any, ...]]:
+        """Weight and bias of each layer."""
+        return itemgetter(*(name for name, _ in self.layout))
+
     def initial(self, rng: np.random.Generator) -> Pieces:
         """Fresh parameters, float32."""
         pieces: Pieces = {}
@@ -74,6 +88,10 @@ class MLP:
 
     def apply(self, pieces: Pieces, obs: Any, xp: ModuleType, action: Any = None) -> Pieces:
         """The outputs of every head for float32[..., num_inputs], see `Network.apply`."""
+        if self.is_acting and action is None and obs.ndim == 2 and len(obs) <= MOST_NATIVE_ROWS:
+            rows = np.ascontiguousarray(obs, np.float32)
+            outputs = forward(rows, self._in_order(pieces), len(self.hidden), self.activation == "relu")
+            return {name: output for (name, _), output in zip(self.heads, outputs, strict=True)}
         features = obs if action is None else xp.concatenate([obs, action], -1)
         inputs: Any = None  # of the units of a layer
         for index in range(len(self.hidden)):
