@@ -131,8 +131,50 @@ class Unbounded(Oblong):
     action_space = Box(-np.inf, np.inf, (2,), np.float32)
 
 
+class Spaceless(gymnasium.Env):
+    """Does not say what it observes."""
+
+
+class Blind(Shifted):
+    """Observes nothing."""
+
+    observation_space = Box(-1, 1, (0,), np.float32)
+
+
+class Broken(Shifted):
+    """Cannot be made."""
+
+    def __init__(self):
+        self.level = {}["level"]
+
+
+class Old(Shifted):
+    """Answers as environments of Gym did; reset as Gymnasium's until `resets` is set."""
+
+    resets = False
+
+    def reset(self, *, seed=None, options=None):
+        return self.observe(0) if self.resets else (self.observe(0), {})
+
+    def step(self, action):
+        return self.observe(action), 0.0, False, {}
+
+
+class Uncounted(Nested):
+    """Observes a category that its space does not have."""
+
+    def observe(self, action):
+        return {**super().observe(action), "dials": np.array([1, 4])}
+
+
 for kind in (
+    *(Spaceless, Blind, Broken, Old, Uncounted),
     *(Shifted, Ending, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):
     gymnasium.register(f"{kind.__name__}-v0", kind)
+
+
+def clipped():
+    """Real actions whose bounds a wrapper has taken away."""
+    return gymnasium.wrappers.ClipAction(Oblong())

@@ -7,8 +7,11 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 
 import gymnasium
 import strange_envs
+from gymnasium.spaces import Box
+from gymnasium.wrappers import TransformAction
+from strange_envs import Old, clipped
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, describe, trainable
 from drivetrain.train.interface import Categories, DiscreteActions, Image, Interface, MultiDiscreteActions, Vector
@@ -44,7 +47,11 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
     [
         ("CartPoleX-v1", r"'CartPoleX-v1' cannot be made: .*`drivetrain envs` lists"),
         ("Pendulum-v1", r"'Pendulum-v1': DQN needs discrete actions.*continuous.*use ddpg or td3 or sac"),
-        ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*RescaleAction"),
+        ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*TransformAction"),
+        ("strange_envs:clipped", r"finite bounds, got Box\(-inf, inf.*leave out gymnasium.wrappers.ClipAction"),
+        ("strange_envs:Spaceless-v0", r"expected a space of Gymnasium's as its observation_space, and it has none"),
+        ("strange_envs:Blind-v0", r"expected a number or more in its observation_space, got Box\(\[\], \[\], \(0,\)"),
+        ("strange_envs:Broken-v0", r"cannot be made: KeyError: 'level' \(.*strange_envs.py, line \d+\)"),
         ("strange_envs:Many-v0", r"DQN needs discrete actions, and these are multi-discrete"),
         ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it"),
         ("no_such_module:Env-v0", r"cannot be made"),
@@ -60,6 +67,40 @@ def test_what_dqn_cannot_use_is_refused_in_one_sentence(env_id, sentence):
 def test_discrete_actions_are_refused_by_the_algorithms_for_continuous_ones(algo):
     with pytest.raises(InvalidInput, match=rf"{algo.upper()} needs continuous actions.*discrete.*use dqn"):
         describe(TrainConfig.default(algo, "CartPole-v1"))
+
+
+def test_actions_are_bounded_again_by_the_wrapper_that_the_refusal_names():
+    bounds = Box(-1, 1, (2, 1), np.float32)
+    interface = describe(TrainConfig.default("sac", lambda: TransformAction(clipped(), lambda action: action, bounds)))
+    assert interface.actions.low == (-1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("resets", "sentence"),
+    [
+        (
+            False,
+            r"step 1 of an episode: expected \(observation, .*\) of step, as of Gymnasium .*got a tuple of 4 entries",
+        ),
+        (True, r"the start of an episode: expected \(observation, info\) of reset, as of Gymnasium .*got int64\[\]"),
+    ],
+)
+def test_answers_in_the_form_of_gym_are_told_from_gymnasiums(monkeypatch, resets, sentence):
+    monkeypatch.setattr(Old, "resets", resets)
+    env = make("dqn", "Old")
+
+    def play():
+        env.reset(0)
+        env.step(0)
+
+    with pytest.raises(RunError, match=sentence):
+        play()
+
+
+def test_a_category_that_the_space_does_not_have_is_refused_by_name():
+    env = make("dqn", "Uncounted")
+    with pytest.raises(RunError, match=r"start of an episode: expected an observation of 'dials' in 0..3, got 4"):
+        env.reset(0)
 
 
 def test_real_actions_run_from_minus_one_to_one_whatever_the_bounds_and_shape_of_the_environment():

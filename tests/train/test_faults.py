@@ -1,5 +1,6 @@
 """Whatever breaks: the user reads one sentence, no process is left, and the checkpoint loads."""
 
+import errno
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 import faulty_envs
 from whole_run import ENDLESS, FLAGS, read
 
+from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
@@ -121,6 +123,34 @@ def test_a_run_goes_on_when_there_is_no_room_for_its_checkpoint_and_the_one_befo
     assert code == 130
     assert "checkpoint: cannot be written: File too large; the one before is whole, and the run goes on" in err
     assert_loads(run.run_dir)
+
+
+def test_a_run_without_room_for_any_checkpoint_policy_or_result_ends_with_what_it_reached(
+    tmp_path, capsys, monkeypatch
+):
+    def full(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("drivetrain.train.archives.written_aside", full)
+    monkeypatch.setattr("drivetrain.train.run.save_text", lambda path, text: path.write_text(text))
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (4,), "batch_size": 8}
+    shorter = {"eval_episodes": 1, "final_eval_episodes": 2, "updates_per_call": 4, "time_report": False}
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), total_steps=80, **settings, **shorter)
+    assert (len(result.returns), result.num_updates, result.checkpoint_nbytes) == (2, 20, 0)
+    said = capsys.readouterr().err
+    for name, end in {"checkpoint": "; there is none before", "best": "; the run goes on with the latest"}.items():
+        assert f"{tmp_path / 'run' / name}: cannot be written: No space left on device{end}" in said
+    assert "result.json: cannot be written" in said
+
+
+def test_a_file_that_finds_no_room_is_named(tmp_path):
+    def write():
+        with written_aside(tmp_path / "kept.json"):
+            raise OSError(errno.ENOSPC, "No space left on device")  # as a write does, which knows no name
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/kept\.json'"):
+        write()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_goes_on_when_there_is_no_room_for_its_metrics_and_says_so_once(start):

@@ -1,6 +1,7 @@
 """Settings that are Python objects: environments, torsos and optimizers from functions."""
 
 import functools
+import importlib
 import pickle
 import subprocess
 import sys
@@ -26,6 +27,10 @@ from drivetrain.train.environments import describe
 from drivetrain.train.learner import Learner
 from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.policies import make_policy, policy_network
+from drivetrain.train.rollouts.buffer import RolloutBuffer
+from drivetrain.train.sharing import ONE_LEARNER
+from drivetrain.train.spaces import ACTIONS_OF
+from drivetrain.train.updates import Batch
 
 SMALL = {
     "num_actors": 0, "total_steps": 80, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
@@ -161,6 +166,48 @@ def test_the_users_optimizer_steps_the_parameters_along_the_clipped_gradient():
     assert np.allclose(steps, [-0.3, -0.4])
     with pytest.raises(InvalidInput, match=r"optimizer: expected a function .* gave int"):
         optimizer_of(config.override(optimizer=lambda rate: 3).agent)
+
+
+@pytest.mark.parametrize("algo", ACTIONS_OF)
+def test_every_algorithm_keeps_the_state_of_an_optimizer_of_ones_own(algo):
+    few = {"num_envs": 2, "rollout_length": 4} if algo == "ppo" else {}
+    env = "CartPole-v1" if algo == "dqn" else "Pendulum-v1"
+    config = config_with(algo, env, optimizer=optax.adamw, batch_size=4, **few)
+    interface = describe(config)
+    algorithm = importlib.import_module(f"drivetrain.train.algos.{algo}").make(config, interface)
+    state = algorithm.init(np.random.default_rng(0))
+    if algo == "ppo":
+        rollout = RolloutBuffer.create(config, interface, shared=False).rollout
+        after, _ = jax.eval_shape(lambda *given: algorithm.learn(*given, 0.5, ONE_LEARNER), state, rollout)
+    else:
+        obs, row = interface.zero_observations(4), jnp.zeros(4)
+        batch = Batch(obs, interface.zero_actions(4), row, obs, row, row)
+        after, *_ = jax.eval_shape(lambda state: algorithm.update(state, batch, ONE_LEARNER), state)
+    assert jax.eval_shape(lambda: state) == after
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "sentence"),
+    [
+        ("optax:no_such_thing", "optimizer: expected module:name of something that can be imported"),
+        (lambda rate: 3, r"optimizer: expected a function .* gave int"),
+        (lambda rate: 1 / 0, "does not fit: it raised ZeroDivisionError"),
+        (
+            lambda rate: optax.lbfgs(rate),
+            r"does not fit: it raised \w+: .*; expected a function from a learning rate to",
+        ),
+        (lambda rate: optax.GradientTransformation(lambda p: 0, lambda g, s, p: (g, [s])), "its state changes"),
+    ],
+    ids=["absent", "no optimizer", "raising", "needing more", "growing"],
+)
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_an_optimizer_that_cannot_work_is_refused_in_one_sentence_before_anything_starts(
+    tmp_path, algo, optimizer, sentence
+):
+    with pytest.raises(InvalidInput, match=sentence) as caught:
+        train(algo, "CartPole-v1", run_dir=str(tmp_path / "run"), optimizer=optimizer)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():

@@ -17,7 +17,7 @@ from drivetrain.train.interface import DiscreteActions, Interface, Vector
 from drivetrain.train.losses import projected
 from drivetrain.train.networks import Noisy, initial_vector, unpack
 from drivetrain.train.policies import make_policy, policy_network
-from drivetrain.train.presets import preset
+from drivetrain.train.presets import preset, preset_for
 from drivetrain.train.q_networks import action_logits, atoms, q_network, q_values
 from drivetrain.train.updates import Batch
 
@@ -206,6 +206,7 @@ def test_rainbow_is_a_variant_of_an_environments_settings_that_flags_can_change(
     rainbow, plain = preset("dqn", "CartPole-v1", "rainbow"), preset("dqn", "CartPole-v1")
     assert (rainbow.agent.num_atoms, rainbow.agent.noisy, rainbow.agent.dueling) == (51, True, True)
     assert rainbow.agent.hidden == plain.agent.hidden
+    assert preset_for("dqn", "CartPole-v1", "rainbow").verified == "not verified"  # which the plain settings are
     assert rainbow.override(num_atoms=11).agent.num_atoms == 11
 
 

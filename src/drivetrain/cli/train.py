@@ -66,7 +66,7 @@ def run(argv: list[str]) -> int:
         raise InvalidInput(f"{_SEEDS}: expected no {_SEED} beside it; leave one of them out")
     config = parse(words)
     seeds = None if listed is None else parse_seeds(listed)
-    known = preset_for(config.algo, config.env)
+    known = preset_for(config.algo, config.env, _preset_in(words)[1])
     shown: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     shown["preset"] = {"source": known.source, "verified": known.verified}
     if config.is_open:
@@ -145,12 +145,14 @@ def show(result: "Result") -> None:
     from drivetrain.train.recording import never_failing
 
     low, high = interval(result.returns)
+    nbytes, replay_nbytes = readable(result.checkpoint_nbytes), readable(result.replay_nbytes)
+    checkpoint = f"{nbytes}, of which replay {replay_nbytes}" if result.checkpoint_nbytes else "none could be written"
     print(
         f"mean return {result.mean_return:.1f} (95% interval {low:.1f}..{high:.1f}) of the best policy "
         f"over {len(result.returns)} evaluation episodes\n"
         f"{result.steps_per_s:,.0f} environment steps/s, {result.updates_per_s:,.0f} updates/s, "
         f"{result.update_ratio:.4f} updates per step after warm-up\n"
-        f"checkpoint: {readable(result.checkpoint_nbytes)}, of which replay {readable(result.replay_nbytes)}\n"
+        f"checkpoint: {checkpoint}\n"
         f"run directory: {result.run_dir}",
         flush=True,
     )
@@ -171,7 +173,7 @@ def prepare_this_process(config: TrainConfig) -> None:
 
 def parse(argv: list[str]) -> TrainConfig:
     """The configuration a command line asks for; flags change the environment's preset."""
-    argv, name = _taken_out(argv, _PRESET, "a name after it, as rainbow for dqn")
+    argv, name = _preset_in(argv)
     args = argv[2:]
     if "-h" in argv or "--help" in argv:
         names = [word for word in argv[:2] if not word.startswith("-")]
@@ -199,6 +201,11 @@ def parse(argv: list[str]) -> TrainConfig:
         registry=_REGISTRY,
     )
     return dataclasses.replace(base, **{part: getattr(flags, part) for part in parts})
+
+
+def _preset_in(argv: list[str]) -> tuple[list[str], str | None]:
+    """The words without the variant that they name; and its name."""
+    return _taken_out(argv, _PRESET, "a name after it, as rainbow for dqn")
 
 
 def _taken_out(argv: list[str], flag: str, expected: str) -> tuple[list[str], str | None]:

@@ -36,6 +36,10 @@ def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
             os.fsync(file.fileno())
             os.replace(aside, path)
         sync_folder(path.parent)
+    except OSError as error:
+        if error.filename is None:  # a write names no file
+            error.filename = str(path)
+        raise
     finally:
         aside.unlink(missing_ok=True)
 

@@ -94,13 +94,20 @@ def save_checkpoint(
     return nbytes + replay_nbytes, replay_nbytes
 
 
+def has_checkpoint(run_dir: Path) -> bool:
+    """Whether a checkpoint was written; its folder alone is what a full disk leaves."""
+    return (run_dir / "checkpoint" / _MANIFEST).exists()
+
+
 def checkpoint_nbytes(run_dir: Path) -> tuple[int, int]:
-    """Bytes of the run's checkpoint, and how many of them the replay takes.
+    """Bytes of the run's checkpoint, and how many of them the replay takes; 0 and 0 where there is none.
 
     Raises:
-        FileFormatError: There is none.
+        FileFormatError: It is damaged.
     """
     folder = run_dir / "checkpoint"
+    if not has_checkpoint(run_dir):
+        return 0, 0
     sizes = {key: (folder / name).stat().st_size for key, name in _manifest(folder)["files"].items()}
     return sum(sizes.values()), sizes.get("replay", 0)
 

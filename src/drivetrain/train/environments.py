@@ -6,6 +6,7 @@ gymnasium.make(id), or gymnax/NAME by drivetrain.sim -> preprocessing -> frame s
 import contextlib
 import importlib
 import io
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any, SupportsFloat, cast
@@ -18,16 +19,24 @@ from drivetrain.core.extras import missing_extra
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.embeddings import require_encoder
-from drivetrain.train.faults import require_finite, require_reward, unfit_observation
+from drivetrain.train.faults import (
+    NoSuchCategory,
+    refuse,
+    require_finite,
+    require_reward,
+    unfit_answer,
+    unfit_observation,
+)
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.spaces import actions_of, algorithms_for, decoder, encoder, observations_of, require_fit
 
 _AnyEnv = gymnasium.Env[Any, Any]
-_UNFIT = (
+_PLAIN = (
     *(gymnasium.error.Error, ImportError, ValueError, TypeError, OSError),
     *(AttributeError, AssertionError),  # of wrappers around what they are not for
 )
+"""Errors whose own words say what is wrong."""
 
 
 def describe(config: TrainConfig) -> Interface:
@@ -51,9 +60,10 @@ def describe(config: TrainConfig) -> Interface:
 def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
     env = make(env_id, settings)
     try:
-        stack = _stack_of(env)
-        observations = observations_of(env.observation_space, env_id, stack)
-        return Interface(observations=observations, actions=actions_of(env.action_space, env_id), frame_stack=stack)
+        stack, unset = _stack_of(env), None  # Gymnasium declares spaces, and leaves it to the environment to set them
+        observations = observations_of(getattr(env, "observation_space", unset), env_id, stack)
+        actions = actions_of(getattr(env, "action_space", unset), env_id)
+        return Interface(observations=observations, actions=actions, frame_stack=stack)
     finally:
         env.close()
 
@@ -68,12 +78,20 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
             return _wrapped(_made(env_id, settings), settings, training=training)
-    except _UNFIT as error:
-        absent = missing_extra(error) if isinstance(error, ImportError) else None
-        sentence = " ".join(str(absent or error).split())
+    except Exception as error:  # a stranger's module and constructor may raise anything
         raise InvalidInput(
-            f"environment {env_id!r} cannot be made: {sentence}; `drivetrain envs` lists those that can"
+            f"environment {env_id!r} cannot be made: {_why(error)}; `drivetrain envs` lists those that can"
         ) from error
+
+
+def _why(error: Exception) -> str:
+    """What an error says; of those that say little alone, their kind and place, too."""
+    absent = missing_extra(error) if isinstance(error, ImportError) else None
+    sentence = " ".join(str(absent or error).split())
+    if isinstance(error, _PLAIN):
+        return sentence
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {sentence} ({place.filename}, line {place.lineno})"
 
 
 def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
@@ -151,8 +169,11 @@ class Environment:
         Raises:
             RunError: It is not what the environment promised.
         """
-        observation, _ = self._env.reset(seed=seed)
+        result: Any = self._env.reset(seed=seed)
         self._num_steps = 0
+        if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            unfit_answer(self._env_id, 0, result)
+        observation, _ = cast("tuple[Any, Any]", result)
         encoded = self._encoded(observation)
         require_finite(self._env_id, rows_of(encoded, None), [0])
         return encoded
@@ -166,14 +187,19 @@ class Environment:
         """
         result: tuple[Any, SupportsFloat, bool, bool, Any]
         result = self._env.step(self._decode(action))
-        observation, reward, terminated, truncated, _ = result
         self._num_steps += 1
+        try:
+            observation, reward, terminated, truncated, _ = result
+        except (TypeError, ValueError):
+            unfit_answer(self._env_id, self._num_steps, result)
         value = require_reward(self._env_id, self._num_steps, reward)
         return self._encoded(observation), value, bool(terminated), bool(truncated)
 
     def _encoded(self, observation: Any) -> Arrays:
         try:
             return self._encode(observation)
+        except NoSuchCategory as error:
+            refuse(self._env_id, self._num_steps, str(error))
         except (ValueError, TypeError, KeyError, IndexError):
             unfit_observation(self._env_id, self._num_steps, observation, self._interface)
 

@@ -135,6 +135,7 @@ class Selection:
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_policy(run_dir, "best") if has_best_policy(run_dir) else None
         self._best_mean = -np.inf if best is None else best.mean_return
+        self._unsaved: NDArray[np.float32] | None = None  # the latest, as long as there was no room for any
 
     def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> float:
         """Evaluate a parameter vector, keep it if it is the best; its mean return."""
@@ -146,14 +147,19 @@ class Selection:
                 save_policy(self._run_dir, vector, mean, num_steps, num_updates)
                 self._best_mean = mean
             except OSError as error:
+                self._unsaved = vector.copy()
                 best = self._run_dir / "best"
-                self._complain(f"{best}: cannot be written: {error.strerror}; the run goes on with the one before")
+                before = "the one before" if has_best_policy(self._run_dir) else "the latest in its place"
+                self._complain(f"{best}: cannot be written: {error.strerror}; the run goes on with {before}")
         return mean
 
     def final(self) -> list[float]:
         """Returns of the best policy on the final seeds."""
         seeds = episode_seeds(self._config.run.seed, "final", self._config.run.final_eval_episodes)
-        policy = policy_of(self._config, self._interface, load_policy(self._run_dir, "best"))
+        if self._unsaved is not None and not has_best_policy(self._run_dir):
+            policy = make_policy(self._config, self._interface, self._unsaved)
+        else:
+            policy = policy_of(self._config, self._interface, load_policy(self._run_dir, "best"))
         return self._evaluator.returns(policy, seeds, self._beat)
 
     def close(self) -> None:

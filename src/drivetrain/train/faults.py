@@ -14,6 +14,21 @@ from drivetrain.train.interface import Arrays, Interface, entries_of
 REMEDY = "mend the environment, or wrap it"
 
 
+class NoSuchCategory(ValueError):
+    """An observation has a value that its discrete space does not have.
+
+    Args:
+        name: Of the entry of a dict or tuple; "" where there are none.
+        value: What came.
+        start: The least value that there is.
+        count: How many there are.
+    """
+
+    def __init__(self, name: str, value: int, start: int, count: int) -> None:
+        where = f" of {name!r}" if name else ""
+        super().__init__(f"expected an observation{where} in {start}..{start + count - 1}, got {value}")
+
+
 def require_reward(env_id: str, step: int, reward: Any) -> float:
     """The reward of a step as a finite number.
 
@@ -27,6 +42,16 @@ def require_reward(env_id: str, step: int, reward: Any) -> float:
     if not math.isfinite(value):
         refuse(env_id, step, f"expected a finite number as reward, got {reward!r}")
     return value
+
+
+def unfit_answer(env_id: str, step: int, answer: Any) -> NoReturn:
+    """Say what is wrong with what came of a step that is not of Gymnasium's form; of a reset where `step` is 0.
+
+    Raises:
+        RunError: Always.
+    """
+    form = "(observation, reward, terminated, truncated, info) of step" if step else "(observation, info) of reset"
+    refuse(env_id, step, f"expected {form}, as of Gymnasium and no longer of Gym, got {_kind_of(answer)}")
 
 
 def unfit_observation(env_id: str, step: int, observation: Any, interface: Interface) -> NoReturn:

@@ -20,6 +20,7 @@ from drivetrain.core.machine import num_cores
 from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.divergence import require_numbers
 from drivetrain.train.embeddings import Encoders, embedded
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import pack
@@ -84,12 +85,16 @@ class Learner:
 
         Returns:
             Means of the metrics over the updates.
+
+        Raises:
+            RunError: Learning has diverged.
         """
         beta = self._config.replay.beta_at(progress)
         with REPLAY:
             sample = replay.sample(self._config.updates.batch_size, beta=beta, num_batches=count)
         update = self.update(sample)
         if self._config.replay.prioritized:
+            require_numbers(update.td_errors, self.num_updates, "TD errors")
             with REPLAY:
                 replay.update_priorities(sample.keys, update.td_errors)
         return update.metrics
@@ -108,9 +113,14 @@ class Learner:
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """What is published, a copy: the acting network's parameters, then what observations are normalised by."""
+        """What is published, a copy: the acting network's parameters, then what observations are normalised by.
+
+        Raises:
+            RunError: Learning has diverged.
+        """
         frozen = self._encoders.acting if self._encoders else {}
         weights = pack(self._network, {**frozen, **self._algorithm.policy(self._state)})
+        require_numbers(weights, self.num_updates, "the policy's weights")
         return np.concatenate([weights, self._statistics.parameters])
 
     @property

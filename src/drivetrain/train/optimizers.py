@@ -14,6 +14,7 @@ import optax
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import AgentConfig
 from drivetrain.train.config.given import load_object
+from drivetrain.train.networks import Network
 
 _BETA1, _BETA2 = 0.9, 0.999
 
@@ -52,6 +53,33 @@ def optimizer_of(
             f"{config.optimizer!r} gave {type(own).__name__}"
         )
     return own if max_norm is None else optax.chain(optax.clip_by_global_norm(max_norm), own)
+
+
+def require_optimizer(config: AgentConfig, network: Network) -> None:
+    """Check that an optimizer of the user's own can step a network's parameters.
+
+    Raises:
+        InvalidInput: It cannot be loaded, is none, or raised when it was tried.
+    """
+    try:
+        own = optimizer_of(config)
+        params = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in network.layout}
+        state = jax.eval_shape(own.init, params)
+        steps, after = jax.eval_shape(own.update, params, state, params)
+    except InvalidInput:
+        raise
+    except Exception as error:  # whatever the user's function raises
+        sentence = " ".join(str(error).split())[:300]
+        raise _unfit(config, f"it raised {type(error).__name__}: {sentence}") from error
+    if (steps, after) != (params, state):
+        raise _unfit(config, "steps are not like the parameters, or its state changes its shapes or kinds")
+
+
+def _unfit(config: AgentConfig, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"optimizer: {config.optimizer!r} does not fit: {reason}; expected a function from a learning rate to an "
+        "optax transformation with init(params) and update(gradients, state, params)"
+    )
 
 
 def adam(learning_rate: Any, epsilon: float, max_norm: float | None = None) -> optax.GradientTransformation:

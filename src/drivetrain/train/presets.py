@@ -285,9 +285,21 @@ _NAMED_FOR: dict[tuple[str, str], dict[str, Any]] = {
 """What a variant needs to know of an environment."""
 
 
-def preset_for(algo: str, env: object) -> Preset:
-    """What is known of an environment; the algorithm's usual settings where nothing is."""
-    return PRESETS.get((algo, env), _NO_PRESET) if isinstance(env, str) else _NO_PRESET
+def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
+    """What is known of an environment, and of a variant of the algorithm; its usual settings where nothing is.
+
+    Raises:
+        InvalidInput: There is no such variant.
+    """
+    known = PRESETS.get((algo, env), _NO_PRESET) if isinstance(env, str) else _NO_PRESET
+    if name is None:
+        return known
+    variants = _NAMED.get(algo, {})
+    if name not in variants:
+        choice = ", ".join(variants) or "none"
+        raise InvalidInput(f"preset: expected one of those for {algo} ({choice}), got {name!r}")
+    of_both = _NAMED_FOR.get((name, env), {}) if isinstance(env, str) else {}
+    return Preset(settings={**known.settings, **variants[name], **of_both}, source=f"{name}, on top of: {known.source}")
 
 
 def preset(algo: str, env: str | Callable[[], Any], name: str | None = None) -> TrainConfig:
@@ -302,14 +314,7 @@ def preset(algo: str, env: str | Callable[[], Any], name: str | None = None) -> 
         InvalidInput: There is no such algorithm, or no such variant of it.
     """
     config = TrainConfig.default(algo, env)
-    fields = {**_DEFAULTS.get(algo, {}), **preset_for(algo, env).settings}
-    if name is not None:
-        variants = _NAMED.get(algo, {})
-        if name not in variants:
-            known = ", ".join(variants) or "none"
-            raise InvalidInput(f"preset: expected one of those for {algo} ({known}), got {name!r}")
-        fields |= {**variants[name], **(_NAMED_FOR.get((name, env), {}) if isinstance(env, str) else {})}
-    return config.override(**fields)
+    return config.override(**{**_DEFAULTS.get(algo, {}), **preset_for(algo, env, name).settings})
 
 
 def table() -> str:

@@ -25,7 +25,7 @@ class Result:
     learning_s: float
     """Seconds from the first environment step to the last update."""
     checkpoint_nbytes: int
-    """Bytes of the checkpoint at the end."""
+    """Bytes of the checkpoint at the end; 0 where there was never room for one."""
     replay_nbytes: int
     """Of these, what the replay takes; 0 where it is not kept."""
 

@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.core.machine import num_cores
 from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
-from drivetrain.train.devices import require_devices
 from drivetrain.train.environments import describe
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin
-from drivetrain.train.policies import policy_network
 from drivetrain.train.results import Result
-from drivetrain.train.run import Job, carry_out
+from drivetrain.train.run import Job, carry_out, require_learner
 from drivetrain.train.run_dir import RunLock, load_result, require_run_dir
 from drivetrain.train.saving import describe_interface
 from drivetrain.train.sinks.wandb import require_wandb
@@ -113,7 +110,7 @@ def take_up(
         config, meta = prepare(run_dir, total_steps, **again)
         require_wandb(config)
         interface = describe(config)
-        require_devices(config, policy_network(config, interface).num_parameters, num_cores())
+        require_learner(config, interface)
         require_same(config.env, interface, meta["interface"])
         run_dir = run_dir.resolve()
         save_text(run_dir / "config.json", config.to_json())

@@ -97,7 +97,7 @@ def start(
 
     Raises:
         MissingExtra: The run asks for what is not installed; nothing was started.
-        InvalidInput: The environment, the learners, the callbacks or the run folder are unfit; nothing was started.
+        InvalidInput: The environment, what learns, the callbacks or the run folder are unfit; nothing was started.
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
         BaseException: What a callback has raised, likewise.
@@ -106,8 +106,7 @@ def start(
     require_wandb(config)
     interface = describe(config)
     config = settled(config, interface, quiet=quiet)
-    # Refuses a torso that does not fit, too.
-    require_devices(config, policy_network(config, interface).num_parameters, num_cores())
+    require_learner(config, interface)
     run_dir = make_run_dir(config)
     with RunLock(run_dir) as lock:
         config = config.resolved().override(run_dir=str(run_dir))
@@ -117,6 +116,20 @@ def start(
         return carry_out(
             Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
         )
+
+
+def require_learner(config: TrainConfig, interface: Interface) -> None:
+    """Refuse a torso, an optimizer or learners that cannot work, before anything starts.
+
+    Raises:
+        InvalidInput: They cannot.
+    """
+    network = policy_network(config, interface)
+    require_devices(config, network.num_parameters, num_cores())
+    if config.agent.optimizer != "adam":
+        from drivetrain.train.optimizers import require_optimizer  # imports jax: only where it is needed
+
+        require_optimizer(config.agent, network)
 
 
 def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:
@@ -139,7 +152,7 @@ def carry_out(job: Job) -> Result:
     try:
         with recorded(job.config, job.run_dir) as folder:
             done = _work(replace(job, recording=folder))
-        save_result(job.run_dir, done.to_dict())
+        _keep(done, job)
     except BaseException as error:
         try:
             job.callbacks.end(None)
@@ -148,6 +161,15 @@ def carry_out(job: Job) -> Result:
         raise
     job.callbacks.end(done)
     return done
+
+
+def _keep(done: Result, job: Job) -> None:
+    """Note that the run is done; where there is no room for that, it is done all the same."""
+    try:
+        save_result(job.run_dir, done.to_dict())
+    except OSError as error:
+        if not job.quiet:
+            sys.stderr.write(f"{job.run_dir / 'result.json'}: cannot be written: {error.strerror}\n")
 
 
 def _work(job: Job) -> Result:

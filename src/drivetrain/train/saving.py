@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from drivetrain.replay import Replay
 from drivetrain.train.archives import Arrays
-from drivetrain.train.checkpoint import save_checkpoint
+from drivetrain.train.checkpoint import has_checkpoint, save_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin
@@ -83,7 +83,8 @@ class Saver:
             nbytes, replay_nbytes = save_checkpoint(self._run_dir, arrays, meta, replay=self._replay)
         except OSError as error:
             folder = self._run_dir / "checkpoint"
-            sentence = f"{folder}: cannot be written: {error.strerror}; the one before is whole, and the run goes on"
+            before = "the one before is whole" if has_checkpoint(self._run_dir) else "there is none before"
+            sentence = f"{folder}: cannot be written: {error.strerror}; {before}, and the run goes on"
             self._outcomes.append({"note": sentence})
         else:
             row = {

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.train.faults import NoSuchCategory
 from drivetrain.train.interface import (
     Actions,
     Arrays,
@@ -79,6 +80,7 @@ def actions_of(space: Any, name: str) -> Actions:
     Raises:
         InvalidInput: A kind that no algorithm chooses; `name` is the environment's.
     """
+    _require_set(space, "action_space", name)
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(count=int(space.n), start=int(space.start))
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
@@ -92,8 +94,9 @@ def actions_of(space: Any, name: str) -> Actions:
     low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidInput(
-            f"environment {name!r}: expected actions with finite bounds, got {space}; wrap it in "
-            "gymnasium.wrappers.RescaleAction or ClipAction with bounds and register that"
+            f"environment {name!r}: expected actions with finite bounds, got {space}; leave out "
+            "gymnasium.wrappers.ClipAction, which takes them away (ours are within the bounds as it is), or give some: "
+            "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high, shape))"
         )
     return BoxActions(low=tuple(low), high=tuple(high), shape=space.shape, dtype=str(space.dtype))
 
@@ -125,6 +128,7 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
     Raises:
         InvalidInput: Its items have no fixed size.
     """
+    _require_set(space, "observation_space", name)
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return _entry(space, name, frame_stack)
     leaves = list(_leaves(space, ()))
@@ -135,6 +139,18 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
             "names of nested entries are joined by dots: rename one"
         )
     return Entries(entries=tuple(named.items()), paths=tuple(path for path, _ in leaves))
+
+
+def _require_set(space: Any, attribute: str, name: str) -> None:
+    if space is None:
+        raise InvalidInput(
+            f"environment {name!r}: expected a space of Gymnasium's as its {attribute}, and it has none; set it where "
+            "the environment is made"
+        )
+    if space.shape is not None and 0 in space.shape:
+        raise InvalidInput(
+            f"environment {name!r}: expected a number or more in its {attribute}, got {space}; leave it out"
+        )
 
 
 def _leaves(space: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
@@ -208,7 +224,7 @@ def encoder(observations: Observations) -> Callable[[Any], Arrays]:
     """From the environment's observation to the one that is stored."""
     if isinstance(observations, Entries):
         parts = [
-            (name, path, _entry_encoder(entry))
+            (name, path, _entry_encoder(entry, name))
             for (name, entry), path in zip(observations.entries, observations.paths, strict=True)
         ]
         return lambda observation: {
@@ -217,13 +233,30 @@ def encoder(observations: Observations) -> Callable[[Any], Arrays]:
     return _entry_encoder(observations)
 
 
-def _entry_encoder(entry: Entry) -> Callable[[Any], NDArray[Any]]:
+def _entry_encoder(entry: Entry, name: str = "") -> Callable[[Any], NDArray[Any]]:
     shape, dtype = entry.stored
     if isinstance(entry, Categories):
-        starts = np.array(entry.starts, np.int64)
-        return lambda observation: (np.ravel(observation) - starts).astype(dtype)
+        return _categories_encoder(entry, name)
     # Widths may differ, kinds may not: a picture in 0..1 is none in 0..255.
     return lambda observation: np.asarray(observation).astype(dtype, casting="same_kind", copy=False).reshape(shape)
+
+
+def _categories_encoder(entry: Categories, name: str) -> Callable[[Any], NDArray[Any]]:
+    """Numbers from 0. The network would take a value that the space does not have for none at all."""
+    (shape, dtype), starts, counts = entry.stored, np.array(entry.starts, np.int64), np.array(entry.counts, np.int64)
+
+    def encode(observation: Any) -> NDArray[Any]:
+        given = np.ravel(observation).astype(np.int64, casting="same_kind", copy=False)
+        if given.shape != shape:
+            raise ValueError
+        indices = given - starts
+        is_outside = (indices < 0) | (indices >= counts)
+        if is_outside.any():
+            at = int(is_outside.argmax())
+            raise NoSuchCategory(name, int(given[at]), entry.starts[at], entry.counts[at])
+        return indices.astype(dtype)
+
+    return encode
 
 
 def table() -> str:

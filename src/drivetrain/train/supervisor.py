@@ -22,6 +22,7 @@ import time
 from typing import Any
 
 from drivetrain.core.errors import RunError
+from drivetrain.train.checkpoint import has_checkpoint
 from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
@@ -281,7 +282,7 @@ class Supervisor:
 
     def _saved(self) -> str:
         path = self._run_dir / "checkpoint"
-        return f"the latest checkpoint is {path}" if path.exists() else "there is no checkpoint yet"
+        return f"the latest checkpoint is {path}" if has_checkpoint(self._run_dir) else "there is no checkpoint yet"
 
     def _result(self) -> Result:
         counts = self._memory.ledger.counts()

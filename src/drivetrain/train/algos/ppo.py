@@ -125,7 +125,7 @@ def init(networks: Networks, config: PPOConfig, rng: np.random.Generator) -> Sta
     pieces = Params(networks.policy.initial(rng), networks.value.initial(rng))
     params = jax.tree.map(jnp.array, pieces)
     key = jax.random.key_data(jax.random.key(int(rng.integers(2**31))))
-    return State(params, optimizer_of(config).init(params), key, jnp.int32(0))
+    return State(params, optimizer_of(config, config.max_gradient_norm).init(params), key, jnp.int32(0))
 
 
 def value_of(network: Network, pieces: Pieces, obs: Any) -> jax.Array:

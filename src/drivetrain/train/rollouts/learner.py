@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.seeding import stream
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.divergence import require_numbers
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
@@ -91,8 +92,14 @@ class RolloutLearner:
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """What is published, a copy: the acting network's parameters, then what observations are normalised by."""
-        return np.concatenate([pack(self._network, self._algorithm.policy(self._state)), self._statistics.parameters])
+        """What is published, a copy: the acting network's parameters, then what observations are normalised by.
+
+        Raises:
+            RunError: Learning has diverged.
+        """
+        weights = pack(self._network, self._algorithm.policy(self._state))
+        require_numbers(weights, self.num_updates, "the policy's weights")
+        return np.concatenate([weights, self._statistics.parameters])
 
     @property
     def moments(self) -> NDArray[np.float64]:
