@@ -18,6 +18,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.cupti import injection
 from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
+from drivetrain.scope.notes import leave_note
 from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, leave
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
@@ -70,7 +71,7 @@ def run(
     create(folder, command, calibrate_every)
     path = os.pathsep.join(filter(None, [str(_STARTUP), os.environ.get("PYTHONPATH", "")]))
     if gpu.note:
-        (folder / "gpu-plan.not-captured").write_text(f"{gpu.note}\n")
+        leave_note(folder, "gpu-plan", gpu.note)
     environment = {**os.environ, **hooks, **gpu.environment, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
     process = subprocess.Popen([sys.executable, *command], env=environment)
 
@@ -98,7 +99,7 @@ def attach(folder: str) -> None:
     try:
         injection.attach()
     except Exception as error:  # everything else can be recorded all the same
-        (path / "gpu-attach.not-captured").write_text(f"GPU work was not recorded: {error}\n")
+        leave_note(path, "gpu-attach", f"GPU work was not recorded: {error}")
     imports.install()
     garbage.install()
     atexit.register(leave, path)

@@ -24,6 +24,7 @@ from drivetrain.scope import _native
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.yardstick import Yardstick
 from drivetrain.scope.hooks import asyncio
+from drivetrain.scope.notes import leave_note
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
 WALL_CLOCK = "wall_clock_minus_monotonic_ns"
@@ -33,7 +34,7 @@ FORMAT = 2
 CALIBRATE_EVERY = 10
 _FORKED = (
     "GPU work of processes that were forked after their parent had begun to use CUDA was not recorded, if there was "
-    "any: CUDA does not work in such processes.\n"
+    "any: CUDA does not work in such processes."
 )
 
 
@@ -203,8 +204,7 @@ def _after_fork() -> None:
     _current.pid = pid  # the session stays the parent's
     table.after_fork(_own(folder, "sites"))
     if _native.gpu_is_lost():
-        with contextlib.suppress(OSError):
-            (folder / "gpu-forked.not-captured").write_text(_FORKED)
+        leave_note(folder, "gpu-forked", _FORKED)
     _native.lane(0)
 
 

@@ -22,18 +22,21 @@ CLOCKS: dict[str, Callable[[Trial], float]] = {"CPU": lambda trial: trial.cpu_s,
 Direction = Literal["lower", "higher"]
 
 
-def make_cases(measured: Sequence[Measured]) -> list[Case]:
-    """All tables, those over all programs first."""
-    if not measured:
-        return []
-    cases = [*_over_all(measured)]
-    cases += [inflation(one) for one in measured]
-    cases += [bias(one) for one in measured]
-    cases += [half_width(one) for one in measured]
+def make_cases(judged: Sequence[Measured], beside: Sequence[Measured] = ()) -> list[Case]:
+    """All tables, those over all programs first.
+
+    Args:
+        judged: Programs with their blocks held out.
+        beside: Programs alone, under ours and under other tools.
+    """
+    cases = _over_all(judged) if judged else []
+    cases += [inflation(one) for one in judged]
+    cases += [bias(one) for one in judged]
+    cases += [half_width(one) for one in judged]
     for clock in CLOCKS:
-        cases += [under_tools(one, clock) for one in measured if ALONE in one.trials]
-    cases += [_left(one, "size on disk", "MB", lambda trial: trial.nbytes / 1e6) for one in measured]
-    return cases + [_left(one, "time to report", "s", lambda trial: trial.report_s) for one in measured]
+        cases += [under_tools(one, clock) for one in beside if ALONE in one.trials]
+    cases += [_left(one, "size on disk", "MB", lambda trial: trial.nbytes / 1e6) for one in beside]
+    return cases + [_left(one, "time to report", "s", lambda trial: trial.report_s) for one in beside]
 
 
 def held_outs(measured: Measured) -> list[HeldOut]:

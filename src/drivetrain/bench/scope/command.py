@@ -9,27 +9,27 @@ from drivetrain.bench.machine import describe_command, describe_commit, describe
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Report
 from drivetrain.bench.scope.cases import make_cases
-from drivetrain.bench.scope.contenders import CALIBRATE_EVERY, PROGRAMS, TOOLS, Program
+from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
 from drivetrain.bench.scope.kept import Kept
 from drivetrain.bench.scope.own import NAMES, measure_own
-from drivetrain.bench.scope.rounds import Runner, measure
+from drivetrain.bench.scope.rounds import BROKEN, Plan, Runner, measure
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.survey.outcome import run as run_load
 from drivetrain.bench.scope.survey.page import as_page
 from drivetrain.bench.scope.survey.survey import survey, survey_report
 from drivetrain.bench.scope.trial import run as run_trial
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, RunError
 
 WEAKNESSES = (
     "The truth about our own recording is what muted blocks of the same run take: wrappers are still there. What they "
     "cost while they record nothing is measured alone, in a loop, and stands beside it; runs alone and recorded, as "
     "processes of their own, are in the tables of tools, and too noisy to tell a few percent.",
     "CPU time of the program's main thread: what recording adds to waiting, or to other threads, is not measured here.",
-    f"One of {CALIBRATE_EVERY} blocks is muted, of which half calibrate and half tell the truth; one of 10 by default, "
-    "and all of these calibrate. Inflation is that of recorded blocks.",
-    "Programs are cut to seconds of work. Compilation (SBX, ours) is part of it, and small networks on one thread "
-    "are the worst case for recording and the best for nobody.",
+    "Every second block is muted. A third of the rounds calibrate, which tell the correction about as much as one of "
+    "ten blocks does by default; two thirds tell the truth. Inflation is that of recorded blocks.",
+    "Programs are cut to seconds of work, and to fewer where other tools stand beside ours. Compilation (SBX, ours) is "
+    "part of it, and small networks on one thread are the worst case for recording and the best for nobody.",
     "The window is that of the program's own work: what starting to record adds to the imports is not in it.",
     "One process per program. What recording in one process adds to the waiting of another is not measured here.",
     "Tools answer different questions (docs/benchmarks.md). pyinstrument and Scalene sample, VizTracer, torch.profiler "
@@ -57,12 +57,14 @@ class Options:
     """One round of three programs without other tools; the numbers then mean little."""
     only: str = ""
     """Only programs whose name contains this, or one of these: "SB3", "CartPole", "SBX,ours"."""
-    rounds: int = 5
-    """How often each program runs alone, recorded, and under each tool."""
+    rounds: int = 3
+    """How often each program runs recorded, to judge its corrected time by blocks of the run."""
+    tool_rounds: int = 1
+    """How often each program, for less long, runs alone, recorded, and under each tool."""
     tools: bool = True
     """Run the other profilers that are installed, too."""
     tools_on: str = ""
-    """Only on programs whose name contains this, or one of these; they take most of the time of a full run."""
+    """Only on programs whose name contains this, or one of these; they take about half the time of a full run."""
     seed: int = 0
     """Of the order of runs."""
     survey: bool = False
@@ -74,8 +76,9 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        if self.rounds < 1:
-            raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
+        for name, number in (("rounds", self.rounds), ("tool-rounds", self.tool_rounds)):
+            if number < 1:
+                raise InvalidInput(f"{name}: expected at least 1, got {number}")
         require_folders(self.json, self.markdown, self.keep)
         if self.survey and (self.keep is not None or self.tools_on):
             raise InvalidInput("--survey: expected neither --keep nor --tools-on, which belong to the other bench")
@@ -106,7 +109,7 @@ def run(options: Options, words: Sequence[str]) -> int:
 
     Raises:
         InvalidInput: The options cannot be run; nothing was.
-        RunError: A program failed only because it was recorded.
+        RunError: A program failed only because it was recorded; the report is written all the same.
     """
     options.check()
     if options.survey:
@@ -116,7 +119,11 @@ def run(options: Options, words: Sequence[str]) -> int:
         publish(survey_report(found, words, is_quick=options.quick), json=options.json, markdown=options.markdown,
                 page=as_page)  # fmt: skip
         return 0
-    publish(make_report(options, words, run_trial), json=options.json, markdown=options.markdown)
+    report = make_report(options, words, run_trial)
+    publish(report, json=options.json, markdown=options.markdown)
+    broken = [f"{one.name}: {one.reason}" for one in report.skipped if one.reason.startswith(BROKEN)]
+    if broken:
+        raise RunError("; ".join(broken))
     return 0
 
 
@@ -128,15 +135,15 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
     use_tools = options.tools and not options.quick
     own, absent_own = measure_own(options.own(), is_quick=options.quick)
     rivals, absent_tools = present([tool.rival for tool in TOOLS] if use_tools else [])
-    measured, failed = measure(
-        [program for program in programs if program.missing() is None],
-        [tool for tool in TOOLS if tool.rival in rivals],
-        with_tools=[program.name for program in programs if named(program.name, options.tools_on)],
-        num_rounds=1 if options.quick else options.rounds,
-        rng=random.Random(options.seed),
-        run=runner,
-        kept=Kept(options.keep),
-    )
+    able = [program for program in programs if program.missing() is None]
+    with_tools = [program.beside_tools() for program in able if named(program.name, options.tools_on)]
+    tools = [tool for tool in TOOLS if tool.rival in rivals]
+    rounds, tool_rounds = (1, 1) if options.quick else (options.rounds, options.tool_rounds)
+    plans = [
+        Plan(programs=able, contenders=[JUDGED], num_rounds=rounds),
+        Plan(programs=with_tools, contenders=[None, OURS, *tools], num_rounds=tool_rounds),
+    ]
+    (judged, beside), failed = measure(plans, rng=random.Random(options.seed), run=runner, kept=Kept(options.keep))
     return Report(
         title="What recording costs, and how near the corrected time is",
         machine=machine,
@@ -144,6 +151,6 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
         commit=describe_commit(),
         command=describe_command(words),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
-        cases=[*make_cases(measured), *own],
+        cases=[*make_cases(judged, beside), *own],
         skipped=[*absent, *absent_own, *absent_tools, *failed],
     )

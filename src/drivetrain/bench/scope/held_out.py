@@ -1,10 +1,11 @@
 """The corrected time of a program against blocks of the same run that the correction has not seen.
 
-    blocks of even rounds -> costs, as reports have them          -> time of the other recorded blocks, corrected
-    blocks of odd rounds  -> what recording really added to them  -> their time alone: the truth, with an error
+    one of three rounds of blocks  -> costs, as reports have them -> time of the other recorded blocks, corrected
+    the other two                  -> what recording really added -> their time alone: the truth, with an error
 
-Both sides are CPU time of the program's main thread: it is the work that recording adds to, and other programs of a
-shared machine are hardly in it.
+Of rounds in which every second block is muted, a third tells the correction about as much as all rounds do in which one
+of ten is. The truth is known better than that, and so can judge the interval. Both sides are CPU time of the program's
+main thread: it is the work that recording adds to, and other programs of a shared machine are hardly in it.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from drivetrain.scope.profile import Profile
 from drivetrain.scope.trace.events import INSTRUMENTS
 
 _TWO_SIDED_95 = 1.96
+_SEEN_EVERY = 3
+"""One of so many rounds is seen by the correction."""
 
 
 class TooFewBlocks(RunError):
@@ -62,8 +65,8 @@ def held_out(profile: Profile, pid: int) -> HeldOut:
     trace = profile.trace
     index = main_thread(profile, pid)
     every = profile.correction.blocks
-    seen = [blocks.where(blocks.round % 2 == 0) for blocks in every]
-    unseen = every[index].where(every[index].round % 2 == 1)
+    seen = [blocks.where(blocks.round % _SEEN_EVERY == 0) for blocks in every]
+    unseen = every[index].where(every[index].round % _SEEN_EVERY != 0)
     truth = regression.estimate(unseen)
     if all(one is None for one in truth):
         raise TooFewBlocks(

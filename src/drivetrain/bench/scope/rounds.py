@@ -1,19 +1,39 @@
-"""All runs: in every round each program once alone and once under each tool, programs and runs in random order."""
+"""All runs: in every round each program once under each of what a plan names, programs and runs in random order.
+
+Plan (programs x contenders x rounds), Plan, ... -> Runner -> Measured per program
+"""
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from drivetrain.bench.report import Skipped
-from drivetrain.bench.scope.contenders import OURS, Program, Tool
+from drivetrain.bench.scope.contenders import JUDGED, OURS, Program, Tool
 from drivetrain.bench.scope.held_out import TooFewBlocks
 from drivetrain.bench.scope.kept import Kept
 from drivetrain.bench.scope.trial import Trial
 from drivetrain.core.errors import RunError
 
 ALONE = "alone"
+BROKEN = "recording breaks it: "
+"""How the reason begins why a program is missing that runs alone."""
 Runner = Callable[[Program, Tool | None], Trial]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What runs, and how often.
+
+    Attributes:
+        programs: What.
+        contenders: Tools, None for the program alone; those that have nothing to say of a program are left out of it.
+        num_rounds: How often everything runs.
+    """
+
+    programs: Sequence[Program]
+    contenders: Sequence[Tool | None]
+    num_rounds: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,50 +50,47 @@ class Measured:
 
 
 def measure(
-    programs: Sequence[Program],
-    tools: Sequence[Tool],
-    *,
-    num_rounds: int,
-    rng: random.Random,
-    run: Runner,
-    kept: Kept,
-    with_tools: Container[str] | None = None,
-) -> tuple[list[Measured], list[Skipped]]:
+    plans: Sequence[Plan], *, rng: random.Random, run: Runner, kept: Kept
+) -> tuple[list[list[Measured]], list[Skipped]]:
     """Run everything that is not kept from before; ends early, with what there is, when it is interrupted (Ctrl-C).
 
+    What fails is left out and named, and the rest goes on: a bench of half an hour is not lost by one run.
+
     Args:
-        programs: What to run.
-        tools: Other profilers.
-        num_rounds: How often everything runs.
+        plans: What to run, one after another.
         rng: Of the order.
         run: Runs a program once.
         kept: Runs made before; new ones go there too.
-        with_tools: Names of the programs that run under other profilers; None: all.
 
     Returns:
-        The programs that ran recorded, and what failed: a program by itself, or a tool on a program.
-
-    Raises:
-        RunError: A program that runs alone failed under our own recording.
+        For each plan the programs that ran recorded; and what failed: a program by itself, a tool on a program, or,
+        with a reason that begins with `BROKEN`, a program that only runs when it is not recorded.
     """
-    found = {program.name: Measured(program=program) for program in programs}
+    found = [{program.name: Measured(program=program) for program in plan.programs} for plan in plans]
     failed: dict[str, str] = {}
-
-    def asked(program: Program) -> bool:
-        return with_tools is None or program.name in with_tools
-
     try:
-        for number in range(num_rounds):
-            print(f"round {number + 1} of {num_rounds}", flush=True)
-            for program in rng.sample(programs, len(programs)):
-                contenders = [None, OURS, *(tool for tool in tools if tool.fits(program) and asked(program))]
-                for tool in rng.sample(contenders, len(contenders)):
-                    if program.name not in failed and f"{program.name}, {_name(tool)}" not in failed:
-                        _try(found[program.name], tool, number, run, failed, kept)
+        for plan, measured in zip(plans, found, strict=True):
+            _carry_out(plan, measured, failed, rng, run, kept)
     except KeyboardInterrupt:
         failed["everything that is missing"] = "the run was interrupted"
     skipped = [Skipped(name=who, reason=why, remedy="run it alone to see more") for who, why in failed.items()]
-    return [one for name, one in found.items() if name not in failed and one.trials.get(OURS.rival.name)], skipped
+    there = [
+        [one for name, one in measured.items() if name not in failed and one.trials.get(OURS.rival.name)]
+        for measured in found
+    ]
+    return there, skipped
+
+
+def _carry_out(
+    plan: Plan, found: dict[str, Measured], failed: dict[str, str], rng: random.Random, run: Runner, kept: Kept
+) -> None:
+    for number in range(plan.num_rounds):
+        print(f"round {number + 1} of {plan.num_rounds}", flush=True)
+        for program in rng.sample(plan.programs, len(plan.programs)):
+            fitting = [tool for tool in plan.contenders if tool is None or tool.fits(program)]
+            for tool in rng.sample(fitting, len(fitting)):
+                if program.name not in failed and f"{program.name}, {_name(tool)}" not in failed:
+                    _try(found[program.name], tool, number, run, failed, kept)
 
 
 def _try(measured: Measured, tool: Tool | None, number: int, run: Runner, failed: dict[str, str], kept: Kept) -> None:
@@ -82,19 +99,33 @@ def _try(measured: Measured, tool: Tool | None, number: int, run: Runner, failed
     result = kept.get(key)
     if result is None:
         print(f"  {measured.program.name}, {name}", flush=True)
-        try:
-            result = run(measured.program, tool)
-        except RunError as error:
-            if tool is OURS and not isinstance(error, TooFewBlocks):
-                raise RunError(f"{measured.program.name}, recorded: {error}") from error
-            result = str(error)
+        result = _result(measured.program, tool, run)
         kept.add(key, result)
     if isinstance(result, str):
-        is_all = tool is None or tool is OURS
-        failed[measured.program.name if is_all else f"{measured.program.name}, {name}"] = result
+        failed[measured.program.name if _is_ours(tool) else f"{measured.program.name}, {name}"] = result
         measured.trials.pop(name, None)
     else:
         measured.trials[name][number] = result
+
+
+def _result(program: Program, tool: Tool | None, run: Runner) -> Trial | str:
+    """A run, or why there is none."""
+    try:
+        return run(program, tool)
+    except RunError as error:
+        if tool is None or not _is_ours(tool) or isinstance(error, TooFewBlocks):
+            return str(error)
+        why = str(error)
+    try:
+        run(program, None)
+    except RunError as error:
+        return str(error)
+    return f"{BROKEN}{why}"
+
+
+def _is_ours(tool: Tool | None) -> bool:
+    """Whether a program is left out altogether where this fails."""
+    return tool in (None, OURS, JUDGED)
 
 
 def _name(tool: Tool | None) -> str:

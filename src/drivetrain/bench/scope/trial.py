@@ -12,7 +12,7 @@ from pathlib import Path
 
 from drivetrain import scope
 from drivetrain.bench.process import LOG_NAME, kill, last_words, start
-from drivetrain.bench.scope.contenders import OURS, RECORDING, Program, Tool
+from drivetrain.bench.scope.contenders import JUDGED, RECORDING, Program, Tool
 from drivetrain.bench.scope.held_out import HeldOut, held_out
 from drivetrain.bench.scope.window import FILE, Window
 from drivetrain.core.errors import RunError
@@ -30,7 +30,7 @@ class Trial:
         cpu_s: CPU-seconds of its process in the window.
         report_s: From the window's end until the report was on disk; the program's own end is in it.
         nbytes: What the tool left on disk, its report included.
-        held_out: Corrected time against the time alone, by blocks of the run itself; ours only.
+        held_out: Corrected time against the time alone, by blocks of the run itself; JUDGED only.
     """
 
     wall_s: float
@@ -63,7 +63,7 @@ def run(program: Program, tool: Tool | None) -> Trial:
             cpu_s=found.cpu_s,
             report_s=report_s,
             nbytes=sum(file.stat().st_size for file in after),
-            held_out=held_out(scope.load(folder / RECORDING), found.pid) if tool is OURS else None,
+            held_out=held_out(scope.load(folder / RECORDING), found.pid) if tool is JUDGED else None,
         )
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from drivetrain.scope.cupti.headers import NVML_VARIABLE
+from drivetrain.scope.notes import leave_note
 
 FILE = "gpu.readings"
 FORM = struct.Struct("<qqhB5x")
@@ -129,8 +130,7 @@ class Readings:
             finally:
                 nvml.close()
         except (NvmlError, OSError) as error:
-            text = f"What NVML says of the GPU was not recorded: {error}.\n"
-            (self._folder / "gpu-nvml.not-captured").write_text(text)
+            leave_note(self._folder, "gpu-nvml", f"What NVML says of the GPU was not recorded: {error}.")
 
     def _sample(self, nvml: Nvml) -> None:
         """At least once, and once at the end."""

@@ -1,6 +1,5 @@
 """Runs a hook right after the program has imported the module it is for, and never imports that module itself."""
 
-import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from drivetrain.scope.hooks import named
+from drivetrain.scope.notes import leave_note
 from drivetrain.scope.session import recording_into
 
 # The module that has to be there -> the file in this folder whose install(module) hooks it.
@@ -79,10 +79,8 @@ def run_hook(name: str, module: ModuleType) -> None:
     except Exception as error:  # the program must run on, whatever a framework has become
         folder = recording_into()
         if folder is not None:
-            with contextlib.suppress(OSError):
-                (folder / f"{os.getpid()}.{name}.not-captured").write_text(
-                    f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}\n"
-                )
+            sentence = f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}"
+            leave_note(folder, f"{os.getpid()}.{name}", sentence)
 
 
 def _is_hooked(name: str) -> bool:

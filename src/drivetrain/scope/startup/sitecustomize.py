@@ -18,7 +18,9 @@ if _folder and os.path.isdir(_folder):
         program.attach(_folder)
     except Exception as _error:  # nothing may keep the program from running, not even our own mistake
         try:
-            with open(os.path.join(_folder, f"{os.getpid()}.not-captured"), "w") as _file:
+            # As scope/notes.py does, which may be just what could not be imported.
+            _name = os.path.join(_folder, f"{os.getpid()}.not-captured")
+            with open(_name, "w", encoding="utf-8", errors="backslashreplace") as _file:
                 _file.write(
                     f"Process {os.getpid()} ({sys.executable}) was not captured: {type(_error).__name__}: {_error}\n"
                 )

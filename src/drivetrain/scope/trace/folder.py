@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import notes
 from drivetrain.scope.trace import segments
 from drivetrain.scope.trace.events import Trace
 
 PACKED = "trace.parquet"
 PACKED_GPU = "gpu.parquet"
 """Where devices were recorded only."""
-_REPLACED = ("*.events", "*.sites", "*.gpu", "*.gpu-names", "gpu.readings", "*-*.json", "*.not-captured", "shared")
+_REPLACED = ("*.events", "*.sites", "*.gpu", "*.gpu-names", "gpu.readings", "*-*.json", notes.PATTERN, "shared")
 
 
 def read(folder: Path) -> Trace:

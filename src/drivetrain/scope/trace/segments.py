@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
+from drivetrain.scope.notes import read_notes
 from drivetrain.scope.session import FORMAT
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace import gpu_segments
@@ -203,5 +204,4 @@ def _notes(
                 f"{len(unended)} of {len(own)} threads of process {process.pid} did not say that they ended "
                 "(killed, left by os._exit, or still running): what came after their last event is shown as idle."
             )
-    notes += [file.read_text().strip() for file in sorted(folder.glob("*.not-captured"))]
-    return notes
+    return notes + read_notes(folder)

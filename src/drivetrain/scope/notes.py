@@ -1,0 +1,28 @@
+"""Sentences on what a session does not hold: a file per cause, and all of them at the end of every report.
+
+FOLDER/CAUSE.not-captured -> Trace.notes
+"""
+
+import contextlib
+from pathlib import Path
+
+PATTERN = "*.not-captured"
+
+
+def leave_note(folder: Path, cause: str, sentence: str) -> None:
+    """Say what is missing; the latest sentence of a cause holds.
+
+    Never raises, for no program may fail of a note: where the disk refuses, it is not said.
+
+    Args:
+        folder: The session's.
+        cause: Tells it from other notes; part of a file's name.
+        sentence: In words for whoever reads the report.
+    """
+    with contextlib.suppress(OSError):
+        (folder / PATTERN.replace("*", cause)).write_text(f"{sentence}\n", encoding="utf-8", errors="backslashreplace")
+
+
+def read_notes(folder: Path) -> list[str]:
+    """All that was said, by the names of their causes."""
+    return [file.read_text(encoding="utf-8", errors="replace").strip() for file in sorted(folder.glob(PATTERN))]

@@ -1,0 +1,21 @@
+"""What is missing is said in sentences, and nothing fails of saying so."""
+
+from drivetrain.scope.notes import leave_note, read_notes
+
+
+def test_the_latest_sentence_of_each_cause_is_read(tmp_path):
+    leave_note(tmp_path, "b", "it was not recorded")
+    leave_note(tmp_path, "a", "earlier")
+    leave_note(tmp_path, "a", "later")
+    assert read_notes(tmp_path) == ["later", "it was not recorded"]
+
+
+def test_a_note_that_cannot_be_written_is_not_said_and_none_is_too_odd_to_be(tmp_path):
+    leave_note(tmp_path / "absent", "a", "text")
+    leave_note(tmp_path, "odd", "the file \udce4.py")  # what is not Unicode in a path
+    assert read_notes(tmp_path) == [r"the file \udce4.py"]
+
+
+def test_notes_that_are_not_text_are_read_all_the_same(tmp_path):
+    (tmp_path / "7.not-captured").write_bytes(b"\xff was not hooked")
+    assert read_notes(tmp_path) == ["� was not hooked"]
