@@ -2,8 +2,9 @@
 
 import pytest
 
+from drivetrain.bench.process import Rival
 from drivetrain.bench.scope import command, own
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, RunError
 
 
 def test_the_fastest_loops_are_compared():
@@ -20,6 +21,26 @@ def test_the_interval_of_the_median_ratio_holds_what_was_planted_and_shrinks_wit
     few = own.interval([recorded for recorded, _ in pairs[:11]])
     many = own.interval([recorded for recorded, _ in pairs])
     assert few[1] - few[0] > many[1] - many[0]
+
+
+def test_a_whole_run_pays_for_its_steps_and_once_for_its_report():
+    case = own.whole_case(pairs=[(1.001, 1.0)] * 9, once_s=0.5, num_stretches=100)
+    assert case.samples["ours"] == [pytest.approx(1.006)]
+    assert case.references["once, share"] == [pytest.approx(0.005)]
+    assert case.as_json()["targets"][0]["met"]
+
+
+def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch):
+    def said(program, *_arguments):
+        if program == "empty_spans":
+            raise RunError("it crashed")
+        return {"pairs": [[1.0, 1.0]] * 3, "once_s": 0.1, "num_stretches": 100}
+
+    monkeypatch.setattr(own, "_said", said)
+    monkeypatch.setattr(own, "OURS_TRAIN", Rival(name="ours", module="", requires=(), install=""))
+    cases, (skipped,) = own.measure_own(own.NAMES, is_quick=True)
+    assert [case.name for case in cases] == [own.TRAINER, own.WHOLE]
+    assert (skipped.name, skipped.reason) == (own.SPAN, "it crashed")
 
 
 def test_what_is_asked_for_is_chosen_by_name():
@@ -41,7 +62,8 @@ def test_a_span_and_an_empty_context_manager_are_timed_in_turn():
 @pytest.mark.slow  # trains for thousands of steps
 def test_the_trainer_goes_on_while_its_record_is_switched():
     pytest.importorskip("jax")
-    (case,), skipped = own.measure_own([own.TRAINER], is_quick=True)
+    (case, whole), skipped = own.measure_own([own.TRAINER], is_quick=True)
     assert not skipped
     assert len(case.details["pairs"]) == own.NUM_QUICK_PAIRS
     assert all(recorded > 0 and alone > 0 for recorded, alone in case.details["pairs"])
+    assert 0 < whole.references["once, s"][0] < 1

@@ -10,7 +10,8 @@ from test_reports import CHROMIUM, Cells
 from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.scope.report import beside, beside_page
-from drivetrain.scope.report.shares import Share, seconds, shares
+from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.shares import Share, shares
 
 
 def record(folder, *, num_steps, own):

@@ -15,7 +15,8 @@ from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import page, strip
-from drivetrain.scope.report.shares import in_words, seconds, shares
+from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.shares import in_words, shares
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VOID = {"meta", "link", "br", "rect"}

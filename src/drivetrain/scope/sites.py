@@ -34,6 +34,8 @@ CLASSES = (
 )
 """What a thread does at a time; a bit mask over these says what several do."""
 
+WAITING = ("wait", "idle")
+"""Those in which a thread does nothing."""
 NATIVE = frozenset({"simulator", "backend", "accelerator_api", "accelerator_sync"})
 """Classes that Python calls into."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import rich.console
 
 from drivetrain.scope.report import totals_page, totals_terminal
-from drivetrain.scope.report.shares import seconds
+from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.totals_rows import by_group, waited
 from drivetrain.scope.totals import Totals
 from drivetrain.train.archives import save_text

@@ -1,7 +1,7 @@
 """What recording costs by itself: a span beside an empty context manager, and our trainer's record of its own time.
 
 programs/empty_spans.py       alternating loops          -> nanoseconds per span and per empty one
-programs/trainer_switched.py  stretches of one run       -> pairs of CPU-seconds, recorded and not
+programs/trainer_switched.py  stretches of one run       -> pairs of CPU-seconds, recorded and not; and once per run
 """
 
 import json
@@ -15,30 +15,38 @@ from typing import Any
 from drivetrain.bench.report import Case, Skipped, Target
 from drivetrain.bench.scope.contenders import FOLDER, OURS_TRAIN
 from drivetrain.bench.scope.trial import finish
+from drivetrain.core.errors import RunError
 
-SPAN, TRAINER = "a span alone", "our trainer's record of its own time"
+SPAN, TRAINER, WHOLE = (
+    "a span alone",
+    "our trainer's record of its own time",
+    "our trainer's record of a whole run, with its report",
+)
 NAMES = (SPAN, TRAINER)
 MOST_OF_EMPTY, MOST_OF_TRAINER = 2.0, 1.01
-NUM_PAIRS, NUM_QUICK_PAIRS = 150, 10
+NUM_PAIRS, NUM_QUICK_PAIRS = 400, 10
 _NUM_RESAMPLES = 2_000
 
 
 def measure_own(names: Sequence[str], *, is_quick: bool) -> tuple[list[Case], list[Skipped]]:
-    """Measure those that are named.
-
-    Raises:
-        RunError: A program failed.
-    """
+    """Measure those that are named; what fails is left out, with the reason."""
     cases: list[Case] = []
+    skipped: list[Skipped] = []
     if SPAN in names:
-        cases.append(span_case(_said("empty_spans")))
-    absent = OURS_TRAIN.missing()
+        try:
+            cases.append(span_case(_said("empty_spans")))
+        except RunError as error:
+            skipped.append(_failed(SPAN, error))
     if TRAINER not in names:
-        return cases, []
+        return cases, skipped
+    absent = OURS_TRAIN.missing()
     if absent is not None:
-        return cases, [Skipped(name=TRAINER, reason=absent.reason, remedy=absent.remedy)]
-    pairs = _said("trainer_switched", str(NUM_QUICK_PAIRS if is_quick else NUM_PAIRS))
-    return [*cases, trainer_case(pairs)], []
+        return cases, [*skipped, Skipped(name=TRAINER, reason=absent.reason, remedy=absent.remedy)]
+    try:
+        said = _said("trainer_switched", str(NUM_QUICK_PAIRS if is_quick else NUM_PAIRS))
+    except RunError as error:
+        return cases, [*skipped, _failed(TRAINER, error)]
+    return [*cases, trainer_case(said["pairs"]), whole_case(**said)], skipped
 
 
 def span_case(found: dict[str, list[float]]) -> Case:
@@ -65,7 +73,7 @@ def trainer_case(pairs: Sequence[tuple[float, float]]) -> Case:
         name=TRAINER,
         unit="× CPU not recorded",
         better="lower",
-        group="Our trainer's record of its own time",
+        group=TRAINER.capitalize(),
         samples={"ours": [statistics.median(ratios)]},
         references={
             "limit": [MOST_OF_TRAINER],
@@ -83,11 +91,44 @@ def trainer_case(pairs: Sequence[tuple[float, float]]) -> Case:
     )
 
 
+def whole_case(pairs: Sequence[tuple[float, float]], once_s: float, num_stretches: float) -> Case:
+    """What its steps cost more, and what a run pays once, over the CPU time of a run's steps.
+
+    Args:
+        pairs: CPU-seconds of stretches, recorded and not.
+        once_s: CPU-seconds of the record's beginning and end, its report included.
+        num_stretches: Of a run.
+    """
+    ratios = [recorded / alone for recorded, alone in pairs]
+    once = once_s / (num_stretches * statistics.median(alone for _, alone in pairs))
+    low, high = interval(ratios)
+    return Case(
+        name=WHOLE,
+        unit="× CPU not recorded",
+        better="lower",
+        group=TRAINER.capitalize(),
+        samples={"ours": [statistics.median(ratios) + once]},
+        references={
+            "limit": [MOST_OF_TRAINER],
+            "low": [low + once],
+            "high": [high + once],
+            "once, s": [once_s],
+            "once, share": [once],
+        },
+        targets=(Target(against="limit", aim=1.0),),
+        notes=["A run of the preset's length, by its steps alone: what is compiled, evaluated and saved is left out."],
+    )
+
+
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
     """Of their median, by the percentile bootstrap (Efron 1979)."""
     rng = random.Random(0)
     medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(_NUM_RESAMPLES))
     return medians[round(0.025 * _NUM_RESAMPLES)], medians[round(0.975 * _NUM_RESAMPLES) - 1]
+
+
+def _failed(name: str, error: RunError) -> Skipped:
+    return Skipped(name=name, reason=str(error), remedy="run it alone to see more")
 
 
 def _said(program: str, *arguments: str) -> Any:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from drivetrain.scope.report.shares import Share, seconds
+from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.shares import Share
 
 LEAST_SHARE = 0.002
 """Of the longest bar: what is shorter in all runs would be a line of the background, and stands in the table only."""

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from drivetrain.scope.accelerator.usage import Usage
 from drivetrain.scope.report import gpu
+from drivetrain.scope.report.amounts import part, seconds
 from drivetrain.scope.report.beside import Run, ratio_of
-from drivetrain.scope.report.shares import part, seconds
 
 _MEASURES: Mapping[str, Callable[[Usage], int]] = {
     "busy": lambda usage: usage.busy_ns,

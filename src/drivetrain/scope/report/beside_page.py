@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from html import escape
 
 from drivetrain.scope.report import bars, beside_gpu
+from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.beside import Run, keys
 from drivetrain.scope.report.beside_terminal import gpu_ratios, headings_of_ratios, ratios
 from drivetrain.scope.report.cells import table
-from drivetrain.scope.report.page import color_of, document
-from drivetrain.scope.report.shares import extent, in_words, seconds
+from drivetrain.scope.report.frame import color_of, document
+from drivetrain.scope.report.shares import extent, in_words
 
 
 def render(runs: Sequence[Run], title: str) -> str:

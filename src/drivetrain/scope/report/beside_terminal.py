@@ -7,8 +7,9 @@ import rich.console
 import rich.table
 
 from drivetrain.scope.report import beside_gpu
+from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.beside import Run, keys, ratio
-from drivetrain.scope.report.shares import extent, seconds
+from drivetrain.scope.report.shares import extent
 
 
 def show(runs: Sequence[Run], console: rich.console.Console) -> None:

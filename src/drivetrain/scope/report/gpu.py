@@ -2,7 +2,7 @@
 
 from drivetrain.scope.accelerator.usage import DeviceUse, Usage
 from drivetrain.scope.report import gpu_recording
-from drivetrain.scope.report.shares import part, seconds
+from drivetrain.scope.report.amounts import part, seconds
 
 NOT_RECORDED = "No GPU was recorded."
 NOT_USED = "No GPU was used."

@@ -2,7 +2,7 @@
 
 from drivetrain.scope.accelerator.recording import Check
 from drivetrain.scope.accelerator.usage import Usage
-from drivetrain.scope.report.shares import part, seconds
+from drivetrain.scope.report.amounts import part, seconds
 
 HEADINGS = [
     "kind of call",

@@ -4,8 +4,8 @@ from html import escape
 from typing import Any
 
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.cells import table
-from drivetrain.scope.report.shares import seconds
 
 _MOST_ROWS = 40
 _IN_WORDS = (

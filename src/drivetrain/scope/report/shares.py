@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from drivetrain.scope.accelerator.usage import GPU_CLASSES
 from drivetrain.scope.overlap import Overlap
 from drivetrain.scope.profile import Profile, Row
-from drivetrain.scope.sites import UNRECORDED
-
-WAITING = ("wait", "idle")
+from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.sites import UNRECORDED, WAITING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +38,6 @@ def shares(rows: Iterable[Row]) -> list[Share]:
         for (o, c), (raw, likely, low, high) in sums.items()
     ]
     return sorted(found, key=lambda share: -share.raw_ns)
-
-
-def seconds(ns: float) -> str:
-    """With a unit that suits the size."""
-    for limit, unit, scale in ((1e9, "s", 1e9), (1e6, "ms", 1e6), (1e3, "µs", 1e3)):
-        if abs(ns) >= 0.9995 * limit:  # what rounds to a whole one
-            return f"{ns / scale:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def part(ns: float, whole_ns: float) -> str:
-    """Of a whole, in percent."""
-    return f"{ns / whole_ns:.1%}" if whole_ns else "0%"
 
 
 def bounds(found: Overlap) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report.shares import seconds
+from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.timeline import Timeline
 

@@ -6,7 +6,8 @@ import rich.table
 
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu_terminal
-from drivetrain.scope.report.shares import extent, in_words, seconds, shares
+from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.shares import extent, in_words, shares
 
 
 def show(profile: Profile, console: rich.console.Console) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from drivetrain.scope.report.page import color_of, document, table
-from drivetrain.scope.report.shares import seconds
+from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.cells import table
+from drivetrain.scope.report.frame import color_of, document
 from drivetrain.scope.report.totals_rows import is_waiting, label, labels
 from drivetrain.scope.totals import Spent, Totals
 

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from drivetrain.scope.report.shares import WAITING
+from drivetrain.scope.sites import WAITING
 from drivetrain.scope.totals import Spent, Totals
 
 

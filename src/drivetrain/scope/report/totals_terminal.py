@@ -3,7 +3,7 @@
 import rich.box
 import rich.table
 
-from drivetrain.scope.report.shares import seconds
+from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.totals_rows import by_group, labels
 from drivetrain.scope.totals import Totals
 

@@ -1,7 +1,8 @@
 """drivetrain's trainer, its record of where the time goes switched on and off from stretch to stretch of one run.
 
 A stretch is equally many steps; of each two in a row one is recorded, at random. CPU-seconds of the process, written as
-JSON: pairs of [recorded, not recorded].
+JSON: pairs of [recorded, not recorded], what a record takes once per run, beginning, end and the report, and how many
+stretches a run of the preset's length has.
 """
 
 import json
@@ -10,6 +11,7 @@ import random
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +19,14 @@ from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.scope import _native
 from drivetrain.train import train
 from drivetrain.train.callbacks import Event
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.presets import preset
+from drivetrain.train.recording import recorded
 
-NUM_STEPS = 1_000
-NUM_FIRST = 4
+ALGO, ENV = "dqn", "CartPole-v1"
+NUM_STEPS = 256
+"""Four calls of 32 updates: long against the clock, short against what else goes on in the machine."""
+NUM_FIRST = 16
 """Stretches before the first that counts: what is compiled, and steps without updates."""
 _LIMIT_NBYTES = 2**20
 
@@ -59,6 +66,16 @@ class Switch:
         return [(two[True], two[False]) for two in twos]
 
 
+def once_s(run_dir: Path) -> float:
+    """CPU-seconds that a record begins and ends with, its report included, in a process that has trained."""
+    config = TrainConfig.load(run_dir / "config.json")
+    config = replace(config, run=replace(config.run, time_report=True))
+    before_s = time.process_time()
+    with recorded(config, run_dir):
+        pass
+    return time.process_time() - before_s
+
+
 def main(num_pairs: int, file: str) -> None:
     """Train until all pairs are there."""
     os.environ.update(one_thread_environment(os.environ))
@@ -66,10 +83,15 @@ def main(num_pairs: int, file: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         switch = Switch(num_pairs, Path(folder))
         never = 10**9
-        train("dqn", "CartPole-v1", total_steps=(2 * num_pairs + NUM_FIRST + 4) * NUM_STEPS, num_actors=0, seed=1,
+        train(ALGO, ENV, total_steps=(2 * num_pairs + NUM_FIRST + 4) * NUM_STEPS, num_actors=0, seed=1,
               run_dir=f"{folder}/run", time_report=False, log_interval_steps=NUM_STEPS, eval_interval_steps=never,
               checkpoint_interval_s=1e9, eval_episodes=1, final_eval_episodes=1, callbacks=[switch])  # fmt: skip
-    Path(file).write_text(json.dumps(switch.pairs()))
+        found = {
+            "pairs": switch.pairs(),
+            "once_s": once_s(Path(folder) / "run"),
+            "num_stretches": preset(ALGO, ENV).run.total_steps / NUM_STEPS,
+        }
+    Path(file).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

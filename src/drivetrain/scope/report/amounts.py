@@ -1,0 +1,14 @@
+"""Times and shares as reports write them."""
+
+
+def seconds(ns: float) -> str:
+    """With a unit that suits the size."""
+    for limit, unit, scale in ((1e9, "s", 1e9), (1e6, "ms", 1e6), (1e3, "µs", 1e3)):
+        if abs(ns) >= 0.9995 * limit:  # what rounds to a whole one
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def part(ns: float, whole_ns: float) -> str:
+    """Of a whole, in percent."""
+    return f"{ns / whole_ns:.1%}" if whole_ns else "0%"
