@@ -1,5 +1,7 @@
 """The bench's truth comes from blocks that the correction has not seen."""
 
+from dataclasses import asdict
+
 import pytest
 from planted import program_in_blocks
 
@@ -14,6 +16,7 @@ def test_what_is_held_out_says_nothing_of_itself_to_the_correction():
     profile = Profile(trace)
     whole = held_out(profile, 7)
     assert abs(whole.bias) <= whole.half_width + whole.error
+    assert {type(value) for value in asdict(whole).values()} == {float, int}, "a report is written of them"
     blocks = profile.correction.blocks[0]
     dearer = (blocks.round % 3 != 0) & (blocks.mask == 0)
     blocks.cpu_ns[dearer] += 400 * blocks.spans[dearer, 0]

@@ -112,14 +112,15 @@ def _compared(
     alone = total_ns - added
     stated += (beside * total_ns) ** 2
     of_all = [one for one in regression.estimate(every) if one is not None]
+    # Python's own numbers, which a report can be written of.
     return HeldOut(
-        inflation=total_ns / alone,
-        bias=(total_ns - corrected) / alone - 1,
-        half_width=_TWO_SIDED_95 * float(np.sqrt(stated)) / alone,
-        error=_TWO_SIDED_95 * float(np.sqrt(error)) / alone,
-        disabled=disabled / alone,
+        inflation=float(total_ns / alone),
+        bias=float((total_ns - corrected) / alone - 1),
+        half_width=float(_TWO_SIDED_95 * np.sqrt(stated) / alone),
+        error=float(_TWO_SIDED_95 * np.sqrt(error) / alone),
+        disabled=float(disabled / alone),
         num_blocks=len(every),
         num_muted=int((every.mask != 0).sum()),
         num_spans=int(spans.sum()),
-        span_ns=of_all[0].ns if of_all else float("nan"),
+        span_ns=float(of_all[0].ns) if of_all else float("nan"),
     )
