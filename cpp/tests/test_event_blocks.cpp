@@ -147,23 +147,24 @@ void muted_blocks_are_counted_and_what_is_entered_then_is_resumed() {
   event_log.close();
   const auto events = read_all(folder).begin()->second.events();
   check_nested_and_ordered(events);
-  std::uint64_t counted = 0, written = 0, muted = 0, spans = 0, resumed = 0;
+  std::uint64_t counted = 0, cut_off = 0, written = 0, muted = 0, spans = 0, resumed = 0;
+  bool is_whole = false;
   std::uint32_t mask = 0;
   for (const Event& event : events) {
-    if (event.kind == EventKind::kBlock) mask = event.site, muted += mask != 0;
+    if (event.kind == EventKind::kBlock) mask = event.site, muted += mask != 0, is_whole = false;
     const bool is_simulated = event.value == static_cast<std::uint16_t>(Counter::kSteps) + 1;
-    if (event.kind == EventKind::kCount && is_simulated && mask != 0) counted += event.site;
+    if (event.kind == EventKind::kCount && is_simulated && mask != 0) counted += event.site, cut_off += is_whole ? 0 : event.site;
     if (event.kind == EventKind::kCount && event.value == static_cast<std::uint16_t>(Counter::kSpans) && mask != 0)
-      spans += event.site;
+      spans += event.site, is_whole = true;
     written += event.kind == EventKind::kStep;
     resumed += event.kind == EventKind::kBegin && (event.value & kResumed) != 0;
     if (mask != 0) CHECK(event.kind != EventKind::kBegin || (event.value & kResumed) != 0);
   }
   CHECK(muted > 2 && resumed > 0);
-  CHECK(counted > 0 && spans >= counted);
-  CHECK(written + counted <= num_steps);
-  // What is missing is the last block, if it was muted.
-  CHECK(mask != 0 || written + counted == num_steps);
+  CHECK(counted > cut_off && spans >= counted - cut_off);
+  CHECK(written + counted == num_steps);
+  // Only the last block was not finished, and only where it is muted do events not tell of its steps.
+  CHECK(mask != 0 || cut_off == 0);
 }
 
 void a_thread_with_lanes_has_no_blocks() {

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 import time
 
 import pytest
@@ -114,6 +115,27 @@ def test_a_session_mutes_nothing_unless_steps_are_taken_and_it_may(tmp_path, eve
     assert "unrecorded" not in {row.operation for row in profile.breakdown()}
     sources = {entry["instrument"]: entry["source"] for entry in profile.overhead()["costs"]}
     assert sources["annotation"] == "published errors of what it costs alone; not identifiable in this run"
+
+
+def test_no_step_is_lost_where_threads_end_in_muted_blocks(tmp_path):
+    num_steps = 0
+
+    def steps():
+        nonlocal num_steps
+        end = time.perf_counter() + 0.1
+        while time.perf_counter() < end:
+            scope.mark_step()
+            num_steps += 1
+            sum(range(1000))
+
+    with scope.session(tmp_path / "run.scope", calibrate_every=2):
+        for _ in range(8):
+            thread = threading.Thread(target=steps)
+            thread.start()
+            thread.join()
+    profile = scope.load(tmp_path / "run.scope")
+    assert profile.num_steps() == num_steps
+    assert profile.num_recorded_steps() < num_steps
 
 
 def test_an_exception_in_a_muted_block_leaves_the_stack_whole(tmp_path):

@@ -111,6 +111,7 @@ class ThreadLog {
   void finish() noexcept {
     if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(clock_.now()) : totals_.abandon();
     if (segment_.is_open() && pid_ == event_log.pid) {
+      put_cut_off();
       put(EventKind::kThreadEnd, 0, 0, clock_.now());
       event_log.give_back(segment_.finish(next_));
     } else if (segment_.is_open()) {
@@ -162,6 +163,7 @@ class ThreadLog {
   void end_blocks() noexcept;
   void resume() noexcept;
   void put_counts() noexcept;
+  void put_cut_off() noexcept;
   bool more_room() noexcept;
   void open_totals() noexcept;
   bool next_segment() noexcept;
@@ -326,6 +328,7 @@ inline void ThreadLog::leave_gpu() noexcept {
 /// Everything records again, for good.
 inline void ThreadLog::end_blocks() noexcept {
   const bool began = blocks_.in_round();
+  put_cut_off();
   blocks_.stop();
   mute(0);
   leave_gpu();
@@ -342,6 +345,18 @@ inline void ThreadLog::put_counts() noexcept {
   put_one(Counter::kCpuNsHigh, 0, cpu_ns >> 32);
   for (std::uint32_t i = 0; i < kNumInstruments; ++i) put_one(Counter::kSpans, i, counts_.spans[i]);
   for (std::uint32_t i = 0; i < 3; ++i) put_one(Counter::kSteps, i, counts_.steps[i]);
+}
+
+/// Steps of a block that is not finished, where everything is muted: no event has told of them.
+inline void ThreadLog::put_cut_off() noexcept {
+  if (!blocks_.in_round() || (mask_ & kMuteAll) != kMuteAll) return;
+  const std::uint64_t now = clock_.now();
+  for (std::uint32_t kind = 0; kind < 3; ++kind)
+    if (counts_.steps[kind] != 0) {
+      const auto which = static_cast<std::uint16_t>(static_cast<std::uint32_t>(Counter::kSteps) + kind);
+      put(EventKind::kCount, counts_.steps[kind], which, now);
+    }
+  counts_ = Counts{};
 }
 
 inline bool ThreadLog::more_room() noexcept {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from drivetrain.scope import overlap
 from drivetrain.scope.accelerator.devices import Devices
 from drivetrain.scope.accelerator.usage import Usage, usage_of
-from drivetrain.scope.calibration.blocks import mask_of_events, num_unwritten_steps
+from drivetrain.scope.calibration.blocks import mask_of_events, num_cut_off_steps, num_unwritten_steps
 from drivetrain.scope.correction import Correction, Interval
 from drivetrain.scope.sites import CLASSES, NATIVE
 from drivetrain.scope.states import StateSpace
@@ -177,8 +177,9 @@ class Profile:
     def num_steps(self) -> int:
         """Steps marked by the program; where it marks none, steps of simulators that hooks saw."""
         kinds = self._steps_in_events(everywhere=True)
-        for blocks in self.correction.blocks:
+        for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
             kinds.update(num_unwritten_steps(blocks))
+            kinds.update(num_cut_off_steps(thread))
         return kinds[MARKED] or kinds[SIMULATED]
 
     def num_recorded_steps(self) -> int:

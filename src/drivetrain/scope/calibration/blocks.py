@@ -17,6 +17,7 @@ MUTE_ALL = (1 << len(INSTRUMENTS)) - 1
 MUTE_GPU = 1 << 15
 """Beside these: what GPUs do was not recorded either, for no thread of the process."""
 _ROUND_BEGINS, _BLOCKS_END = 1, 2  # BlockFlag
+_FIRST_STEP_COUNT = 8  # Counter::kSteps
 _NUM_COUNTS = 2 + len(INSTRUMENTS) + NUM_STEP_KINDS
 
 
@@ -92,3 +93,12 @@ def num_unwritten_steps(blocks: Blocks) -> dict[int, int]:
     """Steps by kind that are in no event, because everything was muted."""
     hidden = blocks.steps[blocks.all_muted]
     return {kind: int(hidden[:, kind].sum()) for kind in range(NUM_STEP_KINDS)}
+
+
+def num_cut_off_steps(thread: Thread) -> dict[int, int]:
+    """Steps by kind of blocks that were not finished, and muted: counts that belong to no whole block."""
+    at = np.flatnonzero(thread.kind == COUNT)
+    whole = at[thread.value[at] == 0][:, None] + np.arange(_NUM_COUNTS)
+    rest = np.setdiff1d(at, whole)
+    kind, count = thread.value[rest] - _FIRST_STEP_COUNT, thread.site[rest].astype(np.int64) & 0xFFFFFFFF
+    return {number: int(count[kind == number].sum()) for number in range(NUM_STEP_KINDS)}
