@@ -8,7 +8,8 @@ import json
 import random
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,28 +68,15 @@ def span_case(found: dict[str, list[float]]) -> Case:
 
 def trainer_case(pairs: Sequence[tuple[float, float]]) -> Case:
     """The median of the pairs' ratios, with a 95% interval from resampled pairs."""
-    ratios = [recorded / alone for recorded, alone in pairs]
-    low, high = interval(ratios)
-    return Case(
-        name=TRAINER,
-        unit="× CPU not recorded",
-        better="lower",
-        group=TRAINER.capitalize(),
-        samples={"ours": [statistics.median(ratios)]},
-        references={
-            "limit": [MOST_OF_TRAINER],
-            "low": [low],
-            "high": [high],
-            "of all CPU-seconds": [sum(recorded for recorded, _ in pairs) / sum(alone for _, alone in pairs)],
-            "of the fastest": [min(recorded for recorded, _ in pairs) / min(alone for _, alone in pairs)],
-        },
-        targets=(Target(against="limit", aim=1.0),),
-        details={"pairs": [list(pair) for pair in pairs]},
-        notes=[
-            f"{len(pairs)} pairs of stretches of one run (DQN, CartPole, one process), in random order; low and high: "
-            "95% of medians of resampled pairs."
-        ],
+    beside = {
+        "of all CPU-seconds": sum(recorded for recorded, _ in pairs) / sum(alone for _, alone in pairs),
+        "of the fastest": min(recorded for recorded, _ in pairs) / min(alone for _, alone in pairs),
+    }
+    note = (
+        f"{len(pairs)} pairs of stretches of one run (DQN, CartPole, one process), in random order; low and high: "
+        "95% of medians of resampled pairs."
     )
+    return replace(_over_not_recorded(TRAINER, pairs, 0.0, beside, note), details={"pairs": [list(p) for p in pairs]})
 
 
 def whole_case(pairs: Sequence[tuple[float, float]], once_s: float, num_stretches: float) -> Case:
@@ -99,24 +87,27 @@ def whole_case(pairs: Sequence[tuple[float, float]], once_s: float, num_stretche
         once_s: CPU-seconds of the record's beginning and end, its report included.
         num_stretches: Of a run.
     """
-    ratios = [recorded / alone for recorded, alone in pairs]
     once = once_s / (num_stretches * statistics.median(alone for _, alone in pairs))
+    note = "A run of the preset's length, by its steps alone: what is compiled, evaluated and saved is left out."
+    return _over_not_recorded(WHOLE, pairs, once, {"once, s": once_s, "once, share": once}, note)
+
+
+def _over_not_recorded(
+    name: str, pairs: Sequence[tuple[float, float]], more: float, beside: Mapping[str, float], note: str
+) -> Case:
+    """The median ratio and its interval, with a share `more`."""
+    ratios = [recorded / alone for recorded, alone in pairs]
     low, high = interval(ratios)
+    known = {"limit": MOST_OF_TRAINER, "low": low + more, "high": high + more, **beside}
     return Case(
-        name=WHOLE,
+        name=name,
         unit="× CPU not recorded",
         better="lower",
         group=TRAINER.capitalize(),
-        samples={"ours": [statistics.median(ratios) + once]},
-        references={
-            "limit": [MOST_OF_TRAINER],
-            "low": [low + once],
-            "high": [high + once],
-            "once, s": [once_s],
-            "once, share": [once],
-        },
+        samples={"ours": [statistics.median(ratios) + more]},
+        references={what: [value] for what, value in known.items()},
         targets=(Target(against="limit", aim=1.0),),
-        notes=["A run of the preset's length, by its steps alone: what is compiled, evaluated and saved is left out."],
+        notes=[note],
     )
 
 
