@@ -52,13 +52,16 @@ class Switch:
             self.took_s.append((self._plan[at], took_s))
         if at + 1 >= len(self._plan):
             return "stop"
-        if self._plan[at + 1]:
-            part = self._folder / str(at)
-            part.mkdir()
-            _native.start_totals(str(part), _LIMIT_NBYTES)
-        # A thread's file is made, or closed, when it enters its next site: once per run, and so not in the stretch.
+        # Once per run, and so before every stretch, recorded or not: files are made when a thread enters its next site.
+        part = self._folder / str(at)
+        part.mkdir()
+        _native.start_totals(str(part), _LIMIT_NBYTES)
         with METRICS:
             pass
+        if not self._plan[at + 1]:
+            _native.stop()
+            with METRICS:
+                pass
         self._begin_s = time.process_time()
         return None
 
