@@ -63,7 +63,7 @@ def test_a_program_is_run_alone_and_recorded_and_the_truth_is_in_its_own_blocks(
     assert alone.wall_s > 0
     found = recorded.held_out
     assert found.num_muted >= 16
-    assert found.num_blocks >= 2 * found.num_muted
+    assert found.num_blocks >= 2 * found.num_muted - 1, "every second, and the last round may be cut short"
     assert found.num_spans > 1000
     assert found.half_width > 0
     assert found.error > 0
