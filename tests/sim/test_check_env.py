@@ -183,6 +183,13 @@ def test_observations_outside_the_declared_space_are_told_with_the_number():
     refused(narrow, "an observation of `step` is outside observation_space: expected -2 to 2 at")
 
 
+def test_a_space_that_cannot_be_asked_is_told():
+    for space in (object(), type("Half", (), {"low": -1.0, "high": 1.0})()):
+        kind = type(space).__name__
+        env = changed(observation_space=lambda self, params, space=space: space)
+        refused(env, rf"observation_space\(params\) gives a {kind} without `contains\(obs\)`.*one of drivetrain.sim.sp")
+
+
 def test_every_fault_is_told_at_once():
     def step(self, key, state, action, params):
         self.last = object()

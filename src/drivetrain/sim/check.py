@@ -18,7 +18,7 @@ from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Environment, Tree, describe
 from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
 from drivetrain.sim.random_play import play
-from drivetrain.sim.trace import abstract, check_same, name_of, text_of, trace
+from drivetrain.sim.trace import abstract, check_same, name_of, text_of, told_of_params, trace
 from drivetrain.sim.transition import strong
 
 RESULTS = ("obs", "state", "reward", "terminated", "truncated", "info")
@@ -46,7 +46,8 @@ def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int 
     require_form(env)
     whole = cast("Environment", adapted(env))
     params = whole.default_params if params is None else params
-    state, action = check_shapes(whole, params)
+    with told_of_params(whole, params):
+        state, action = check_shapes(whole, params)
     faults = impurities(whole, params, state, action) + reused_keys(whole, params, state, action)
     if not faults:
         faults = play(whole, params, num_steps, seed)

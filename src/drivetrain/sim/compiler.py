@@ -33,7 +33,7 @@ from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
 from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.recalling import Recalled
-from drivetrain.sim.trace import Traced, trace
+from drivetrain.sim.trace import Traced, told_of_params, trace
 from drivetrain.sim.transition import first
 from drivetrain.sim.varying import Varied, carrying, varied
 
@@ -103,13 +103,14 @@ def compile(
     stepped = seen if narrow is None else Narrowed(seen, narrow)
     differing = varied(env, params, settings.num_envs)
     one = params if differing is None else differing.of(0)
-    runner = built(
-        builder(engine),
-        settings,
-        lambda: trace(stepped, one, autoreset, settings.record, generator, differing, acting),
-        lambda: marked(env, one, settings, generator, narrow, differing, acting),
-        slow_file(env) if engine in KEPT else None,
-    )
+    with told_of_params(env, params):
+        runner = built(
+            builder(engine),
+            settings,
+            lambda: trace(stepped, one, autoreset, settings.record, generator, differing, acting),
+            lambda: marked(env, one, settings, generator, narrow, differing, acting),
+            slow_file(env) if engine in KEPT else None,
+        )
     runner = runner if differing is None else carrying(runner, differing)
     runner = runner if acting is None else observing(runner, acting, settings.num_envs)
     return Rollout(

@@ -180,6 +180,6 @@ def product(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Upper and lower word of a product of uint32, in halves: JAX has no 64-bit integers unless asked."""
     mask = jnp.uint32(0xFFFF)
     x0, x1, y0, y1 = x & mask, x >> 16, y & mask, y >> 16
-    low, middle, other = x0 * y0, x1 * y0, x0 * y1
-    carry = (low >> 16) + (middle & mask) + (other & mask)
-    return x1 * y1 + (middle >> 16) + (other >> 16) + (carry >> 16), x * y
+    middle = x1 * y0 + (x0 * y0 >> 16)  # neither sum exceeds a word
+    other = x0 * y1 + (middle & mask)
+    return x1 * y1 + (middle >> 16) + (other >> 16), x * y

@@ -79,8 +79,13 @@ def numbers(x: jax.Array) -> Any:
 
 def outside(space: Any, what: str, obs: Tree) -> list[str]:
     """Observations, leading axes [num_steps, 16], that the declared space does not hold: the first fault."""
-    if hasattr(obs, "shape") and hasattr(space, "low"):
+    if hasattr(obs, "shape") and all(hasattr(space, name) for name in ("low", "high", "shape")):
         return outside_box(space, what, np.asarray(obs))
+    if not hasattr(space, "contains"):
+        return [
+            f"observation_space(params) gives a {type(space).__name__} without `contains(obs)`, and without bounds "
+            "(low, high, shape): give one of drivetrain.sim.spaces"
+        ]
     flat = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), obs)
     num = jax.tree.leaves(flat)[0].shape[0]
     for k in np.linspace(0, num - 1, min(num, MOST_ASKED)).astype(int):

@@ -8,6 +8,8 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable
+from collections.abc import Generator as Yields
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -15,7 +17,7 @@ import jax
 import jax.core
 import numpy as np
 
-from drivetrain.core.errors import CompileError
+from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe
 from drivetrain.sim.ir.importer import is_key
@@ -195,6 +197,25 @@ def failure(env: Environment, what: str, error: Exception, reason: str) -> Compi
             where = f" ({name}:{here.tb_lineno})"
         here = here.tb_next
     return CompileError(f"{name_of(env)}: `{what}` cannot be traced{where}: {reason}")
+
+
+@contextmanager
+def told_of_params(env: Environment, params: Tree) -> Yields[None]:
+    """What fails with parameters of another type than the environment's own is told as that.
+
+    Raises:
+        InvalidInput: The block cannot be traced, and the parameters are of another type.
+    """
+    try:
+        yield
+    except CompileError as error:
+        expected = env.default_params
+        if expected is None or isinstance(params, type(expected)):
+            raise
+        raise InvalidInput(
+            f"params: expected a {type(expected).__name__}, as default_params of {name_of(env)} is, got a "
+            f"{type(params).__name__}, with which {error}"
+        ) from error
 
 
 def name_of(env: Any) -> str:

@@ -137,7 +137,7 @@ def measure_speed(plan: Plan) -> tuple[list[Case], list[Skipped]]:
     skipped: list[Skipped] = []
     for trial in plan.trials:
         print(f"{trial.group}, {trial.name}", flush=True)
-        measured = measure(trial.scenes, num_rounds=plan.num_rounds, slice_s=plan.slice_s)
+        measured = measure(trial.scenes, num_rounds=plan.num_rounds * trial.repeats, slice_s=plan.slice_s)
         cases.append(speed_case(trial, measured))
         skipped += not_measured(trial, measured)
     return cases, skipped

@@ -19,6 +19,7 @@ from drivetrain.bench.sim.targets import (
     OUR_NAMES,
     RECORDED_AHEAD,
     TWO_THREADS,
+    TWO_THREADS_REPEATS,
 )
 from drivetrain.bench.sim.trial import Trial
 
@@ -188,6 +189,7 @@ def threads(env: str) -> Trial:
         scenes={OURS.name: (OURS, replace(scene, num_threads=2)), ONE_THREAD: (OURS, scene)},
         targets=[Target(against=ONE_THREAD, aim=TWO_THREADS)],
         by_clock=True,
+        repeats=TWO_THREADS_REPEATS,
     )
 
 

@@ -13,6 +13,7 @@ AHEAD = {
 }
 MEDIAN_AHEAD, RECORDED_AHEAD = 10.0, 4.0
 COUNTER_AHEAD, GYMNASIUM_AHEAD, TWO_THREADS = 2.5, 10.0, 1.8
+TWO_THREADS_REPEATS = 5  # of the plan's rounds: their ratios spread from 1.6 to 2.2, by who else wants a core
 POLICY_AHEAD = 3.0  # of XLA's scan with the same policy
 MINATAR = ("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar", "SpaceInvaders-MinAtar")
 # All that gymnax registers but MNISTBandit, which needs a download.

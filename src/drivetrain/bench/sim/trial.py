@@ -18,6 +18,7 @@ class Trial:
         scenes: Contender -> its process and what it simulates there.
         targets: What we aim at.
         by_clock: Per second of the clock, not of CPU time: for threads.
+        repeats: How many times the plan's rounds: more where a neighbour on one core decides a round.
     """
 
     group: str
@@ -25,3 +26,4 @@ class Trial:
     scenes: Mapping[str, tuple[Rival, Scene]]
     targets: Sequence[Target] = ()
     by_clock: bool = False
+    repeats: int = 1

@@ -35,18 +35,39 @@ def _cond(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
 
 @handles("while")
 def _while(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    """Mapped by `jax.vmap`, a loop has a condition for each element: it runs while any holds, and the others stay."""
     params = eqn.params
     first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     carried = inputs[second:]
 
-    def over(closed: Any, consts: list[Parts]) -> Block:
-        fresh = [tuple(Value(value.shape, value.dtype) for value in parts) for parts in carried]
-        return at.region(closed, [*consts, *fresh], flat(fresh))
+    def fresh() -> list[Parts]:
+        return [tuple(Value(value.shape, value.dtype) for value in parts) for parts in carried]
 
-    condition = over(params["cond_jaxpr"], inputs[:first])
-    body = over(params["body_jaxpr"], inputs[first:second])
+    def goes_on(inner: Importer, values: list[Parts]) -> Value:
+        closed = params["cond_jaxpr"]
+        return flat(inner.inline(closed.jaxpr, closed.consts, [*inputs[:first], *values]))[0]
+
+    before, within = Importer(Builder(at.builder.where)), Importer(Builder(at.builder.where))
+    tested, changed, body = fresh(), fresh(), params["body_jaxpr"]
+    holds = goes_on(before, tested)
+    if holds.shape:
+        holds = before.builder.reduce(before.builder.last(holds, range(len(holds.shape))), "or")
+    after = flat(within.inline(body.jaxpr, body.consts, [*inputs[first:second], *changed]))
+    each = goes_on(within, changed) if params["cond_jaxpr"].out_avals[0].shape else None
+    if each is not None:
+        after = tuple(chosen(within.builder, each, x, y) for x, y in zip(after, flat(changed), strict=True))
+    regions = (
+        Block(flat(tested), tuple(before.builder.ops), (holds,)),
+        Block(flat(changed), tuple(within.builder.ops), after),
+    )
     start = flat(carried)
-    return like(eqn.outvars, at.builder.emit_regions("while", start, start, (condition, body)))
+    return like(eqn.outvars, at.builder.emit_regions("while", start, start, regions))
+
+
+def chosen(b: Builder, condition: Value, x: Value, y: Value) -> Value:
+    """X where a condition on the first axes holds, else y."""
+    wide = b.broadcast(condition, x.shape, range(len(condition.shape)))
+    return b.elementwise("select", wide, x, y)
 
 
 @handles("scan")

@@ -1,7 +1,8 @@
 """Walks the equations of a jaxpr and asks the handler of each primitive to write its operations.
 
 A typed key is two uint32 values, each of the key array's shape, so that moving keys about is moving numbers about,
-twice. What calls another jaxpr (`jit`, `remat`, custom derivatives) is recognised by the parameter that holds it.
+twice. What only calls another jaxpr (`jit`, `remat`, custom derivatives) is written in its place. Other primitives hold
+programs, too, as `reduce` does for two of its elements, so those that call are listed.
 """
 
 # JAX is typed in part.
@@ -28,9 +29,22 @@ ADVICE = {
     "pure_callback": "compute it in JAX: a kernel cannot call back into Python",
     "io_callback": "compute it in JAX: a kernel cannot call back into Python",
     "debug_callback": "take jax.debug.print out of the environment",
+    "debug_print": "take jax.debug.print out of the environment",
+    "lu": "write the inverse of a small matrix out, by its determinant",
     "conv_general_dilated": "write it with slices and sums",
     "random_gamma": "draw from uniform or normal numbers",
+    "reduce": "use jnp.sum, jnp.max and the like, or a jax.lax.fori_loop",
+    "reduce_window": "write it with slices and sums",
+    "reduce_window_max": "write it with slices and jnp.maximum",
+    "reduce_window_min": "write it with slices and jnp.minimum",
+    "reduce_window_sum": "write it with slices and sums",
+    "cumlogsumexp": "write it as a jax.lax.scan of jnp.logaddexp",
 }
+CALLS = frozenset({
+    "jit", "pjit", "closed_call", "core_call", "core_closed_call", "call", "remat", "remat2", "checkpoint",
+    "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call",
+})  # fmt: skip
+"""Primitives that do what the program they hold does."""
 
 
 def import_jaxpr(closed: Any) -> Block:
@@ -39,6 +53,11 @@ def import_jaxpr(closed: Any) -> Block:
     Raises:
         CompileError: It uses a primitive or a type that the representation lacks.
     """
+    if any(is_key(var.aval) for var in (*closed.jaxpr.invars, *closed.jaxpr.outvars)):
+        raise CompileError(
+            'engines other than "xla" pass on no typed keys of JAX\'s, and the state, an action or what is recorded '
+            "holds one: hold its words, jax.random.key_data(key), and draw with jax.random.wrap_key_data(words)"
+        )
     inputs = [tuple(values_like(var)) for var in closed.jaxpr.invars]
     importer = Importer(Builder())
     outputs = importer.inline(closed.jaxpr, closed.consts, inputs)
@@ -121,7 +140,8 @@ class Importer:
         name, params = eqn.primitive.name, eqn.params
         handler = HANDLERS.get(name)
         if handler is None:
-            inner = params.get("jaxpr", params.get("call_jaxpr"))
+            held = (params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if key in params)
+            inner = next(held, None) if name in CALLS else None
             if inner is None:
                 raise self.unsupported(f"the primitive `{name}`", ADVICE.get(name, "write it with other primitives"))
             return self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
@@ -129,7 +149,12 @@ class Importer:
             if not is_key(var.aval):
                 self.dtype_of(var.aval)
         result = handler(self, eqn, inputs)
-        return [(result,)] if isinstance(result, Value) else result
+        results = [(result,)] if isinstance(result, Value) else result
+        for var, parts in zip(
+            eqn.outvars, results, strict=True
+        ):  # a kernel writes as much as it has: into others' memory
+            assert all(part.shape == var.aval.shape for part in parts), f"{name} gives other shapes than JAX says"
+        return results
 
     def dtype_of(self, aval: Any) -> str:
         """The name of a type, if we have it."""

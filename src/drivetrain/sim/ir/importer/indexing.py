@@ -93,7 +93,8 @@ def fill_value(dtype: str, given: Any) -> Any:
 
 
 SCATTERS = {
-    "scatter": "set", "scatter-add": "add", "scatter_add": "add", "scatter-mul": "mul", "scatter_mul": "mul",
+    "scatter": "set", "scatter-add": "add", "scatter_add": "add", "scatter-sub": "add",
+    "scatter-mul": "mul", "scatter_mul": "mul",
     "scatter-max": "max", "scatter_max": "max", "scatter-min": "min", "scatter_min": "min",
 }  # fmt: skip
 
@@ -101,7 +102,11 @@ SCATTERS = {
 @handles(*SCATTERS)
 def _scatter(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     words, (indices,), updates = inputs
-    numbers = eqn.params["dimension_numbers"]
+    numbers, name = eqn.params["dimension_numbers"], eqn.primitive.name
+    if name == "scatter" and eqn.params.get("update_jaxpr") is not None:
+        raise at.unsupported("a function of an element, as in x.at[i].apply(f)", "write x.at[i].set(f(x[i]))")
+    if name == "scatter-sub":
+        updates = tuple(at.builder.elementwise("neg", u) for u in updates)
     shape, out = words[0].shape, updates[0].shape
     absent = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     kept = [k for k in range(len(shape)) if k not in absent]
@@ -113,7 +118,7 @@ def _scatter(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     index, inside = window_positions(at.builder, starts, shape, sizes, out, numbers.update_window_dims, kept, batching)
     if mode_of(eqn) != "FILL_OR_DROP":
         inside = at.builder.full(out, True, "bool")
-    kind = SCATTERS[eqn.primitive.name]
+    kind = SCATTERS[name]
     return [tuple(at.builder.put(x, index, u, inside, kind) for x, u in zip(words, updates, strict=True))]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from drivetrain.sim.ir.importer.elementwise import ordered_bits
 from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
 from drivetrain.sim.ir.program import Value
 
@@ -49,6 +50,22 @@ def _sort(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     rows = [b.transpose(x, order) for x in values]
     sorted_rows = b.emit_regions("sort", rows, rows, (), num_keys=eqn.params["num_keys"])
     return [(b.transpose(x, [order.index(k) for k in range(len(order))]),) for x in sorted_rows]
+
+
+@handles("top_k")
+def _top_k(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    """The first k of a stable sort from the largest on, in IEEE's total order."""
+    (x,), b = inputs[0], at.builder
+    k, axis = eqn.params["k"], eqn.params.get("axis", -1) % len(x.shape)
+    order = [*(n for n in range(len(x.shape)) if n != axis), axis]
+    rows = b.transpose(x, order)
+    falling = b.elementwise("not", ordered_bits(b, rows) if x.dtype == "float32" else rows)
+    columns = [falling, rows, b.iota(rows.shape, len(order) - 1, "int32")]
+    _, values, index = b.emit_regions("sort", columns, columns, (), num_keys=1)
+    size = [*rows.shape[:-1], k]
+    first = [b.slice(each, [0] * len(size), size, [1] * len(size)) for each in (values, index)]
+    back = [order.index(n) for n in range(len(order))]
+    return [(b.transpose(each, back),) for each in first]
 
 
 Side = tuple[Value, Sequence[int], Sequence[int]]

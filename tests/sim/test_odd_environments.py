@@ -1,0 +1,159 @@
+"""Environments in whatever form their authors like: states, loops, parameters and records of every kind."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import applied, assert_engine_equals_xla, assert_same
+
+from drivetrain import sim
+from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim.spaces import Discrete
+
+pytestmark = pytest.mark.usefixtures("compiled_as_large_ones")
+TABLE = np.arange(12, dtype=np.float64).reshape(3, 4)
+PARAMS = {"factor": np.float32(0.99), "weights": np.arange(4, dtype=np.float32)}
+rng = np.random.default_rng(0)
+
+
+class Named(NamedTuple):
+    x: Any
+    time: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Record:
+    x: Any
+    time: Any
+
+
+class Odd:
+    """Three numbers that wander; `pack` makes the state of them and of the time, `unpack` is its reverse."""
+
+    name = "Odd"
+
+    def __init__(self, pack, unpack):
+        self.pack, self.unpack, self.default_params = pack, unpack, PARAMS
+
+    def reset(self, key, params):
+        state = self.pack(jax.random.uniform(key, (3,)), jnp.int32(0))
+        return self.observe(state), state
+
+    def observe(self, state):
+        x, time = self.unpack(state)
+        return {"x": x, "time": time.astype(jnp.float32), "high": x > 0.5, "byte": (x * 255).astype(jnp.uint8)}
+
+    def step(self, key, state, action, params):
+        x, time = self.unpack(state)
+        x = x + 0.1 * action - 0.05 + 0.01 * jax.random.uniform(key, (3,))
+        x = x * params["factor"] + params["weights"].sum() * 0.001 + jnp.asarray(TABLE, jnp.float32)[action, :3] * 0.001
+        state = self.pack(x, time + 1)
+        return self.observe(state), state, x.sum(), (x > 1.3).any(), time >= 6, {"largest": x.max(), "time": time}
+
+    def action_space(self, params):
+        return Discrete(3)
+
+    observation_space = action_space
+
+
+def everything(x, time):
+    """A state of every kind of node and of narrow leaves, an array of no elements and a number of Python's."""
+    return {
+        "list": [x, (time,)],
+        "none": None,
+        "empty": (),
+        "named": Named(x * 2, time.astype(jnp.int16)),
+        "record": Record((x * 99).astype(jnp.uint8), time.astype(jnp.uint8)),
+        "flags": (time >> jnp.arange(4)) & 1 > 0,
+        "no elements": jnp.zeros((0, 3)),
+        "board": jnp.zeros((9, 11), jnp.uint8).at[time % 9, 3].set(1),
+        "number": 1.5,
+    }
+
+
+def read(state):
+    """What `everything` was made of, from its narrow leaves."""
+    flags = (state["flags"] << jnp.arange(4)).sum()
+    rows = jnp.argmax(state["board"][:, 3]).astype(jnp.int32)
+    times = [flags, rows, state["record"].time.astype(jnp.int32), state["named"].time.astype(jnp.int32)]
+    return state["named"].x / 2, jnp.max(jnp.stack(times)) + 0 * state["record"].x[0]
+
+
+ALL = Odd(everything, read)
+
+
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
+def test_a_state_may_be_of_anything(engine, autoreset):
+    assert assert_engine_equals_xla(ALL, engine, 11, 12, autoreset=autoreset) > 5
+
+
+def test_a_key_in_the_state_is_told_with_what_to_hold_instead():
+    env = Odd(lambda x, t: (x, t, jax.random.key(7)), lambda s: s[:2])
+    for act in (lambda: sim.compile(env, 2, 1, "native"), lambda: sim.explain(env)):
+        with pytest.raises(CompileError, match=r"no typed keys .*: hold its words, jax.random.key_data\(key\)"):
+            act()
+
+
+def test_parameters_of_another_type_are_told_as_that():
+    for act in (sim.check_env, lambda env, params: sim.compile(env, 2, 1, "native", params)):
+        with pytest.raises(InvalidInput, match="params: expected a dict, as default_params of Odd is, got a float"):
+            act(ALL, 3.0)
+
+
+def mapped_loops(x, k):
+    """Loops whose elements end one by one, inside of one another and with arrays."""
+    return [
+        jax.vmap(lambda r: jax.lax.while_loop(lambda c: c < 5, lambda c: c * 1.5 + 1, abs(r[0])))(x),
+        jax.vmap(lambda r, n: jax.lax.while_loop(lambda c: c[1] < n, lambda c: (c[0] * 2, c[1] + 1), (r, 0)))(
+            x, jnp.arange(3) + k
+        ),
+        jax.vmap(lambda r: jax.vmap(lambda c: jax.lax.while_loop(lambda v: v < 1, lambda v: v * v + 1, c))(r))(x),
+        jax.random.key_data(
+            jax.vmap(
+                lambda key: jax.lax.while_loop(
+                    lambda one: jax.random.bits(one) > 2**30, lambda one: jax.random.split(one)[0], key
+                )
+            )(jax.random.split(jax.random.key(k), 3))
+        ),
+    ]
+
+
+def largest_first(x, k):
+    """The largest elements of floats with equal ones, of integers, and draws without replacement."""
+    whole, odd = jnp.round(x), jnp.where(x > 1, jnp.nan, jnp.where(x < -1, -0.0, jnp.round(x)))
+    return [
+        jax.lax.top_k(whole, 3),
+        jax.lax.top_k(odd, 4)[1],
+        jax.lax.top_k((x * 9).astype(jnp.int32).reshape(-1), 5),
+        jax.lax.top_k((x * 9).astype(jnp.uint8).reshape(-1), 5),
+        jax.random.choice(jax.random.key(k), jnp.arange(4), (2,), replace=False, p=jnp.array([0.1, 0.2, 0.3, 0.4])),
+        x.at[k % 3].subtract(2.0),
+        (jnp.arange(4, dtype=jnp.uint32) + 1).at[k % 4].subtract(5),
+    ]
+
+
+@pytest.mark.parametrize("function", [mapped_loops, largest_first])
+def test_engines_give_what_xla_gives(function):
+    batches = rng.normal(size=(11, 3, 4)).astype(np.float32), rng.integers(0, 5, 11, dtype=np.int32)
+    expected = applied(function, *batches, engine="xla")
+    for engine in ("numpy", "native"):
+        assert_same(expected, applied(function, *batches, engine=engine), f"{engine}: ")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda x: jax.lax.reduce(x, 1.0, lambda a, b: a * b + 0.5, (0,)), "`reduce`: use jnp.sum"),
+        (lambda x: x.at[1].apply(jnp.sin), r"x.at\[i\].apply\(f\): write x.at\[i\].set\(f\(x\[i\]\)\)"),
+        (lambda x: (jax.debug.print("{}", x), x)[1], "take jax.debug.print out"),
+    ],
+)
+def test_a_program_inside_a_primitive_that_does_more_than_call_it_is_refused(function, told):
+    for engine in ("numpy", "native"):
+        with pytest.raises(CompileError, match=told):
+            applied(function, np.ones((2, 4), np.float32), engine=engine)
