@@ -18,6 +18,7 @@ from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
+from drivetrain.sim.engines.native.groups import split_of, write_groups
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
 from drivetrain.sim.engines.native.toolchain import digest_of, lanes, load_kernel
@@ -47,7 +48,9 @@ def source_of(traced: Traced) -> str:
     Raises:
         CompileError: It is not in the representation, or needs more memory than a thread's stack has.
     """
-    source, nbytes = write_kernel(*lowered(traced))
+    block, layout = lowered(traced)
+    split = split_of(block)
+    source, nbytes = write_kernel(block, layout) if split is None else write_groups(block, layout, split)
     if nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
             f"one environment needs {nbytes} bytes while it steps, and the limit of a native kernel is "

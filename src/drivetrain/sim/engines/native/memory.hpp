@@ -98,6 +98,23 @@ INLINE void store(T* to, int64_t stride, int num_valid, V value) {
 }
 INLINE void store_mask(uint8_t* to, int64_t stride, int num_valid, vi m) { store(to, stride, num_valid, m & 1); }
 
+// Lanes of a group of tiles, by their number in the group.
+INLINE int list_lanes(int32_t* listed, int num_listed, int first, vi mask) {  // those of a mask; how many there are then
+#ifdef HAS_WORDS
+  typedef float w __attribute__((vector_size(32)));
+  for (int k = 0; k < LANES / 8; ++k)
+    for (unsigned set = (unsigned)__builtin_ia32_movmskps256((w)half_of(mask, k)); set != 0; set &= set - 1)
+      listed[num_listed++] = first + 8 * k + __builtin_ctz(set);
+#else
+  for (int l = 0; l < LANES; ++l) listed[num_listed] = first + l, num_listed += mask[l] & 1;
+#endif
+  return num_listed;
+}
+template <class V>
+INLINE void spread(V* rows, const int32_t* places, int num, V value) {
+  for (int l = 0; l < num; ++l) rows[places[l] / LANES][places[l] % LANES] = value[l];
+}
+
 // Rows: SIZE elements of each lane side by side in memory, lane after lane.
 template <int SIZE, class V, class T>
 INLINE void load_rows(const T* from, int num_valid, V* to) {
