@@ -65,7 +65,8 @@ def write_groups(block: Block, layout: Layout, split: Split) -> tuple[str, int]:
     at = writer.at
     with at.braces(TILES[0]):
         name_shared(at, writer.shared, 2 + len(layout.state) + len(layout.actions))
-        arrays = [f"{vector(value.dtype)} {name}[GROUP];" for value, name in writer.arrays.items()]
+        kinds = {name: vector(value.dtype) for value, name in writer.arrays.items()}
+        arrays = [f"{kind} {name}[GROUP];" for name, kind in kinds.items()]
         each = f"{len(arrays)} * LANES * 4"
         most = f"{GROUP_NBYTES} / ({each})"
         at.line(f"enum {{ GROUP = {most} < 2 ? 2 : {most} < {MOST_TILES} ? {most} : {MOST_TILES} }};")
@@ -101,6 +102,20 @@ class Groups:
         self.carried = sorted(crossing, key=lambda value: value.number)
         every = dict.fromkeys((*self.keys, *self.kept, *self.carried, *split.branch.outputs))
         self.arrays = {value: self.at.new("g") for value in every}
+        self.in_place(uses)
+
+    def in_place(self, uses: Collection[Value]) -> None:
+        """Values that become the next state lie where the state is, if nobody reads that after the branch has begun."""
+        taken: set[Value] = set()
+        for state, after in zip(self.kept, self.block.outputs, strict=False):
+            if (
+                after in self.arrays
+                and after not in taken
+                and state not in uses
+                and after not in (*self.keys, *self.kept)
+            ):
+                self.arrays[after] = self.arrays[state]
+                taken.add(after)
 
     def each_tile(self, row: bool = False) -> list[str]:
         """What opens a loop over the tiles."""
@@ -122,8 +137,10 @@ class Groups:
                 self.at.names[value] = self.at.let(value.dtype, f"{name}[g]")
 
     def write(self, targets: Sequence[Value], values: Sequence[Value]) -> None:
-        """Set the group's arrays for this tile."""
+        """Set the group's arrays for this tile, but for what lies there."""
         for target, value in zip(targets, values, strict=True):
+            if target is not value and self.arrays.get(value) == self.arrays[target]:
+                continue
             self.at.line(f"{self.arrays[target]}[g] = {self.at.scalar(value)};")
 
     def load(self) -> None:
