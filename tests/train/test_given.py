@@ -77,6 +77,14 @@ def test_a_run_on_a_function_is_evaluated_when_the_function_is_given_again(tmp_p
     assert resume(tmp_path, total_steps=100, env=cartpole).num_steps == 100
 
 
+def test_a_setting_that_the_run_s_file_holds_is_not_changed_by_giving_another(tmp_path):
+    data = TrainConfig.default("dqn", "CartPole-v1").to_dict()
+    assert TrainConfig.from_dict(data, env="CartPole-v1", optimizer=None).env == "CartPole-v1"
+    for again in ({"env": "Acrobot-v1"}, {"optimizer": "optax:lion"}, {"env": cartpole}):
+        with pytest.raises(InvalidInput, match=r"of this run is '\w+[-\w]*' and stays so, got .*; leave it out"):
+            TrainConfig.from_dict(data, **again)
+
+
 def test_what_cannot_be_pickled_is_refused_before_anything_starts(tmp_path):
     lock = threading.Lock()
     with pytest.raises(InvalidInput, match=r"env: .*cannot be sent to the run's processes \(.*lock.*module:name"):

@@ -18,7 +18,7 @@ _PREFIX = "given from Python: "
 
 
 class NotGivenAgain(InvalidInput):
-    """A run's file mentions a Python object that the caller has to give again."""
+    """A run's file mentions a Python object that the caller has to give again, or a setting that is not to be given."""
 
 
 class Given(str):
@@ -104,11 +104,17 @@ def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict
         again: The objects by name, or their "module:name".
 
     Raises:
-        NotGivenAgain: One is missing.
+        NotGivenAgain: One is missing, or another than the run's is given of what the file does hold.
     """
     whole = dict(settings)
     for name, value in settings.items():
-        if isinstance(value, str) and value.startswith(_PREFIX):
+        if not isinstance(value, str) or not value.startswith(_PREFIX):
+            if again.get(name) not in (None, value):
+                raise NotGivenAgain(
+                    f"{name} of this run is {value!r} and stays so, got {again[name]!r}; leave it out, or start "
+                    "another run"
+                )
+        else:
             if again.get(name) is None:
                 raise NotGivenAgain(
                     f"{name} of this run was {value}, which a file cannot hold; give it again, as {name}=... in "
