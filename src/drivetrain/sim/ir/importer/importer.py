@@ -150,9 +150,8 @@ class Importer:
                 self.dtype_of(var.aval)
         result = handler(self, eqn, inputs)
         results = [(result,)] if isinstance(result, Value) else result
-        for var, parts in zip(
-            eqn.outvars, results, strict=True
-        ):  # a kernel writes as much as it has: into others' memory
+        # A kernel writes as much as a value has, where memory is as JAX says: more would be others' memory.
+        for var, parts in zip(eqn.outvars, results, strict=True):
             assert all(part.shape == var.aval.shape for part in parts), f"{name} gives other shapes than JAX says"
         return results
 
