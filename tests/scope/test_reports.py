@@ -8,7 +8,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import pytest
-from brute import trace_of, traces
+from brute import thread_of, trace_of, traces
 from hypothesis import given, settings
 
 from drivetrain import scope
@@ -17,6 +17,7 @@ from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import page, strip
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.shares import in_words, shares
+from drivetrain.scope.trace.events import BEGIN, END
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VOID = {"meta", "link", "br", "rect"}
@@ -100,9 +101,12 @@ def test_a_browser_shows_the_page_without_a_network_and_without_scrolling_sidewa
     assert "<title>true,0,true</title>" in done.stdout
 
 
-def test_words_name_what_dominates_and_what_to_do(folder):
-    words = in_words(scope.load(folder))
-    assert words[0].startswith("Most of the time is simulation")
+def test_words_name_what_dominates_and_what_to_do():
+    act, step = 0, 1  # sites of brute.SITES: inference, simulation
+    pieces = [(0, 300, act), (300, 950, step), (950, 1000, act)]
+    events = [one for begin, end, site in pieces for one in ((begin, BEGIN, site), (end, END, site))]
+    words = in_words(Profile(trace_of([thread_of(events)])))
+    assert words[0].startswith("Most of the time is simulation: 65% of the 1 µs")
     assert "vector environment" in words[1]
     assert in_words(Profile(trace_of([]))) == ["Nothing was recorded."]
 
