@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.bench.process import Rival, environment_of
+from drivetrain.bench.process import Rival, environment_of, kill, last_words, launch
 from drivetrain.bench.train.job import DqnSettings, Job, Outcome
 from drivetrain.bench.train.run import run_rival
 from drivetrain.core.errors import RunError
@@ -81,6 +81,28 @@ def test_a_rival_that_hangs_is_ended_with_its_children(make_rival, tmp_path):
     status = Path(f"/proc/{pid_file.read_text()}/stat")
     while is_running(status):  # the kernel takes a moment; the test's own time-out ends a wait for ever
         time.sleep(0.01)
+
+
+LEAVING = """
+import multiprocessing, os, sys, time
+from pathlib import Path
+
+lock = multiprocessing.get_context("spawn").Lock()
+Path(sys.argv[1]).write_text("/dev/shm/sem." + lock._semlock.name.lstrip("/"))
+time.sleep(600)
+"""
+
+
+def test_the_named_semaphores_of_a_rival_that_is_killed_are_removed(make_rival, tmp_path):
+    said = tmp_path / "semaphore"
+    process = launch(make_rival("leaving", LEAVING), [str(said)], folder=tmp_path)
+    while not (said.exists() and said.read_text()):
+        assert process.poll() is None, last_words(tmp_path)
+        time.sleep(0.01)
+    semaphore = Path(said.read_text())
+    assert semaphore.exists()
+    kill(process)
+    assert not semaphore.exists()
 
 
 def is_running(status):

@@ -6,6 +6,7 @@ from filled import all_rows, slots_of
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Replay
+from drivetrain.replay.schema import Schema
 
 ALIGNED = np.dtype([("flag", "u1"), ("value", "f8"), ("inner", [("x", ">i2"), ("y", "S3")], (2,))], align=True)
 DTYPES = [
@@ -78,6 +79,14 @@ def test_every_dtype_comes_out_as_it_went_in(dtype, num_step, tmp_path):
         assert stored["obs"] == raw(steps, "obs", order)
         assert stored["extra"] == raw(steps, "extra", order)
         assert stored["next_obs"] == raw(steps, "next_obs", last)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_native_code_writes_in_pairs_lies_side_by_side_in_every_row(dtype):
+    schema = Schema.from_spec({"obs": ((3,), dtype), "half": ((), "float16"), "byte": ((5,), "uint8")})
+    offsets = {field.name: field.offset for field in schema.fields}
+    assert offsets["discount"] == offsets["reward"] + 4
+    assert offsets["truncated"] == offsets["terminated"] + 1
 
 
 def test_nested_dicts_keep_their_shape():

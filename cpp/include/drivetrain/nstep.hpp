@@ -109,27 +109,27 @@ class NStepWriter {
   void write_step_field(std::size_t index, const Step& step, std::size_t env,
                         unsigned char* const* rows, std::size_t num) const noexcept {
     const Field& field = schema_.fields[index];
-    const auto put = [&](const void* items) { put_array(rows, field.offset, field.nbytes, num, items); };
-    float reals[kRows];
-    std::uint8_t flags[kRows];
-    const auto as_flags = [&](const std::uint8_t* given) {
-      for (std::size_t i = 0; i < num; ++i) flags[i] = given[env + i] != 0;
-      put(flags);
-    };
     switch (field.kind) {
       case FieldKind::kFirst:
-      case FieldKind::kNext: return put(step.arrays[index] + env * field.nbytes);
-      case FieldKind::kReward:
-        if (step.reward_f32) return put(step.reward_f32 + env);
-        for (std::size_t i = 0; i < num; ++i) reals[i] = static_cast<float>(step.reward_f64[env + i]);
-        return put(reals);
-      case FieldKind::kDiscount:
-        for (std::size_t i = 0; i < num; ++i)
-          reals[i] = step.terminated[env + i] ? 0.0f : static_cast<float>(gamma_);
-        return put(reals);
-      case FieldKind::kTerminated: return as_flags(step.terminated);
-      case FieldKind::kTruncated: return as_flags(step.truncated);
-      default: return;  // what only sequences have
+      case FieldKind::kNext:
+        return put_array(rows, field.offset, field.nbytes, num, step.arrays[index] + env * field.nbytes);
+      case FieldKind::kReward: {  // and the discount behind it
+        float pairs[2 * kRows];
+        for (std::size_t i = 0; i < num; ++i) {
+          pairs[2 * i] = step.reward_f32 ? step.reward_f32[env + i] : static_cast<float>(step.reward_f64[env + i]);
+          pairs[2 * i + 1] = step.terminated[env + i] ? 0.0f : static_cast<float>(gamma_);
+        }
+        return put_array(rows, field.offset, 2 * sizeof(float), num, pairs);
+      }
+      case FieldKind::kTerminated: {  // and `truncated` behind it
+        std::uint8_t pairs[2 * kRows];
+        for (std::size_t i = 0; i < num; ++i) {
+          pairs[2 * i] = step.terminated[env + i] != 0;
+          pairs[2 * i + 1] = step.truncated[env + i] != 0;
+        }
+        return put_array(rows, field.offset, 2, num, pairs);
+      }
+      default: return;  // written with the one before; what only sequences have
     }
   }
 

@@ -32,6 +32,7 @@ namespace drivetrain {
 
 inline constexpr std::size_t kMaxBatch = kMaxTreeBatch;
 inline constexpr std::size_t kFetchedAhead = 256;  // rows, while the cache holds them
+inline constexpr std::size_t kFetchedBytes = 512;  // of rows up to this size; longer ones the hardware follows
 
 enum class Status {
   kOk,
@@ -127,10 +128,17 @@ class ReplayTable {
       const Status taken = take_frames(*frames);
       if (taken != Status::kOk) return taken;
     }
+    // In locals, which the stores to rows cannot be taken to change.
+    const std::uint64_t capacity = config_.capacity, stride = config_.row_stride;
+    const std::uint64_t fetched = stride <= kFetchedBytes ? stride : 0;
     std::uint64_t slot = header_->next_slot, passed = 0, num_lost = 0;
+    std::size_t num_taken = 0;
     std::uint32_t known_dead = 0;
-    while (*num_claims < wanted && passed < config_.capacity) {
-      RowHeader& head = row(slot);
+    unsigned char* at = rows_ + slot * stride;
+    while (num_taken < wanted && passed < capacity) {
+      // The writer's lines, while we wait for this one, which says whether the row can be taken.
+      for (std::uint64_t line = 64; line < fetched; line += 64) __builtin_prefetch(at + line, 1);
+      RowHeader& head = *reinterpret_cast<RowHeader*>(at);
       const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
       const bool in_flight = generation & 1;
       if (!in_flight ||
@@ -141,16 +149,18 @@ class ReplayTable {
         DRIVETRAIN_LOCKED_WRITE("reserve/owner", head.owner.store(self, std::memory_order_relaxed));
         DRIVETRAIN_LOCKED_WRITE("reserve/generation",
                                 head.generation.store(taken, std::memory_order_relaxed));
-        claims[(*num_claims)++] = {static_cast<std::uint32_t>(slot), taken};
+        claims[num_taken++] = {static_cast<std::uint32_t>(slot), taken};
       }
       ++passed;
-      slot = slot + 1 == config_.capacity ? 0 : slot + 1;
+      at += stride;
+      if (++slot == capacity) slot = 0, at = rows_;
     }
-    if (*num_claims == 0 && wanted > 0) {
+    *num_claims = num_taken;
+    if (num_taken == 0 && wanted > 0) {
       if (frames) frames_.give_back(frames->claims, frames->count, next_frame);
       return Status::kBusy;
     }
-    if (config_.prioritized) set_leaves(claims, *num_claims, 0.0f);
+    if (config_.prioritized) set_leaves(claims, num_taken, 0.0f);
     const std::uint64_t used = std::min(num_used() + passed, config_.capacity);
     DRIVETRAIN_LOCKED_WRITE("reserve/num_committed", set_num_committed(num_committed() - num_lost));
     DRIVETRAIN_LOCKED_WRITE("reserve/num_used", set_num_used(used));

@@ -34,7 +34,8 @@ struct Field {
   }
 };
 
-/// The fields of a row, in the order of the arrays that go in and out.
+/// The fields of a row, in the order of the arrays that go in and out. In the rows of transitions the discount
+/// lies right behind the reward, and `truncated` behind `terminated`.
 struct RowSchema {
   const Field* fields;
   std::size_t num_fields;
@@ -74,6 +75,7 @@ template <class Move>
 inline void with_size(std::size_t nbytes, Move&& move) noexcept {
   switch (nbytes) {
     case 1: return move(std::integral_constant<std::size_t, 1>{});
+    case 2: return move(std::integral_constant<std::size_t, 2>{});
     case 4: return move(std::integral_constant<std::size_t, 4>{});
     case 8: return move(std::integral_constant<std::size_t, 8>{});
     case 16: return move(std::integral_constant<std::size_t, 16>{});

@@ -5,12 +5,14 @@
 Nothing of one process reaches the next: no imported framework, no compiled program, no warm cache.
 """
 
+import contextlib
 import importlib.util
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,7 @@ ONE_THREAD = {
 # Everybody compiles in every run: a cache kept from an earlier one would hide that cost.
 NO_COMPILATION_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
 LOG_NAME = "log.txt"
+TIDY_S = 10.0  # for resource trackers to remove what others left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +107,34 @@ def last_words(folder: Path) -> str:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a rival with its children, and wait until it is gone."""
+    """End a rival with its children, and wait until all of them are gone.
+
+    Python's resource trackers among them end by themselves: they first remove the named semaphores and the
+    shared memory that those who were killed cannot remove any more.
+    """
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        late = time.monotonic() + TIDY_S
+        while pids := list(running_members(process.pid)):
+            for pid in pids:
+                if time.monotonic() > late or not is_resource_tracker(pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            time.sleep(0.002)
     process.wait()
+
+
+def running_members(group: int) -> Iterator[int]:
+    """The processes of a process group that can still run."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                yield int(stat.parent.name)
+
+
+def is_resource_tracker(pid: int) -> bool:
+    """Whether a process is the one that `multiprocessing` starts to remove what others leave behind."""
+    try:
+        return b"multiprocessing.resource_tracker import main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
