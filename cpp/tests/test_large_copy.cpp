@@ -28,8 +28,9 @@ void every_byte_is_copied_and_no_other(bool past_caches) {
   Random random(past_caches);
   for (int round = 0; round < 200; ++round) {
     std::vector<Piece> from, to;
-    for (int piece = 0; piece < 6; ++piece) {
-      const std::size_t nbytes = random.below(round % 2 ? 200 : 9000);
+    const std::size_t common = random.below(9000);
+    for (int piece = 0; piece < 12; ++piece) {
+      const std::size_t nbytes = round % 4 == 3 ? common : random.below(round % 2 ? 200 : 9000);
       from.emplace_back(random.below(64), nbytes);
       to.emplace_back(random.below(64), nbytes + 64);  // with borders of 32 bytes
       for (std::size_t i = 0; i < nbytes; ++i)
@@ -37,7 +38,7 @@ void every_byte_is_copied_and_no_other(bool past_caches) {
       std::memset(to.back().begin, 7, nbytes + 64);
     }
     {
-      LargeCopies copies(past_caches);
+      LargeCopies copies(past_caches, 1 + random.below(LargeCopies::kMost));
       for (std::size_t i = 0; i < from.size(); ++i)
         copies.add(to[i].begin + 32, from[i].begin, from[i].nbytes);
     }

@@ -77,23 +77,30 @@ inline void gather_framed_rows(const RowSchema& schema, const ReplayTable& table
   }
 }
 
+/// Bytes of a sample up to which obs and next_obs of a framed row are copied at once: larger ones were slower so
+/// (design/replay-speed.md).
+inline constexpr std::size_t kStacksAtOnce = 32 << 20;
+
 /// gather_rows() for rows of kilobytes: few at a time, so that obs and next_obs find the frames that they
-/// share in the cache.
+/// share in the cache. Rows are fetched two blocks ahead, since they say which frames to fetch.
 [[gnu::noinline]] inline void gather_large_rows(const RowSchema& schema,
                                                 const ReplayTable& table,
                                                 unsigned char* const* outputs, std::size_t first,
                                                 std::size_t num, const Draw* draws,
                                                 bool past_caches) noexcept {
-  constexpr std::size_t kBlock = 4;
-  LargeCopies copies(past_caches);
+  const bool together = schema.stack > 0 && num * schema.row_nbytes() <= kStacksAtOnce;
+  const std::size_t block = together ? 1 : 4;
+  LargeCopies copies(past_caches, together ? std::clamp<std::size_t>(2 * schema.stack, 4, LargeCopies::kMost) : 4);
   const auto copy = [&](unsigned char* to, const unsigned char* from, std::size_t nbytes) {
     if (nbytes < kLargePiece) return copy_from_shared(to, from, nbytes);
     copies.add(to, from, nbytes);
   };
-  for (std::size_t i = 0; i < std::min(kBlock, num); ++i) prefetch_row(table, draws[i]);
-  for (std::size_t start = 0; start < num; start += kBlock) {
-    const std::size_t end = std::min(start + kBlock, num);
-    for (std::size_t i = end; i < std::min(end + kBlock, num); ++i) prefetch_row(table, draws[i]);
+  for (std::size_t i = 0; i < std::min(2 * block, num); ++i) prefetch_row(table, draws[i]);
+  for (std::size_t start = 0; start < num; start += block) {
+    const std::size_t end = std::min(start + block, num);
+    for (std::size_t i = end + block; i < std::min(end + 2 * block, num); ++i) prefetch_row(table, draws[i]);
+    if (schema.stack > 0)
+      for (std::size_t i = end; i < std::min(end + block, num); ++i) prefetch_frames(table, draws[i]);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
       for (std::size_t i = start; i < end; ++i) {
