@@ -77,7 +77,7 @@ inline void gather_framed_rows(const RowSchema& schema, const ReplayTable& table
   }
 }
 
-/// Bytes of a sample up to which obs and next_obs of a framed row are copied at once: larger ones were slower so
+/// Bytes of a sample up to which the stacks of obs and next_obs are copied at once: larger ones were slower so
 /// (design/replay-speed.md).
 inline constexpr std::size_t kStacksAtOnce = 32 << 20;
 
@@ -88,9 +88,9 @@ inline constexpr std::size_t kStacksAtOnce = 32 << 20;
                                                 unsigned char* const* outputs, std::size_t first,
                                                 std::size_t num, const Draw* draws,
                                                 bool past_caches) noexcept {
-  const bool together = schema.stack > 0 && num * schema.row_nbytes() <= kStacksAtOnce;
+  const bool together = schema.stack > 1 && num * schema.row_nbytes() <= kStacksAtOnce;
   const std::size_t block = together ? 1 : 4;
-  LargeCopies copies(past_caches, together ? std::clamp<std::size_t>(2 * schema.stack, 4, LargeCopies::kMost) : 4);
+  LargeCopies copies(past_caches, together ? std::min(2 * schema.stack, LargeCopies::kMost) : 4);
   const auto copy = [&](unsigned char* to, const unsigned char* from, std::size_t nbytes) {
     if (nbytes < kLargePiece) return copy_from_shared(to, from, nbytes);
     copies.add(to, from, nbytes);
@@ -99,7 +99,7 @@ inline constexpr std::size_t kStacksAtOnce = 32 << 20;
   for (std::size_t start = 0; start < num; start += block) {
     const std::size_t end = std::min(start + block, num);
     for (std::size_t i = end + block; i < std::min(end + 2 * block, num); ++i) prefetch_row(table, draws[i]);
-    if (schema.stack > 0)
+    if (schema.stack > 1)
       for (std::size_t i = end; i < std::min(end + block, num); ++i) prefetch_frames(table, draws[i]);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
