@@ -14,12 +14,13 @@ from drivetrain.bench.sim import command
 from drivetrain.bench.sim.cases import equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OURS, OWN, XLA
 from drivetrain.bench.sim.equality import Tally, compare, differs, same_environments
-from drivetrain.bench.sim.peers import ours_in_scan, ours_jitted
+from drivetrain.bench.sim.peers import ours_apart, ours_in_scan, ours_jitted
 from drivetrain.bench.sim.peers.entry import Session, Slice
 from drivetrain.bench.sim.peers.ours import simulator
-from drivetrain.bench.sim.plan import Comparison, Plan, cartpole, counter, full_plan, of_gymnax, quick_plan
+from drivetrain.bench.sim.plan import Comparison, Plan, cartpole, counter, full_plan, of_gymnax, quick_plan, threads
 from drivetrain.bench.sim.rounds import Measured, measure
 from drivetrain.bench.sim.scene import Scene, from_request
+from drivetrain.bench.sim.targets import ONE_THREAD, TWO_PROCESSES
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.sim.spaces import Discrete
@@ -125,6 +126,41 @@ def test_calls_inside_a_program_and_jitted_ones_count_every_step():
     num_steps = ours_in_scan.CALLS * SCENE.num_envs * SCENE.num_steps
     for run in (ours_in_scan.simulator(SCENE, "native"), ours_jitted.simulator(SCENE)):
         assert [run(), run()] == [num_steps] * 2
+
+
+class Elsewhere:
+    """The other process's end of the line: says what it is told to, and keeps what it was asked."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    def write(self, text):
+        self.asked.append(json.loads(text))
+
+    def flush(self):
+        pass
+
+    def readline(self):
+        return json.dumps(self.answers.pop(0))
+
+
+def test_two_processes_have_half_of_the_environments_each_and_their_steps_are_added():
+    other = Elsewhere({"open_s": 1e9}, {"num_steps": 100, "cpu_s": 1.0, "wall_s": 1e9}, {"error": "oh"})
+    both = ours_apart.Both(Session(lambda scene: lambda: scene.num_envs * scene.num_steps), other)
+    assert both.answer(SCENE.as_request()) == {"open_s": 1e9}
+    said = both.answer({"do": "measure", "slice_s": 0.0})
+    assert (said["num_steps"], said["wall_s"]) == (16 + 100, 1e9)
+    assert [each.get("scene", {}).get("num_envs") for each in other.asked] == [4, None]
+    with pytest.raises(RuntimeError, match="the other process: oh"):
+        both.answer({"do": "measure", "slice_s": 0.0})
+
+
+def test_two_threads_are_held_against_one_and_shown_beside_two_processes():
+    measured = Measured(slices={"ours": slices(30), ONE_THREAD: slices(20), TWO_PROCESSES: slices(32)})
+    case = speed_case(threads("CartPole-v1"), measured).as_json()
+    assert [(target["got"], target["met"]) for target in case["targets"]] == [(1.5, False)]
+    assert case["references"] == {ONE_THREAD: 10.0, TWO_PROCESSES: 16.0}
+    assert any("share nothing" in note for note in case["notes"])
 
 
 def test_differences_are_counted_exactly_for_integers_and_within_bounds_for_floats():

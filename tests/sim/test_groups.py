@@ -4,48 +4,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from chance import Chance
 from comparing import EVERYTHING, random_actions
 
 from drivetrain import sim
 from drivetrain.sim.engines.native import engine
-from drivetrain.sim.engines.native.groups import split_of
-from drivetrain.sim.spaces import Discrete
+from drivetrain.sim.engines.native.groups import kept_inputs
+from drivetrain.sim.engines.native.paying import pays
+from drivetrain.sim.engines.native.split import split_of
+from drivetrain.sim.ir.passes.sinking import inputs_of
 from drivetrain.sim.trace import trace
 
 NUM_ENVS, NUM_STEPS = 301, 40  # more tiles than a group has, the last one not full
 
 
-class Chance:
-    """Ends by chance, passes values of both sides of the branch on, and keeps a large state if asked to."""
-
-    name = "Chance"
-    default_params = None
-
-    def __init__(self, size=2, draws=4):
-        self.size, self.draws = size, draws
-
-    def reset(self, key, params):
-        x = jax.random.uniform(key, (self.draws,)).sum()
-        return jnp.full(2, x), (jnp.full(self.size, x), jnp.int32(0), x > 2)
-
-    def step(self, key, state, action, params):
-        x, time, flag = state
-        x = x * 0.9 + action * jax.random.uniform(key)
-        ended = (x[0] > 2.2) | flag & (time > 3)
-        obs = jnp.stack([x[-1], time.astype(jnp.float32)])
-        return obs, (x, time + 1, x[0] > 2), x[0] + time, ended, time >= 20, {"flag": flag}
-
-    def action_space(self, params):
-        return Discrete(3)
-
-
 def lowered(env, autoreset="same_step", record=EVERYTHING):
-    return engine.lowered(trace(env, env.default_params, autoreset, record))[0]
+    return engine.lowered(trace(env, env.default_params, autoreset, record))
 
 
-def played(env, **options):
+def split(*which, **options):
+    block, layout = lowered(*which, **options)
+    return split_of(block, kept_inputs(block, layout))
+
+
+def played(env, record, **options):
     """Two calls one after the other."""
-    rollout = sim.compile(env, NUM_ENVS, NUM_STEPS, "native", record=EVERYTHING, **options)
+    rollout = sim.compile(env, NUM_ENVS, NUM_STEPS, "native", record=record, **options)
     state, actions = rollout.reset(seed=2), random_actions(env, NUM_STEPS, NUM_ENVS)
     results = []
     for _ in range(2):
@@ -54,31 +38,84 @@ def played(env, **options):
     return results
 
 
-@pytest.mark.parametrize("width", [4, 8])
-@pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
-def test_groups_of_tiles_give_what_tiles_give(width, autoreset, monkeypatch, tmp_path):
+@pytest.mark.parametrize("record", [EVERYTHING, ()], ids=["recorded", "nothing"])
+@pytest.mark.parametrize(("width", "autoreset"), [(4, "same_step"), (8, "next_step")])
+def test_groups_of_tiles_give_what_tiles_give(width, autoreset, record, monkeypatch, tmp_path):
     monkeypatch.setattr(engine, "lanes", lambda: width)
-    assert split_of(lowered(Chance(), autoreset)) is not None
-    grouped = played(Chance(), autoreset=autoreset, num_threads=3)
-    monkeypatch.setattr(engine, "split_of", lambda block: None)
+    assert split(Chance(), autoreset, record) is not None
+    grouped = played(Chance(), record, autoreset=autoreset, num_threads=3)
+    monkeypatch.setattr(engine, "split_of", lambda *which: None)
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))  # where no source is kept yet
-    alone = played(Chance(), autoreset=autoreset)
-    assert np.sum(grouped[0][1]["terminated"]) > NUM_ENVS
+    alone = played(Chance(), record, autoreset=autoreset)
+    assert not record or np.sum(grouped[0][1]["terminated"]) > NUM_ENVS
     jax.tree.map(np.testing.assert_array_equal, grouped, alone)
 
 
 def test_steps_with_large_arrays_or_without_a_costly_branch_are_not_grouped():
-    assert split_of(lowered(Chance(size=100))) is None
-    assert split_of(lowered(Chance(), "disabled")) is None
-    assert split_of(lowered(Chance(draws=0), "next_step", ())) is None
+    assert split(Chance(size=100)) is None
+    assert split(Chance(), "disabled") is None
+    assert split(Chance(draws=0), "next_step", ()) is None
+
+
+class Limited(Chance):
+    """Ends after some steps, and all that began together do; `turns` sines lie between a state and the next one."""
+
+    def __init__(self, turns=0, by_chance=False):
+        super().__init__()
+        self.turns, self.by_chance = turns, by_chance
+
+    def step(self, key, state, action, params):
+        x, time, *rest = state
+        for _ in range(self.turns):
+            x = jnp.sin(x)
+        ended = x[0] > 1 if self.by_chance else False
+        return x, (x + action, time + 1, *rest), x[0], ended, time >= 20, {}
+
+
+def test_steps_whose_tiles_restart_as_a_whole_are_grouped_only_if_one_tile_keeps_the_processor_waiting():
+    def is_grouped(env):
+        block, layout = lowered(env)
+        kept = kept_inputs(block, layout)
+        return pays(block, kept, split_of(block, kept))
+
+    assert [is_grouped(Limited(turns)) for turns in (0, 4)] == [False, True]
+    assert is_grouped(Limited(by_chance=True))
+    assert is_grouped(Chance())
 
 
 def test_what_needs_the_branch_comes_after_it_and_all_else_before():
-    split = split_of(lowered(Chance()))
-    late = set(split.branch.outputs)
-    assert split.before
-    for op in split.before:
+    found = split(Chance())
+    late = set(found.branch.outputs)
+    assert found.before.all
+    for op in found.before.all:
         assert late.isdisjoint(op.inputs)
-    for op in split.after:
+    for op in found.after:
         assert not late.isdisjoint(op.inputs)
         late.update(op.outputs)
+
+
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
+def test_what_only_the_last_step_needs_is_apart_and_nothing_else_needs_it(autoreset):
+    found = split(Chance(), autoreset)
+    parts = (found.before, found.taken)
+    last = {value for part in parts for op in part.last for value in op.outputs}
+    every = [*found.after, *(op for part in parts for op in part.every)]
+    assert all("threefry" in {op.name for op in part.last} for part in parts)
+    assert all(last.isdisjoint(inputs_of(op)) for op in every)
+
+
+def test_state_that_a_step_reads_or_a_record_shows_is_needed_in_every_step():
+    class Reading(Chance):
+        def step(self, key, state, action, params):
+            obs, after, *rest = super().step(key, state, action, params)
+            shown = after[3] + state[3] * 0.5
+            return obs, (*after[:3], shown, shown), *rest
+
+    class Shown(Chance):
+        def step(self, key, state, action, params):
+            obs, after, *rest, info = super().step(key, state, action, params)
+            return obs, after, *rest, {**info, "shown": after[3]}
+
+    for env in (Reading(), Shown()):
+        assert "threefry" not in {op.name for op in split(env).before.last}
+    assert "threefry" not in {op.name for op in split(Reading()).taken.last}

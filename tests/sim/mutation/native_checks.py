@@ -14,13 +14,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import jax  # noqa: E402  the folders above come first
 import numpy as np  # noqa: E402
+from chance import Chance  # noqa: E402
 from comparing import EVERYTHING, Applied, assert_same, random_actions  # noqa: E402
 from functions import FUNCTIONS  # noqa: E402
 from mutants import planted  # noqa: E402
@@ -31,7 +32,9 @@ from drivetrain import sim  # noqa: E402
 from drivetrain.sim.api import RolloutState, Settings  # noqa: E402
 from drivetrain.sim.engines import numpy as interpreter  # noqa: E402
 from drivetrain.sim.engines.native.engine import Kernel, layout_of  # noqa: E402
+from drivetrain.sim.engines.native.groups import kept_inputs, write_groups  # noqa: E402
 from drivetrain.sim.engines.native.kernel import Layout, write_kernel  # noqa: E402
+from drivetrain.sim.engines.native.split import Split, split_of  # noqa: E402
 from drivetrain.sim.engines.native.toolchain import lanes, load_kernel  # noqa: E402
 from drivetrain.sim.ir.importer import import_jaxpr  # noqa: E402
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable  # noqa: E402
@@ -40,7 +43,12 @@ from drivetrain.sim.trace import Traced, trace  # noqa: E402
 
 MOST_SECONDS = 100
 NUM_STEPS = 3
-PLAYED = (("CartPole-v1", 21), ("Knob", 21))
+PLAYED = {
+    "CartPole": (lambda: sim.make("CartPole-v1"), 21, False),
+    "Knob": (lambda: sim.make("Knob", dead_nbytes=512, reset_rate=0.3), 21, False),
+    "tiles in groups": (Chance, 21 + 16 * lanes(), True),
+}
+"""Environments, how many, and whether tiles are grouped: more of them than one group has then."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class Program:
     state: RolloutState
     actions: Any
     expected: Any
+    is_grouped: bool
 
     @functools.cached_property
     def source(self) -> str:
@@ -63,7 +72,10 @@ class Program:
 
     def written(self) -> str:
         """Its C++ by the generator as it is now."""
-        return write_kernel(self.block, self.layout)[0]
+        if not self.is_grouped:
+            return write_kernel(self.block, self.layout)[0]
+        split = split_of(self.block, kept_inputs(self.block, self.layout))
+        return write_groups(self.block, self.layout, cast("Split", split))[0]
 
     def run(self, source: str) -> None:
         """Compile, run, and compare; raises where anything is wrong."""
@@ -74,8 +86,8 @@ class Program:
         assert all(leaf.view(np.uint8).max(initial=0) <= 1 for leaf in flags), "a Boolean that is neither 0 nor 1"
 
 
-def program(name: str, env: Any, start: Callable[[], RolloutState], actions: Any, num_envs: int, num_steps: int
-            ) -> Program:  # fmt: skip
+def program(name: str, env: Any, start: Callable[[], RolloutState], actions: Any, num_envs: int, num_steps: int,
+            is_grouped: bool = False) -> Program:  # fmt: skip
     """An environment's steps, with what they give by the meaning of operations."""
     settings = Settings(num_envs=num_envs, num_steps=num_steps, record=EVERYTHING, autoreset="same_step", num_threads=1)
     traced = trace(env, env.default_params, "same_step", EVERYTHING)
@@ -83,7 +95,8 @@ def program(name: str, env: Any, start: Callable[[], RolloutState], actions: Any
     state = start()
     with np.errstate(all="ignore"):
         expected = interpreter.build(traced, settings)(state, actions)
-    return Program(name, traced, settings, vectorizable(block), layout_of(block, traced), state, actions, expected)
+    layout = layout_of(block, traced)
+    return Program(name, traced, settings, vectorizable(block), layout, state, actions, expected, is_grouped)
 
 
 def of_function(name: str, function: Callable[..., Any], batches: Any) -> Program:
@@ -98,23 +111,24 @@ def of_function(name: str, function: Callable[..., Any], batches: Any) -> Progra
     return program(name, env, start, tuple(batch[None] for batch in batches), num_envs, 1)
 
 
-def played(name: str, num_envs: int) -> Program:
+def played(name: str, make: Callable[[], Any], num_envs: int, is_grouped: bool) -> Program:
     """Several steps of an environment, some of whose episodes end."""
-    env = sim.make(name, **({"dead_nbytes": 512, "reset_rate": 0.3} if name == "Knob" else {}))
+    env = make()
 
     def start() -> RolloutState:
         rollout = sim.compile(env, num_envs, 24, "numpy", record=EVERYTHING)
         after, _ = rollout(rollout.reset(seed=3), random_actions(env, 24, num_envs))
         return RolloutState(after.env, after.keys, after.step, after.done, None)
 
-    return program(name, env, start, random_actions(env, NUM_STEPS, num_envs, seed=1), num_envs, NUM_STEPS)
+    actions = random_actions(env, NUM_STEPS, num_envs, seed=1)
+    return program(name, env, start, actions, num_envs, NUM_STEPS, is_grouped)
 
 
 def every_program() -> list[Program]:
     """Small ones first: most faults end there."""
     small = [of_function(function.__name__, function, batches) for function, batches in FUNCTIONS]
     large = [of_function(name, *case()) for name, case in CASES.items()]
-    return [*small, *(played(*each) for each in PLAYED), *large]
+    return [*small, *(played(name, *how) for name, how in PLAYED.items()), *large]
 
 
 def caught_by(programs: list[Program], number: int) -> str:

@@ -23,6 +23,7 @@ OWN = rival("Gymnasium's vector", "gymnasium_own", "gymnasium", install=GYMNASIU
 ENVPOOL = rival("EnvPool", "envpool_vector", "envpool", "gymnasium", install="pip install envpool")
 IN_SCAN = rival("ours in a scan", "ours_in_scan", "jax", install=SIM)
 XLA_IN_SCAN = rival("our xla in a scan", "xla_in_scan", "jax", install=SIM)
+APART = rival("ours in two processes", "ours_apart", "jax", install=SIM)
 JITTED = rival("ours jitted, called from Python", "ours_jitted", "jax", install=SIM)
 VECTOR = rival("sim.make_vec", "ours_vector", "jax", "gymnasium", install=GYMNASIUM)
 

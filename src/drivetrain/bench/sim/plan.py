@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Target
-from drivetrain.bench.sim.contenders import GYMNAX, OURS, OWN, SIMULATORS, XLA
+from drivetrain.bench.sim.contenders import APART, GYMNAX, OURS, OWN, SIMULATORS, XLA
 from drivetrain.bench.sim.interfaces import inside_jit, on_bits, through_gymnasium, with_policy
 from drivetrain.bench.sim.rounds import everybody
 from drivetrain.bench.sim.scene import POLICIES, Scene
@@ -18,6 +18,7 @@ from drivetrain.bench.sim.targets import (
     ONE_THREAD,
     OUR_NAMES,
     RECORDED_AHEAD,
+    TWO_PROCESSES,
     TWO_THREADS,
     TWO_THREADS_REPEATS,
 )
@@ -181,12 +182,13 @@ def recorded(name: str, dtype: str, rivals: Sequence[Rival], aim: float | None) 
 
 
 def threads(env: str) -> Trial:
-    """Two threads of the native engine beside one."""
+    """Two threads of the native engine beside one, and beside what two processes that share nothing give."""
     scene = Scene(env=env, num_envs=16384)
+    two = replace(scene, num_threads=2)
     return Trial(
         group="Two threads beside one, by the clock, N = 16,384",
         name=f"2 threads, {env}",
-        scenes={OURS.name: (OURS, replace(scene, num_threads=2)), ONE_THREAD: (OURS, scene)},
+        scenes={OURS.name: (OURS, two), ONE_THREAD: (OURS, scene), TWO_PROCESSES: (APART, scene)},
         targets=[Target(against=ONE_THREAD, aim=TWO_THREADS)],
         by_clock=True,
         repeats=TWO_THREADS_REPEATS,

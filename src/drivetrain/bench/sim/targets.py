@@ -1,6 +1,7 @@
 """What we aim at in `drivetrain bench sim`, and in which environments."""
 
 ONE_THREAD = "one thread"
+TWO_PROCESSES = "two processes at once"
 A_BOOLEAN_EACH = "a Boolean for each cell"
 FROM_PYTHON = "called from Python"
 # How far ahead of gymnax on XLA, at N = 1,024 with nothing recorded, on vectors of 16 lanes; of 8 lanes half of it.

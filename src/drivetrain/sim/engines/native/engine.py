@@ -18,9 +18,11 @@ from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
-from drivetrain.sim.engines.native.groups import split_of, write_groups
+from drivetrain.sim.engines.native.groups import kept_inputs, write_groups
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
+from drivetrain.sim.engines.native.paying import pays
+from drivetrain.sim.engines.native.split import split_of
 from drivetrain.sim.engines.native.toolchain import digest_of, lanes, load_kernel
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
@@ -49,8 +51,12 @@ def source_of(traced: Traced) -> str:
         CompileError: It is not in the representation, or needs more memory than a thread's stack has.
     """
     block, layout = lowered(traced)
-    split = split_of(block)
-    source, nbytes = write_kernel(block, layout) if split is None else write_groups(block, layout, split)
+    kept = kept_inputs(block, layout)
+    split = split_of(block, kept)
+    if split is None or not pays(block, kept, split):
+        source, nbytes = write_kernel(block, layout)
+    else:
+        source, nbytes = write_groups(block, layout, split)
     if nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
             f"one environment needs {nbytes} bytes while it steps, and the limit of a native kernel is "

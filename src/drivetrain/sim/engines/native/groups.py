@@ -6,57 +6,32 @@ numbers and all, for one lane of eight. In a group of tiles those lanes are brou
 each step    every tile      what does not need the branch; lanes that take it are listed
              listed lanes    the branch, for LANES of them at a time
              every tile      what needs the branch; records; the state
+
+Between these the values of all tiles lie in memory, where the compiler cannot see what only the last step of a call is
+needed for; so each part says it (split.py).
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from drivetrain.sim.engines.native.emitter import Emitter
 from drivetrain.sim.engines.native.expressions import vector
 from drivetrain.sim.engines.native.kernel import TILES, Layout, load_pieces, name_shared, num_parts, store_pieces
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.regions import REGIONS, inside
+from drivetrain.sim.engines.native.split import Split, used_by
 from drivetrain.sim.engines.native.statements import STATEMENTS
-from drivetrain.sim.ir.passes.sinking import cost_of, inputs_of
-from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
+from drivetrain.sim.ir.program import Block, Op, Value
 
-LEAST_COST = 100
-"""Vector operations of a branch from which on lanes are brought together for it."""
 MOST_TILES = 16
 """Of a group; with 16 lanes are enough that a branch is nearly full, and always taken."""
 GROUP_NBYTES = 16384
 """Of a group's arrays, which stay in the nearest cache."""
+Pair = tuple[Value, Value]
+"""Where a value goes, and the value."""
 LANE = {"vf": "float", "vi": "int32_t", "vu": "uint32_t"}
 """What one lane of a vector is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """A step cut at its costliest branch."""
-
-    branch: Op
-    before: Sequence[Op]
-    after: Sequence[Op]
-
-
-def split_of(block: Block) -> Split | None:
-    """Where a step is cut; None for one without such a branch, or with arrays in memory."""
-    values = [*block.inputs, *(value for op in block.walk() if op.name != "const" for value in op.outputs)]
-    branches = [op for op in block.ops if op.name == "if" and not op.regions[1].ops]
-    if any(value.shape for value in values) or not branches:
-        return None
-    branch = max(branches, key=lambda op: cost_of(set(op.regions[0].ops)))
-    if cost_of(set(branch.regions[0].ops)) < LEAST_COST:
-        return None
-    late: set[Value] = set(branch.outputs)
-    after: list[Op] = []
-    for op in block.ops:
-        if not late.isdisjoint(inputs_of(op)):
-            after.append(op)
-            late.update(op.outputs)
-    waiting = {branch, *after}
-    before = [op for op in block.ops if op not in waiting]
-    return Split(branch=branch, before=before, after=after)
 
 
 def write_groups(block: Block, layout: Layout, split: Split) -> tuple[str, int]:
@@ -87,17 +62,15 @@ class Groups:
     def __init__(self, block: Block, layout: Layout, split: Split) -> None:
         """Nothing is written yet."""
         self.at, self.block, self.layout, self.split = Emitter({**STATEMENTS, **REGIONS}), block, layout, split
-        num_state = sum(map(num_parts, layout.state))
         last = len(block.inputs) - len(layout.shared)
         self.keys, self.number = block.inputs[:2], block.inputs[2]
-        self.state, self.done = block.inputs[3 : 3 + num_state], block.inputs[3 + num_state]
-        self.actions, self.shared = block.inputs[4 + num_state : last], block.inputs[last:]
-        self.kept = (*self.state, self.done)
+        self.kept = kept_inputs(block, layout)
+        self.state, self.done = self.kept[:-1], self.kept[-1]
+        self.actions, self.shared = block.inputs[3 + len(self.kept) : last], block.inputs[last:]
         self.first_out = 2 + len(layout.state) + len(layout.actions) + len(layout.shared)
         self.at.plans.append(Plan(block))
-        made = {value for op in split.before if op.name != "const" for value in op.outputs}
-        uses = outer_uses(split.branch.regions[0]) | set(block.outputs)
-        uses |= {value for op in split.after for value in inputs_of(op)}
+        made = {value for op in split.before.all if op.name != "const" for value in op.outputs}
+        uses = used_by([*split.taken.all, *split.after]) | {*split.branch.regions[0].outputs, *block.outputs}
         crossing = [value for value in (*self.actions, *made) if value in uses]
         self.carried = sorted(crossing, key=lambda value: value.number)
         every = dict.fromkeys((*self.keys, *self.kept, *self.carried, *split.branch.outputs))
@@ -136,12 +109,39 @@ class Groups:
             if value in values:
                 self.at.names[value] = self.at.let(value.dtype, f"{name}[g]")
 
-    def write(self, targets: Sequence[Value], values: Sequence[Value]) -> None:
-        """Set the group's arrays for this tile, but for what lies there."""
-        for target, value in zip(targets, values, strict=True):
-            if target is not value and self.arrays.get(value) == self.arrays[target]:
-                continue
+    def look_up(self, values: Collection[Value]) -> None:
+        """Declare values of listed lanes that lie in the group's arrays."""
+        for value, name in self.arrays.items():
+            if value in values:
+                kind = vector(value.dtype)
+                text = f"lookup<{kind}>((const {LANE[kind]}*){name}, places)"
+                self.at.names[value] = self.at.let(value.dtype, text)
+
+    def write(self, pairs: Iterable[Pair]) -> None:
+        """Set the group's arrays for this tile."""
+        for target, value in pairs:
             self.at.line(f"{self.arrays[target]}[g] = {self.at.scalar(value)};")
+
+    def moving(self, targets: Sequence[Value], values: Sequence[Value]) -> list[Pair]:
+        """What is to be set, but for what lies there."""
+        pairs = zip(targets, values, strict=True)
+        return [(target, value) for target, value in pairs if self.arrays.get(value) != self.arrays[target]]
+
+    def operations(self, ops: Sequence[Op]) -> None:
+        """All of them."""
+        for op in ops:
+            self.at.op(op, "")
+
+    @contextmanager
+    def in_last_step(self) -> Any:
+        """Lines that the last step of a call runs; nothing is left of the braces where there are none."""
+        at = self.at
+        names, start = dict(at.names), len(at.lines)
+        with at.braces("if (is_last)"):
+            yield
+        if len(at.lines) == start + 2:
+            del at.lines[start:]
+        at.names = names
 
     def load(self) -> None:
         """Keys, state and done of every tile."""
@@ -152,12 +152,13 @@ class Groups:
                 at.line(f"{self.arrays[value]}[g] = load<vu>((const uint32_t*)p[0] + base * 2 + {k}, 2, n);")
             load_pieces(at, self.layout.state, self.state, 2, "base", "s")
             load_pieces(at, [self.done], [self.done], 1, "base", "d")
-            self.write(self.kept, self.kept)
+            self.write((value, value) for value in self.kept)
 
     def step(self) -> None:
         """One step of every tile."""
         at = self.at
         at.names[self.number] = at.let("uint32", "u_(first_step + (uint32_t)t)")
+        at.line("const bool is_last = t + 1 == num_steps;")
         at.line("int32_t listed[GROUP * LANES + 1];")
         at.line("int num_listed = 0;")
         with at.braces("for (int g = 0; g < num_tiles; ++g)"):
@@ -169,41 +170,53 @@ class Groups:
 
     def before(self) -> None:
         """Of one tile: what does not need the branch, and what holds where it is not taken."""
-        at, branch = self.at, self.split.branch
+        at, branch, needed = self.at, self.split.branch, self.split.needed
         self.open_lines(self.each_tile(row=True))
         self.read((*self.keys, *self.kept))
         load_pieces(at, self.layout.actions, self.actions, 2 + len(self.layout.state), "row", "x")
-        for op in self.split.before:
-            at.op(op, "")
-        self.write(self.carried, self.carried)
-        self.write(branch.outputs, branch.regions[1].outputs)
+        pairs = [(value, value) for value in self.carried]
+        pairs += self.moving(branch.outputs, branch.regions[1].outputs)
+        self.operations(self.split.before.every)
+        self.write(pair for pair in pairs if pair[0] in needed)
+        with self.in_last_step():
+            self.operations(self.split.before.last)
+            self.write(pair for pair in pairs if pair[0] not in needed)
         at.line(f"num_listed = list_lanes(listed, num_listed, g * LANES, {at.scalar(branch.inputs[0])});")
 
     def branch(self) -> None:
         """Of LANES lanes, wherever they are: what holds where the branch is taken."""
-        at, branch = self.at, self.split.branch
+        at, needed, taken = self.at, self.split.needed, self.split.taken
         at.line("const int m = num_listed - c < LANES ? num_listed - c : LANES;")
         at.line("const vi places = load<vi>(listed + c, 1, m);")
-        outer, uses = dict(at.names), outer_uses(branch.regions[0])
-        for value, name in self.arrays.items():
-            if value in uses:
-                kind = vector(value.dtype)
-                at.names[value] = at.let(value.dtype, f"lookup<{kind}>((const {LANE[kind]}*){name}, places)")
-        with inside(at, branch.regions[0], ""):
-            for target, value in zip(branch.outputs, branch.regions[0].outputs, strict=True):
-                at.line(f"spread({self.arrays[target]}, listed + c, m, {at.scalar(value)});")
+        pairs = list(zip(self.split.branch.outputs, self.split.branch.regions[0].outputs, strict=True))
+        outer = dict(at.names)
+        every, last = ([pair for pair in pairs if (pair[0] in needed) == here] for here in (True, False))
+        with self.spreading(taken.every, every), self.in_last_step(), self.spreading(taken.last, last):
+            pass
         at.names = outer
+
+    @contextmanager
+    def spreading(self, ops: Sequence[Op], pairs: Sequence[Pair]) -> Any:
+        """Operations on listed lanes and their results, (where, what); then the body of this, which sees the values."""
+        at = self.at
+        values = tuple(value for _, value in pairs)
+        self.look_up(used_by(ops) | set(values))
+        with inside(at, Block((), tuple(ops), values), ""):
+            for target, value in pairs:
+                at.line(f"spread({self.arrays[target]}, listed + c, m, {at.scalar(value)});")
+            yield
 
     def after(self) -> None:
         """Of one tile: what needs the branch, records, and the state."""
-        at, outputs = self.at, self.block.outputs
+        at, outputs, split = self.at, self.block.outputs, self.split
         self.open_lines(self.each_tile(row=True))
-        self.read({*outputs, *(value for op in self.split.after for value in inputs_of(op))})
-        for op in self.split.after:
-            at.op(op, "")
-        first_record = self.first_out + len(self.layout.state) + 1
-        store_pieces(at, self.layout.record, outputs[len(self.kept) :], first_record, "row")
-        self.write(self.kept, outputs[: len(self.kept)])
+        records, pairs = outputs[len(self.kept) :], self.moving(self.kept, outputs[: len(self.kept)])
+        self.read({*used_by(split.after), *outputs})
+        self.operations(split.after)
+        store_pieces(at, self.layout.record, records, self.first_out + len(self.layout.state) + 1, "row")
+        self.write(pair for pair in pairs if pair[1] in split.needed)
+        with self.in_last_step():
+            self.write(pair for pair in pairs if pair[1] not in split.needed)
 
     def store(self) -> None:
         """State and done of every tile."""
@@ -213,3 +226,8 @@ class Groups:
             self.read(self.kept)
             store_pieces(at, self.layout.state, self.state, self.first_out, "base")
             store_pieces(at, [self.done], [self.done], self.first_out + len(self.layout.state), "base")
+
+
+def kept_inputs(block: Block, layout: Layout) -> Sequence[Value]:
+    """The inputs of a step that hold what the step before gave: state and done."""
+    return block.inputs[3 : 4 + sum(map(num_parts, layout.state))]
