@@ -1,4 +1,5 @@
-// drivetrain.core._native: locks, waits, broadcasts and process identity for shared memory; running kernels.
+// drivetrain.core._native: locks, waits, broadcasts and process identity for shared memory; running kernels;
+// what functions names mean.
 #include <nanobind/nanobind.h>
 
 #include <vector>
@@ -8,6 +9,7 @@
 #endif
 
 #include "bind/buffer.hpp"
+#include "bind/functions.hpp"
 #include "bind/tiles.hpp"
 #include "drivetrain/futex.hpp"
 #include "drivetrain/mutex.hpp"
@@ -152,6 +154,7 @@ NB_MODULE(_native, m) {
       "buffer"_a, "offset"_a);
   m.def("flush_denormals", &flush_denormals);
   m.def("addresses", &addresses, "buffers"_a);
+  m.def("functions_digest", &drivetrain::bind::functions_digest, "names"_a);
 #if defined(__clang__)
   m.attr("COMPILER") = "clang " __clang_version__;
 #else

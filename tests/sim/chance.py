@@ -32,3 +32,15 @@ class Chance:
 
     def action_space(self, params):
         return Discrete(3)
+
+
+class Jumping(Chance):
+    """Jumps where it is far, at random and at the cost of more draws than a start takes, before it may end."""
+
+    name = "Jumping"
+
+    def step(self, key, state, action, params):
+        obs, (x, *rest), reward, *more = super().step(key, state, action, params)
+        jump = jax.random.uniform(jax.random.fold_in(key, 2), (4 * self.draws,)).sum() * 0.01
+        after = jnp.where(x[0] > 1, x * 0.9 + jump, x)
+        return obs, (after, *rest), reward + after[0] * after[1], *more

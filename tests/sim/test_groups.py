@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from chance import Chance
+from chance import Chance, Jumping
 from comparing import EVERYTHING, random_actions
 
 from drivetrain import sim
@@ -39,14 +39,14 @@ def played(env, record, **options):
 
 
 @pytest.mark.parametrize("record", [EVERYTHING, ()], ids=["recorded", "nothing"])
-@pytest.mark.parametrize(("width", "autoreset"), [(4, "same_step"), (8, "next_step")])
-def test_groups_of_tiles_give_what_tiles_give(width, autoreset, record, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("env", "width", "autoreset"), [(Chance(), 4, "same_step"), (Jumping(), 8, "next_step")])
+def test_groups_of_tiles_give_what_tiles_give(env, width, autoreset, record, monkeypatch, tmp_path):
     monkeypatch.setattr(engine, "lanes", lambda: width)
-    assert split(Chance(), autoreset, record) is not None
-    grouped = played(Chance(), record, autoreset=autoreset, num_threads=3)
+    assert split(env, autoreset, record) is not None
+    grouped = played(env, record, autoreset=autoreset, num_threads=3)
     monkeypatch.setattr(engine, "split_of", lambda *which: None)
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))  # where no source is kept yet
-    alone = played(Chance(), record, autoreset=autoreset)
+    alone = played(env, record, autoreset=autoreset)
     assert not record or np.sum(grouped[0][1]["terminated"]) > NUM_ENVS
     jax.tree.map(np.testing.assert_array_equal, grouped, alone)
 
@@ -84,13 +84,14 @@ def test_steps_whose_tiles_restart_as_a_whole_are_grouped_only_if_one_tile_keeps
 
 
 def test_what_needs_the_branch_comes_after_it_and_all_else_before():
-    found = split(Chance())
+    found = split(Jumping())
     late = set(found.branch.outputs)
     assert found.before.all
+    assert {"if", "mul"} <= {op.name for op in found.after}
     for op in found.before.all:
-        assert late.isdisjoint(op.inputs)
+        assert late.isdisjoint(inputs_of(op))
     for op in found.after:
-        assert not late.isdisjoint(op.inputs)
+        assert not late.isdisjoint(inputs_of(op))
         late.update(op.outputs)
 
 

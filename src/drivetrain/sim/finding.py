@@ -24,8 +24,8 @@ from drivetrain.sim.recalling import Recalled, recall, remember
 from drivetrain.sim.trace import Traced
 from drivetrain.sim.varying import Varied
 
-SLOW_TRACE_S = 0.06
-"""CPU time of this thread; 0: whatever it takes. Recalling takes 0.04 to 0.06 seconds of a quiet core, and many
+SLOW_TRACE_S = 0.04
+"""CPU time of this thread; 0: whatever it takes. Recalling takes 0.025 to 0.04 seconds of a quiet core, and many
 environments are traced in less. Either way a kept kernel is there well within a tenth of a second."""
 
 

@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import jax  # noqa: E402  the folders above come first
 import numpy as np  # noqa: E402
-from chance import Chance  # noqa: E402
+from chance import Chance, Jumping  # noqa: E402
 from comparing import EVERYTHING, Applied, assert_same, random_actions  # noqa: E402
 from functions import FUNCTIONS  # noqa: E402
 from mutants import planted  # noqa: E402
@@ -47,6 +47,7 @@ PLAYED = {
     "CartPole": (lambda: sim.make("CartPole-v1"), 21, False),
     "Knob": (lambda: sim.make("Knob", dead_nbytes=512, reset_rate=0.3), 21, False),
     "tiles in groups": (Chance, 21 + 16 * lanes(), True),
+    "work after a branch": (Jumping, 21, True),
 }
 """Environments, how many, and whether tiles are grouped: more of them than one group has then."""
 

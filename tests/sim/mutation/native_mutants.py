@@ -145,7 +145,7 @@ GENERATION = [
         ("Groups.branch", "< LANES ? num_listed - c", "< LANES ? 1"),
         ("Groups.branch", "self.spreading(taken.every, every)", "self.spreading(taken.every, [])"),
         ("Groups.branch", "self.spreading(taken.last, last)", "self.spreading(taken.last, [])"),
-        ("Groups.spreading", "listed + c, m", "listed, m"),
+        ("Groups.spreading.__wrapped__", "listed + c, m", "listed, m"),
         ("Groups.after", "if pair[1] in split.needed", "if False"),
         ("Groups.after", "if pair[1] not in split.needed", "if False"),
         ("Groups.store", "self.first_out + len(self.layout.state)", "self.first_out"),

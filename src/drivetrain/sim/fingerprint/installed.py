@@ -11,10 +11,12 @@ import os
 import sys
 from collections.abc import Mapping
 from hashlib import blake2b
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import jax
+
+from drivetrain.core._native import functions_digest
 
 LOOKED_AT = frozenset({"jax", "numpy", "ml_dtypes", "opt_einsum", "drivetrain"})
 AFTERWARDS = ("jax.experimental", "jax._src.pallas", "jax._src.export", "jax._src.interpreters.mlir", "numpy.f2py",
@@ -26,9 +28,9 @@ PRIMITIVE = type(jax.lax.add_p)
 
 def installed() -> dict[str, str]:
     """For each module of JAX, NumPy and ours that is loaded: time and size of its file, and what its names mean."""
-    places, others = Places(), Others()
+    others = Others()
     return {
-        name: f"{file_of(module)} {meaning_of(module, places, others)}"
+        name: f"{file_of(module)} {meaning_of(module, others)}"
         for name, module in list(sys.modules.items())
         if name.partition(".")[0] in LOOKED_AT and not name.startswith(AFTERWARDS)
     }
@@ -51,19 +53,21 @@ def file_of(module: ModuleType) -> str:
     return f"{told.st_mtime_ns} {told.st_size}"
 
 
-def meaning_of(module: ModuleType, places: "Places", others: "Others") -> str:
+def meaning_of(module: ModuleType, others: "Others") -> str:
     """The hash of functions and classes that its names mean, of methods of its classes and rules of primitives."""
     names, own = vars(module), module.__name__
-    told = places.of(names)
+    told = [functions_digest(names)]
     for name in sorted([name for name, x in names.items() if others[type(x)]]):
         x = names[name]
         if isinstance(x, PRIMITIVE):
-            told += [name, *places.of(vars(x))]
+            told += [name.encode(), functions_digest(vars(x))]
         elif not isinstance(x, type):
-            told += places.of({name: getattr(x, "__wrapped__", None)})
+            told.append(functions_digest({name: getattr(x, "__wrapped__", None)}))
         elif x.__name__ == name:  # because loops over sets of classes leave another one behind in each process
-            told += [name, x.__module__, x.__qualname__, *(places.of(vars(x)) if x.__module__ == own else ())]
-    return blake2b("\0".join(told).encode(), digest_size=12).hexdigest()
+            told.append(f"{name} {x.__module__} {x.__qualname__}".encode())
+            if x.__module__ == own:
+                told.append(functions_digest(x))
+    return blake2b(b"\0".join(told), digest_size=12).hexdigest()
 
 
 class Others(dict[type[Any], bool]):
@@ -72,17 +76,3 @@ class Others(dict[type[Any], bool]):
     def __missing__(self, kind: type[Any]) -> bool:
         self[kind] = held = issubclass(kind, (type, PRIMITIVE, *WRAPPERS))
         return held
-
-
-class Places(dict[FunctionType, str]):
-    """Where the code of functions is; each is looked at once, since modules share them."""
-
-    def __missing__(self, x: FunctionType) -> str:
-        code = x.__code__
-        self[x] = place = f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"
-        return place
-
-    def of(self, names: Mapping[str, Any]) -> list[str]:
-        """How many names mean functions in Python, the names, and where the code of each is."""
-        functions = sorted([name for name, x in names.items() if type(x) is FunctionType])
-        return [str(len(functions)), *functions, *map(self.__getitem__, map(names.__getitem__, functions))]
