@@ -12,17 +12,17 @@ using namespace drivetrain;
 
 namespace {
 
-void start(const char* folder, std::uint64_t limit_nbytes, std::uint32_t block_every) {
-  const int error = event_log.open(folder, limit_nbytes, block_every);
+void start(const char* folder, std::uint64_t limit_nbytes, std::uint32_t block_every, std::uint64_t process_start) {
+  const int error = event_log.open(folder, limit_nbytes, block_every, process_start);
   if (error == 0) return;
   errno = error;
   PyErr_SetFromErrnoWithFilename(PyExc_OSError, folder);
   nb::raise_python_error();
 }
 
-void start_totals(const char* folder, std::uint64_t limit_nbytes) {
+void start_totals(const char* folder, std::uint64_t limit_nbytes, std::uint64_t process_start) {
   event_log.keeps_totals.store(true, std::memory_order_relaxed);
-  start(folder, limit_nbytes, 0);
+  start(folder, limit_nbytes, 0, process_start);
 }
 
 /// Also ends this thread's part, so that its file has the size of what is in it.
@@ -101,8 +101,8 @@ NB_MODULE(_native, m) {
   m.attr("VERSION") = kEventLogVersion;
   m.attr("EVENT_NBYTES") = sizeof(Event);
   m.attr("MOST_NESTED") = kMostNested;
-  m.def("start", &start, "folder"_a, "limit_nbytes"_a, "block_every"_a);
-  m.def("start_totals", &start_totals, "folder"_a, "limit_nbytes"_a);
+  m.def("start", &start, "folder"_a, "limit_nbytes"_a, "block_every"_a, "process_start"_a = 0);
+  m.def("start_totals", &start_totals, "folder"_a, "limit_nbytes"_a, "process_start"_a = 0);
   m.def("stop", &stop);
   m.def("recording", [] { return event_log.recording(); });
   m.def(

@@ -154,7 +154,7 @@ while time.perf_counter() < begin + 0.4:
         pass
 """
     folder = tmp_path / "run.scope"
-    profiled_text(folder, text, calibrate_every=10)
+    profiled_text(folder, text, calibrate_every=2)  # which mutes one of the first two blocks, of 20 ms
     profile = scope.load(folder)
     assert profile.correction.blocks[0].mask.any()
     rows = {row.operation: row.raw_ns for row in profile.breakdown()}

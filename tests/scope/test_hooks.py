@@ -204,7 +204,7 @@ assert torch.equal(torch.jit.script(torch.nn.ReLU())(x), x)
     assert not scope.load(folder).trace.notes
     found = times(folder)
     assert found["inference", "python"] > 0.09e9
-    assert 0 < found["inference", "backend"] < 0.05e9
+    assert 0 < found["inference", "backend"] < found["inference", "python"]
     assert found["other", "backend"] > 0
     assert entered(folder)["torch operator"] >= 24
     assert scope.load(folder).transitions()["inference"]["backend"] >= 20

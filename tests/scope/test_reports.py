@@ -101,6 +101,19 @@ def test_a_browser_shows_the_page_without_a_network_and_without_scrolling_sidewa
     assert "<title>true,0,true</title>" in done.stdout
 
 
+def test_operations_are_printed_by_the_names_that_programs_give_them(tmp_path, capsys):
+    names = ["[/data]", "[red]paint", ":fire:", "plain"]
+    with scope.session(tmp_path / "one", calibrate_every=0):
+        for name in names:
+            with scope.operation(name):
+                sum(range(100))
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    for folders in (["one"], ["one", "two"]):
+        assert main(["report", *(str(tmp_path / folder) for folder in folders)]) == 0
+        printed = capsys.readouterr().out.splitlines()
+        assert all(any(line.strip().startswith(f"{name} ") for line in printed) for name in names)
+
+
 def test_words_name_what_dominates_and_what_to_do():
     act, step = 0, 1  # sites of brute.SITES: inference, simulation
     pieces = [(0, 300, act), (300, 950, step), (950, 1000, act)]

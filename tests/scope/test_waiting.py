@@ -88,7 +88,7 @@ def test_waiting_for_a_process_is_class_wait(folder):
 
 
 BUILTINS = """
-import _thread, inspect, os, queue, select, socket, subprocess, sys, threading, time
+import _thread, inspect, linecache, os, queue, select, socket, subprocess, sys, threading, time
 from drivetrain import scope
 
 for builtin in (time.sleep, threading.Lock, select.select, os.waitpid, _thread.allocate_lock().acquire):
@@ -101,23 +101,34 @@ for _ in range(1000):
 assert lock.acquire(False)
 select.select([], [], [], 0)
 
+main = threading.main_thread().ident
+sys.setswitchinterval(1000)  # who is in a line that waits has let go of the interpreter because it waits
+
+def until_it_is_at(words):
+    while True:
+        frame = sys._current_frames()[main]
+        if words in linecache.getline(frame.f_code.co_filename, frame.f_lineno):
+            return time.sleep(0.02)
+        time.sleep(0.001)
+
 def release():
-    time.sleep(0.02)
+    until_it_is_at("lock.acquire()  # waits")
     lock.release()
-    time.sleep(0.02)
+    until_it_is_at("data.get()")
     data.put(5)
-    time.sleep(0.02)
+    until_it_is_at("select.select([one]")
     other.send(b"x")
-    time.sleep(0.02)
+    until_it_is_at('b"y"')
     other.send(b"y")
 
 thread = threading.Thread(target=release)
 with scope.operation("waits"):
     thread.start()
-    lock.acquire()
+    lock.acquire()  # waits
     assert data.get() == 5
     assert select.select([one], [], []) == ([one], [], [])
-    assert one.recv(1) == b"x" and one.recv(1) == b"y"
+    assert one.recv(1) == b"x"
+    assert one.recv(1) == b"y"
     pid = subprocess.Popen([sys.executable, "-S", "-c", "pass"]).pid
     assert os.waitpid(pid, 0) == (pid, 0)
     try:
@@ -138,13 +149,13 @@ def test_waiting_in_builtins_is_class_wait_and_they_stay_builtins(folder):
     profile = scope.load(folder)
     assert not profile.trace.notes
     counts = entered(folder)
-    assert counts["waiting: sleep"] == 5
+    assert counts["waiting: sleep"] >= 5
     assert 2 <= counts["waiting: lock"] < 100, "a lock that is free is not waited for"
     assert counts["waiting: select"] >= 1
     assert counts["waiting: socket"] >= 2
     assert counts["waiting: process"] == 2
     waited = {row.operation: row.raw_ns for row in profile.breakdown() if row.time_class == "wait"}
-    assert waited["waits"] > 50e6, "of five times 20 ms"
+    assert waited["waits"] >= 100e6, "five times 20 ms"
 
 
 TRACKED = """

@@ -55,8 +55,11 @@ struct EventLog {
 
   /// Starts recording into an existing folder; `limit_nbytes` holds for all processes of the session and is that of
   /// the first. Threads that take steps measure what recording costs them in blocks (event_log_blocks.hpp) unless
-  /// `block_every_` is 0. Returns 0, or the errno of what failed. Not to be called while recording.
-  int open(const char* path, std::uint64_t limit_nbytes, std::uint32_t block_every_ = 0) noexcept;
+  /// `block_every_` is 0. `process_start_` is what the process goes by if not by when it began: a program that it became
+  /// later (exec) must not write where it has written. Returns 0, or the errno of what failed. Not to be called while
+  /// recording.
+  int open(const char* path, std::uint64_t limit_nbytes, std::uint32_t block_every_ = 0,
+           std::uint64_t process_start_ = 0) noexcept;
 
   /// Ends the recording. Segments of other threads stay as they are, and complete.
   void close() noexcept { epoch.store(0, std::memory_order_release); }
@@ -80,7 +83,8 @@ struct EventLog {
 
 inline EventLog event_log;
 
-inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uint32_t block_every_) noexcept {
+inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uint32_t block_every_,
+                          std::uint64_t process_start_) noexcept {
   static const bool registered = [] {
     // A forked child goes on recording, into files of its own.
     pthread_atfork(nullptr, nullptr, [] {
@@ -116,6 +120,7 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uin
   shared = static_cast<SharedState*>(memory);
   if (shared->magic != kSharedMagic || shared->version != kEventLogVersion) return EPROTO;
   identify();
+  if (process_start_ != 0) process_start = process_start_;
   block_every = block_every_;
   first_moment = drivetrain::first_moment();
   num_threads.store(0, std::memory_order_relaxed);

@@ -54,11 +54,11 @@ class GpuLog {
   std::uint32_t name(const char* text) noexcept {
     const std::lock_guard lock(mutex_);
     const std::size_t nbytes = std::strlen(text) + 1;
-    if (!event_log.recording() || (names_fd_ < 0 && !open_names()) || !event_log.take(nbytes)) return 0;
-    if (::write(names_fd_, text, nbytes) == static_cast<ssize_t>(nbytes)) return ++num_names_;
+    if (!event_log.recording() || !open_names() || !event_log.take(nbytes)) return 0;
+    if (::write(names_.fd(), text, nbytes) == static_cast<ssize_t>(nbytes)) return ++num_names_;
     // Half a name would give all later ones other numbers.
-    ::close(names_fd_);
-    names_fd_ = kNoMoreNames;
+    names_.close();
+    no_more_names_ = true;
     return 0;
   }
 
@@ -111,8 +111,6 @@ class GpuLog {
   }
 
  private:
-  static constexpr int kNoMoreNames = -2;
-
   std::uint64_t used() const noexcept {
     return static_cast<std::uint64_t>(reinterpret_cast<const char*>(next_) - file_.memory());
   }
@@ -128,17 +126,19 @@ class GpuLog {
   }
 
   void forget() noexcept {
-    if (names_fd_ >= 0) ::close(names_fd_);
-    names_fd_ = -1;
+    names_.close();
+    has_names_ = no_more_names_ = false;
     num_names_ = sequence_ = 0;
     next_ = last_ = nullptr;
   }
 
   bool open_names() noexcept {
     char path[4096];
-    if (names_fd_ == kNoMoreNames || !path_of(path, "gpu-names")) return false;
-    names_fd_ = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-    return names_fd_ >= 0;
+    if (no_more_names_) return false;
+    if (has_names_) return true;
+    if (!path_of(path, "gpu-names")) return false;
+    names_ = HeldFile(::open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
+    return has_names_ = names_.fd() >= 0;
   }
 
   static bool path_of(char (&path)[4096], const char* suffix) noexcept {
@@ -176,7 +176,9 @@ class GpuLog {
   GpuRecord* next_ = nullptr;
   GpuRecord* last_ = nullptr;
   std::uint32_t sequence_ = 0;
-  int names_fd_ = -1;
+  HeldFile names_;
+  bool has_names_ = false;      // the file was opened
+  bool no_more_names_ = false;  // and can no longer be written
   std::uint32_t num_names_ = 0;
   void (*stop_)() = nullptr;
   bool lost_ = false;

@@ -3,11 +3,42 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
 
 namespace drivetrain {
+
+/// A descriptor in a program of somebody else's, which may close all that it does not know, as daemons do, and then give the
+/// number to a file of its own: that must be neither written, cut nor closed.
+class HeldFile {
+ public:
+  HeldFile() = default;
+  explicit HeldFile(int fd) noexcept : fd_(fd) {
+    struct stat about;
+    if (fd < 0 || ::fstat(fd, &about) != 0) return;
+    device_ = about.st_dev;
+    inode_ = about.st_ino;
+  }
+
+  /// The descriptor; -1 where it is none, or another file's by now.
+  int fd() const noexcept {
+    struct stat about;
+    const bool is_same =
+        fd_ >= 0 && ::fstat(fd_, &about) == 0 && about.st_dev == device_ && about.st_ino == inode_;
+    return is_same ? fd_ : -1;
+  }
+  void close() noexcept {
+    if (fd() >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
 
 class MappedFile {
  public:
@@ -28,7 +59,7 @@ class MappedFile {
       ::unlink(path);
       return false;
     }
-    fd_ = fd;
+    file_ = HeldFile(fd);
     nbytes_ = nbytes;
     memory_ = static_cast<char*>(memory);
     return true;
@@ -46,7 +77,8 @@ class MappedFile {
 
   /// Gives back what lies behind the first `used` bytes; returns how many bytes that is.
   std::uint64_t finish(std::uint64_t used) noexcept {
-    const bool cut = used < nbytes_ && ::ftruncate(fd_, static_cast<off_t>(used)) == 0;
+    const int fd = file_.fd();
+    const bool cut = fd >= 0 && used < nbytes_ && ::ftruncate(fd, static_cast<off_t>(used)) == 0;
     const std::uint64_t spare = cut ? nbytes_ - used : 0;
     abandon();
     return spare;
@@ -55,14 +87,14 @@ class MappedFile {
   /// Lets go of the mapping and leaves the file: a forked child does so with those of its parent.
   void abandon() noexcept {
     ::munmap(memory_, nbytes_);
-    ::close(fd_);
+    file_.close();
     memory_ = nullptr;
   }
 
  private:
   char* memory_ = nullptr;
   std::uint64_t nbytes_ = 0;
-  int fd_ = -1;
+  HeldFile file_;
 };
 
 }  // namespace drivetrain

@@ -1,14 +1,13 @@
 """`drivetrain profile SCRIPT.py ARGS...`: run a program as Python would, and record where its time goes."""
 
 import contextlib
+import itertools
 import os
 import resource
 import signal
 import sys
 import time
 from pathlib import Path
-
-import rich.console
 
 from drivetrain import scope
 from drivetrain.core.errors import DrivetrainError, InvalidInput
@@ -17,7 +16,8 @@ from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.costs import multiples
 from drivetrain.scope.cupti.plan import plan
 from drivetrain.scope.report import terminal
-from drivetrain.scope.session import CALIBRATE_EVERY
+from drivetrain.scope.report.console import console
+from drivetrain.scope.session import CALIBRATE_EVERY, check_calibrate_every
 
 USAGE = """usage: drivetrain profile [OPTIONS] SCRIPT.py [ARGS...]
        drivetrain profile [OPTIONS] -m MODULE [ARGS...]
@@ -48,18 +48,46 @@ def run(argv: list[str]) -> int:
         print(USAGE)
         return 0 if argv else 2
     options, command = _split(argv)
-    folder = Path(options.get("-o", [str(Path("profiles") / time.strftime("%Y%m%d-%H%M%S"))])[-1])
+    calibrate_every = _number(options)
     hooks = program.asked_hooks(options.get("--simulator", []), operators="--torch-operators" in options)
     gpu = plan(options.get("--gpu", ["auto"])[-1])
-    code = program.run(folder, command, hooks, gpu=gpu, calibrate_every=_number(options))
-    console = rich.console.Console(stderr=True)
+    folder = Path(options["-o"][-1]) if "-o" in options else _new_folder()
+    code = program.run(folder, command, hooks, gpu=gpu, calibrate_every=calibrate_every)
+    try:
+        _show(folder)
+    except Exception as error:  # standard error that is closed or full, say: how the program ended is told in any case
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(f"drivetrain: the report failed: {type(error).__name__}: {error}\n")
+    return _end_like(code)
+
+
+def _new_folder() -> Path:
+    """profiles/DATE-TIME, made by nobody else: programs that begin in the same second are numbered.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    name = time.strftime("%Y%m%d-%H%M%S")
+    for number in itertools.count(1):
+        folder = Path("profiles") / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            if not folder.exists():  # `profiles` leads nowhere
+                raise
+    raise AssertionError
+
+
+def _show(folder: Path) -> None:
+    """Print the report, and keep what the run says of this machine."""
+    where = console(stderr=True)
     with contextlib.suppress(DrivetrainError):  # a program that was killed at once has left nothing to show
         profile = scope.load(folder)
-        terminal.show(profile, console)
+        terminal.show(profile, where)
         if not profile.correction.changes:
             prior.remember(multiples(profile.trace, profile.correction.costs))
-    console.print(f"profile: {folder}; show it again: drivetrain report {folder}", highlight=False, markup=False)
-    return _end_like(code)
+    where.print(f"profile: {folder}; show it again: drivetrain report {folder}")
 
 
 def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -88,6 +116,7 @@ def _number(options: dict[str, list[str]]) -> int:
     text = options.get("--calibrate-every", [str(CALIBRATE_EVERY)])[-1]
     if not text.isdecimal():
         raise InvalidInput(f"--calibrate-every: expected a number of blocks, got {text!r}")
+    check_calibrate_every(int(text))
     return int(text)
 
 

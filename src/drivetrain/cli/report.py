@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import rich.console
 import tyro
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_json, beside_page, beside_terminal, page, perfetto, table, terminal
+from drivetrain.scope.report.console import console
 from drivetrain.scope.trace import kineto
 
 
@@ -98,7 +98,7 @@ def _training(flags: _Flags, run_dir: Path) -> None:
         time_report.write(run_dir, flags.html)
     if flags.json is not None:
         flags.json.write_text(json.dumps(totals.as_json(), indent=1) + "\n")
-    time_report.show(run_dir, rich.console.Console())
+    time_report.show(run_dir, console())
 
 
 def _profile(path: Path, exports: tuple[Path, ...]) -> Profile:
@@ -119,19 +119,24 @@ def _named(folders: tuple[Path, ...]) -> dict[str, Path]:
 
 def _one(flags: _Flags, name: str, profile: Profile) -> None:
     if flags.html is not None:
-        flags.html.write_text(page.render(profile, f"Where the time of {name} went"))
+        _write_page(flags.html, page.render(profile, f"Where the time of {name} went"))
     if flags.json is not None:
         flags.json.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
     if flags.csv is not None:
         table.write(profile, flags.csv)
     if flags.perfetto is not None:
         perfetto.write(profile, flags.perfetto)
-    terminal.show(profile, rich.console.Console())
+    terminal.show(profile, console())
 
 
 def _beside(flags: _Flags, runs: list[beside.Run]) -> None:
     if flags.html is not None:
-        flags.html.write_text(beside_page.render(runs, f"{len(runs)} runs side by side"))
+        _write_page(flags.html, beside_page.render(runs, f"{len(runs)} runs side by side"))
     if flags.json is not None:
         flags.json.write_text(json.dumps(beside_json.as_json(runs), indent=1) + "\n")
-    beside_terminal.show(runs, rich.console.Console())
+    beside_terminal.show(runs, console())
+
+
+def _write_page(file: Path, text: str) -> None:
+    """Names of files need not be text in any encoding."""
+    file.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")

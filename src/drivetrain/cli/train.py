@@ -10,12 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich.console
 import tyro
 
 from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
+from drivetrain.scope.report.console import console
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import device_environment
 from drivetrain.train.ledger import Rules
@@ -157,7 +157,7 @@ def show(result: "Result") -> None:
         flush=True,
     )
     with never_failing():
-        time_report.show(result.run_dir, rich.console.Console())
+        time_report.show(result.run_dir, console())
 
 
 def prepare_this_process(config: TrainConfig) -> None:

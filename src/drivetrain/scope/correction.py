@@ -196,11 +196,11 @@ class Correction:
     def ledger(self) -> list[dict[str, object]]:
         """Per process and instrument what a span costs, how that is known, and how many blocks said so."""
         found: list[dict[str, object]] = []
-        for number, process in enumerate(self.trace.processes):
+        for number, process in enumerate(self.trace.process_names):
             own = [b for b, thread in zip(self.blocks, self.trace.threads, strict=True) if thread.process == number]
             for place, name in enumerate(INSTRUMENTS):
                 cost = self.costs[number][place]
-                about = {"process": str(process.pid), "instrument": name, "num_spans": self._num_spans(number, place)}
+                about = {"process": process, "instrument": name, "num_spans": self._num_spans(number, place)}
                 about["num_blocks"] = sum(len(blocks) for blocks in own)
                 about["num_muted_blocks"] = sum(int(blocks.muted[:, place].sum()) for blocks in own)
                 found.append({**about, **_as_json(cost)})

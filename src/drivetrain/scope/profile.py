@@ -72,7 +72,7 @@ class Profile:
 
     def process_name(self, index: int) -> str:
         """How rows call a process."""
-        return str(self.trace.processes[index].pid)
+        return self.trace.process_names[index]
 
     def thread_name(self, thread: Thread) -> str:
         """How rows call a thread; the same for no two of a process."""
@@ -252,7 +252,10 @@ class Profile:
             "transitions": self.transitions(),
             "gpu": self.usage and self.usage.as_json(),
             "overlaps": [item._asdict() for item in self.overlaps()],
-            "processes": [asdict(process) for process in self.trace.processes],
+            "processes": [
+                {"name": name, **asdict(process)}
+                for name, process in zip(self.trace.process_names, self.trace.processes, strict=True)
+            ],
             "not_captured": list(self.notes),
             "rows": rows,
         }

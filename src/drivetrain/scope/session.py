@@ -132,7 +132,7 @@ def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
         table.number(UNRECORDED)
     folder = enter(path)
     yardstick = Yardstick()
-    _native.start(str(folder), limit_nbytes, calibrate_every)
+    _native.start(str(folder), limit_nbytes, calibrate_every, goes_by())
     _native.lane(0)  # this thread's time line begins here
     _describe(folder, alone_ns=yardstick.measure())
 
@@ -156,6 +156,7 @@ def enter(path: Path, **more: Any) -> Path:
         raise InvalidInput("session: this process records already; one session at a time")
     folder = path.resolve()
     _current.folder = folder
+    _current.start = _free_start(folder)
     _describe(folder, **more)
     table.write_to(_own(folder, "sites"))
     return folder
@@ -166,11 +167,17 @@ def recording_into() -> Path | None:
     return _current.folder if _native.recording() else None
 
 
+def goes_by() -> int:
+    """What tells this process from others of its pid, in the folder that it has entered."""
+    return _current.start
+
+
 class _Current:
     """What a forked child has to know of its parent's recording."""
 
     folder: Path | None = None
     pid = 0
+    start = 0
     started = False
 
 
@@ -186,7 +193,7 @@ def _describe(folder: Path, **more: Any) -> None:
     parent = os.getppid()
     about = {
         "pid": os.getpid(),
-        "start": process_start_time(os.getpid()),
+        "start": _current.start,
         "parent": parent,
         "argv": sys.orig_argv,
         **more,
@@ -199,6 +206,7 @@ def _after_fork() -> None:
     if folder is None or not _native.recording():
         return
     pid = _current.pid
+    _current.start = process_start_time(os.getpid())
     with contextlib.suppress(OSError):  # a full disk: it is recorded all the same, as a process without arguments
         _describe(folder)
     _current.pid = pid  # the session stays the parent's
@@ -208,8 +216,18 @@ def _after_fork() -> None:
     _native.lane(0)
 
 
+def _free_start(folder: Path) -> int:
+    """When this process began. One that became another program since (os.exec) still has both pid and begin, and may
+    not write where it has written: it counts on from there.
+    """
+    start = process_start_time(os.getpid())
+    while (folder / f"{os.getpid()}-{start}.json").exists():
+        start += 1
+    return start
+
+
 def _own(folder: Path, suffix: str) -> Path:
-    return folder / f"{os.getpid()}-{process_start_time(os.getpid())}.{suffix}"
+    return folder / f"{os.getpid()}-{_current.start}.{suffix}"
 
 
 def _write(file: Path, data: dict[str, Any]) -> None:

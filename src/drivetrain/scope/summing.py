@@ -13,7 +13,7 @@ from pathlib import Path
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
-from drivetrain.scope.session import FORMAT, LIMIT_NBYTES, enter, leave
+from drivetrain.scope.session import FORMAT, LIMIT_NBYTES, enter, goes_by, leave
 from drivetrain.scope.sites import CALIBRATION, Site, table
 
 KIND = "totals"
@@ -50,7 +50,7 @@ def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:
     """
     try:
         folder = enter(path, name=name)
-        _native.start_totals(str(folder), limit_nbytes)
+        _native.start_totals(str(folder), limit_nbytes, goes_by())
     except OSError:
         leave(path)
         raise

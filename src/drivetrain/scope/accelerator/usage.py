@@ -122,7 +122,7 @@ def usage_of(devices: Devices, overlaps: Mapping[int, float], costs: Sequence[De
         overlaps: Time by mask of classes and operations (scope/overlap.py), devices being in it.
         costs: What recording costs a call in each process.
     """
-    pids = [str(process.pid) for process in devices.trace.processes]
+    pids = devices.trace.process_names
     meanwhile = _meanwhile(devices, overlaps)
     activity, api = devices.gpu.activity, devices.calls.api
     launched = np.flatnonzero(devices.counted & (devices.launches.call >= 0))
@@ -174,9 +174,9 @@ def _launched(devices: Devices) -> list[LaunchedTime]:
 
 
 def _busy_of_processes(devices: Devices) -> dict[str, int]:
-    activity, processes = devices.gpu.activity, devices.trace.processes
+    activity, names = devices.gpu.activity, devices.trace.process_names
     numbers: list[int] = np.unique(activity.process).tolist()
-    return {str(processes[i].pid): _some(devices, activity.process == i).covered_ns for i in numbers}
+    return {names[i]: _some(devices, activity.process == i).covered_ns for i in numbers}
 
 
 def _device(devices: Devices, device: int) -> DeviceUse:

@@ -30,5 +30,7 @@ def install(module: ModuleType) -> None:
 def _environment(cls: type, containers: type | tuple[type, ...]) -> None:
     is_container = issubclass(cls, containers)
     for name in ("step", "reset"):
-        site = _WRAPPER[name] if is_container else Site(f"{cls.__qualname__}.{name}", "simulation", "simulator")
-        record(cls, name, site, ends_step=SIMULATED if name == "step" else -1, collapses=is_container)
+        # Where it is defined, which may be a class that is no environment by itself.
+        owner = next((base for base in cls.__mro__ if name in vars(base)), cls)
+        site = _WRAPPER[name] if is_container else Site(f"{owner.__qualname__}.{name}", "simulation", "simulator")
+        record(owner, name, site, ends_step=SIMULATED if name == "step" else -1, collapses=is_container)

@@ -20,6 +20,7 @@ HOOKS = {
     "asyncio.events": "asyncio",
     "cloudpickle.cloudpickle": "cloudpickle",
     "drivetrain.replay.buffer": "drivetrain",
+    "envpool.python.envpool": "envpool",
     "flax.linen.module": "flax",
     "gymnasium": "gymnasium",
     "gymnax.environments.environment": "gymnax",
@@ -37,8 +38,10 @@ HOOKS = {
     "threading": "waiting",
     "time": "system_waits",
     "tianshou.algorithm.algorithm_base": "tianshou",
+    "tianshou.data.buffer.base": "tianshou",
     "tianshou.data.buffer.buffer_base": "tianshou",
     "tianshou.env.venvs": "tianshou",
+    "tianshou.policy.base": "tianshou",
     "torch": "torch",
 }
 

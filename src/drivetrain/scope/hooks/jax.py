@@ -1,7 +1,7 @@
 """JAX: calls of jitted functions (tracing, compiling, dispatch; on the CPU often the computation) and waiting.
 
-`jax.jit` keeps its arguments and its result's attributes; what it returns is recorded under the function's name, in
-whatever operation is around. Nothing is synchronised that the program does not synchronise.
+`jax.jit` and `jax.pmap` keep their arguments and their results' attributes; what they return is recorded under the
+function's name, in whatever operation is around. Nothing is synchronised that the program does not synchronise.
 
 What a jitted function is for shows while it is traced: one that takes a gradient is an update, one that applies a
 network of Flax and takes none a forward pass (scope/rules.py), one that steps a simulator of gymnax simulation; one
@@ -41,7 +41,7 @@ def install(module: ModuleType) -> None:
     for name in ("grad", "value_and_grad"):
         setattr(jax, name, _giving_gradients(getattr(jax, name)))
     record(jax, "vjp", Site("jax.vjp", "", "backend", presumed="backpropagation"), tell=saw("backpropagation"))
-    jax.jit = _giving_jitted(jax.jit)
+    jax.jit, jax.pmap = _giving_jitted(jax.jit), _giving_jitted(jax.pmap)
     _wait_for_values(sys.modules["jax._src.array"])
     _look_into_programs(sys.modules["jax._src.pjit"])
 

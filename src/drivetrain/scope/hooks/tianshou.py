@@ -1,4 +1,5 @@
-"""Tianshou 2: updates of every algorithm, replay buffers, and vector environments, whose members Gymnasium's hook sees.
+"""Tianshou 1 and 2: updates of every algorithm (in version 1, of every policy), replay buffers, and vector
+environments, whose members Gymnasium's hook sees.
 
 Returns that an algorithm computes of a batch (n-step, GAE) are static functions of it, and part of the update.
 """
@@ -20,7 +21,9 @@ def install(module: ModuleType) -> None:
     match module.__name__:
         case "tianshou.algorithm.algorithm_base":
             for_subclasses(framework.Algorithm, _algorithm)
-        case "tianshou.data.buffer.buffer_base":
+        case "tianshou.policy.base":
+            for_subclasses(framework.BasePolicy, _algorithm)
+        case "tianshou.data.buffer.buffer_base" | "tianshou.data.buffer.base":
             for_subclasses(framework.ReplayBuffer, _buffer)
         case _:
             for name, ends_step in (("step", SIMULATED), ("reset", -1)):

@@ -5,7 +5,8 @@ def seconds(ns: float) -> str:
     """With a unit that suits the size."""
     for limit, unit, scale in ((1e9, "s", 1e9), (1e6, "ms", 1e6), (1e3, "µs", 1e3)):
         if abs(ns) >= 0.9995 * limit:  # what rounds to a whole one
-            return f"{ns / scale:.3g} {unit}"
+            number = ns / scale
+            return f"{number:.3g} {unit}" if abs(number) < 999.5 else f"{number:,.0f} {unit}"
     return f"{ns:.0f} ns"
 
 

@@ -6,6 +6,7 @@ Charts are drawn here, as SVG: bars and a time line are all there is, and a char
 larger than the rest of the page. Every number of a chart stands in a table beside it.
 """
 
+from collections import Counter, defaultdict
 from html import escape
 
 from drivetrain.scope.profile import Profile
@@ -14,6 +15,8 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.cells import table
 from drivetrain.scope.report.frame import color_of, document
 from drivetrain.scope.report.shares import Share, bounds, extent, in_words, shares
+
+_NOBODY = -1
 
 
 def render(profile: Profile, title: str) -> str:
@@ -84,23 +87,24 @@ def _transitions(profile: Profile) -> str:
 
 
 def _processes(profile: Profile) -> str:
-    """The tree of processes: children below their parents."""
-    processes = profile.trace.processes
-    pids = {process.pid for process in processes}
+    """The tree of processes: children below their parents, and what one became by os.exec below what it was."""
+    children: dict[int, list[int]] = defaultdict(list)
+    by_pid: dict[int, int] = {}
+    for index, process in enumerate(profile.trace.processes):  # parents come first
+        before = by_pid.get(process.pid, by_pid.get(process.parent, _NOBODY))
+        children[before].append(index)
+        by_pid[process.pid] = index
+    num_threads = Counter(thread.process for thread in profile.trace.threads)
 
-    def branch(pid: int) -> str:
+    def branch(parent: int) -> str:
         items = ""
-        for process in processes:
-            is_root = process.parent not in pids or process.parent == process.pid
-            if (process.parent == pid and not is_root) or (pid == 0 and is_root):
-                index = processes.index(process)
-                threads = sum(thread.process == index for thread in profile.trace.threads)
-                command = escape(" ".join(process.argv)[:200])
-                recorded = f"{threads} recorded thread" + "s" * (threads != 1)
-                items += f"<li><b>{process.pid}</b>, {recorded}: <code>{command}</code>{branch(process.pid)}</li>"
+        for index in children[parent]:
+            name, command = profile.process_name(index), escape(" ".join(profile.trace.processes[index].argv)[:200])
+            recorded = f"{num_threads[index]} recorded thread" + "s" * (num_threads[index] != 1)
+            items += f"<li><b>{name}</b>, {recorded}: <code>{command}</code>{branch(index)}</li>"
         return f'<ul class="tree">{items}</ul>' if items else ""
 
-    return branch(0)
+    return branch(_NOBODY)
 
 
 def _overlaps(profile: Profile) -> str:

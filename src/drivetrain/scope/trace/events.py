@@ -1,7 +1,9 @@
 """A trace in memory: events of threads as arrays, sites numbered once for all processes."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,9 @@ class Process:
 
     pid: int
     start: int
-    """Clock ticks since boot: with the pid, names a process for good."""
+    """Clock ticks since boot: with the pid, names a process for good. What one became by os.exec is another, one tick
+    later.
+    """
     parent: int
     """Its parent's pid; 0 where it is not known."""
     argv: tuple[str, ...]
@@ -71,6 +75,16 @@ class Trace:
     """What was not captured, and why, in sentences."""
     gpu: GpuTrace | None = None
     """What GPUs did; None where nothing recorded them."""
+
+    @cached_property
+    def process_names(self) -> tuple[str, ...]:
+        """What reports call the processes: by pid, from the second of one pid on with their place among those."""
+        so_far = Counter[int]()
+        names: list[str] = []
+        for process in self.processes:
+            so_far[process.pid] += 1
+            names.append(f"{process.pid}" + f" ({so_far[process.pid]})" * (so_far[process.pid] > 1))
+        return tuple(names)
 
     @property
     def num_events(self) -> int:

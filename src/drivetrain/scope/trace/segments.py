@@ -202,6 +202,7 @@ def _notes(
         if unended and "end_ns" in about:
             notes.append(
                 f"{len(unended)} of {len(own)} threads of process {process.pid} did not say that they ended "
-                "(killed, left by os._exit, or still running): what came after their last event is shown as idle."
+                "(killed, left by os._exit or os.exec, or still running): what came after their last event is shown as "
+                "idle."
             )
     return notes + read_notes(folder)

@@ -1,0 +1,175 @@
+"""Programs that replace themselves, close what they do not know, or define simulators unusually, are told right."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from programs import entered, profiled, profiled_text
+
+from drivetrain import scope
+from drivetrain.cli.main import main
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.scope"
+
+
+REPLACED = """
+import os, sys
+from drivetrain import scope
+
+with scope.operation(sys.argv[1]):
+    print(sys.argv[1], flush=True)
+if sys.argv[1] == "first":
+    with scope.operation("only in the first"):
+        os.execv(sys.executable, [sys.executable, __file__, "second"])
+sys.exit(3)
+"""
+
+
+def test_a_process_that_becomes_another_program_is_two_processes_of_one_pid(folder, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(REPLACED)
+    done = profiled(folder, script, "first", check=False)
+    assert (done.returncode, done.stdout) == (3, b"first\nsecond\n")
+    assert {name: entered(folder)[name] for name in ("first", "second", "only in the first")} == {
+        "first": 1,
+        "second": 1,
+        "only in the first": 1,
+    }
+    profile = scope.load(folder)
+    first, second = profile.trace.processes
+    assert first.pid == second.pid
+    assert [process["name"] for process in profile.as_json()["processes"]] == [f"{first.pid}", f"{first.pid} (2)"]
+    operations = {
+        name: {row.operation for row in profile.breakdown() if row.process == name}
+        for name in profile.trace.process_names
+    }
+    assert "first" in operations[f"{first.pid}"]
+    assert "second" in operations[f"{first.pid} (2)"]
+    assert "second" not in operations[f"{first.pid}"]
+    assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 0
+    assert f"<li><b>{first.pid} (2)</b>" in (tmp_path / "page.html").read_text()
+
+
+def test_a_python_program_that_is_started_behind_a_function_of_its_parent_is_recorded(folder):
+    text = """
+import os, subprocess, sys
+code = "from drivetrain import scope\\nwith scope.operation('in the child'): pass"
+subprocess.run([sys.executable, "-c", code], check=True, preexec_fn=os.setsid)
+"""
+    profiled_text(folder, text)
+    assert entered(folder)["in the child"] == 1
+
+
+def test_a_program_that_closes_all_descriptors_keeps_the_files_it_opens_then(folder, tmp_path):
+    text = f"""
+import os, threading
+from drivetrain import scope
+
+def work():
+    with scope.operation("work"):
+        pass
+
+def files():
+    return [open(os.path.join({str(tmp_path)!r}, f"mine-{{number}}"), "w+b", buffering=0) for number in range(20)]
+
+work()
+os.closerange(3, 256)  # as daemons do
+mine = files()
+for file in mine:
+    file.write(b"x" * 100_000)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+for _ in range(30_000):  # several segments
+    work()
+for file in mine:
+    file.write(b"y")
+    assert os.fstat(file.fileno()).st_size == 100_001
+"""
+    profiled_text(folder, text)
+    assert {file.stat().st_size for file in tmp_path.glob("mine-*")} == {100_001}
+    assert entered(folder)["work"] == 30_002
+
+
+def test_programs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda form: "20990101-000000")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    Path("program.py").write_text("print('ran')")
+    assert [main(["profile", "program.py"]) for _ in range(2)] == [0, 0]
+    assert sorted(folder.name for folder in Path("profiles").iterdir()) == ["20990101-000000", "20990101-000000-2"]
+    assert capfd.readouterr().out == "ran\nran\n"
+
+
+def test_the_exit_code_is_the_programs_also_where_the_report_cannot_be_made(folder, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(scope, "load", lambda folder: 1 / 0)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    script = tmp_path / "program.py"
+    script.write_text("import sys; sys.exit(7)")
+    assert main(["profile", "-o", str(folder), str(script)]) == 7
+    assert capfd.readouterr().err == "drivetrain: the report failed: ZeroDivisionError: division by zero\n"
+
+
+MIXED = """
+import gymnasium
+
+class Stepping:  # no environment by itself
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, 0.0, False, False, {}
+
+class Mixed(Stepping, gymnasium.Env):
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+class Wraps:
+    def step(self, action):
+        return self.env.step(action)
+
+class Mapped(Wraps, gymnasium.Wrapper):
+    pass
+
+env = Mapped(gymnasium.wrappers.TimeLimit(Mixed(), 100))
+env.reset()
+for _ in range(20):
+    env.step(0)
+assert Mixed.step is Stepping.step
+"""
+
+
+def test_a_simulator_whose_step_is_defined_by_a_class_beside_it_is_found(folder):
+    pytest.importorskip("gymnasium")
+    profiled_text(folder, MIXED)
+    counts = entered(folder)
+    assert counts["Stepping.step"] == counts["wrapper step"] == 20
+    assert counts["Stepping.reset"] == 1
+    assert scope.load(folder).num_steps() == 20
+
+
+@pytest.mark.parametrize("way", ["at once", "apart"])
+def test_envpools_simulators_are_found_whether_they_are_stepped_at_once_or_send_and_receive(folder, way):
+    pytest.importorskip("envpool", reason="needs EnvPool: pip install envpool")
+    text = f"""
+import envpool, numpy as np
+env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=2, seed=0)
+env.reset()
+actions = np.zeros(2, np.int64)
+for _ in range(10):
+    if {way == "at once"}:
+        env.step(actions)
+    else:
+        env.send(actions)
+        env.recv()
+"""
+    profiled_text(folder, text)
+    profile = scope.load(folder)
+    assert not profile.notes
+    assert profile.num_steps() == 10
+    assert entered(folder)["EnvPool"] == 1 + (10 if way == "at once" else 20)
+    assert {row.time_class for row in profile.breakdown() if row.operation == "simulation"} == {"simulator"}
