@@ -173,3 +173,13 @@ for _ in range(10):
     assert profile.num_steps() == 10
     assert entered(folder)["EnvPool"] == 1 + (10 if way == "at once" else 20)
     assert {row.time_class for row in profile.breakdown() if row.operation == "simulation"} == {"simulator"}
+
+
+def test_modules_beside_a_program_hide_those_of_the_standard_library_as_ever(folder, tmp_path):
+    (tmp_path / "platform.py").write_text("mine = True")
+    (tmp_path / "json").mkdir()  # no module
+    (tmp_path / "json" / "data.txt").touch()
+    (tmp_path / "threading.txt").touch()
+    text = "import json, platform, threading; print(platform.mine, json.loads('3'), threading.main_thread().name)"
+    assert profiled_text(folder, text).stdout == b"True 3 MainThread\n"
+    assert not scope.load(folder).notes

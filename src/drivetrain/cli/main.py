@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = dispatch(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # where it is closed
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return INTERRUPTED

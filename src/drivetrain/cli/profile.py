@@ -124,7 +124,8 @@ def _end_like(code: int) -> int:
     """The program's exit code; where a signal ended it, end by the same signal."""
     if code >= 0:
         return code
-    sys.stdout.flush()
+    if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # where it is closed
+        sys.stdout.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program's own core dump is enough
     with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset
         signal.signal(-code, signal.SIG_DFL)

@@ -7,7 +7,6 @@ by `python -m drivetrain.scope.hooks.torch_operators`, once per version of PyTor
 
 import ctypes
 import importlib
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -31,6 +30,8 @@ def built() -> Path:
     Raises:
         InvalidInput: There is no PyTorch, or it cannot be compiled here.
     """
+    import importlib.metadata  # slow, and every recorded process imports this file
+
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

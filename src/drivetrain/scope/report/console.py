@@ -1,8 +1,21 @@
 """Where reports are printed: operations have whatever names programs give them, "[/data]" and ":fire:" as well."""
 
+import io
+import sys
+
 import rich.console
 
 
+class _Console(rich.console.Console):
+    """What becomes of a reader who went away is for the command line to say; rich would end the process itself."""
+
+    def on_broken_pipe(self) -> None:
+        """See rich."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> rich.console.Console:
-    """A console that prints text as it is given."""
-    return rich.console.Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    """A console that prints text as it is given, and "?" for what the terminal's encoding lacks, as the µ of µs."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return _Console(stderr=stderr, markup=False, emoji=False, highlight=False)

@@ -3,9 +3,36 @@ this folder at the head of PYTHONPATH. It starts recording, steps aside, and the
 in front of. Whatever goes wrong, the program runs as it would have.
 """
 
-import importlib.util
-import os
 import sys
+
+_before = set(sys.modules)
+
+import contextlib  # noqa: E402
+import importlib.machinery  # noqa: E402
+import importlib.util  # noqa: E402
+import os  # noqa: E402
+
+
+def _make_way() -> None:
+    """Forget what recording has imported of the standard library where the program has modules of the same names.
+
+    Raises:
+        OSError: Its folder cannot be read, or is gone.
+    """
+    if sys.flags.safe_path:
+        return
+    program = sys.argv[0]
+    has_file = program not in ("", "-", "-c", "-m")
+    place = os.path.realpath(program) if has_file else os.getcwd()
+    place = place if os.path.isdir(place) else os.path.dirname(place)
+    beside = {name.partition(".")[0] for name in os.listdir(place)} & sys.stdlib_module_names
+    for name in beside & set(sys.modules) - _before:
+        spec = importlib.machinery.PathFinder.find_spec(name, [place])
+        if spec is None or spec.loader is None or spec.origin == getattr(sys.modules[name], "__file__", None):
+            continue  # no module; or the standard library itself is run
+        for module in [one for one in sys.modules if one.partition(".")[0] == name]:
+            del sys.modules[module]
+
 
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _here]
@@ -26,6 +53,9 @@ if _folder and os.path.isdir(_folder):
                 )
         except OSError:  # a full disk
             pass
+
+with contextlib.suppress(Exception):  # a folder that is gone, say; nothing may keep the program from running
+    _make_way()
 
 _own = sys.modules.pop("sitecustomize", None)
 _spec = importlib.util.find_spec("sitecustomize")
