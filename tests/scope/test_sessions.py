@@ -326,6 +326,18 @@ def test_what_cannot_be_recorded_or_read_is_one_clear_error(folder, tmp_path):
             scope.load(tmp_path / "one")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("session.json", '{"format": 2}'), ("[0-9]*.json", '{"pid": 3}'), ("*.sites", "[1]"), ("shared", "short")],
+)
+def test_a_damaged_recording_is_one_sentence(folder, pattern, text):
+    with scope.session(folder), scope.operation("mine"):
+        pass
+    next(folder.glob(pattern)).write_text(text)
+    with pytest.raises(FileFormatError, match="expected the recording of a session, got a damaged one"):
+        scope.load(folder)
+
+
 def test_two_sessions_after_one_another_are_apart(tmp_path):
     operation = scope.operation("both")
     for name in ("one", "two"):

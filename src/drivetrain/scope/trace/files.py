@@ -8,7 +8,7 @@ import numpy as np
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope import _native
-from drivetrain.scope.sites import Site
+from drivetrain.scope.sites import CLASSES, Site
 
 
 def header_of(file: Path, raw: bytes, form: np.dtype[Any], magic: bytes, what: str) -> Any:
@@ -41,7 +41,11 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def sites_of(folder: Path, pid: int, start: int) -> dict[int, Site]:
-    """The sites that a process has named, by its numbers for them; none where it named none."""
+    """The sites that a process has named, by its numbers for them; none where it named none.
+
+    Raises:
+        FileFormatError: The file is damaged.
+    """
     found: dict[int, Site] = {}
     file = folder / f"{pid}-{start}.sites"
     for line in file.read_text().splitlines() if file.exists() else ():
@@ -51,4 +55,8 @@ def sites_of(folder: Path, pid: int, start: int) -> dict[int, Site]:
             continue
         number = entry.pop("number")
         found[number] = Site(**entry)
+        if found[number].time_class not in ("", *CLASSES):
+            raise FileFormatError(
+                f"{file}: expected a class of {', '.join(CLASSES)}, got {found[number].time_class!r}; record again"
+            )
     return found

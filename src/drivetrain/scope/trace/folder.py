@@ -6,7 +6,7 @@ FOLDER/session.json, *.events, *.sites, ...   ->  pack  ->  FOLDER/session.json,
 from dataclasses import replace
 from pathlib import Path
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.scope import notes
 from drivetrain.scope.trace import segments
 from drivetrain.scope.trace.events import Trace
@@ -21,8 +21,24 @@ def read(folder: Path) -> Trace:
     """The trace of a session.
 
     Raises:
-        FileFormatError: The folder holds no session, or one of another version.
+        FileFormatError: The folder holds no session, or one that is damaged or of another version.
     """
+    try:
+        return _read(folder)
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ) as error:  # missing, cut, no number
+        raise FileFormatError(
+            f"{folder}: expected the recording of a session, got a damaged one ({type(error).__name__}: {error}); "
+            "record again"
+        ) from error
+
+
+def _read(folder: Path) -> Trace:
     # A pack that was cut short leaves both: then the packed file is whole, for it comes first.
     if (folder / PACKED).exists():
         from drivetrain.scope.trace import gpu_parquet, parquet  # the extra `scope`, which segments do without
