@@ -1,6 +1,5 @@
 """Where reports are printed: operations have whatever names programs give them, "[/data]" and ":fire:" as well."""
 
-import io
 import sys
 
 import rich.console
@@ -16,6 +15,6 @@ class _Console(rich.console.Console):
 
 def console(*, stderr: bool = False) -> rich.console.Console:
     """A console that prints text as it is given, and "?" for what the terminal's encoding lacks, as the µ of µs."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="replace")
     return _Console(stderr=stderr, markup=False, emoji=False, highlight=False)
