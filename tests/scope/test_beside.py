@@ -106,6 +106,22 @@ def test_what_cannot_be_shown_side_by_side_is_one_line(folders, tmp_path, capsys
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+def test_a_terminal_shows_every_number_also_where_an_operation_has_a_long_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        with scope.session(folder, calibrate_every=0), scope.operation("a name that is longer than any other " * 3):
+            sum(range(1000))
+    assert main(["report", *map(str, folders)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (heading,) = [line.split() for line in lines if line.split()[:2] == ["operation", "class"]]
+    assert heading == ["operation", "class", "A", "B", "C", "B", "/", "A", "C", "/", "A"]
+    first = next(line for line in lines if "a name that" in line)
+    assert first.count("×") == 2
+    assert len(first.split("python")[1].split()) >= 5
+
+
 def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(runs, tmp_path):
     html = tmp_path / "page.html"
     probe = (

@@ -11,6 +11,8 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.beside import Run, keys, ratio
 from drivetrain.scope.report.shares import extent
 
+_MOST_WIDTH = 28
+
 
 def show(runs: Sequence[Run], console: rich.console.Console) -> None:
     """Print what each run is, the table, and how each used GPUs."""
@@ -33,11 +35,14 @@ def table(runs: Sequence[Run]) -> rich.table.Table:
 
 def _columns(headings: Sequence[str], runs: Sequence[Run]) -> rich.table.Table:
     """A table of some text, a column per run, and ratios to the first."""
-    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD)
-    for number, heading in enumerate(headings):
-        drawn.add_column(heading, no_wrap=number == 0 and len(headings) > 1)
-    for heading in (*(run.letter for run in runs), *headings_of_ratios(runs)):
-        drawn.add_column(heading, justify="right")
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for heading in headings:
+        # Names of a program's own operations may be of any length: rich would leave out the numbers.
+        drawn.add_column(heading, max_width=_MOST_WIDTH)
+    for run in runs:
+        drawn.add_column(run.letter, justify="right")
+    for heading in headings_of_ratios(runs):
+        drawn.add_column(heading, justify="right", no_wrap=True)
     return drawn
 
 
