@@ -2,10 +2,10 @@
 
 import json
 import re
-import subprocess
 
 import pytest
-from test_reports import CHROMIUM, Cells
+from browser import FITS, NUM_REQUESTS, needs_chromium, seen
+from test_reports import Cells
 
 from drivetrain import scope
 from drivetrain.cli.main import main
@@ -105,7 +105,6 @@ def test_what_cannot_be_shown_side_by_side_is_one_line(folders, tmp_path, capsys
     assert all(line.startswith("drivetrain: error: ") for line in lines)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 def test_a_terminal_shows_every_number_also_where_an_operation_has_a_long_name(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     folders = [tmp_path / name for name in ("one", "two", "three")]
@@ -122,17 +121,8 @@ def test_a_terminal_shows_every_number_also_where_an_operation_has_a_long_name(t
     assert len(first.split("python")[1].split()) >= 5
 
 
+@needs_chromium
 def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(runs, tmp_path):
-    html = tmp_path / "page.html"
-    probe = (
-        "<script>document.title = [document.documentElement.scrollWidth <= innerWidth, "
-        "performance.getEntriesByType('resource').length, document.querySelectorAll('.mark').length > 3, "
-        "[...document.querySelectorAll('.mark')].every(m => m.getBoundingClientRect().right <= innerWidth)].join()"
-        "</script></body>"
-    )
-    html.write_text(beside_page.render(runs, "page").replace("</body>", probe))
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    command += [f"--user-data-dir={tmp_path / 'browser'}", "--window-size=360,2000", "--dump-dom", html.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert "<title>true,0,true,true</title>" in done.stdout
+    marks = "[...document.querySelectorAll('.mark')]"
+    many, inside = f"{marks}.length > 3", f"{marks}.every(mark => mark.getBoundingClientRect().right <= innerWidth)"
+    assert seen(beside_page.render(runs, "page"), tmp_path, FITS, NUM_REQUESTS, many, inside) == "true,0,true,true"

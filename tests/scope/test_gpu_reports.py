@@ -3,14 +3,14 @@
 import csv
 import io
 import json
-import subprocess
 from dataclasses import replace
 
 import pytest
 import rich.console
+from browser import FITS, needs_chromium, seen
 from brute import trace_of
 from gpu_program import AUTOGRAD, US, program
-from test_reports import CHROMIUM, Cells
+from test_reports import Cells
 
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu, page, perfetto, table, terminal
@@ -123,13 +123,6 @@ def test_perfetto_has_a_track_for_each_stream_and_an_arrow_from_each_launch(prof
         assert launch["tid"] in (7, AUTOGRAD)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+@needs_chromium
 def test_a_browser_shows_the_page_on_a_phone_without_scrolling_sideways(profile, tmp_path):
-    probe = "<script>document.title = document.documentElement.scrollWidth <= innerWidth</script></body>"
-    html = tmp_path / "page.html"
-    html.write_text(page.render(profile, "page").replace("</body>", probe))
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    command += [f"--user-data-dir={tmp_path / 'browser'}", "--window-size=360,2000", "--dump-dom", html.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert "<title>true</title>" in done.stdout
+    assert seen(page.render(profile, "page"), tmp_path, FITS) == "true"

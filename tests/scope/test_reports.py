@@ -4,10 +4,10 @@ import csv
 import json
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
+from browser import FITS, NUM_REQUESTS, needs_chromium, seen
 from brute import thread_of, trace_of, traces
 from hypothesis import given, settings
 
@@ -19,7 +19,6 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.shares import in_words, shares
 from drivetrain.scope.trace.events import BEGIN, END
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VOID = {"meta", "link", "br", "rect"}
 
 
@@ -84,21 +83,12 @@ def test_the_page_asks_for_nothing_and_escapes_what_programs_say(folder, tmp_pat
     assert "<run>" not in text
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+@needs_chromium
 @pytest.mark.parametrize("width", [360, 1600])
 def test_a_browser_shows_the_page_without_a_network_and_without_scrolling_sideways(folder, tmp_path, width):
-    html = tmp_path / "page.html"
-    probe = (
-        "<script>document.title = [document.documentElement.scrollWidth <= innerWidth, "
-        "performance.getEntriesByType('resource').length, document.querySelectorAll('svg rect').length > 0].join()"
-        "</script></body>"
-    )
-    html.write_text(page.render(scope.load(folder), "page").replace("</body>", probe))
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    command += [f"--user-data-dir={tmp_path / 'browser'}", f"--window-size={width},2000", "--dump-dom", html.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert "<title>true,0,true</title>" in done.stdout
+    text = page.render(scope.load(folder), "page")
+    drawn = "document.querySelectorAll('svg rect').length > 0"
+    assert seen(text, tmp_path, FITS, NUM_REQUESTS, drawn, width=width) == "true,0,true"
 
 
 def test_operations_are_printed_by_the_names_that_programs_give_them(tmp_path, capsys):
