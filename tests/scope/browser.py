@@ -1,4 +1,4 @@
-"""Pages in a headless Chromium, as wide as they are asked to be: a window of its own is never narrower than 500 pixels."""
+"""Pages in a headless Chromium, in a frame as wide as asked: its windows are never narrower than 500 pixels."""
 
 import html
 import re
