@@ -324,6 +324,23 @@ void the_counters_time_is_the_kernels_and_never_goes_back() {
   CHECK(clock.now() >= last);
 }
 
+void a_file_that_has_got_the_number_of_a_closed_segment_is_neither_cut_nor_closed() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  const int before = ::dup(0);
+  ::close(before);  // the number that the thread's segment will have
+  std::thread([&] {
+    record_pairs(1, 10);
+    ::close(before);
+    const int mine = ::open((folder.path + "/mine").c_str(), O_RDWR | O_CREAT, 0600);
+    CHECK(mine == before && ::ftruncate(mine, 100'000) == 0);
+  }).join();
+  event_log.close();
+  struct stat about;
+  CHECK(::fstat(before, &about) == 0 && about.st_size == 100'000);
+  ::close(before);
+}
+
 }  // namespace
 
 int main() {
@@ -334,6 +351,7 @@ int main() {
   a_forked_child_goes_on_in_files_of_its_own();
   a_killed_process_leaves_every_event_it_wrote();
   the_limit_holds_for_all_threads_and_says_what_was_dropped();
+  a_file_that_has_got_the_number_of_a_closed_segment_is_neither_cut_nor_closed();
   sites_left_out_of_order_or_never_entered_do_no_harm();
   only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once();
   lanes_hold_sites_while_others_run_without_limit_to_their_number();
