@@ -1,5 +1,6 @@
 // The recorder, of events and of sums: threads, forks, kills, limits, and stacks that are left out of order.
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <map>
