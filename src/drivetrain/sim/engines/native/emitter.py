@@ -67,6 +67,7 @@ class Emitter:
         self.plans: list[Plan] = []
         self.own_inputs: set[Value] = set()
         self.counters: dict[Value, str] = {}
+        self.in_registers: dict[Value, str] = {}  # arrays of which the element at the position being written is at hand
         self.count = 0
         self.scratch_nbytes = 0
 
@@ -161,6 +162,8 @@ class Emitter:
         """The element of a value at a position, computed here if it has no memory."""
         if not value.shape:
             return self.scalar(value)
+        if value in self.in_registers:
+            return self.in_registers[value]
         if value in self.names:
             return f"{self.names[value]}[{flat(value, position)}]"
         if value in self.shared:

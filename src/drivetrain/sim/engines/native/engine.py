@@ -20,10 +20,11 @@ from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.groups import kept_inputs, write_groups
 from drivetrain.sim.engines.native.kept import kept_source
-from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, Layout, write_kernel
+from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, PAIRS, Layout, write_kernel, write_pairs
+from drivetrain.sim.engines.native.layers import shares_weights
 from drivetrain.sim.engines.native.paying import pays
 from drivetrain.sim.engines.native.split import split_of
-from drivetrain.sim.engines.native.toolchain import digest_of, lanes, load_kernel
+from drivetrain.sim.engines.native.toolchain import LARGE, digest_of, effort_for, lanes, load_kernel
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
@@ -40,8 +41,9 @@ def build(traced: Traced | Recalled, settings: Settings) -> Runner:
         CompileError: See `source_of` and `toolchain.load_kernel`.
         SourceGone: The step was recalled, and its source is no longer there.
     """
-    num_lanes = lanes()
-    return Kernel(traced, settings, load_kernel(kept_source(traced, source_of), num_lanes), num_lanes)
+    num_lanes, source = lanes(), kept_source(traced, source_of)
+    effort = effort_for(len(source) // 3 if source.startswith(PAIRS) else len(source))
+    return Kernel(traced, settings, load_kernel(source, num_lanes, effort), num_lanes)
 
 
 def source_of(traced: Traced) -> str:
@@ -62,6 +64,9 @@ def source_of(traced: Traced) -> str:
             f"one environment needs {nbytes} bytes while it steps, and the limit of a native kernel is "
             f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="xla"'
         )
+    if shares_weights(block, layout.shared) and len(source) < LARGE:
+        pairs, nbytes = write_pairs(block, layout)
+        return pairs if nbytes <= MOST_SCRATCH_NBYTES else source
     return source
 
 

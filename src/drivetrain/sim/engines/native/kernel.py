@@ -1,5 +1,7 @@
 """A whole kernel as C++: tiles of environments, K steps each, the state in variables between steps.
 
+A step with layers is written for two tiles at once (layers.py), and once more for a tile that is left over.
+
 run(first tile, last tile, N, K, step, pointers): keys, done, state, actions, shared -> state, done, records
 """
 
@@ -8,8 +10,11 @@ from dataclasses import dataclass
 
 from drivetrain.sim.engines.native.emitter import Emitter, Index, shared_at
 from drivetrain.sim.engines.native.expressions import ELEMENT, vector
+from drivetrain.sim.engines.native.layers import write_together
+from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.regions import REGIONS, assign
 from drivetrain.sim.engines.native.statements import STATEMENTS
+from drivetrain.sim.engines.native.tile import Tile
 from drivetrain.sim.ir.passes.scalars import is_small
 from drivetrain.sim.ir.program import Block, Value
 
@@ -17,12 +22,14 @@ MOST_SCRATCH_NBYTES = 131072
 """Of memory per environment; a tile lies on a thread's stack."""
 
 
-TILES = (
+RUN = (
     'extern "C" void drivetrain_run(int64_t begin, int64_t end, int64_t num_envs, int64_t num_steps, '
-    "uint32_t first_step, void* const* p)",
-    "for (int64_t tile = begin; tile < end; ++tile)",
+    "uint32_t first_step, void* const* p)"
 )
+TILES = (RUN, "for (int64_t tile = begin; tile < end; ++tile)")
 """What opens a kernel over a range of tiles; inside, `p` are its arrays."""
+PAIRS = "// A step is written three times here: of two tiles, and of one."
+"""The first line of a kernel over pairs of tiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +71,27 @@ def write_kernel(
         tables: How a table of constants is declared.
     """
     at = Emitter({**STATEMENTS, **REGIONS}, tables)
+    with at.braces(opening[0]), at.braces(opening[1]):
+        write_tiles(at, block, layout, 1)
+    return "\n".join([*at.table_lines, *at.lines]) + "\n", at.scratch_nbytes
+
+
+def write_pairs(block: Block, layout: Layout) -> tuple[str, int]:
+    """The same for two tiles at a time, and for one where the number of tiles is odd."""
+    at = Emitter({**STATEMENTS, **REGIONS})
+    at.table_lines.append(PAIRS)
+    with at.braces(RUN):
+        at.line("int64_t tile = begin;")
+        with at.braces("for (; tile + 2 <= end; tile += 2)"):
+            write_tiles(at, block, layout, 2)
+        nbytes, at.names, at.scratch_nbytes = at.scratch_nbytes, {}, 0
+        with at.braces("for (; tile < end; ++tile)"):
+            write_tiles(at, block, layout, 1)
+    return "\n".join([*at.table_lines, *at.lines]) + "\n", max(nbytes, at.scratch_nbytes)
+
+
+def write_tiles(at: Emitter, block: Block, layout: Layout, num_tiles: int) -> None:
+    """K steps of the tile `tile` and those after it."""
     num_state = sum(map(num_parts, layout.state))
     keys, number, state = block.inputs[:2], block.inputs[2], block.inputs[3 : 3 + num_state]
     last = len(block.inputs) - len(layout.shared)
@@ -72,27 +100,38 @@ def write_kernel(
     first_shared = first_action + len(layout.actions)
     first_out = first_shared + len(layout.shared)
     first_record = first_out + len(layout.state) + 1
-    with at.braces(opening[0]), at.braces(opening[1]):
-        at.line("const int64_t base = tile * LANES;")
-        at.line("const int n = num_envs - base < LANES ? (int)(num_envs - base) : LANES;")
-        name_shared(at, shared, first_shared)
-        for k, value in enumerate(keys):
-            at.names[value] = f"k{k}"
-            at.line(f"const vu k{k} = load<vu>((const uint32_t*)p[0] + base * 2 + {k}, 2, n);")
-        load_pieces(at, layout.state, state, 2, "base", "s")
-        load_pieces(at, [done], [done], 1, "base", "d")
-        with at.braces("for (int64_t t = 0; t < num_steps; ++t)"):
-            at.line("const int64_t row = t * num_envs + base;")
-            at.names[number] = at.let("uint32", "u_(first_step + (uint32_t)t)")
-            load_pieces(at, layout.actions, actions, first_action, "row", "x")
-            at.own_inputs = set(state)
-            variables = [at.names[value] for value in (*state, done)]
-            at.block(block)
-            store_pieces(at, layout.record, block.outputs[num_state + 1 :], first_record, "row")
-            assign(at, variables, block.outputs[: num_state + 1])
-        store_pieces(at, layout.state, state, first_out, "base")
-        store_pieces(at, [done], [done], first_out + len(layout.state), "base")
-    return "\n".join([*at.table_lines, *at.lines]) + "\n", at.scratch_nbytes
+    name_shared(at, shared, first_shared)
+    at.plans.append(Plan(block))
+    at.own_inputs = set(state)
+    tiles = [Tile(at, q) for q in range(num_tiles)]
+    variables: list[list[str]] = []
+    for tile in tiles:
+        at.line(f"const int64_t {tile.base} = (tile + {tile.number}) * LANES;")
+        at.line(f"const int {tile.num} = num_envs - {tile.base} < LANES ? (int)(num_envs - {tile.base}) : LANES;")
+        with tile.chosen(at):
+            for k, value in enumerate(keys):
+                call = f"load<vu>((const uint32_t*)p[0] + {tile.base} * 2 + {k}, 2, {tile.num})"
+                at.names[value] = at.let("uint32", call)
+            load_pieces(at, layout.state, state, 2, tile.base, "s", tile.num)
+            load_pieces(at, [done], [done], 1, tile.base, "d", tile.num)
+            variables.append([at.names[value] for value in (*state, done)])
+    with at.braces("for (int64_t t = 0; t < num_steps; ++t)"):
+        count = at.let("uint32", "u_(first_step + (uint32_t)t)")
+        for tile in tiles:
+            at.line(f"const int64_t {tile.row} = t * num_envs + {tile.base};")
+            with tile.chosen(at):
+                at.names[number] = count
+                load_pieces(at, layout.actions, actions, first_action, tile.row, "x", tile.num)
+        write_together(at, block, tiles)
+        for tile, names in zip(tiles, variables, strict=True):
+            with tile.chosen(at):
+                store_pieces(at, layout.record, block.outputs[num_state + 1 :], first_record, tile.row, tile.num)
+                assign(at, names, block.outputs[: num_state + 1])
+    for tile in tiles:
+        with tile.chosen(at):
+            store_pieces(at, layout.state, state, first_out, tile.base, tile.num)
+            store_pieces(at, [done], [done], first_out + len(layout.state), tile.base, tile.num)
+    at.plans.pop()
 
 
 def name_shared(at: Emitter, values: Sequence[Value], first: int) -> None:
@@ -107,7 +146,7 @@ def name_shared(at: Emitter, values: Sequence[Value], first: int) -> None:
 
 
 def load_pieces(
-    at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str, prefix: str
+    at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str, prefix: str, num: str = "n"
 ) -> None:
     """Declare variables and memory for values, and load them from the leaves' memory."""
     for leaf, (whole, parts) in enumerate(parts_of(leaves, values)):
@@ -116,14 +155,14 @@ def load_pieces(
         if len(parts) == 1 and not parts[0].shape:
             call = "load_mask" if whole.dtype == "bool" else f"load<{kind}>"
             at.names[parts[0]] = name = at.new(prefix)
-            at.line(f"{kind} {name} = {call}({source}, 1, n);")
+            at.line(f"{kind} {name} = {call}({source}, 1, {num});")
             continue
         if not parts:
             continue
         memory = at.new(prefix)
         at.line(f"{kind} {memory}[{whole.size}];")
         call = f"load_masks<{whole.size}>" if whole.dtype == "bool" else f"load_rows<{whole.size}>"
-        at.line(f"{call}({source}, n, {memory});")
+        at.line(f"{call}({source}, {num}, {memory});")
         if parts[0].shape:
             at.scratch_nbytes += whole.size * 4
             at.names[parts[0]] = memory
@@ -134,14 +173,16 @@ def load_pieces(
             at.line(f"{kind} {name} = {memory}[{element}];")
 
 
-def store_pieces(at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str) -> None:
+def store_pieces(
+    at: Emitter, leaves: Sequence[Value], values: Sequence[Value], first: int, row: str, num: str = "n"
+) -> None:
     """Store values to the leaves' memory: whole rows at once, so that bytes become words before they are written."""
     for leaf, (whole, parts) in enumerate(parts_of(leaves, values)):
         of = ELEMENT[whole.dtype]
         target = f"({of}*)p[{first + leaf}] + {row} * {whole.size}"
         if len(parts) == 1 and not parts[0].shape:
             call = "store_mask" if whole.dtype == "bool" else f"store<{of}>"
-            at.line(f"{call}({target}, 1, n, {at.scalar(parts[0])});")
+            at.line(f"{call}({target}, 1, {num}, {at.scalar(parts[0])});")
             continue
         if not parts:
             continue
@@ -152,4 +193,4 @@ def store_pieces(at: Emitter, leaves: Sequence[Value], values: Sequence[Value], 
         else:
             element = at.element(parts[0], Index({"i": 1}))
         bit = " & 1" if whole.dtype == "bool" else ""
-        at.line(f"store_rows<{of}, {whole.size}>({target}, n, [&](int i) ALWAYS {{ return {element}{bit}; }});")
+        at.line(f"store_rows<{of}, {whole.size}>({target}, {num}, [&](int i) ALWAYS {{ return {element}{bit}; }});")

@@ -44,7 +44,17 @@ class Plan:
             if self.can_be_virtual(op):
                 self.virtual.add(op.out)
         self.read_at: dict[Value, int] = {}
-        for op in reversed(block.ops):
+        self.find_last_reads()
+
+    def compute_where_read(self, values: Iterable[Value]) -> None:
+        """Take these, too, for arrays without memory; whoever writes their only readers computes their elements."""
+        self.virtual.update(values)
+        self.find_last_reads()
+
+    def find_last_reads(self) -> None:
+        """When each value is read for the last time."""
+        self.read_at.clear()
+        for op in reversed(list(self.position)):
             for value in op.outputs:
                 self.read_at[value] = self.last_read(value)
 

@@ -159,30 +159,36 @@ struct Reduced {
 };
 INLINE Reduced by_ln2(vf x) {
   const vf n = nearest_(x * 1.44269504f);
-  return {(x - n * 0.693359375f) - n * -2.12194440e-4f, to<vi>(n)};
+  return {fma_(n, f_(2.12194440e-4f), fma_(n, f_(-0.693359375f), x)), to<vi>(n)};
 }
 INLINE vf exp_(vf x) {
-  const vf inside = sel(x != x, vf{}, min_(max_(x, f_(-104.0f)), f_(89.0f)));
-  const Reduced part = by_ln2(inside);
+  const vf above = sel(x > -104.0f, x, f_(-104.0f));  // NaN, too
+  const Reduced part = by_ln2(sel(above < 89.0f, above, f_(89.0f)));
   const vf r = part.r;
-  const vf p = f_(5.00000009e-01f) + r * (f_(1.66666669e-01f) + r * (f_(4.16662372e-02f) + r * (f_(8.33325975e-03f) +
-               r * (f_(1.39483861e-03f) + r * 1.99209570e-04f))));
-  return sel(x != x, x, scaled(f_(1.0f) + (r + r * r * p), part.n));
+  const vf p = fma_(r, fma_(r, fma_(r, fma_(r, fma_(r, f_(1.99209570e-04f), f_(1.39483861e-03f)), f_(8.33325975e-03f)),
+               f_(4.16662372e-02f)), f_(1.66666669e-01f)), f_(5.00000009e-01f));
+  return sel(x != x, x, scaled(f_(1.0f) + fma_(r * r, p, r), part.n));
 }
-INLINE vf log_poly(vf m) {  // log(1 + m) - m for m in [-0.3, 0.42]
-  const vf p = f_(0.3333331f) + m * (f_(-0.25000016f) + m * (f_(0.2000232f) + m * (f_(-0.16667836f) + m * (f_(0.1421486f) +
-               m * (f_(-0.12404906f) + m * (f_(0.11924799f) + m * (f_(-0.11699046f) + m * 0.06691415f)))))));
-  return m * m * m * p - m * m * 0.5f;
+INLINE vf log_usual(vf x, vf less) {  // of a normal number; less: from the exponent
+  const vi bits = (vi)x - 0x3f3504f3;  // so that the mantissa lies in [sqrt 1/2, sqrt 2)
+  const vf n = float_of(bits >> 23) - less;
+  const vf m = (vf)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f, z = m * m;
+  const vf p = fma_(m, fma_(m, fma_(m, fma_(m, fma_(m, fma_(m, fma_(m, fma_(m, f_(0.06691415f), f_(-0.11699046f)),
+               f_(0.11924799f)), f_(-0.12404906f)), f_(0.1421486f)), f_(-0.16667836f)), f_(0.2000232f)), f_(-0.25000016f)),
+               f_(0.3333331f));
+  const vf rest = fma_(n, f_(-2.12194440e-4f), fma_(z * m, p, z * -0.5f));
+  return fma_(n, f_(0.693359375f), m + rest);
 }
-INLINE vf log_(vf x) {
+SELDOM vf log_edge(vf x) {  // denormal, zero, negative, infinite or NaN in some lane
   const vi denormal = x < 1.17549435e-38f;
-  const vf normal = sel(denormal, x * 8388608.0f, x);
-  const vi bits = (vi)normal - 0x3f3504f3;  // so that the mantissa lies in [sqrt 1/2, sqrt 2)
-  const vf n = float_of((bits >> 23) - (denormal & 23));
-  const vf m = (vf)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
-  const vf value = n * 0.693359375f + (m + (log_poly(m) + n * -2.12194440e-4f));
+  const vf value = log_usual(sel(denormal, x * 8388608.0f, x), sel(denormal, f_(23.0f), vf{}));
   const vf edge = sel(x == 0.0f, f_(-INFINITY), sel(x < 0.0f, f_(NAN), x));
   return sel((x > 0.0f) & (x < INFINITY), value, edge);
+}
+INLINE vf log_(vf x) {
+  const vi usual = (x >= 1.17549435e-38f) & (x < INFINITY);
+  const vf value = log_usual(x, vf{});
+  return __builtin_expect(any(~usual), 0) ? log_edge(x) : value;
 }
 INLINE vf log1p_(vf x) {  // log(u) of the rounded u = 1 + x, and what the rounding lost
   const vf u = f_(1.0f) + x;
@@ -193,21 +199,28 @@ INLINE vf expm1_(vf x) {
   const vf inside = sel(x != x, vf{}, min_(max_(x, f_(-88.0f)), f_(89.0f)));
   const Reduced part = by_ln2(inside);
   const vf r = part.r;
-  const vf p = f_(5.0e-01f) + r * (f_(1.66666668e-01f) + r * (f_(4.16666670e-02f) + r * (f_(8.33328531e-03f) +
-               r * (f_(1.38888028e-03f) + r * (f_(1.99075230e-04f) + r * 2.48857648e-05f)))));
-  const vf small = r + r * r * p, scale = scaled(f_(1.0f), part.n);
+  const vf p = fma_(r, fma_(r, fma_(r, fma_(r, fma_(r, fma_(r, f_(2.48857648e-05f), f_(1.99075230e-04f)), f_(1.38888028e-03f)),
+               f_(8.33328531e-03f)), f_(4.16666670e-02f)), f_(1.66666668e-01f)), f_(5.0e-01f));
+  const vf small = fma_(r * r, p, r), scale = scaled(f_(1.0f), part.n);
   const vf whole = sel(part.n >= 128, scaled(f_(1.0f) + small, part.n), scale * small + (scale - 1.0f));
   return sel((x != x) | (x == 0.0f), x, whole);
 }
-INLINE vf tanh_(vf x) {  // t / (t + 2) with t = expm1(2|x|), by multiply-adds: a perceptron has hundreds of them
+// t / (t + 2) with t = expm1(2|x|), by multiply-adds, in three steps: a perceptron has hundreds of them.
+struct Doubled {
+  vf r, scale;  // 2|x| = n ln 2 + r, and 2^n
+};
+INLINE Doubled tanh_reduced(vf x) {
   const vf size = abs_(x), y = sel(size > 9.5f, f_(9.5f), size), shift = f_(12582912.0f);
-  const vf k = fma_(y, f_(2.88539008f), shift), n = k - shift;  // the nearest to 2|x| / ln 2; k holds it in its lowest bits
-  const vf r = fma_(n, f_(-0.693147182f), y + y), scale = (vf)(((vi)k << 23) + 0x3f800000);
-  const vf p = fma_(r, fma_(r, fma_(r, fma_(r, fma_(r, f_(1.98463633e-04f), f_(1.39427080e-03f)), f_(8.33339337e-03f)),
-               f_(4.16663364e-02f)), f_(1.66666657e-01f)), f_(0.5f));
-  const vf t = fma_(scale, fma_(r * r, p, r), scale - 1.0f);
-  return (vf)((vi)(t / (t + 2.0f)) | ((vi)x & INT32_MIN));
+  const vf k = fma_(y, f_(2.88539008f), shift);  // it holds n in its lowest bits
+  return {fma_(k - shift, f_(-0.693147182f), y + y), (vf)(((vi)k << 23) + 0x3f800000)};
 }
+INLINE vf tanh_raised(Doubled d) {
+  const vf p = fma_(d.r, fma_(d.r, fma_(d.r, fma_(d.r, f_(1.38982257e-03f), f_(8.36604089e-03f)), f_(4.16668542e-02f)),
+               f_(1.66665494e-01f)), f_(0.5f));
+  return fma_(d.scale, fma_(d.r * d.r, p, d.r), d.scale - 1.0f);
+}
+INLINE vf tanh_divided(vf t, vf x) { return (vf)((vi)(t / (t + 2.0f)) | ((vi)x & INT32_MIN)); }
+INLINE vf tanh_(vf x) { return tanh_divided(tanh_raised(tanh_reduced(x)), x); }
 INLINE vf logistic_(vf x) {  // by exp(-|x|), which does not overflow, so that results may be denormal
   const vf e = exp_(neg_(abs_(x)));
   return sel(x < 0.0f, e, f_(1.0f)) / (f_(1.0f) + e);

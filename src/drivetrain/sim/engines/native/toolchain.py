@@ -20,7 +20,8 @@ from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
          "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
-PRELUDE = tuple(Path(__file__).parent / name for name in ("vectors.hpp", "rare.hpp", "prelude.hpp", "memory.hpp"))
+HEADERS = ("vectors.hpp", "rare.hpp", "prelude.hpp", "layers.hpp", "memory.hpp")
+PRELUDE = tuple(Path(__file__).parent / name for name in HEADERS)
 DIGEST_NBYTES = 32
 LARGE = 40_000
 """Characters of a source from which on -O1 has to do, in half the time of -O2; smaller ones compile fast enough."""
@@ -78,8 +79,13 @@ def load_kernel(source: str, num_lanes: int, effort: str = "") -> ctypes.CDLL:
         CompileError: No compiler, a source it refuses, or no place to keep the result.
     """
     whole = "\n".join([*(path.read_text() for path in PRELUDE), source])
-    effort = effort or ("-O2" if len(source) < LARGE else "-O1")
+    effort = effort or effort_for(len(source))
     return load_library(whole, (effort, f"-DLANES={num_lanes}"))
+
+
+def effort_for(num_characters: int) -> str:
+    """The compiler's flag for the source of a step."""
+    return "-O2" if num_characters < LARGE else "-O1"
 
 
 def load_library(source: str, more_flags: Sequence[str], headers: Path | None = None) -> ctypes.CDLL:

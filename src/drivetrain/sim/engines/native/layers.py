@@ -1,0 +1,186 @@
+"""Steps of several tiles at once, as C++: each weight of a layer that is read serves all of them.
+
+A product of one tile reads a weight for every multiply-add, and waits for that. In a block of tiles by columns
+
+    for each row k     read the row's element of every tile, and the weight of every column
+                       tiles x columns sums += element * weight
+
+there are fewer reads than multiply-adds, and all sums are in registers. What follows element by element, a bias and an
+activation, is computed there, too: a layer's sums never lie in memory. Small products of the same vector, as the heads
+of a policy, share the reading of it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from drivetrain.sim.engines.native.dot import IN_REGISTERS, blocks, sums_of
+from drivetrain.sim.engines.native.emitter import Emitter, Index
+from drivetrain.sim.engines.native.plan import Plan
+from drivetrain.sim.engines.native.tile import Tile
+from drivetrain.sim.ir.ops import ELEMENTWISE
+from drivetrain.sim.ir.program import Block, Op, Value
+
+OF_SEVERAL_TILES = 12
+"""Sums in registers where tiles share weights: of sixteen registers the others hold what they are made of."""
+IN_TURN = 4
+"""Units whose activation is computed step by step in turn (layers.hpp)."""
+
+
+def shares_weights(block: Block, shared: Iterable[Value]) -> bool:
+    """Whether a step reads arrays that are the same for all environments.
+
+    Args:
+        shared: Inputs that are.
+    """
+    return any(value.shape for value in shared) or any(op.name == "dot" for op in block.ops)
+
+
+def write_together(at: Emitter, block: Block, tiles: Sequence[Tile]) -> None:
+    """All operations of a block for each tile, under the block's plan, which is the emitter's innermost."""
+    writer = Together(at, block, tiles)
+    for position, op in enumerate(block.ops):
+        writer.now(position)
+        writer.op(op)
+    writer.now(at.plan.end)
+    for tile in tiles:
+        with tile.chosen(at):
+            for value in block.outputs:
+                if not at.is_table(value):
+                    at.give_memory(value)
+
+
+class Together:
+    """Writes operations for several tiles in turn, and layers for all of them at once."""
+
+    def __init__(self, at: Emitter, block: Block, tiles: Sequence[Tile]) -> None:
+        """Nothing is written yet."""
+        self.at, self.block, self.tiles = at, block, tiles
+        self.num_columns = IN_REGISTERS if len(tiles) == 1 else OF_SEVERAL_TILES // len(tiles)
+        self.products: dict[Op, list[Op]] = {}
+        """By the operation whose result lies in memory: the products whose sums end there."""
+        self.written: set[Op] = set()
+        for op in block.ops:
+            end = end_of(at.plan, op) if self.is_layer(op) else None
+            if end is not None:
+                self.products.setdefault(end, []).append(op)
+        at.plan.compute_where_read(op.out for ops in self.products.values() for op in ops)
+
+    def is_layer(self, op: Op) -> bool:
+        """Whether an operation is a product whose matrix all tiles share."""
+        return op.name == "dot" and is_shared(self.at, op.inputs[1])
+
+    def now(self, position: int) -> None:
+        """Which operation is being written."""
+        for tile in self.tiles:
+            tile.memory.now = position
+
+    def op(self, op: Op) -> None:
+        """One operation of every tile."""
+        at = self.at
+        if op in self.products:
+            self.layer(op)
+        elif self.is_layer(op) and op.out not in at.plan.virtual:
+            self.each(at.memory_for_inputs, op)
+            if op not in self.written:
+                self.heads(op)
+        else:
+            self.each(lambda op: at.op(op, ""), op)
+
+    def each(self, write: Callable[[Op], None], op: Op) -> None:
+        """The same of every tile in turn."""
+        for tile in self.tiles:
+            with tile.chosen(self.at):
+                write(op)
+
+    def buffers(self, value: Value) -> list[str]:
+        """Memory of every tile for an array."""
+        names: list[str] = []
+        for tile in self.tiles:
+            with tile.chosen(self.at):
+                names.append(self.at.buffer(value))
+        return names
+
+    def layer(self, op: Op) -> None:
+        """Products, and what is made of their sums."""
+        at, products = self.at, self.products[op]
+        self.each(at.memory_for_inputs, op)
+        names = self.buffers(op.out)
+        for first, count in blocks(at, op.out.size, self.num_columns):
+            places = [first + Index(start=k) for k in range(count)]
+            sums = [sums_of(at, self.tiles, x, [(y, place) for place in places]) for x, y in inputs(products)]
+            units: list[tuple[str, str]] = []
+            for q, (tile, name) in enumerate(zip(self.tiles, names, strict=True)):
+                with tile.chosen(at):
+                    for k, place in enumerate(places):
+                        at.in_registers = {dot.out: each[q][k] for dot, each in zip(products, sums, strict=True)}
+                        if op.name == "tanh" and len(self.tiles) > 1:
+                            units.append((f"{name}[{place}]", at.element(op.inputs[0], [place])))
+                        else:
+                            at.line(f"{name}[{place}] = {at.computed(op, [place])};")
+            self.in_turn(units)
+        at.in_registers = {}
+        self.named(op.out, names)
+
+    def in_turn(self, units: Sequence[tuple[str, str]]) -> None:
+        """The hyperbolic tangent of units, (where to, of what), of several at once."""
+        for start in range(0, len(units), IN_TURN):
+            few, group = units[start : start + IN_TURN], self.at.new("u")
+            self.at.line(f"vf {group}[] = {{{', '.join(text for _, text in few)}}};")
+            self.at.line(f"tanh_each<{len(few)}>({group});")
+            for k, (place, _) in enumerate(few):
+                self.at.line(f"{place} = {group}[{k}];")
+
+    def heads(self, op: Op) -> None:
+        """A product whose sums lie in memory, with those of the same vector if they fit beside it."""
+        at, (x, _) = self.at, op.inputs
+        together, left = [op], self.num_columns - op.out.size
+        for other in self.block.ops:
+            is_like = self.is_layer(other) and other.inputs[0] is x and other.out not in at.plan.virtual
+            if is_like and other is not op and other not in self.written and other.out.size <= left:
+                together.append(other)
+                left -= other.out.size
+        names = {dot: self.buffers(dot.out) for dot in together}
+        if len(together) > 1:
+            with at.braces():
+                self.sums(x, [(dot, Index(start=k)) for dot in together for k in range(dot.out.size)], names)
+        else:
+            for first, count in blocks(at, op.out.size, self.num_columns):
+                self.sums(x, [(op, first + Index(start=k)) for k in range(count)], names)
+        for dot in together:
+            self.written.add(dot)
+            self.named(dot.out, names[dot])
+
+    def sums(self, x: Value, columns: Sequence[tuple[Op, Index]], names: Mapping[Op, Sequence[str]]) -> None:
+        """Some columns of products of the same vector, in memory."""
+        sums = sums_of(self.at, self.tiles, x, [(dot.inputs[1], place) for dot, place in columns])
+        for q, totals in enumerate(sums):
+            for total, (dot, place) in zip(totals, columns, strict=True):
+                self.at.line(f"{names[dot][q]}[{place}] = {total};")
+
+    def named(self, value: Value, names: Sequence[str]) -> None:
+        """Where an array lies in each tile."""
+        for tile, name in zip(self.tiles, names, strict=True):
+            tile.names[value] = name
+
+
+def inputs(products: Sequence[Op]) -> list[tuple[Value, Value]]:
+    """Vector and matrix of each product."""
+    return [(op.inputs[0], op.inputs[1]) for op in products]
+
+
+def end_of(plan: Plan, product: Op) -> Op | None:
+    """The elementwise operation with memory that a product's sums end in, if nothing else reads them."""
+    value = product.out
+    while value not in plan.given and len(plan.users[value]) == 1:
+        (user,) = plan.users[value]
+        if user.name not in ELEMENTWISE or user.name == "threefry":
+            return None
+        if user.out not in plan.virtual:
+            return user
+        value = user.out
+    return None
+
+
+def is_shared(at: Emitter, value: Value) -> bool:
+    """Whether all tiles read an array from the same place."""
+    op = at.maker(value)
+    return at.is_table(value) or (op is not None and op.name == "view" and is_shared(at, op.inputs[0]))
