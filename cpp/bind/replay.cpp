@@ -54,8 +54,8 @@ NB_MODULE(_native, m) {
     return sizes;
   });
   nb::class_<Table>(m, "Table", nb::type_slots(table_slots))
-      .def(nb::init<nb::handle, nb::dict, nb::list, nb::object, bool>(), "payload"_a, "config"_a,
-           "fields"_a, "sample_type"_a, "initialize"_a)
+      .def(nb::init<nb::handle, nb::dict, nb::list, nb::object, bool, bool>(), "payload"_a, "config"_a,
+           "fields"_a, "sample_type"_a, "initialize"_a, "is_shared"_a)
       .def("close", &Table::close)
       .def_prop_ro("closed", &Table::closed)
       .def("sample", &Table::sample, "batch_size"_a.none(), "beta"_a.none(), "mode"_a.none(),

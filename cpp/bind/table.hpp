@@ -50,11 +50,24 @@ void with_lock(ReplayTable& table, Action&& action) {
 
 // Everything that points into the segment; lives until close() and the last call in progress.
 struct Mapping {
-  Mapping(nb::handle payload, const TableConfig& config)
-      : buffer(payload, true), table(buffer.at(0, table_nbytes(config), 64), config) {}
+  Mapping(nb::handle payload, const TableConfig& config, bool is_shared)
+      : buffer(payload, true),
+        table(buffer.at(0, table_nbytes(config), 64), config),
+        is_shared(is_shared) {}
+
+  // A forked child has a copy of what is not shared, and none of the threads that may have locked it.
+  // Call with the GIL, before each use of the table.
+  void follow_fork() {
+    if (is_shared || owner == OwnerTag::self()) return;
+    owner = OwnerTag::self();
+    table.header().mutex.forget_holder();
+  }
+
   HeldBuffer buffer;
   ReplayTable table;
   ThreadPool threads;  // for large samples; ends before the memory goes
+  bool is_shared;
+  std::uint32_t owner = OwnerTag::self();  // the process that has used the table last
 };
 
 inline TableConfig read_config(nb::dict values) {
@@ -78,11 +91,11 @@ class Table {
   // fields: (kind, offset, nbytes, name, dtype, shape in samples, shape of a step) each; sample_type:
   // the named tuple of samples
   Table(nb::handle payload, nb::dict config, nb::list fields, nb::object sample_type,
-        bool initialize)
+        bool initialize, bool is_shared)
       : config_(read_config(config)),
         stack_(nb::cast<std::size_t>(config["frame_stack"])),
         steps_(nb::cast<std::size_t>(config["steps"])),
-        mapping_(std::make_shared<Mapping>(payload, config_)) {
+        mapping_(std::make_shared<Mapping>(payload, config_, is_shared)) {
     if (initialize && !ReplayTable::initialize(mapping_->buffer.data(), config_))
       raise("SegmentError", "this system refuses robust process-shared mutexes");
     if (mapping_->table.header().version != kTableVersion)
@@ -107,6 +120,7 @@ class Table {
 
   std::shared_ptr<Mapping> hold() const {
     if (!mapping_) raise("Closed", "this replay is closed");
+    mapping_->follow_fork();
     return mapping_;
   }
   RowSchema schema() const { return {fields_.data(), fields_.size(), stack_, steps_}; }

@@ -61,6 +61,7 @@ class Writer {
       std::atomic_flag& flag;
       ~Release() { flag.clear(std::memory_order_release); }
     } release{in_use_};
+    mapping_->follow_fork();
     Step native{arrays_.data(), nullptr, nullptr, nullptr, nullptr};
     if (num_found != num_inputs_ || !convert(find, native)) return false;
     Status status;

@@ -65,6 +65,51 @@ assert replay._table.is_consistent()
 """)
 
 
+FORKED_WHILE_LOCKED = """
+import threading, warnings
+from children import *
+from drivetrain.replay import _native
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which is what this is about
+shared, num_rows, num_locked = sys.argv[1] == "True", 4096, 0
+replay = Replay(num_rows, {"x": ((), "u1")}, shared=shared)
+no = np.zeros(num_rows, bool)
+replay.writer(num_rows).add(x=np.zeros(num_rows, np.uint8), reward=np.zeros(num_rows), terminated=no, truncated=no)
+keys, ending = replay.all_keys(), threading.Event()
+memory = replay._segment.payload if shared else replay._private
+lock_word = np.frombuffer(memory, np.uint32, count=1, offset=_native.LOCK_OFFSET)
+
+def update():
+    while not ending.is_set():
+        replay.update_priorities(keys, np.random.default_rng(0).random(num_rows))
+
+def use(was_locked):
+    signal.alarm(60)
+    replay.update_priorities(replay.sample(64).keys, np.full(64, 2.0))
+    replay.writer().add(x=np.ones(1, np.uint8), reward=np.zeros(1), terminated=no[:1], truncated=no[:1])
+    assert replay.alpha == 0.6 and replay._table.is_consistent()
+    os._exit(7 if was_locked else 0)
+
+thread = threading.Thread(target=update)
+thread.start()
+for _ in range(400):
+    pid = forked(lambda: use(not shared and lock_word[0] != 0))
+    code = wait_for(pid)
+    assert code in (0, 7), code
+    num_locked += code == 7
+    if num_locked == 3 or (shared and _ == 20):
+        break
+ending.set()
+thread.join()
+assert replay._table.is_consistent()
+assert shared or num_locked > 0
+"""
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_process_forked_while_a_thread_holds_the_lock_goes_on(shared):
+    run_script(FORKED_WHILE_LOCKED, shared)
+
+
 def test_an_attached_replay_knows_all_of_the_first_ones_settings():
     spec = {"obs": {"a": ((2, 3), ">f4"), "b": ((), "S5")}, "action": ((), [("x", "f8"), ("y", "u1")])}
     first = Replay(77, spec, prioritized=False, alpha=0.3, num_step=4, gamma=0.9, seed=2**64 - 1, shared=True)

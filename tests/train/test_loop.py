@@ -1,6 +1,8 @@
 """The sequential reference: a seed fixes every bit."""
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -45,6 +47,20 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
     _, meta = load_checkpoint(tmp_path)
     assert (meta["num_steps"], meta["num_updates"]) == (1_003, 267)
     assert load_policy(tmp_path, "best").vector.shape == load_policy(tmp_path, "last").vector.shape
+
+
+@pytest.mark.parametrize(("signum", "ends_with"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_an_interrupt_ends_the_final_evaluation_at_once_and_everything_is_saved(tmp_path, signum, ends_with):
+    def interrupt(event):
+        if event.kind == "evaluation" and event.row["num_steps"] == SMALL["total_steps"]:
+            os.kill(os.getpid(), signum)
+
+    settings = {**SMALL, "final_eval_episodes": 10**5}
+    with pytest.raises(ends_with):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path), callbacks=[interrupt], **settings)
+    _, meta = load_checkpoint(tmp_path)
+    assert (meta["num_steps"], meta["num_updates"]) == (1_003, 267)
+    assert not (tmp_path / "result.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,6 @@ class alignas(64) RobustMutex {
   /// lock, where the C library allows one.
   bool is_orphaned() const noexcept {
 #if defined(__GLIBC__)
-    constexpr int kOwnerDied = 0x40000000;   // FUTEX_OWNER_DIED, set by the kernel
     constexpr int kUnusable = 0x7fffffff - 1;  // PTHREAD_MUTEX_NOTRECOVERABLE
     return (lock_word() & kOwnerDied) ||
            __atomic_load_n(&mutex_.__data.__owner, __ATOMIC_RELAXED) == kUnusable;
@@ -57,10 +56,19 @@ class alignas(64) RobustMutex {
 #endif
   }
 
+  /// In a forked child, for memory that is a copy of its own: a thread that held the lock in the parent
+  /// did not come along, so the next locker hears that it has died.
+  void forget_holder() noexcept {
+#if defined(__GLIBC__)
+    if (is_taken()) __atomic_store_n(&mutex_.__data.__lock, kOwnerDied, __ATOMIC_RELAXED);
+#endif
+  }
+
   void mark_consistent() noexcept { pthread_mutex_consistent(&mutex_); }
   void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
 
  private:
+  static constexpr int kOwnerDied = 0x40000000;  // FUTEX_OWNER_DIED, set by the kernel
   static constexpr unsigned kTries = 200, kPauses = 8;  // 10 to 30 us in all
 
   static unsigned most_tries() noexcept {

@@ -7,8 +7,7 @@ are the flags, and `run(options, words) -> exit code`. It is imported only when 
 import importlib
 from typing import Any
 
-import tyro
-
+from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
 
 # what -> one line of help
@@ -33,7 +32,7 @@ def run(argv: list[str]) -> int:
     if what not in BENCHES:
         raise InvalidInput(f"there is no bench {what!r}: choose from {', '.join(BENCHES)}")
     module: Any = importlib.import_module(f"drivetrain.bench.{what}.command")
-    options = tyro.cli(module.Options, prog=f"drivetrain bench {what}", args=argv[1:])
+    options = read_flags(module.Options, argv[1:], prog=f"drivetrain bench {what}")
     return int(module.run(options, argv))
 
 

@@ -22,9 +22,9 @@ import rich
 import rich.box
 import rich.markup
 import rich.table
-import tyro
 
 import drivetrain
+from drivetrain.cli.flags import read_flags
 from drivetrain.core import machine
 from drivetrain.core.extras import EXTRAS, install_command
 
@@ -56,7 +56,7 @@ class Row:
 
 def run(argv: list[str]) -> int:
     """Examine, print the table and the verdict; 0 when nothing failed, else 1."""
-    options = tyro.cli(Options, args=argv, prog="drivetrain doctor", description=__doc__)
+    options = read_flags(Options, argv, prog="drivetrain doctor", description=__doc__)
     rows = list(examine())
     failed = [row.name for row in rows if row.status == "failed"]
     if options.json is not None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import tyro
+from drivetrain.cli.flags import read_flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,7 @@ class _Flags:
 
 def run(argv: list[str]) -> int:
     """Print one environment per line."""
-    flags = tyro.cli(_Flags, prog="drivetrain envs", args=argv)
+    flags = read_flags(_Flags, argv, prog="drivetrain envs")
     from drivetrain.train.environments import trainable
 
     found = trainable()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.core.threads import one_thread_environment
@@ -38,7 +39,7 @@ class _Flags:
 
 def run(argv: list[str]) -> int:
     """Evaluate, print, and write JSON where asked."""
-    flags = tyro.cli(_Flags, prog="drivetrain eval", args=argv)
+    flags = read_flags(_Flags, argv, prog="drivetrain eval")
     if flags.episodes < 1:
         raise InvalidInput(f"--episodes: expected at least 1, got {flags.episodes}")
     require_run_dir(flags.run_dir)
@@ -49,13 +50,14 @@ def run(argv: list[str]) -> int:
 
     low, high = interval(returns)
     mean = float(np.mean(returns))
-    if flags.json is not None:
-        data = {"episodes": len(returns), "mean": mean, "interval": [low, high], "returns": returns}
-        flags.json.write_text(json.dumps(data) + "\n")
     print(
         f"mean return {mean:.1f} (95% interval {low:.1f}..{high:.1f}) of the {flags.which} policy "
-        f"over {len(returns)} episodes"
+        f"over {len(returns)} episodes",
+        flush=True,
     )
+    if flags.json is not None:  # after what was played for is shown, should the file not be writable
+        data = {"episodes": len(returns), "mean": mean, "interval": [low, high], "returns": returns}
+        flags.json.write_text(json.dumps(data) + "\n")
     return 0
 
 

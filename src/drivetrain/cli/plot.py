@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.curves import Curve, curves
 
@@ -25,7 +26,7 @@ class _Flags:
 
 def run(argv: list[str]) -> int:
     """Draw, and say where."""
-    flags = tyro.cli(_Flags, prog="drivetrain plot", args=argv)
+    flags = read_flags(_Flags, argv, prog="drivetrain plot")
     if not flags.run_dirs:
         raise InvalidInput("expected folders of runs: drivetrain plot RUN... [-o FILE]")
     if flags.output.suffix not in _SUFFIXES:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 
 import tyro
 
+from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay.inspection import FileReport, Spread, inspect
 from drivetrain.replay.memory import readable
@@ -46,7 +47,7 @@ def usage() -> str:
 
 def run_inspect(argv: list[str]) -> int:
     """Print what is in a file."""
-    flags = tyro.cli(_Flags, prog="drivetrain replay inspect", args=argv)
+    flags = read_flags(_Flags, argv, prog="drivetrain replay inspect")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a part that was not finished: the report tells
         report = inspect(flags.file)

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from drivetrain import scope
+from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_json, beside_page, beside_terminal, page, perfetto, table, terminal
@@ -64,7 +65,7 @@ class _Flags:
 
 def run(argv: list[str]) -> int:
     """Read, print, and write what was asked for."""
-    flags = tyro.cli(_Flags, prog="drivetrain report", args=argv)
+    flags = read_flags(_Flags, argv, prog="drivetrain report")
     flags.check()
     if _is_run(flags.folders[0]):
         _training(flags, flags.folders[0])

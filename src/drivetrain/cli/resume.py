@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from drivetrain.cli.flags import read_flags
 from drivetrain.cli.train import describe, prepare_this_process, show
 from drivetrain.core.errors import InvalidInput
 
@@ -31,7 +32,7 @@ class _Flags:
 
 def run(argv: list[str]) -> int:
     """Take the run up, and print what came of it."""
-    flags = tyro.cli(_Flags, prog="drivetrain resume", args=argv)
+    flags = read_flags(_Flags, argv, prog="drivetrain resume")
     if flags.total_steps is not None and flags.total_steps < 1:
         raise InvalidInput(f"--total-steps: expected at least 1, got {flags.total_steps}")
     from drivetrain.train.resuming import prepare, take_up

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
@@ -187,15 +188,15 @@ def parse(argv: list[str]) -> TrainConfig:
     # Each part is a field of its own type, so that --help lists what the algorithm has and nothing else.
     types: list[tuple[str, type[Any]]] = [(part, type(config)) for part, config in parts.items()]
     flags_of: Any = dataclasses.make_dataclass("Flags", types, frozen=True, kw_only=True)
-    flags = tyro.cli(
+    flags = read_flags(
         flags_of,
+        args,
         prog="drivetrain train ALGO ENV",
         description=(
             f"Train a policy with parallel actors and a learner. {_PRESET} NAME: start from a variant, as rainbow "
             f"for dqn. {_SEEDS} 1..5 (or 1,2,5): train from each of these seeds, one after the other, and sum up. "
             f"{_SHOW}: print the settings and do nothing."
         ),
-        args=args,
         default=flags_of(**parts),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         registry=_REGISTRY,

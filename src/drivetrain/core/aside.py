@@ -7,9 +7,11 @@ writes one also holds a lock on it, which ends with the process, seen from any c
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import stat
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,16 +20,45 @@ from typing import IO
 
 from drivetrain.core import _native
 
+_SUFFIX = ".tmp"
+
 
 @contextmanager
 def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
     """A new file that takes the place of `path` when the block ends, or goes away when it raises.
 
-    First removes what dead processes have left of theirs for the same path.
+    First removes what dead processes have left of theirs for the same path. Where that is a link, what it leads to is
+    replaced.
+
+    Raises:
+        OSError: `path`, which the error names, cannot be written, or is a folder or a device.
     """
+    given, path = path, Path(os.path.realpath(path))
+    try:
+        _require_file(path)
+        with _replacing(path) as file:
+            yield file
+    except OSError as error:
+        if error.filename is None or str(error.filename).endswith(_SUFFIX):  # a write names no file
+            error.filename, error.filename2 = str(given), None
+        raise
+
+
+def _require_file(path: Path) -> None:
+    """Let a file or nothing pass: a rename would put a file in the place of anything else."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
+@contextmanager
+def _replacing(path: Path) -> Generator[IO[bytes], None, None]:
     remove_stale(path)
     pid = os.getpid()
-    aside = path.with_name(f".{path.name}.{pid}.{_native.process_start_time(pid)}.{threading.get_native_id()}.tmp")
+    aside = path.with_name(f".{path.name}.{pid}.{_native.process_start_time(pid)}.{threading.get_native_id()}{_SUFFIX}")
     try:
         with open(aside, "wb", buffering=0) as file:
             with contextlib.suppress(OSError):  # a file system without locks
@@ -36,10 +67,6 @@ def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
             os.fsync(file.fileno())
             os.replace(aside, path)
         sync_folder(path.parent)
-    except OSError as error:
-        if error.filename is None:  # a write names no file
-            error.filename = str(path)
-        raise
     finally:
         aside.unlink(missing_ok=True)
 

@@ -15,7 +15,13 @@ def table_regions(config: dict[str, Any]) -> list[tuple[str, int]]: ...
 
 class Table:
     def __init__(
-        self, payload: Buffer | None, config: dict[str, Any], fields: list[Any], sample_type: type, initialize: bool
+        self,
+        payload: Buffer | None,
+        config: dict[str, Any],
+        fields: list[Any],
+        sample_type: type,
+        initialize: bool,
+        is_shared: bool,
     ) -> None: ...
     def close(self) -> None: ...
     @property

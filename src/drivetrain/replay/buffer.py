@@ -72,7 +72,8 @@ class Replay:
 
     Safe for any number of threads and processes that insert, sample and update at once: rows come
     out whole or not at all, an update for a row that was overwritten since is skipped and counted,
-    and a process killed at any point costs at most the rows it was writing.
+    and a process killed at any point costs at most the rows it was writing. A forked process goes on with
+    a shared replay as any other, and with a copy of its own of one that is not shared.
 
     Args:
         capacity: Rows held; the oldest are overwritten. Fewer than 2^32.
@@ -153,7 +154,8 @@ class Replay:
         self._private = None if segment else _private_memory(nbytes)
         self._known: files.Known | None = None
         payload = segment.payload if segment else self._private
-        self._table = _native.Table(payload, settings.native(), self._schema.native_fields(), Sample, initialize)
+        fields = self._schema.native_fields()
+        self._table = _native.Table(payload, settings.native(), fields, Sample, initialize, segment is not None)
 
     @classmethod
     def for_env(cls, env: Any, capacity: int = 2**20, **settings: Any) -> "Replay":

@@ -100,7 +100,8 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
             f"priorities: expected one per key, shape {list(key_array.shape)}, got {list(priority_array.shape)}"
         )
     is_native = priority_array.dtype.char in "fd" and priority_array.dtype.isnative
-    values = priority_array if is_native else priority_array.astype(np.float64)
+    with np.errstate(over="ignore"):  # what float64 cannot hold is refused just below
+        values = priority_array if is_native else priority_array.astype(np.float64)
     _require_priorities("priorities", values)
     return fitting_keys(key_array, capacity), np.require(values, requirements=("C", "A"))
 

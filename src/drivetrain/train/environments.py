@@ -78,13 +78,13 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
             return _wrapped(_made(env_id, settings), settings, training=training)
-    except Exception as error:  # a stranger's module and constructor may raise anything
+    except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
         raise InvalidInput(
             f"environment {env_id!r} cannot be made: {_why(error)}; `drivetrain envs` lists those that can"
         ) from error
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception | SystemExit) -> str:
     """What an error says; of those that say little alone, their kind and place, too."""
     absent = missing_extra(error) if isinstance(error, ImportError) else None
     sentence = " ".join(str(absent or error).split())

@@ -9,6 +9,7 @@ there are cores to spare, and the place to set a breakpoint.
 import signal
 import sys
 import time
+from typing import NoReturn
 
 from drivetrain.train.actor import make_actor
 from drivetrain.train.archives import Arrays
@@ -87,16 +88,17 @@ class Loop:
         )
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.moments
-        self._selection = Selection(config, job.interface, job.run_dir, complain=display.note)
+        self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
         self._evaluated = -1  # updates behind the weights last evaluated
         self._began_s = time.monotonic()
         self._signum = 0
+        self._has_learned = False  # all there is to learn, and saved it
 
     def interrupt(self, signum: int) -> None:
-        """End after the present step, with a checkpoint; the second time, at once."""
+        """End after the present step or evaluation, with a checkpoint; the second time, at once."""
         if self._signum:
             raise KeyboardInterrupt
         self._signum = signum
@@ -120,11 +122,13 @@ class Loop:
         self._learn()  # what is left to do of a run that a callback has ended
         learning_s = self._progress().learning_s
         self._save()
+        self._has_learned = True
         if self._evaluated != self._counts.updates:
             self._evaluate()
         if self._meter.has_news(self._counts):
             self._write(self._meter.row(self._counts))
         returns = [] if self._rules.total_steps == self._rules.switch_at else self._selection.final()
+        self._beat()  # where another part follows, it has not begun
         done = result(self._job, self._rules, returns, self._counts[1:], learning_s)
         self._job.callbacks.require_none_raised()
         return done
@@ -181,6 +185,11 @@ class Loop:
         if self._saver.is_due and self._counts.updates > 0:
             self._save()
 
+    def _beat(self) -> None:
+        """Between two steps of an evaluation: those at the end of a run, which may be long, end at once."""
+        if self._signum and self._has_learned:
+            self._leave()
+
     def _observe(self) -> None:
         if self._actor.moments is not None:
             self._learner.observe(self._actor.moments.table)
@@ -223,8 +232,11 @@ class Loop:
             self._rules = last
             self._display.note(f"ending at step {last.total_steps:,}, as a callback asks")
 
-    def _stop(self) -> None:
+    def _stop(self) -> NoReturn:
         self._save()
+        self._leave()
+
+    def _leave(self) -> NoReturn:
         self._display.note(f"stopped; the latest checkpoint is {self._job.run_dir / 'checkpoint'}")
         if self._signum == signal.SIGTERM:
             sys.exit(SIGTERM_EXIT)

@@ -1,0 +1,39 @@
+"""A mistake in a flag is one line, as any mistake of the user's."""
+
+import pytest
+
+from drivetrain.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["eval", "run", "--which", "y"], "invalid choice 'y' for argument '--which'. Expected one of"),
+        (["envs", "--al"], "Unrecognized options: --al; perhaps you meant: --all"),
+        (["doctor", "x"], "Unrecognized options: x"),
+        (["doctor", "--json"], "Missing value for argument '--json'"),
+        (["eval"], "Missing from drivetrain eval: RUN"),
+        (["eval", "run", "--episodes", "y"], "--episodes: invalid literal for int() with base 10: 'y'"),
+        (
+            ["eval", "run", "--which", "y"],
+            "invalid choice 'y' for argument '--which'. Expected one of ('best', 'last')",
+        ),
+    ],
+)
+@pytest.mark.parametrize("columns", ["20", "200"])
+def test_a_mistake_in_a_flag_is_one_line_at_any_width(capsys, monkeypatch, arguments, said, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"drivetrain: error: {said}")
+    assert shown.err.endswith(f"; `drivetrain {arguments[0]} --help` lists the flags\n")
+    assert shown.err.count("\n") == 1
+
+
+def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", "--help"])
+    assert ended.value.code == 0
+    assert 40 < max(map(len, capsys.readouterr().out.splitlines())) <= 50

@@ -1,0 +1,52 @@
+"""A file takes the place of a file, never of anything else, and errors name what was to be written."""
+
+import os
+
+import pytest
+
+from drivetrain.core.aside import written_aside
+
+
+def write(path, content=b"new"):
+    with written_aside(path) as file:
+        file.write(content)
+
+
+def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path):
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"old")
+    link.symlink_to(folder / "file")
+    write(link)
+    assert link.is_symlink()
+    assert (folder / "file").read_bytes() == b"new"
+    assert sorted(os.listdir(folder)) == ["file"]
+    (tmp_path / "dangling").symlink_to(folder / "other")
+    write(tmp_path / "dangling")
+    assert (folder / "other").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+def test_what_is_no_file_is_left_as_it_is(tmp_path, kind):
+    path = tmp_path / kind
+    if kind == "device":
+        path.symlink_to("/dev/null")  # which whoever may do anything could replace
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    mode = path.stat().st_mode
+    with pytest.raises(OSError, match="directory" if kind == "folder" else "Not a regular file") as raised:
+        write(path)
+    assert path.stat().st_mode == mode
+    assert raised.value.filename in (str(path), "/dev/null")
+    assert os.listdir(tmp_path) == [kind]
+
+
+@pytest.mark.parametrize("name", ["absent/file", "file/file", "n" * 250])
+def test_an_error_names_what_was_to_be_written(tmp_path, name):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(OSError, match=name) as raised:
+        write(tmp_path / name)
+    assert raised.value.filename == str(tmp_path / name)
+    assert os.listdir(tmp_path) == ["file"]
