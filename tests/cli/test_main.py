@@ -79,6 +79,7 @@ def test_a_verb_gets_the_rest_of_the_line_and_gives_the_exit_code(verb):
         (InvalidInput("batch_size: expected 1,\n   got 0"), 2, "batch_size: expected 1, got 0"),
         (RunError("the learner died"), 1, "the learner died"),
         (PermissionError(13, "Permission denied", "/sys/x"), 2, "/sys/x: Permission denied"),
+        (MemoryError("no 8 TiB"), 2, "there is not enough memory: no 8 TiB; ask for something smaller"),
         (
             ModuleNotFoundError("No module named 'jax'", name="jax"),
             2,

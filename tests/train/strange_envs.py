@@ -148,6 +148,20 @@ class Broken(Shifted):
         self.level = {}["level"]
 
 
+class Leaving(Shifted):
+    """Leaves the program when it is made."""
+
+    def __init__(self):
+        raise SystemExit(3)
+
+
+class Unclosable(Shifted):
+    """Cannot be closed."""
+
+    def close(self):
+        raise RuntimeError("it is held")
+
+
 class Old(Shifted):
     """Answers as environments of Gym did; reset as Gymnasium's until `resets` is set."""
 
@@ -168,7 +182,7 @@ class Uncounted(Nested):
 
 
 for kind in (
-    *(Spaceless, Blind, Broken, Old, Uncounted),
+    *(Spaceless, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
     *(Shifted, Ending, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train import train
 from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
 from drivetrain.train.presets import preset
 
@@ -36,6 +37,8 @@ def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
         ("learning_rate", float("nan")), ("batch_size", 0), ("hidden", (64, 0)), ("target_tau", 0.0),
         ("target_interval", 0), ("update_ratio", -1), ("update_ratio", "a"), ("updates_per_call", 0),
         ("epsilon_end", 2.0), ("warmup_steps", -1), ("eval_episodes", 0), ("checkpoint_interval_s", 0.0),
+        ("total_steps", 2**63), ("eval_episodes", 10**23), ("final_eval_episodes", 2**29), ("updates_per_call", 10**23),
+        ("target_interval", 2**31),
     ],
 )  # fmt: skip
 def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
@@ -116,3 +119,10 @@ def test_exploration_and_importance_schedules_run_linearly_to_their_ends():
     assert [config.agent.epsilon_at(step) for step in (0, 50, 100, 10_000)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
     assert [config.replay.beta_at(share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.7, 1.0])
     assert PLAIN.override(exploration_steps=0, epsilon_end=0.2).agent.epsilon_at(0) == 0.2
+
+
+@pytest.mark.parametrize("settings", [{"hidden": (2**40,)}, {"hidden": (2**20, 2**20)}, {"num_atoms": 10**23}])
+def test_a_network_that_does_not_fit_is_refused_before_anything_is_made(tmp_path, settings):
+    with pytest.raises(InvalidInput, match=r"would have [\d,]+ parameters, which take .* GiB to learn, and"):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), num_actors=0, **settings)
+    assert list(tmp_path.iterdir()) == []

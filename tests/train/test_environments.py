@@ -52,6 +52,8 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
         ("strange_envs:Spaceless-v0", r"expected a space of Gymnasium's as its observation_space, and it has none"),
         ("strange_envs:Blind-v0", r"expected a number or more in its observation_space, got Box\(\[\], \[\], \(0,\)"),
         ("strange_envs:Broken-v0", r"cannot be made: KeyError: 'level' \(.*strange_envs.py, line \d+\)"),
+        ("strange_envs:Leaving-v0", r"cannot be made: SystemExit: 3 \(.*strange_envs.py, line \d+\)"),
+        ("strange_envs:Unclosable-v0", r"cannot be closed: RuntimeError: it is held \(.*; mend its close"),
         ("strange_envs:Many-v0", r"DQN needs discrete actions, and these are multi-discrete"),
         ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it"),
         ("no_such_module:Env-v0", r"cannot be made"),

@@ -10,7 +10,7 @@ import tyro
 
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.seeding import episode_seeds
+from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.checkpoint import Which, load_policy
 from drivetrain.train.config import TrainConfig
@@ -40,8 +40,8 @@ class _Flags:
 def run(argv: list[str]) -> int:
     """Evaluate, print, and write JSON where asked."""
     flags = read_flags(_Flags, argv, prog="drivetrain eval")
-    if flags.episodes < 1:
-        raise InvalidInput(f"--episodes: expected at least 1, got {flags.episodes}")
+    if not 1 <= flags.episodes <= MOST_EPISODES:
+        raise InvalidInput(f"--episodes: expected 1..{MOST_EPISODES}, got {flags.episodes}")
     require_run_dir(flags.run_dir)
     returns = evaluate(
         flags.run_dir, flags.which, flags.episodes, env=flags.env, torso=flags.torso, optimizer=flags.optimizer

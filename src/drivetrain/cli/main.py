@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return close_stdout()
-    except (DrivetrainError, ImportError, OSError) as error:
+    except (DrivetrainError, ImportError, OSError, MemoryError) as error:
         return report(error)
 
 
@@ -97,12 +97,14 @@ def find_modules_here() -> None:
         sys.path.append(os.getcwd())
 
 
-def report(error: DrivetrainError | ImportError | OSError) -> int:
+def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
     """Print one line for a mistake of the user's; raise anything else again, it is a bug of ours."""
     if isinstance(error, ImportError) and not isinstance(error, DrivetrainError):
         error = missing_extra(error) or error
     if isinstance(error, DrivetrainError):
         message = " ".join(str(error).split())
+    elif isinstance(error, MemoryError):
+        message = f"there is not enough memory: {error or 'what was asked for does not fit'}; ask for something smaller"
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
     else:

@@ -19,6 +19,8 @@ _PURPOSES: dict[Purpose, int] = {
     "replay": 5,
 }
 _PURPOSE_SHIFT = 28  # 3 bits of purpose above 28 bits of chance: below 2^31, which every env takes
+MOST_EPISODES = 1 << _PURPOSE_SHIFT
+"""Episodes of one purpose that can have seeds of their own."""
 
 
 def stream(seed: int, purpose: Purpose, *path: int) -> np.random.Generator:
@@ -65,5 +67,5 @@ def episode_seeds(seed: int, purpose: Purpose, num_episodes: int, *path: int) ->
         path: As in `stream`.
     """
     rng = stream(seed, purpose, *path)
-    drawn = rng.choice(1 << _PURPOSE_SHIFT, size=num_episodes, replace=False, shuffle=False)
+    drawn = rng.choice(MOST_EPISODES, size=num_episodes, replace=False, shuffle=False)
     return [(_PURPOSES[purpose] << _PURPOSE_SHIFT) | int(number) for number in drawn]

@@ -63,9 +63,16 @@ def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
         stack, unset = _stack_of(env), None  # Gymnasium declares spaces, and leaves it to the environment to set them
         observations = observations_of(getattr(env, "observation_space", unset), env_id, stack)
         actions = actions_of(getattr(env, "action_space", unset), env_id)
-        return Interface(observations=observations, actions=actions, frame_stack=stack)
-    finally:
+        interface = Interface(observations=observations, actions=actions, frame_stack=stack)
+    except BaseException:
+        with contextlib.suppress(Exception):  # what is wrong with its spaces is said already
+            env.close()
+        raise
+    try:
         env.close()
+    except Exception as error:  # a stranger's, and at the end of a run it would hide what was reached
+        raise InvalidInput(f"environment {env_id!r} cannot be closed: {_why(error)}; mend its close()") from error
+    return interface
 
 
 def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) -> _AnyEnv:

@@ -52,7 +52,8 @@ class Learning:
         self._learner = make_learner(config, assignment.interface, encoders)
         if arrays is not None:
             self._learner.restore(arrays)
-        self._learner.compile()
+        if not self._ledger.stopping:  # else there is nothing to learn, and the checkpoint need not wait
+            self._learner.compile()
         self._rounds = self._make_rounds(arrays) if config.run.deterministic else None
         self._num_steps = assignment.origin.num_steps  # of the rounds that are learned from
         self._saver = Saver(assignment.run_dir, config, assignment.interface, self._experience, assignment.origin)

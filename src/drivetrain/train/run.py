@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput, RunError
-from drivetrain.core.machine import num_cores
+from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.checkpoint import checkpoint_nbytes
@@ -28,6 +28,8 @@ from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
 from drivetrain.train.sizing.choose import size
+
+_NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 
 
 def resolve(
@@ -125,11 +127,22 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
         InvalidInput: They cannot.
     """
     network = policy_network(config, interface)
+    _require_room(network.num_parameters)
     require_devices(config, network.num_parameters, num_cores())
     if config.agent.optimizer != "adam":
         from drivetrain.train.optimizers import require_optimizer  # imports jax: only where it is needed
 
         require_optimizer(config.agent, network)
+
+
+def _require_room(num_parameters: int) -> None:
+    """Refuse a network that does not fit before anybody draws its weights."""
+    needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
+    if needed > available:
+        raise InvalidInput(
+            f"the network would have {num_parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to learn, and "
+            f"{available / 2**30:,.1f} GiB of memory are available; use narrower layers or smaller observations"
+        )
 
 
 def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:

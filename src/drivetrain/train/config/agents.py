@@ -63,7 +63,7 @@ class DQNConfig:
         require(self, "noise_scale", self.noise_scale > 0, "above 0")
         require(self, "huber_delta", self.huber_delta > 0, "above 0")
         require(self, "max_gradient_norm", self.max_gradient_norm > 0, "above 0")
-        require(self, "target_interval", self.target_interval >= 1, "at least 1")
+        require(self, "target_interval", 1 <= self.target_interval < 2**31, "in 1..2^31 - 1")
         require(self, "epsilon_start", 0 <= self.epsilon_start <= 1, "in 0..1")
         require(self, "epsilon_end", 0 <= self.epsilon_end <= 1, "in 0..1")
         require(self, "exploration_steps", self.exploration_steps >= 0, "at least 0")

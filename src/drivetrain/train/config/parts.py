@@ -5,9 +5,13 @@ from fractions import Fraction
 from typing import Literal
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.seeding import MOST_EPISODES
 
 Precision = Literal["float32", "bfloat16"]
 """What the factors of products are rounded to."""
+
+_MOST_STEPS = 2**62  # the ledger counts in 64 bits
+_MOST_UPDATES = 2**20  # whose samples lie in memory together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ class RunConfig:
     """Episodes of the evaluation at the end, on seeds used for nothing else."""
 
     def __post_init__(self) -> None:
-        require(self, "total_steps", self.total_steps >= 1, "at least 1")
+        require(self, "total_steps", 1 <= self.total_steps <= _MOST_STEPS, "in 1..2^62")
         valid = at_least(0, self.num_actors) or self.num_actors in ("cores", "auto")
         require(self, "num_actors", valid, '0 (sequential), a count, "cores" or "auto"')
         valid = at_least(1, self.num_learners) or self.num_learners == "auto"
@@ -77,9 +81,10 @@ class RunConfig:
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
         require(self, "wandb", self.wandb != "", "the name of a project, or None")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
-        require(self, "eval_episodes", self.eval_episodes >= 1, "at least 1")
+        require(self, "eval_episodes", 1 <= self.eval_episodes <= MOST_EPISODES, f"in 1..{MOST_EPISODES}")
         require(self, "eval_max_steps", self.eval_max_steps >= 1, "at least 1")
-        require(self, "final_eval_episodes", self.final_eval_episodes >= 1, "at least 1")
+        valid = 1 <= self.final_eval_episodes <= MOST_EPISODES
+        require(self, "final_eval_episodes", valid, f"in 1..{MOST_EPISODES}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +144,7 @@ class UpdateConfig:
         require(self, "batch_size", self.batch_size >= 1, "at least 1")
         require(self, "warmup_steps", self.warmup_steps >= 0, "at least 0")
         require(self, "update_ratio", self.update_ratio >= 0, "at least 0")
-        require(self, "updates_per_call", self.updates_per_call >= 1, "at least 1")
+        require(self, "updates_per_call", 1 <= self.updates_per_call <= _MOST_UPDATES, f"in 1..{_MOST_UPDATES}")
         require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
         require(self, "grant_length", self.grant_length >= 1, "at least 1")
 
