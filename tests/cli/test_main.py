@@ -1,5 +1,6 @@
 """The command line: verbs, exit codes, and one line for every mistake of the user's."""
 
+import json
 import subprocess
 import sys
 import types
@@ -109,6 +110,14 @@ def test_ctrl_c_exits_130_without_a_word(verb, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_ctrl_c_while_native_code_is_loaded_is_ctrl_c(verb, capsys):
+    error = ImportError("Encountered an error while initializing the extension.")  # as nanobind says
+    error.__cause__ = KeyboardInterrupt()
+    verb(raising(error))
+    assert command.main(["doctor"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_reader_that_goes_away_ends_the_command_quietly():
     code = "import sys; from drivetrain.cli.main import main; sys.stdin.read(); sys.exit(main(['--help']))"
     process = subprocess.Popen(
@@ -138,3 +147,11 @@ def test_modules_of_the_folder_can_be_named_and_hide_no_other(verb, found, tmp_p
     assert (command.main([verb]), command.main([verb])) == (0, 0)
     assert [path for path in sys.path if path == str(tmp_path)] == [str(tmp_path)] * found
     assert not found or sys.path[-1] == str(tmp_path)
+
+
+def test_a_command_started_without_standard_streams_works(tmp_path):
+    """What it opens must not become standard output, into which it prints."""
+    file = tmp_path / "doctor.json"
+    shell = f"exec {sys.executable} -m drivetrain.cli.main doctor --json {file} <&- >&- 2>&-"
+    assert subprocess.run(["bash", "-c", shell], check=False).returncode == 0
+    assert json.loads(file.read_text())["ok"]

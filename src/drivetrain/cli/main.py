@@ -34,6 +34,8 @@ VERBS: dict[str, str] = {
 # Those whose arguments may name modules of the user's, as in `--torso module:name`.
 TAKE_MODULES = ("train", "resume", "eval")
 
+_STDOUT_FD, _STDERR_FD = 1, 2
+
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141
 
@@ -41,6 +43,7 @@ OUTPUT_CLOSED = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; argv is without the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    open_streams()
     try:
         code = dispatch(arguments)
         if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # where it is closed
@@ -51,7 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return close_stdout()
     except (DrivetrainError, ImportError, OSError, MemoryError) as error:
-        return report(error)
+        return INTERRUPTED if is_interrupt(error) else report(error)
+
+
+def open_streams() -> None:
+    """Give a process that was started without standard streams the null device for them.
+
+    What is opened next would else become one of them, and get what is printed.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR_FD:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or os.fdopen(_STDOUT_FD, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(_STDERR_FD, "w", closefd=False)
 
 
 def dispatch(arguments: list[str]) -> int:
@@ -95,6 +110,13 @@ def find_modules_here() -> None:
     """Modules of the folder the command is given in can be named, but hide none that is installed."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: native modules that are being loaded make an ImportError of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:

@@ -1,5 +1,6 @@
 """What the user sees of a run: a progress bar on a terminal, plain lines elsewhere."""
 
+import contextlib
 import math
 import time
 
@@ -38,7 +39,7 @@ class Display:
             speed_estimate_period=_RATE_WINDOW_S,
         )
         self._task = self._bar.add_task("train", total=total_steps)
-        if self._console.is_terminal and not quiet:
+        if self._console.is_terminal and not self._console.is_dumb_terminal and not quiet:
             self._live = Live(Group(self._bar, Text("starting")), console=self._console)
             self._live.start()
 
@@ -64,7 +65,8 @@ class Display:
             self._live.stop()
 
     def _say(self, sentence: str) -> None:
-        self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        with contextlib.suppress(OSError):  # a log on a full disk is no reason to end a run
+            self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _numbers(row: Row) -> str:
