@@ -60,4 +60,5 @@ def test_a_verb_is_imported_only_when_it_is_chosen():
     assert {name for name in loaded if name.startswith("drivetrain.cli.")} == {
         "drivetrain.cli.main",
         "drivetrain.cli.doctor",
+        "drivetrain.cli.flags",
     }

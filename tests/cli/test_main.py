@@ -1,6 +1,7 @@
 """The command line: verbs, exit codes, and one line for every mistake of the user's."""
 
 import json
+import signal
 import subprocess
 import sys
 import types
@@ -80,6 +81,11 @@ def test_a_verb_gets_the_rest_of_the_line_and_gives_the_exit_code(verb):
         (InvalidInput("batch_size: expected 1,\n   got 0"), 2, "batch_size: expected 1, got 0"),
         (RunError("the learner died"), 1, "the learner died"),
         (PermissionError(13, "Permission denied", "/sys/x"), 2, "/sys/x: Permission denied"),
+        (
+            OSError(28, "No space left on device"),
+            2,
+            "No space left on device: neither the run directory nor the output may be on a full disk",
+        ),
         (MemoryError("no 8 TiB"), 2, "there is not enough memory: no 8 TiB; ask for something smaller"),
         (
             ModuleNotFoundError("No module named 'jax'", name="jax"),
@@ -111,11 +117,17 @@ def test_ctrl_c_exits_130_without_a_word(verb, capsys):
 
 
 def test_ctrl_c_while_native_code_is_loaded_is_ctrl_c(verb, capsys):
-    error = ImportError("Encountered an error while initializing the extension.")  # as nanobind says
-    error.__cause__ = KeyboardInterrupt()
-    verb(raising(error))
+    def run(argv):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:  # as nanobind does with whatever was raised
+            raise ImportError("Encountered an error while initializing the extension.") from None
+
+    verb(run)
+    before = signal.getsignal(signal.SIGINT)
     assert command.main(["doctor"]) == 130
     assert capsys.readouterr() == ("", "")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly():

@@ -7,10 +7,15 @@ argv -> main -> cli/VERB.py: run(argv) -> exit code
 """
 
 import difflib
+import errno
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import cast
 
 import drivetrain
@@ -44,17 +49,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; argv is without the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     open_streams()
-    try:
-        code = dispatch(arguments)
-        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # where it is closed
+    with noting_interrupts() as interrupts:
+        try:
+            code = dispatch(arguments)
             sys.stdout.flush()
-        return code
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        return close_stdout()
-    except (DrivetrainError, ImportError, OSError, MemoryError) as error:
-        return INTERRUPTED if is_interrupt(error) else report(error)
+            return code
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except BrokenPipeError:
+            return close_stdout()
+        except (DrivetrainError, ImportError, OSError, MemoryError) as error:
+            is_interrupt = interrupts and isinstance(error, ImportError)
+            return INTERRUPTED if is_interrupt else report(error)
 
 
 def open_streams() -> None:
@@ -112,11 +118,25 @@ def find_modules_here() -> None:
         sys.path.append(os.getcwd())
 
 
-def is_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: native modules that are being loaded make an ImportError of it."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
+@contextmanager
+def noting_interrupts() -> Generator[list[int], None, None]:
+    """Ctrl-C raises KeyboardInterrupt as always, and is noted: extensions that are being loaded make an ImportError of
+    it, which does not know where it comes from.
+    """
+    came: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        came.append(signum)
+        raise KeyboardInterrupt
+
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # neither ignored nor somebody's own
+    if is_usual and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield came
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
@@ -129,6 +149,8 @@ def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
         message = f"there is not enough memory: {error or 'what was asked for does not fit'}; ask for something smaller"
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where it is written, the system does not say
+        message = f"{error.strerror}: neither the run directory nor the output may be on a full disk"
     else:
         raise error
     print(f"drivetrain: error: {message}", file=sys.stderr)
