@@ -10,17 +10,14 @@ import difflib
 import errno
 import importlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import drivetrain
 from drivetrain.core.errors import DrivetrainError, InvalidInput, RunError
 from drivetrain.core.extras import missing_extra
+from drivetrain.core.interrupts import noting_interrupts
 
 # verb -> one line of help; each is a file of this folder with `run(argv: list[str]) -> int`.
 VERBS: dict[str, str] = {
@@ -59,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             return close_stdout()
         except (DrivetrainError, ImportError, OSError, MemoryError) as error:
-            is_interrupt = interrupts and isinstance(error, ImportError)
+            is_interrupt = interrupts.came and isinstance(error, ImportError)
             return INTERRUPTED if is_interrupt else report(error)
 
 
@@ -116,27 +113,6 @@ def find_modules_here() -> None:
     """Modules of the folder the command is given in can be named, but hide none that is installed."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-
-
-@contextmanager
-def noting_interrupts() -> Generator[list[int], None, None]:
-    """Ctrl-C raises KeyboardInterrupt as always, and is noted: extensions that are being loaded make an ImportError of
-    it, which does not know where it comes from.
-    """
-    came: list[int] = []
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        came.append(signum)
-        raise KeyboardInterrupt
-
-    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # neither ignored nor somebody's own
-    if is_usual and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, note)
-    try:
-        yield came
-    finally:
-        if signal.getsignal(signal.SIGINT) is note:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from drivetrain.core.interrupts import NotedInterrupts
+
 SIGTERM_EXIT = 128 + signal.SIGTERM
 
 
@@ -16,6 +18,9 @@ class Signals:
 
     Args:
         interrupt: Called with the signal's number.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came before, and was swallowed by what was being loaded.
     """
 
     def __init__(self, interrupt: Callable[[int], None]) -> None:
@@ -26,6 +31,9 @@ class Signals:
         if threading.current_thread() is threading.main_thread():
             for signum in (signal.SIGINT, signal.SIGTERM):
                 self._before[signum] = signal.signal(signum, self._handle)
+        if any(isinstance(before, NotedInterrupts) and before.came for before in self._before.values()):
+            self.__exit__()
+            raise KeyboardInterrupt
 
     def __exit__(self, *exc_info: object) -> None:
         for signum, handler in self._before.items():

@@ -1,0 +1,47 @@
+"""Ctrl-C and SIGTERM reach whoever runs, and a Ctrl-C that came before is not forgotten."""
+
+import signal
+
+import pytest
+
+from drivetrain.core.interrupts import noting_interrupts
+from drivetrain.train.signals import Signals
+
+
+def test_signals_go_to_the_run_and_back_to_whom_they_went_before():
+    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    came = []
+    with Signals(came.append):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+    assert came == [signal.SIGINT, signal.SIGTERM]
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_ctrl_c_that_a_library_swallowed_while_it_loaded_ends_a_run_before_it_begins():
+    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    with noting_interrupts() as notes:
+        assert not notes.came
+        with Signals(lambda signum: None):  # nothing came
+            pass
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), Signals(lambda signum: None):
+            raise AssertionError("the run began")
+        assert signal.getsignal(signal.SIGINT) is notes
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_whoever_has_a_handler_of_their_own_keeps_it():
+    def own(signum, frame):
+        came.append(signum)
+
+    came, before = [], signal.signal(signal.SIGINT, own)
+    try:
+        with noting_interrupts() as notes:
+            signal.raise_signal(signal.SIGINT)
+        assert came == [signal.SIGINT]
+        assert not notes.came
+        assert signal.getsignal(signal.SIGINT) is own
+    finally:
+        signal.signal(signal.SIGINT, before)
