@@ -52,6 +52,16 @@ def full_disk() -> FullDisk:
     return _files_limited
 
 
+@pytest.fixture
+def pythons_own_interrupts() -> Iterator[None]:
+    """Ctrl-C goes to Python's own handler, which is not there where the tests run in the background."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 @pytest.fixture(scope="session")
 def kept_programs() -> None:
     """JAX in this process looks programs up in the cache of the session, and keeps there what it compiles."""

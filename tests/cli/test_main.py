@@ -116,6 +116,7 @@ def test_ctrl_c_exits_130_without_a_word(verb, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("pythons_own_interrupts")
 def test_ctrl_c_while_native_code_is_loaded_is_ctrl_c(verb, capsys):
     def run(argv):
         try:

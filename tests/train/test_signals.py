@@ -18,6 +18,7 @@ def test_signals_go_to_the_run_and_back_to_whom_they_went_before():
     assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@pytest.mark.usefixtures("pythons_own_interrupts")
 def test_a_ctrl_c_that_a_library_swallowed_while_it_loaded_ends_a_run_before_it_begins():
     before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
     with noting_interrupts() as notes:
