@@ -56,7 +56,7 @@ def run(argv: list[str]) -> int:
     try:
         _show(folder)
     except Exception as error:  # standard error that is closed or full, say: how the program ended is told in any case
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"drivetrain: the report failed: {type(error).__name__}: {error}\n")
     return _end_like(code)
 
@@ -124,8 +124,7 @@ def _end_like(code: int) -> int:
     """The program's exit code; where a signal ended it, end by the same signal."""
     if code >= 0:
         return code
-    if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # where it is closed
-        sys.stdout.flush()
+    sys.stdout.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program's own core dump is enough
     with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset
         signal.signal(-code, signal.SIG_DFL)

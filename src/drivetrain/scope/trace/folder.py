@@ -25,13 +25,7 @@ def read(folder: Path) -> Trace:
     """
     try:
         return _read(folder)
-    except (
-        KeyError,
-        IndexError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ) as error:  # missing, cut, no number
+    except (LookupError, TypeError, ValueError, OverflowError) as error:  # missing, cut, no number
         raise FileFormatError(
             f"{folder}: expected the recording of a session, got a damaged one ({type(error).__name__}: {error}); "
             "record again"
