@@ -8,7 +8,8 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train.networks import MLP, for_updates, initial_twins, rectified
+from drivetrain.train.networks import MLP, for_updates, initial_twins
+from drivetrain.train.networks.native_calls import RECTIFIED
 from drivetrain.train.networks.rectified import rectified_product
 
 SHAPES = {
@@ -28,7 +29,7 @@ WAYS = {
 def calls(function, *arguments):
     """The custom calls in a compiled function."""
     text = jax.jit(function).lower(*arguments).compile().as_text()
-    return [name for name in rectified._TARGETS if f'custom_call_target="{name}"' in text]
+    return [name for name in RECTIFIED if f'custom_call_target="{name}"' in text]
 
 
 def drawn(shapes, way=WAYS["some off"], seed=0):
@@ -59,7 +60,7 @@ def test_values_and_slopes_are_those_of_the_whole_product(shapes, way):
 def test_on_a_cpu_it_is_three_calls_of_ours():
     z, weight = drawn(SHAPES["a layer"])
     slopes = jax.grad(lambda z, weight: jnp.square(rectified_product(z, weight)).sum(), (0, 1))
-    assert calls(slopes, z, weight) == list(rectified._TARGETS)
+    assert calls(slopes, z, weight) == list(RECTIFIED)
 
 
 def test_a_slope_that_nobody_needs_is_not_computed():

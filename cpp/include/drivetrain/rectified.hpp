@@ -233,18 +233,6 @@ DRIVETRAIN_KERNEL inline void lane_sums(const Vector* sums, float* results) noex
 }  // namespace avx512
 #endif
 
-/// Calls `call` in the namespace of the instruction set.
-#if defined(DRIVETRAIN_TARGET)
-#define DRIVETRAIN_BY_LEVEL(simd, call)                  \
-  if (simd == SimdLevel::kAvx512) return avx512::call;   \
-  if (simd == SimdLevel::kAvx2) return avx2::call;       \
-  return portable::call
-#else
-#define DRIVETRAIN_BY_LEVEL(simd, call) \
-  (void)simd;                           \
-  return portable::call
-#endif
-
 /// y [rows, num_out] = max(z [rows, num_in], 0) @ w [num_in, num_out].
 inline void product(const Sizes& sizes, const float* z, const float* w, float* y, Workspace& work,
                     SimdLevel simd) noexcept {
@@ -274,7 +262,5 @@ inline std::uint32_t keep_positive(const float* z, std::size_t num, float* value
                                    SimdLevel simd) noexcept {
   DRIVETRAIN_BY_LEVEL(simd, keep_positive(z, num, values, places));
 }
-
-#undef DRIVETRAIN_BY_LEVEL
 
 }  // namespace drivetrain::rectified

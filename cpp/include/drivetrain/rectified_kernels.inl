@@ -7,15 +7,9 @@
 // A matrix "in panels" is cut into bands of kWide vectors (the last may be narrower), one band after
 // the other, so that what the inner loops read lies on whole vectors in a few KiB one after another.
 
-constexpr std::size_t kPanel = kWide * kLanes;
-typedef float Vector __attribute__((vector_size(4 * kLanes), aligned(4)));
+#include "drivetrain/vectors.inl"
 
-DRIVETRAIN_KERNEL inline Vector load(const float* from) noexcept {
-  return *reinterpret_cast<const Vector*>(from);
-}
-DRIVETRAIN_KERNEL inline void store(float* to, Vector vector) noexcept {
-  *reinterpret_cast<Vector*>(to) = vector;
-}
+constexpr std::size_t kPanel = kWide * kLanes;
 
 inline std::size_t padded(std::size_t width) noexcept { return (width + kLanes - 1) / kLanes * kLanes; }
 

@@ -60,3 +60,15 @@ inline SimdLevel best_simd_level() noexcept {
 }
 
 }  // namespace drivetrain
+
+/// Returns what `call` gives in the namespace of an instruction set, avx512, avx2 or portable.
+#if defined(DRIVETRAIN_TARGET)
+#define DRIVETRAIN_BY_LEVEL(simd, call)                             \
+  if (simd == drivetrain::SimdLevel::kAvx512) return avx512::call;  \
+  if (simd == drivetrain::SimdLevel::kAvx2) return avx2::call;      \
+  return portable::call
+#else
+#define DRIVETRAIN_BY_LEVEL(simd, call) \
+  (void)simd;                           \
+  return portable::call
+#endif

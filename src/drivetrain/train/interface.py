@@ -230,7 +230,9 @@ def rows_of(arrays: Arrays, which: Any) -> Any:
 
 def first_rows(arrays: Arrays, count: int) -> Any:
     """Views of the first `count` rows."""
-    return rows_of(arrays, slice(count))
+    if isinstance(arrays, dict):
+        return {name: array[:count] for name, array in arrays.items()}
+    return arrays[:count]
 
 
 def one_row(arrays: Arrays, index: int) -> Any:

@@ -28,7 +28,6 @@ from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
-from drivetrain.train.stepper import Episode
 from drivetrain.train.topology import make_experience, stored_interface, writers
 
 
@@ -88,6 +87,7 @@ class Loop:
         )
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.moments
+        self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
@@ -150,12 +150,10 @@ class Loop:
 
     def _step(self) -> None:
         _, committed, updates = self._counts
-        at_once, on_policy = self._actor.steps_per_call, self._config.on_policy
-        num_steps = self._rules.grantable(at_once if on_policy else self._config.steps_per_grant, committed, updates)
-        episodes: list[Episode] = []
+        at_once = self._actor.steps_per_call
+        num_steps = self._rules.grantable(self._steps_per_grant, committed, updates)
         for first in range(0, num_steps, at_once):
-            episodes += self._actor.step(min(at_once, num_steps - first), committed + first)
-        self._meter.add_episodes(episodes)
+            self._meter.add_episodes(self._actor.step(min(at_once, num_steps - first), committed + first))
         committed += num_steps
         self._counts = Counts(committed, committed, updates)
         if self._rounds is not None and self._rules.is_whole(committed):

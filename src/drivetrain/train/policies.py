@@ -136,10 +136,13 @@ class EpsilonGreedy:
             noise = rng.standard_normal(self._network.num_noise, np.float32)
             pieces = self._network.perturbed(pieces, noise, np)
         q = self._q_values(pieces, obs)
-        whether, which = rng.random((2, len(q)))  # one call: each costs as much as a small network
-        explores: NDArray[np.bool_] = whether < self._config.epsilon_at(step)
-        random: NDArray[np.int64] = (which * q.shape[-1]).astype(np.int64)
-        return np.where(explores, random, q.argmax(-1))
+        actions = q.argmax(-1)
+        epsilon = self._config.epsilon_at(step)
+        whether, which = rng.random((2, len(q))).tolist()  # few rows: a call on arrays costs more than the loop
+        for lane, (explores, action) in enumerate(zip(whether, which, strict=True)):
+            if explores < epsilon:
+                actions[lane] = int(action * q.shape[-1])
+        return actions
 
     def _q_values(self, pieces: Pieces, obs: Arrays) -> NDArray[np.float32]:
         return q_values(self._network, pieces, obs, self._config, np)

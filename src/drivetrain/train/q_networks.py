@@ -39,7 +39,10 @@ def action_logits(network: Network, pieces: Pieces, obs: Any, config: DQNConfig,
     With a value head, value + advantage - mean advantage over the actions, for each atom (dueling; Wang
     et al. 2016, eq. 9; Hessel et al. 2018, section 3).
     """
-    outputs = network.apply(pieces, obs, xp)
+    return _dueled(network.apply(pieces, obs, xp), config)
+
+
+def _dueled(outputs: Pieces, config: DQNConfig) -> Any:
     advantage = outputs["action"].reshape(*outputs["action"].shape[:-1], -1, config.num_atoms)
     if "value" not in outputs:
         return advantage
@@ -56,4 +59,7 @@ def expected(logits: Any, config: DQNConfig, xp: ModuleType) -> Any:
 
 def q_values(network: Network, pieces: Pieces, obs: Any, config: DQNConfig, xp: ModuleType) -> Any:
     """Q(s, a) for every action: [..., num_actions]."""
-    return expected(action_logits(network, pieces, obs, config, xp), config, xp)
+    outputs = network.apply(pieces, obs, xp)
+    if config.num_atoms == 1 and not config.dueling:
+        return outputs["action"]  # as it is: an actor asks at every step
+    return expected(_dueled(outputs, config), config, xp)

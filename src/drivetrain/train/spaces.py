@@ -237,8 +237,15 @@ def _entry_encoder(entry: Entry, name: str = "") -> Callable[[Any], NDArray[Any]
     shape, dtype = entry.stored
     if isinstance(entry, Categories):
         return _categories_encoder(entry, name)
-    # Widths may differ, kinds may not: a picture in 0..1 is none in 0..255.
-    return lambda observation: np.asarray(observation).astype(dtype, casting="same_kind", copy=False).reshape(shape)
+    kept_as = np.dtype(dtype)
+
+    def encode(observation: Any) -> NDArray[Any]:
+        if type(observation) is np.ndarray and observation.dtype == kept_as and observation.shape == shape:
+            return observation  # the usual case
+        # Widths may differ, kinds may not: a picture in 0..1 is none in 0..255.
+        return np.asarray(observation).astype(kept_as, casting="same_kind", copy=False).reshape(shape)
+
+    return encode
 
 
 def _categories_encoder(entry: Categories, name: str) -> Callable[[Any], NDArray[Any]]:

@@ -98,13 +98,12 @@ def acting(network: Network) -> Network:
 
 
 def for_updates(network: Network, precision: Precision) -> Network:
-    """The network as a learner computes it: its products in a precision, and without what is multiplied by zero.
+    """The network as a learner computes it: its products in a precision, by calls of ours where those pay.
 
     Torsos of the user's own stay as they are.
     """
     if isinstance(network, MLP):
-        skips_zeros = precision == "float32" and network.activation == "relu"
-        return replace(network, precision=precision, skips_zeros=skips_zeros)
+        return replace(network, precision=precision, is_learning=True)
     if isinstance(network, TorsoNetwork):
         mlp = for_updates(network.mlp, precision)
         assert isinstance(mlp, MLP)

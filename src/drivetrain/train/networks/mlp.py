@@ -39,9 +39,9 @@ class MLP:
     usually run; Saxe et al. 2014, arXiv:1312.6120). None: uniform in +-1/sqrt(inputs), biases too (PyTorch's)."""
     precision: Precision = "float32"
     """Of the products; a learner's may be bfloat16, for `jax.numpy` alone."""
-    skips_zeros: bool = False
-    """Whether products behind rectified units leave out what is multiplied by zero; a learner's, for `jax.numpy`
-    alone (rectified.py)."""
+    is_learning: bool = False
+    """Whether products in float32 are calls of ours where those pay (rectified.py, narrow.py); a learner's, for
+    `jax.numpy` alone."""
     is_acting: bool = False
     """Whether a few rows are one native call (cpp/include/drivetrain/forward.hpp); an actor's, for `numpy` alone."""
 
@@ -96,17 +96,27 @@ class MLP:
         inputs: Any = None  # of the units of a layer
         for index in range(len(self.hidden)):
             weight, bias = pieces[f"hidden{index}.weight"], pieces[f"hidden{index}.bias"]
-            if self.skips_zeros and inputs is not None:
-                from drivetrain.train.networks.rectified import rectified_product  # imports jax: only where needed
+            if inputs is not None and self._skips_zeros:
+                from drivetrain.train.networks.rectified import rectified_product  # imports jax: as below
 
                 inputs = rectified_product(inputs, weight) + bias
             else:
-                inputs = product(features, weight, self.precision) + bias
+                inputs = self._product(features, weight) + bias
             features = xp.maximum(inputs, 0) if self.activation == "relu" else xp.tanh(inputs)
         return {
-            name: product(features, pieces[f"{name}.weight"], self.precision) + pieces[f"{name}.bias"]
-            for name, _ in self.heads
+            name: self._product(features, pieces[f"{name}.weight"]) + pieces[f"{name}.bias"] for name, _ in self.heads
         }
+
+    @property
+    def _skips_zeros(self) -> bool:
+        return self.is_learning and self.precision == "float32" and self.activation == "relu"
+
+    def _product(self, x: Any, weight: Any) -> Any:
+        if not self.is_learning or self.precision != "float32":
+            return product(x, weight, self.precision)
+        from drivetrain.train.networks.narrow import narrow_product  # imports jax: only where it is needed
+
+        return narrow_product(x, weight)
 
 
 def uniform(rng: np.random.Generator, num_in: int, num_out: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

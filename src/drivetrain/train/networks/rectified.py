@@ -8,17 +8,15 @@ units give is zero, and in trained networks many are off for whole batches (desi
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownLambdaType=false
 
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train._native import rectified_handlers
+from drivetrain.train.networks.native_calls import RECTIFIED, call
 
 SMALLEST = (16, 64, 64)
 """Rows, inputs and outputs of a product from which leaving out pays for finding out what."""
-_TARGETS = ("drivetrain_rectified", "drivetrain_rectified_by_weight", "drivetrain_rectified_by_input")
 
 
 def rectified_product(z: Any, weight: Any) -> Any:
@@ -38,8 +36,7 @@ def rectified_product(z: Any, weight: Any) -> Any:
 
 @jax.custom_vjp
 def _product(z: Any, weight: Any) -> Any:
-    shape = (*z.shape[:-1], weight.shape[-1])
-    return _by_platform(0, shape, _whole, z, weight)
+    return call(RECTIFIED[0], (*z.shape[:-1], weight.shape[-1]), _whole, z, weight)
 
 
 def _forward(z: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
@@ -49,27 +46,17 @@ def _forward(z: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
 def _backward(kept: tuple[Any, Any], slopes: Any) -> tuple[Any, Any]:
     """Slopes by z and by the weight: two calls, so that the one that nobody needs is left out."""
     z, weight = kept
-    by_weight = _by_platform(1, weight.shape, lambda z, slopes: _transposed(_rectified(z)) @ slopes, z, slopes)
-    by_z = _by_platform(
-        2, z.shape, lambda z, weight, slopes: jnp.where(z <= 0, 0, slopes @ _transposed(weight)), z, weight, slopes
+    by_weight = call(RECTIFIED[1], weight.shape, lambda z, slopes: _transposed(_rectified(z)) @ slopes, z, slopes)
+    by_z = call(
+        RECTIFIED[2],
+        z.shape,
+        lambda z, weight, slopes: jnp.where(z <= 0, 0, slopes @ _transposed(weight)),
+        *(z, weight, slopes),
     )
     return by_z, by_weight
 
 
 _product.defvjp(_forward, _backward)
-
-
-def _by_platform(which: int, shape: tuple[int, ...], otherwise: Any, *arrays: Any) -> Any:
-    """One of the calls on CPUs, and what it computes, in XLA's operations, on other devices."""
-    _registered()
-    call = jax.ffi.ffi_call(_TARGETS[which], jax.ShapeDtypeStruct(shape, jnp.float32), vmap_method="sequential")
-    return jax.lax.platform_dependent(*arrays, cpu=call, default=otherwise)
-
-
-@functools.cache
-def _registered() -> None:
-    for target, handler in zip(_TARGETS, rectified_handlers(), strict=True):
-        jax.ffi.register_ffi_target(target, handler, platform="cpu")
 
 
 def _whole(z: Any, weight: Any) -> Any:

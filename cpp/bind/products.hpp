@@ -1,0 +1,98 @@
+// A layer's products as custom calls of XLA: see rectified.hpp and narrow.hpp.
+#pragma once
+
+#include <vector>
+
+#include "bind/xla_calls.hpp"
+#include "drivetrain/narrow.hpp"
+#include "drivetrain/rectified.hpp"
+
+namespace drivetrain::bind {
+
+/// Runs `run(sizes, index, workspace)` for each product of z [.., rows, num_in] and w [.., num_in, num_out] to y.
+template <class Run>
+bool for_each_rectified(const Matrices& z, const Matrices& w, const Matrices& y, Run&& run) {
+  if (!z.fit || !w.is(z.num, z.columns, w.columns) || !y.is(z.num, z.rows, w.columns)) return false;
+  const rectified::Sizes sizes{z.rows, z.columns, w.columns};
+  static thread_local rectified::Workspace work;
+  if (!work.reserve(sizes)) return false;
+  for (std::size_t i = 0; i < z.num; ++i) run(sizes, i, work);
+  return true;
+}
+
+inline constexpr char kRectifiedMisfit[] =
+    "a rectified product: expected float32 [.., rows, inputs] by [.., inputs, outputs], and memory to work in";
+
+/// (z, w) -> y
+inline xla::Error* rectified_product(xla::CallFrame* frame) {
+  return answer<2, 1>(frame, kRectifiedMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices z(*args[0]), w(*args[1]), y(*rets[0]);
+    return for_each_rectified(z, w, y, [&](const auto& sizes, std::size_t i, auto& work) {
+      rectified::product(sizes, z[i], w[i], y[i], work, kSimd);
+    });
+  });
+}
+
+/// (z, dy) -> dw
+inline xla::Error* rectified_weight_slopes(xla::CallFrame* frame) {
+  return answer<2, 1>(frame, kRectifiedMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices z(*args[0]), dy(*args[1]), dw(*rets[0]);
+    return for_each_rectified(z, dw, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+      rectified::weight_slopes(sizes, z[i], dy[i], dw[i], work, kSimd);
+    });
+  });
+}
+
+/// (z, w, dy) -> dz
+inline xla::Error* rectified_input_slopes(xla::CallFrame* frame) {
+  return answer<3, 1>(frame, kRectifiedMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices z(*args[0]), w(*args[1]), dy(*args[2]), dz(*rets[0]);
+    return dz.is(z.num, z.rows, z.columns) &&
+           for_each_rectified(z, w, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+             rectified::input_slopes(sizes, z[i], w[i], dy[i], dz[i], work, kSimd);
+           });
+  });
+}
+
+inline constexpr char kNarrowMisfit[] =
+    "a narrow product: expected float32 [.., rows, few], [.., few, wide] and [.., rows, wide]";
+
+/// Whether x [.., rows, few], w [.., few, wide] and y [.., rows, wide] go together.
+inline bool go_together(const Matrices& x, const Matrices& w, const Matrices& y) {
+  return x.fit && w.is(x.num, x.columns, w.columns) && y.is(x.num, x.rows, w.columns);
+}
+
+/// (x, w) -> y
+inline xla::Error* narrow_spread(xla::CallFrame* frame) {
+  return answer<2, 1>(frame, kNarrowMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices x(*args[0]), w(*args[1]), y(*rets[0]);
+    if (!go_together(x, w, y)) return false;
+    for (std::size_t i = 0; i < x.num; ++i)
+      narrow::spread({x.rows, x.columns, w.columns}, x[i], w[i], y[i], kSimd);
+    return true;
+  });
+}
+
+/// (x, y) -> w
+inline xla::Error* narrow_outer(xla::CallFrame* frame) {
+  return answer<2, 1>(frame, kNarrowMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices x(*args[0]), y(*args[1]), w(*rets[0]);
+    if (!go_together(x, w, y)) return false;
+    for (std::size_t i = 0; i < x.num; ++i)
+      narrow::outer({x.rows, x.columns, w.columns}, x[i], y[i], w[i], kSimd);
+    return true;
+  });
+}
+
+/// (y, w) -> x
+inline xla::Error* narrow_gather(xla::CallFrame* frame) {
+  return answer<2, 1>(frame, kNarrowMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices y(*args[0]), w(*args[1]), x(*rets[0]);
+    if (!go_together(x, w, y)) return false;
+    for (std::size_t i = 0; i < x.num; ++i)
+      narrow::gather({x.rows, x.columns, w.columns}, y[i], w[i], x[i], kSimd);
+    return true;
+  });
+}
+
+}  // namespace drivetrain::bind
