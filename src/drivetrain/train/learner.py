@@ -30,7 +30,7 @@ from drivetrain.train.recording import BACKPROPAGATION, REPLAY
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
-from drivetrain.train.updates import Algorithm, Batch, compile_updates
+from drivetrain.train.updates import Algorithm, Batch, compile_updates, owned
 
 
 class Update(NamedTuple):
@@ -68,7 +68,7 @@ class Learner:
         num_rows = (self._config.updates.updates_per_call, self._config.updates.batch_size)
         obs, action = self._interface.zero_observations(*num_rows), self._interface.zero_actions(*num_rows)
         row = np.zeros(num_rows, np.float32)
-        state = jax.tree.map(lambda x: x.copy(), self._state)
+        state = for_everyone(owned(self._state), self._learners)
         self._updates(state, Batch(obs, action, row, obs, row, row), np.int32(0))
 
     def observe(self, moments: NDArray[np.float64]) -> None:

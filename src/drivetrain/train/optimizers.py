@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from drivetrain.core.errors import InvalidInput
@@ -94,7 +95,7 @@ def adam(learning_rate: Any, epsilon: float, max_norm: float | None = None) -> o
 
     def init(params: Any) -> AdamState:
         def zeros() -> Any:
-            return jax.tree.map(jnp.zeros_like, params)
+            return jax.tree.map(lambda param: jax.device_put(np.zeros(param.shape, param.dtype)), params)
 
         return AdamState(jnp.int32(0), zeros(), zeros())
 

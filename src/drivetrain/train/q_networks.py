@@ -60,6 +60,6 @@ def expected(logits: Any, config: DQNConfig, xp: ModuleType) -> Any:
 def q_values(network: Network, pieces: Pieces, obs: Any, config: DQNConfig, xp: ModuleType) -> Any:
     """Q(s, a) for every action: [..., num_actions]."""
     outputs = network.apply(pieces, obs, xp)
-    if config.num_atoms == 1 and not config.dueling:
+    if config.num_atoms == 1 and "value" not in outputs:
         return outputs["action"]  # as it is: an actor asks at every step
     return expected(_dueled(outputs, config), config, xp)

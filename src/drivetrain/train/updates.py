@@ -98,6 +98,11 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
     return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, WHOLE))
 
 
+def owned(arrays: Any) -> Any:
+    """A tree of arrays as JAX's own, copied without compiling anything."""
+    return jax.tree.map(lambda array: jax.device_put(np.array(array)), arrays)
+
+
 def noise_key(rng: np.random.Generator) -> jax.Array:
     """The key of a run's noise, as plain numbers that a checkpoint can hold."""
     return jax.random.key_data(jax.random.key(int(rng.integers(2**31))))

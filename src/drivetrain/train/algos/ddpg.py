@@ -36,7 +36,7 @@ from drivetrain.train.networks import Pieces
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.updates import Algorithm, Batch, Metrics
+from drivetrain.train.updates import Algorithm, Batch, Metrics, owned
 
 
 class Params(NamedTuple):
@@ -75,7 +75,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
 def init(networks: Networks, config: DDPGConfig, rng: np.random.Generator) -> State:
     """The state before the first update, with targets like what they follow."""
     params = Params(*(network.initial(rng) for network in networks))
-    online, target = (jax.tree.map(jnp.array, params) for _ in range(2))
+    online, target = (owned(params) for _ in range(2))
     optimizer = optimizer_of(config)
     return State(online, target, (optimizer.init(online.actor), optimizer.init(online.critic)), jnp.int32(0))
 

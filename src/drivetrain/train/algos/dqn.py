@@ -51,7 +51,7 @@ from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import policy_network
 from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
 from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
 
 
 class State(NamedTuple):
@@ -109,7 +109,7 @@ def optimizer(config: DQNConfig) -> optax.GradientTransformation:
 
 def init(pieces: Pieces, config: DQNConfig, key: Any = None) -> State:
     """The state before the first update, with online and target network alike."""
-    params, target = (jax.tree.map(jnp.array, pieces) for _ in range(2))
+    params, target = (owned(pieces) for _ in range(2))
     key = noise_key(np.random.default_rng(0)) if key is None else key
     return State(params, target, optimizer(config).init(params), key, jnp.int32(0))
 

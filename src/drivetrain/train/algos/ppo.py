@@ -47,7 +47,7 @@ from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.rollouts.buffer import Rollout
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.stochastic import stochastic_network, value_network
-from drivetrain.train.updates import Metrics
+from drivetrain.train.updates import Metrics, owned
 
 _KL_SLACK = 1.5  # of target_kl, as Stable-Baselines3 has it
 
@@ -123,7 +123,7 @@ def make(config: TrainConfig, interface: Interface) -> OnPolicyAlgorithm:
 def init(networks: Networks, config: PPOConfig, rng: np.random.Generator) -> State:
     """The state before the first update."""
     pieces = Params(networks.policy.initial(rng), networks.value.initial(rng))
-    params = jax.tree.map(jnp.array, pieces)
+    params = owned(pieces)
     key = jax.random.key_data(jax.random.key(int(rng.integers(2**31))))
     return State(params, optimizer_of(config, config.max_gradient_norm).init(params), key, jnp.int32(0))
 

@@ -38,7 +38,7 @@ from drivetrain.train.networks import Pieces, initial_twins
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import gaussian
 from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
 
 
 class State(NamedTuple):
@@ -86,9 +86,9 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
 
 def init(networks: Networks, config: SACConfig, rng: np.random.Generator) -> State:
     """The state before the first update, with critics and targets alike."""
-    actor = jax.tree.map(jnp.array, networks.actor.initial(rng))
+    actor = owned(networks.actor.initial(rng))
     twins = initial_twins(networks.critic, rng)
-    critics, targets = (jax.tree.map(jnp.array, twins) for _ in range(2))
+    critics, targets = (owned(twins) for _ in range(2))
     log_alpha = jnp.log(jnp.float32(config.initial_temperature))
     optimizer = optimizer_of(config)
     moments = (optimizer.init(actor), optimizer.init(critics), optimizer.init(log_alpha))

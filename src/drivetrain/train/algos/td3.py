@@ -35,7 +35,7 @@ from drivetrain.train.networks import Pieces, first_twin, initial_twins
 from drivetrain.train.optimizers import global_norm, optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
 
 
 class State(NamedTuple):
@@ -73,8 +73,8 @@ def init(networks: Networks, config: TD3Config, rng: np.random.Generator) -> Sta
     """The state before the first update, with targets like what they follow."""
     pieces = networks.actor.initial(rng)
     twins = initial_twins(networks.critic, rng)
-    actor, actor_target = (jax.tree.map(jnp.array, pieces) for _ in range(2))
-    critics, critics_target = (jax.tree.map(jnp.array, twins) for _ in range(2))
+    actor, actor_target = (owned(pieces) for _ in range(2))
+    critics, critics_target = (owned(twins) for _ in range(2))
     optimizer = optimizer_of(config)
     moments = (optimizer.init(actor), optimizer.init(critics))
     return State(actor, critics, (actor_target, critics_target), moments, noise_key(rng), jnp.int32(0))
