@@ -399,7 +399,7 @@ int main() {
   };
   for (const auto& [function, code, says] : refusals)
     run(
-        [=] {
+        [function = function, code = code, says = says] {
           fake_fail(function, code);
           a_refusal_is_one_line_and_the_program_runs_on(function, code, says);
         },

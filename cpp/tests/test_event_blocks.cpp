@@ -132,7 +132,10 @@ void muted_blocks_are_counted_and_what_is_entered_then_is_resumed() {
   const SiteUse training{.site = 1};
   const SiteUse step{.site = 2, .step = StepKind::kSimulated, .ends_step = true};
   std::uint64_t num_steps = 0;
-  for (const std::uint64_t begin = monotonic_ns(); monotonic_ns() < begin + 400'000'000;) {
+  int times_muted = 0;
+  bool was_muted = false;
+  // Long enough for some rounds, however slow the machine; or a minute.
+  for (const std::uint64_t begin = monotonic_ns(); times_muted < 4 && monotonic_ns() < begin + 60'000'000'000;) {
     thread_log.begin(training);  // often longer than a block
     for (int i = 0; i < 1000; ++i) {
       thread_log.begin(step);
@@ -140,6 +143,9 @@ void muted_blocks_are_counted_and_what_is_entered_then_is_resumed() {
       }
       thread_log.end(2);
       ++num_steps;
+      const bool is_muted = thread_log.is_muted(step);
+      times_muted += is_muted && !was_muted;
+      was_muted = is_muted;
     }
     thread_log.end(1);
   }

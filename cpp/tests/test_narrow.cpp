@@ -32,7 +32,7 @@ void check_sums(const Matrix& got, std::size_t rows, std::size_t columns, std::s
 }
 
 void test_products(const Sizes& sizes, SimdLevel simd) {
-  const auto [rows, few, wide] = sizes;
+  const std::size_t rows = sizes.rows, few = sizes.few, wide = sizes.wide;
   Random random(rows * 1000003 + few * 1009 + wide);
   const Matrix x = random_matrix(random, rows * few), y = random_matrix(random, rows * wide),
                w = random_matrix(random, few * wide);

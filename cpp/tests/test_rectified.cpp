@@ -51,7 +51,7 @@ double sum_over(std::size_t count, const Term& term) {
 }
 
 void test_products(const Case& one, Workspace& work, SimdLevel simd) {
-  const auto [rows, num_in, num_out] = one.sizes;
+  const std::size_t rows = one.sizes.rows, num_in = one.sizes.num_in, num_out = one.sizes.num_out;
   Random random(rows * 1000003 + num_in * 1009 + num_out);
   Matrix z = random_matrix(random, rows * num_in), dy = random_matrix(random, rows * num_out);
   const Matrix w = random_matrix(random, num_in * num_out);

@@ -126,6 +126,9 @@ class ThreadLog {
     depth_ = num_too_deep_ = num_enclosing_ = lane_ = base_ = base_too_deep_ = 0;
   }
 
+  /// Whether this block leaves out what is put down at such a site.
+  bool is_muted(const SiteUse& use) const noexcept { return (mask_ >> static_cast<int>(use.instrument) & 1) != 0; }
+
  private:
   struct Entered {
     SiteUse use;
@@ -152,7 +155,6 @@ class ThreadLog {
     if (auto* const tell = event_log.inside.load(std::memory_order_acquire)) [[unlikely]]
       tell(depth_ > floor() ? stack_[depth_ - 1].use.site + 1 : 0);
   }
-  bool is_muted(const SiteUse& use) const noexcept { return (mask_ >> static_cast<int>(use.instrument) & 1) != 0; }
   static void switch_gpu(bool is_on) noexcept {
     if (auto* const change = event_log.switch_gpu.load(std::memory_order_acquire)) change(is_on);
   }
