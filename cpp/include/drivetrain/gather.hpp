@@ -116,23 +116,26 @@ inline constexpr std::size_t kStacksAtOnce = 32 << 20;
 }
 
 /// Copies the rows of draws[0 .. num) to positions first, first + 1, ... of each output array, large ones
-/// past the caches if asked for. Some rows at a time, field by field, while the next are being fetched.
+/// past the caches if asked for. Some rows at a time, field by field; what the sampler has not asked for of
+/// longer rows is fetched meanwhile.
 inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
                         unsigned char* const* outputs, std::size_t first, std::size_t num,
                         const Draw* draws, bool past_caches = false) noexcept {
   if (schema.row_nbytes() >= kLargeRow)
     return gather_large_rows(schema, table, outputs, first, num, draws, past_caches);
   if (schema.stack > 0) return gather_framed_rows(schema, table, outputs, first, num, draws);
-  constexpr std::size_t kBlock = 32;
-  const std::size_t lines = (table.config().row_stride + 63) / 64;
+  constexpr std::size_t kBlock = 64;
+  const std::size_t stride = table.config().row_stride, lines = (stride + 63) / 64;
   const std::size_t prefetched = lines < 8 ? lines : 8;  // longer rows: the hardware follows
-  const unsigned char* rows[2][kBlock];                  // these, and the next ones
+  const unsigned char* const first_row = table.fields(0);
+  const unsigned char* rows[2][kBlock];  // these, and the next ones
   const auto fetch = [&](std::size_t start, const unsigned char** ahead) {
-    for (std::size_t i = start; i < num && i < start + kBlock; ++i) {
-      const unsigned char* row = table.fields(draws[i].slot);
-      for (std::size_t line = 0; line < prefetched; ++line) __builtin_prefetch(row + 64 * line);
-      ahead[i - start] = row;
-    }
+    const std::size_t end = std::min(num, start + kBlock);
+    for (std::size_t i = start; i < end; ++i) *ahead++ = first_row + draws[i].slot * stride;
+    if (prefetched <= RowsAhead::kMostLines) return;
+    for (ahead -= end - start; start < end; ++start, ++ahead)
+      for (std::size_t line = RowsAhead::kMostLines; line < prefetched; ++line)
+        __builtin_prefetch(*ahead + 64 * line);
   };
   fetch(0, rows[0]);
   for (std::size_t start = 0; start < num; start += kBlock) {

@@ -42,13 +42,18 @@ inline float largest_of(const float* values, std::size_t count) noexcept {
 
 /// Rows that the caller will read of each leaf found: fetched while other leaves are searched for.
 struct RowsAhead {
+  static constexpr unsigned kMostLines = 4;
   const unsigned char* rows = nullptr;  // none: nothing is fetched
   std::size_t stride = 0;
-  unsigned num_lines = 0;  // of each row
+  unsigned num_lines = 0;  // of each row, at most kMostLines
 
   void prefetch(std::uint64_t index) const noexcept {
     const unsigned char* row = rows + index * stride;
-    for (unsigned line = 0; line < num_lines; ++line) __builtin_prefetch(row + 64 * line);
+    if (num_lines == 0) return;
+    __builtin_prefetch(row);
+    if (num_lines == 1) return;
+    __builtin_prefetch(row + 64);
+    for (unsigned line = 2; line < num_lines; ++line) __builtin_prefetch(row + 64 * line);
   }
 };
 
