@@ -261,7 +261,7 @@ class Sampler {
     const RowsAhead rows = rows_ahead();
     for (std::size_t start = 0; start < count; start += kBlock) {
       const std::size_t end = std::min(start + kBlock, count);
-      for (std::size_t i = start; i < end; ++i) rows.prefetch(targets[i]);
+      rows.begin(targets + start, end - start);
       for (std::size_t i = start; i < end; ++i)
         draws[positions[i]] = whole_row(static_cast<std::uint32_t>(targets[i]), words[i]);
     }
