@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bind/tree.hpp"
+#include "drivetrain/fetch_line.hpp"
 #include "drivetrain/large_copy.hpp"
 
 namespace drivetrain::bind {
@@ -24,7 +25,7 @@ inline void copy_rows(nb::handle rows, std::size_t stride, std::size_t nbytes, n
   const std::size_t lines = std::min<std::size_t>((nbytes + 63) / 64, 4);
   const auto prefetch = [&](std::size_t i) {
     const unsigned char* row = source + index[i] * stride;
-    for (std::size_t line = 0; line < lines; ++line) __builtin_prefetch(row + 64 * line);
+    for (std::size_t line = 0; line < lines; ++line) fetch_line(row + 64 * line);
   };
   nb::gil_scoped_release released;
   if (nbytes >= kLargeRow) {

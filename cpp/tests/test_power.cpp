@@ -54,6 +54,24 @@ void every_simd_level_gives_the_same_bits_at_any_length() {
     }
 }
 
+void relative_powers_are_those_of_the_quotient() {
+  Random random(4);
+  for (const double y : kExponents)
+    for (int round = 0; round < 50; ++round) {
+      double x[64];
+      float results[64];
+      for (double& value : x) value = any_base(random);
+      const double one = x[round];
+      for (double& value : x) value = std::max(value, one);
+      powers_relative(x, log2_of(one), -y, 1.0, results, 64, best_simd_level());
+      for (int i = 0; i < 64; ++i) {
+        const auto nearest = static_cast<float>(std::pow(one / x[i], y));
+        CHECK(std::abs(results[i] - nearest) <= std::nextafter(nearest, INFINITY) - nearest);
+        CHECK(results[i] <= 1.0f && (x[i] > one || results[i] == 1.0f));
+      }
+    }
+}
+
 void one_and_the_power_of_zero_are_exact_and_no_weight_exceeds_one() {
   Random random(3);
   for (const double y : kExponents) {
@@ -80,6 +98,7 @@ int main() {
               simd_name(best_simd_level()));
   powers_are_those_of_the_library_to_a_float_and_nearly_always_the_same();
   every_simd_level_gives_the_same_bits_at_any_length();
+  relative_powers_are_those_of_the_quotient();
   one_and_the_power_of_zero_are_exact_and_no_weight_exceeds_one();
   powers_of_two_and_the_seams_between_them_are_continuous();
   std::puts("ok");

@@ -123,15 +123,19 @@ void a_full_tree_of_the_largest_leaves_does_not_overflow() {
 
 void equal_parts_are_those_of_a_division() {
   Random random(11);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 400; ++round) {
     const std::uint64_t parts = 1 + random.below(round % 2 ? 20 : 3000), total = random.below(1ull << (1 + round % 61));
-    const std::uint64_t begin = random.below(parts), step = random.below(parts);
-    EqualParts part(total, parts, step);
-    part.go_to(begin);
-    for (std::uint64_t i = 0; i < 2 * parts; ++i, part.go_on()) {
-      const auto k = static_cast<unsigned __int128>((begin + i * step) % parts);
-      CHECK(part.low() == static_cast<std::uint64_t>(total * k / parts));
-      CHECK(part.low() + part.size() == static_cast<std::uint64_t>(total * (k + 1) / parts));
+    const std::uint64_t begin = random.below(parts);
+    for (const bool up : {true, false}) {
+      const std::uint64_t num = up ? parts - begin : begin + 1;
+      std::uint64_t num_seen = 0;
+      EqualParts(total, parts).each(begin, num, up, [&](std::size_t i, std::uint64_t low, std::uint64_t size) {
+        const auto k = static_cast<unsigned __int128>(up ? begin + i : begin - i);
+        CHECK(i == num_seen++);
+        CHECK(low == static_cast<std::uint64_t>(total * k / parts));
+        CHECK(low + size == static_cast<std::uint64_t>(total * (k + 1) / parts));
+      });
+      CHECK(num_seen == num);
     }
   }
 }
@@ -144,7 +148,10 @@ void strata_begin_anywhere_go_up_or_down_and_come_once_each() {
     std::vector<int> taken(num);
     for (std::uint64_t draw = first; draw < first + num; ++draw) ++taken[strata.part(draw)];
     for (int times : taken) CHECK(times == 1);
-    CHECK(strata.part(first + 1) == (strata.part(first) + strata.step()) % num);
+    const std::uint64_t part = strata.part(first), run = strata.num_before_seam(part);
+    for (std::uint64_t i = 0; i < run; ++i)
+      CHECK(strata.part(first + i) == (strata.goes_up() ? part + i : part - i));
+    CHECK(strata.part(first + run) == (strata.goes_up() ? 0 : num - 1));
   }
   // Of ten parts in a row, each is as often the first of a batch, and as often before its neighbour.
   constexpr int kRounds = 100'000, kParts = 10;

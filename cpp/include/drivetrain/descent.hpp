@@ -15,6 +15,7 @@
 // probability says (test_draws).
 #pragma once
 
+#include "drivetrain/fetch_line.hpp"
 #include "drivetrain/philox.hpp"
 #include "drivetrain/sum_tree.hpp"
 
@@ -122,73 +123,87 @@ struct Redraws {
 // The loop is written once; each variant needs its own target attribute for the searches to be
 // inlined, which is why this is a macro and not a template. A group that is no multiple of four
 // repeats its first target.
-#define DRIVETRAIN_DEFINE_DESCENT(isa, attribute)                                               \
-  template <>                                                                                   \
-  struct Descent<isa::Tag> {                                                                    \
-    attribute static void run(const SumTree& tree, const Crown& crown, const Finds& finds,      \
-                              std::size_t count, const RowsAhead& rows) noexcept {              \
-      const unsigned below_crown = tree.num_levels_ - crown.num_levels();                       \
-      const double unit = tree.unit();                                                          \
-      for (std::size_t start = 0; start < count; start += kInterleave) {                        \
-        const std::size_t num = std::min(kInterleave, count - start);                           \
-        const std::size_t lanes = (num + kTogether - 1) / kTogether * kTogether;                \
-        alignas(32) std::uint64_t target[kInterleave], sum[kInterleave], node[kInterleave];     \
-        double share[kInterleave], rest[kInterleave], expected[kInterleave];                    \
-        float leaf[kInterleave];                                                                \
-        const Redraws redraws{finds, share};                                                    \
-        const auto draw = [&](std::size_t j) { return j < num ? start + j : start; };           \
-        for (std::size_t j = 0; j < lanes; ++j) {                                               \
-          target[j] = finds.targets[draw(j)];                                                   \
-          share[j] = 1.0;                                                                       \
-        }                                                                                       \
-        const std::uint64_t* upper = crown.level(crown.start());                                \
-        for (std::size_t j = 0; j < lanes; j += kTogether)                                      \
-          isa::start_four(upper, crown.num_start(), target + j, node + j);                      \
-        for (unsigned level = crown.start() + 1; level < crown.num_levels(); ++level) {         \
-          const std::uint64_t* sums = crown.level(level);                                       \
-          for (std::size_t j = 0; j < lanes; ++j) {                                             \
-            const std::uint64_t first = node[j] * kInnerFanout;                                 \
-            node[j] = first - 1 + isa::count_up_to(sums + first, target[j]);                    \
-          }                                                                                     \
-        }                                                                                       \
-        const std::uint64_t* before = crown.level(crown.num_levels() - 1);                      \
-        const unsigned char* next = tree.nodes_below(below_crown);                              \
-        for (std::size_t j = 0; j < lanes; ++j) {                                               \
-          __builtin_prefetch(next + node[j] * kNodeBytes);                                      \
-          target[j] -= before[node[j]];                                                         \
-          sum[j] = before[node[j] + 1] - before[node[j]];                                       \
-        }                                                                                       \
-        for (unsigned level = below_crown; level-- > 0;) {                                      \
-          const std::uint64_t* sums = tree.levels_[level];                                      \
-          next = tree.nodes_below(level);                                                       \
-          for (std::size_t j = 0; j < lanes; j += kTogether) {                                  \
-            const auto redraw = [&](unsigned k, std::uint64_t total, std::uint64_t expect) {    \
-              return redraws.inner(j + k, draw(j + k), level, total, expect);                   \
-            };                                                                                  \
-            isa::find_inner_four(sums, target + j, sum + j, node + j, redraw);                  \
-            for (unsigned k = 0; k < kTogether; ++k)                                            \
-              __builtin_prefetch(next + node[j + k] * kNodeBytes);                              \
-          }                                                                                     \
-        }                                                                                       \
-        for (std::size_t j = 0; j < lanes; ++j) {                                               \
-          rest[j] = SumTree::as_double(target[j]) * unit;                                       \
-          expected[j] = SumTree::as_double(sum[j]) * unit;                                      \
-        }                                                                                       \
-        const float* leaves = tree.leaves_;                                                     \
-        for (std::size_t j = 0; j < lanes; ++j) {                                               \
-          const std::uint64_t first = node[j] * kLeafFanout;                                    \
-          const auto redraw = [&](double total, double expect) {                                \
-            return redraws.leaf(j, draw(j), total, expect);                                     \
-          };                                                                                    \
-          node[j] = first + isa::find_leaf(leaves + first, rest[j], expected[j], leaf[j], redraw); \
-          rows.prefetch(node[j]);                                                               \
-        }                                                                                       \
-        for (std::size_t j = 0; j < num; ++j) {                                                 \
-          finds.indices[start + j] = static_cast<std::uint32_t>(node[j]);                       \
-          finds.leaves[start + j] = static_cast<double>(leaf[j]) * share[j];                    \
-        }                                                                                       \
-      }                                                                                         \
-    }                                                                                           \
+#define DRIVETRAIN_DEFINE_DESCENT(isa, attribute)                                                    \
+  template <>                                                                                        \
+  struct Descent<isa::Tag> {                                                                         \
+    attribute static void run(const SumTree& tree, const Crown& crown, const Finds& finds,           \
+                              std::size_t count, const RowsAhead& rows) noexcept {                   \
+      const unsigned below_crown = tree.num_levels_ - crown.num_levels();                            \
+      const double unit = tree.unit();                                                               \
+      for (std::size_t start = 0; start < count; start += kInterleave) {                             \
+        const std::size_t num = std::min(kInterleave, count - start);                                \
+        const std::size_t lanes = (num + kTogether - 1) / kTogether * kTogether;                     \
+        alignas(32) std::uint64_t target[kInterleave], sum[kInterleave], node[kInterleave];          \
+        double share[kInterleave], rest[kInterleave], expected[kInterleave];                         \
+        float leaf[kInterleave];                                                                     \
+        const Redraws redraws{finds, share};                                                         \
+        const auto draw = [&](std::size_t j) { return j < num ? start + j : start; };                \
+        for (std::size_t j = 0; j < lanes; ++j) {                                                    \
+          target[j] = finds.targets[draw(j)];                                                        \
+          share[j] = 1.0;                                                                            \
+        }                                                                                            \
+        std::size_t finished = start > 0 ? start - kInterleave : start;                              \
+        const auto fetch_more = [&] {                                                                \
+          const std::size_t n = std::min<std::size_t>(kInterleave / 4, start - finished);            \
+          rows.finish(finds.indices + finished, n);                                                  \
+          finished += n;                                                                             \
+        };                                                                                           \
+        fetch_more();                                                                                \
+        const std::uint64_t* upper = crown.level(crown.start());                                     \
+        for (std::size_t j = 0; j < lanes; j += kTogether)                                           \
+          isa::start_four(upper, crown.num_start(), target + j, node + j);                           \
+        for (unsigned level = crown.start() + 1; level < crown.num_levels(); ++level) {              \
+          const std::uint64_t* sums = crown.level(level);                                            \
+          for (std::size_t j = 0; j < lanes; ++j) {                                                  \
+            const std::uint64_t first = node[j] * kInnerFanout;                                      \
+            node[j] = first - 1 + isa::count_up_to(sums + first, target[j]);                         \
+          }                                                                                          \
+        }                                                                                            \
+        fetch_more();                                                                                \
+        const std::uint64_t* before = crown.level(crown.num_levels() - 1);                           \
+        const unsigned char* next = tree.nodes_below(below_crown);                                   \
+        for (std::size_t j = 0; j < lanes; ++j) {                                                    \
+          fetch_line(next + node[j] * kNodeBytes);                                                   \
+          target[j] -= before[node[j]];                                                              \
+          sum[j] = before[node[j] + 1] - before[node[j]];                                            \
+        }                                                                                            \
+        for (unsigned level = below_crown; level-- > 0;) {                                           \
+          fetch_more();                                                                              \
+          const std::uint64_t* sums = tree.levels_[level];                                           \
+          next = tree.nodes_below(level);                                                            \
+          for (std::size_t j = 0; j < lanes; j += kTogether) {                                       \
+            const auto redraw = [&](unsigned k, std::uint64_t total, std::uint64_t expect) {         \
+              return redraws.inner(j + k, draw(j + k), level, total, expect);                        \
+            };                                                                                       \
+            isa::find_inner_four(sums, target + j, sum + j, node + j, redraw);                       \
+            for (unsigned k = 0; k < kTogether; ++k)                                                 \
+              fetch_line(next + node[j + k] * kNodeBytes);                                           \
+          }                                                                                          \
+        }                                                                                            \
+        for (std::size_t j = 0; j < lanes; ++j) {                                                    \
+          rest[j] = SumTree::as_double(target[j]) * unit;                                            \
+          expected[j] = SumTree::as_double(sum[j]) * unit;                                           \
+        }                                                                                            \
+        if (finished < start) rows.finish(finds.indices + finished, start - finished);               \
+        const float* leaves = tree.leaves_;                                                          \
+        for (std::size_t j = 0; j < lanes;) {                                                        \
+          const std::size_t end = std::min(j + RowsAhead::kTogether, lanes), begin = j;              \
+          for (; j < end; ++j) {                                                                     \
+            const std::uint64_t first = node[j] * kLeafFanout;                                       \
+            const auto redraw = [&](double total, double expect) {                                   \
+              return redraws.leaf(j, draw(j), total, expect);                                        \
+            };                                                                                       \
+            node[j] = first + isa::find_leaf(leaves + first, rest[j], expected[j], leaf[j], redraw); \
+          }                                                                                          \
+          rows.begin(node + begin, end - begin);                                                     \
+        }                                                                                            \
+        for (std::size_t j = 0; j < num; ++j) {                                                      \
+          finds.indices[start + j] = static_cast<std::uint32_t>(node[j]);                            \
+          finds.leaves[start + j] = static_cast<double>(leaf[j]) * share[j];                         \
+        }                                                                                            \
+        if (start + num == count) rows.finish(finds.indices + start, num);                           \
+      }                                                                                              \
+    }                                                                                                \
   }
 
 template <class Isa>

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "drivetrain/fetch_line.hpp"
 #include "drivetrain/large_copy.hpp"
 #include "drivetrain/rows.hpp"
 #include "drivetrain/sampler.hpp"
@@ -38,14 +39,14 @@ inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept
   const std::size_t lines = std::min<std::size_t>((config.frame_stride + 63) / 64, 4);
   for (std::size_t r = 0; r < config.num_refs; ++r) {
     const unsigned char* frame = table.frames().bytes(refs[r].load(std::memory_order_relaxed));
-    for (std::size_t line = 0; line < lines; ++line) __builtin_prefetch(frame + 64 * line);
+    for (std::size_t line = 0; line < lines; ++line) fetch_line(frame + 64 * line);
   }
 }
 
 inline void prefetch_row(const ReplayTable& table, const Draw& draw) noexcept {
   const auto* row = reinterpret_cast<const unsigned char*>(&table.row(draw.slot));
   const std::size_t lines = std::min<std::size_t>((table.config().row_stride + 63) / 64, 8);
-  for (std::size_t line = 0; line < lines; ++line) __builtin_prefetch(row + 64 * line);
+  for (std::size_t line = 0; line < lines; ++line) fetch_line(row + 64 * line);
 }
 
 /// gather_rows() for a framed table. Rows are fetched two blocks ahead, since they say which frames to
@@ -116,23 +117,25 @@ inline constexpr std::size_t kStacksAtOnce = 32 << 20;
 }
 
 /// Copies the rows of draws[0 .. num) to positions first, first + 1, ... of each output array, large ones
-/// past the caches if asked for. Some rows at a time, field by field, while the next are being fetched.
+/// past the caches if asked for. Some rows at a time, field by field, while the next are being fetched: of each line
+/// but the first the sampler has asked for as well, and some of that was lost.
 inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
                         unsigned char* const* outputs, std::size_t first, std::size_t num,
                         const Draw* draws, bool past_caches = false) noexcept {
   if (schema.row_nbytes() >= kLargeRow)
     return gather_large_rows(schema, table, outputs, first, num, draws, past_caches);
   if (schema.stack > 0) return gather_framed_rows(schema, table, outputs, first, num, draws);
-  constexpr std::size_t kBlock = 32;
-  const std::size_t lines = (table.config().row_stride + 63) / 64;
+  constexpr std::size_t kBlock = 64;
+  const std::size_t stride = table.config().row_stride, lines = (stride + 63) / 64;
   const std::size_t prefetched = lines < 8 ? lines : 8;  // longer rows: the hardware follows
-  const unsigned char* rows[2][kBlock];                  // these, and the next ones
+  const unsigned char* const first_row = table.fields(0);
+  const unsigned char* rows[2][kBlock];  // these, and the next ones
   const auto fetch = [&](std::size_t start, const unsigned char** ahead) {
-    for (std::size_t i = start; i < num && i < start + kBlock; ++i) {
-      const unsigned char* row = table.fields(draws[i].slot);
-      for (std::size_t line = 0; line < prefetched; ++line) __builtin_prefetch(row + 64 * line);
-      ahead[i - start] = row;
-    }
+    const std::size_t end = std::min(num, start + kBlock);
+    for (std::size_t i = start; i < end; ++i) *ahead++ = first_row + draws[i].slot * stride;
+    if (prefetched < 2) return;
+    for (ahead -= end - start; start < end; ++start, ++ahead)
+      for (std::size_t line = 1; line < prefetched; ++line) fetch_line(*ahead + 64 * line);
   };
   fetch(0, rows[0]);
   for (std::size_t start = 0; start < num; start += kBlock) {

@@ -60,8 +60,8 @@ static_assert(kLeafLanes * kLeafLanes == kLeafFanout);
 
 namespace portable {
 
-/// node[k] = how many of `num` running sums in ascending order, of which the first is 0, come before the
-/// one behind which target[k] lies.
+/// node[k] = how many of `num` running sums, those of one or of two nodes, in ascending order, of which the first
+/// is 0, come before the one behind which target[k] lies.
 inline void start_four(const std::uint64_t* sums, unsigned num, const std::uint64_t* target,
                        std::uint64_t* node) noexcept {
   for (unsigned k = 0; k < kTogether; ++k) {
@@ -224,14 +224,21 @@ DRIVETRAIN_AVX2 inline void find_inner_four(const std::uint64_t* sums, std::uint
 }
 static_assert(kInnerFanout == 1 << 3);
 
-DRIVETRAIN_AVX2 inline void start_four(const std::uint64_t* sums, unsigned num,
-                                       const std::uint64_t* target, std::uint64_t* node) noexcept {
+template <unsigned num>
+DRIVETRAIN_AVX2 inline void start_four(const std::uint64_t* sums, const std::uint64_t* target,
+                                       std::uint64_t* node) noexcept {
   const __m256i wanted = _mm256_load_si256(reinterpret_cast<const __m256i*>(target));
-  __m256i last = _mm256_set1_epi64x(static_cast<long long>(num) - 1);
+  __m256i last = _mm256_set1_epi64x(num - 1);
+#pragma GCC unroll 16
   for (unsigned i = 1; i < num; ++i)
     last = _mm256_add_epi64(
         last, _mm256_cmpgt_epi64(_mm256_set1_epi64x(static_cast<long long>(sums[i])), wanted));
   _mm256_store_si256(reinterpret_cast<__m256i*>(node), last);
+}
+DRIVETRAIN_AVX2 inline void start_four(const std::uint64_t* sums, unsigned num,
+                                       const std::uint64_t* target, std::uint64_t* node) noexcept {
+  if (num == kInnerFanout) return start_four<kInnerFanout>(sums, target, node);
+  start_four<2 * kInnerFanout>(sums, target, node);
 }
 
 DRIVETRAIN_AVX2 inline unsigned count_up_to(const std::uint64_t* sums,

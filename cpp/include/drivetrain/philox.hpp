@@ -43,46 +43,57 @@ class Strata {
 
   /// `num` < 2^32, at least 1; by a random word.
   Strata(std::uint64_t num, std::uint64_t word) noexcept
-      : num_(num), first_(scale_to(word, num)), step_((word & 1 ? num - 1 : 1) % num) {}
+      : num_(num), first_(scale_to(word, num)), goes_up_(!(word & 1)) {}
   std::uint64_t num() const noexcept { return num_; }
-  std::uint64_t step() const noexcept { return step_; }
-  std::uint64_t part(std::uint64_t draw) const noexcept { return (first_ + draw % num_ * step_) % num_; }
+  bool goes_up() const noexcept { return goes_up_; }
+  std::uint64_t part(std::uint64_t draw) const noexcept {
+    const std::uint64_t steps = draw % num_;
+    return (goes_up_ ? first_ + steps : first_ + num_ - steps) % num_;
+  }
+  /// How many draws, this one included, are of one part after the other before the first follows the last.
+  std::uint64_t num_before_seam(std::uint64_t part) const noexcept { return goes_up_ ? num_ - part : part + 1; }
 
  private:
-  std::uint64_t num_ = 0, first_ = 0, step_ = 0;
+  std::uint64_t num_ = 0, first_ = 0;
+  bool goes_up_ = true;
 };
 
-/// Borders of `parts` equal parts of [0, total), of any one and then of each `step` further, round and
-/// round: part k is [floor(total * k / parts), floor(total * (k + 1) / parts)), exactly.
+/// `parts` equal parts of [0, total): part k is [floor(total * k / parts), floor(total * (k + 1) / parts)), exactly.
 class EqualParts {
  public:
-  EqualParts(std::uint64_t total, std::uint64_t parts, std::uint64_t step) noexcept
-      : total_(total), parts_(parts), whole_(total / parts), rest_(total % parts) {
-    go_to(step);  // of which part's border this is the distance
-    step_ = step, step_low_ = low_, step_remainder_ = remainder_;
-    go_to(0);
+  EqualParts(std::uint64_t total, std::uint64_t parts) noexcept
+      : parts_(parts), whole_(total / parts), rest_(total % parts) {}
+
+  /// Calls use(i, low, size) for i in [0, num): the parts k, k + 1, ..., or k, k - 1, ...; all must exist. Borders
+  /// follow from each other without divisions.
+  template <class Use>
+  void each(std::uint64_t k, std::size_t num, bool up, Use&& use) const noexcept {
+    const std::uint64_t border = up ? k : k + 1;
+    // rest * k < parts^2, and parts < 2^32
+    std::uint64_t low = whole_ * border + rest_ * border / parts_;
+    std::uint64_t remainder = rest_ * border % parts_;
+    const std::uint64_t whole = whole_, rest = rest_, missing = parts_ - rest_;
+    if (up) {
+      for (std::size_t i = 0; i < num; ++i) {
+        const bool longer = remainder >= missing;
+        const std::uint64_t size = whole + longer;
+        use(i, low, size);
+        remainder = longer ? remainder - missing : remainder + rest;
+        low += size;
+      }
+    } else {
+      for (std::size_t i = 0; i < num; ++i) {
+        const bool longer = remainder < rest;
+        const std::uint64_t size = whole + longer;
+        remainder = longer ? remainder + missing : remainder - rest;
+        low -= size;
+        use(i, low, size);
+      }
+    }
   }
-  void go_to(std::uint64_t k) noexcept {  // rest * k < parts^2, and parts < 2^32
-    k_ = k;
-    low_ = whole_ * k + rest_ * k / parts_;
-    remainder_ = rest_ * k % parts_;
-  }
-  void go_on() noexcept {
-    remainder_ += step_remainder_;
-    const bool carry = remainder_ >= parts_;
-    low_ += step_low_ + carry;
-    remainder_ -= carry ? parts_ : 0;
-    k_ += step_;
-    if (k_ >= parts_) [[unlikely]]
-      k_ -= parts_, low_ -= total_;
-  }
-  std::uint64_t low() const noexcept { return low_; }
-  std::uint64_t size() const noexcept { return whole_ + (remainder_ + rest_ >= parts_); }
 
  private:
-  std::uint64_t total_, parts_, whole_, rest_;
-  std::uint64_t step_ = 0, step_low_ = 0, step_remainder_ = 0;
-  std::uint64_t k_ = 0, low_ = 0, remainder_ = 0;  // remainder of rest * k / parts
+  std::uint64_t parts_, whole_, rest_;
 };
 
 }  // namespace drivetrain

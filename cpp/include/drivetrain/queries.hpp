@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "drivetrain/fetch_line.hpp"
 #include "drivetrain/transfer.hpp"
 
 namespace drivetrain {
@@ -93,7 +94,7 @@ inline std::int64_t read_priorities(ReplayTable& table, const std::uint64_t* key
     if (!is_key_of(table, keys[i])) return kForeignKey;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     const std::size_t end = std::min(start + kMaxBatch, count);
-    for (std::size_t i = start; i < end; ++i) __builtin_prefetch(&table.row(Key::slot(keys[i])));
+    for (std::size_t i = start; i < end; ++i) fetch_line(&table.row(Key::slot(keys[i])));
     ReplayTable::Lock lock(table);
     if (!lock) return kBrokenLock;
     for (std::size_t i = start; i < end; ++i) {

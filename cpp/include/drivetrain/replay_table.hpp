@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "drivetrain/fetch_line.hpp"
 #include "drivetrain/frames.hpp"
 #include "drivetrain/layout.hpp"
 #include "drivetrain/power.hpp"
@@ -31,7 +32,7 @@
 namespace drivetrain {
 
 inline constexpr std::size_t kMaxBatch = kMaxTreeBatch;
-inline constexpr std::size_t kFetchedAhead = 256;  // rows, while the cache holds them
+inline constexpr std::size_t kFetchedAhead = 12;  // rows of an update, four lines each; too many at once are lost
 inline constexpr std::size_t kFetchedBytes = 512;  // of rows up to this size; longer ones the hardware follows
 
 enum class Status {
@@ -137,7 +138,7 @@ class ReplayTable {
     unsigned char* at = rows_ + slot * stride;
     while (num_taken < wanted && passed < capacity) {
       // The writer's lines, while we wait for this one, which says whether the row can be taken.
-      for (std::uint64_t line = 64; line < fetched; line += 64) __builtin_prefetch(at + line, 1);
+      for (std::uint64_t line = 64; line < fetched; line += 64) fetch_line_to_write(at + line);
       RowHeader& head = *reinterpret_cast<RowHeader*>(at);
       const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
       const bool in_flight = generation & 1;
@@ -210,7 +211,7 @@ class ReplayTable {
   Status update_priorities(const std::uint64_t* keys, const float* leaves, const float* priorities,
                            std::size_t count, double alpha, std::uint64_t* num_stale) noexcept {
     const auto fetch = [&](std::size_t i) {
-      __builtin_prefetch(&row(Key::slot(keys[i])));
+      fetch_line(&row(Key::slot(keys[i])));
       tree_.prefetch(Key::slot(keys[i]));
     };
     for (std::size_t i = 0; i < std::min(count, kFetchedAhead); ++i) fetch(i);

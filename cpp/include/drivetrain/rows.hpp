@@ -90,6 +90,7 @@ template <std::size_t blocks>
 [[gnu::noinline]] void get_blocks(unsigned char* out, std::size_t nbytes,
                                   const unsigned char* const* rows, std::size_t offset,
                                   std::size_t num) noexcept {
+#pragma GCC unroll 4
   for (std::size_t i = 0; i < num; ++i)
     copy_blocks_from_shared<blocks>(out + i * nbytes, rows[i] + offset, nbytes);
 }
@@ -122,6 +123,7 @@ inline void get_items(unsigned char* out, std::size_t nbytes, const unsigned cha
   if (with_blocks(nbytes, [&](auto blocks) { get_blocks<blocks>(out, nbytes, rows, offset, num); }))
     return;
   with_size(nbytes, [&](auto size) {
+#pragma GCC unroll 8
     for (std::size_t i = 0; i < num; ++i) copy_from_shared(out + i * size, rows[i] + offset, size);
   });
 }

@@ -41,40 +41,81 @@ class Sampler {
     const Strata strata = shuffled(num_strata);
     for (std::size_t first = 0; first < count; first += kMaxBatch) {
       const std::size_t num = std::min(kMaxBatch, count - first);
-      std::uint32_t positions[kMaxBatch];
-      for (std::size_t i = 0; i < num; ++i) positions[i] = static_cast<std::uint32_t>(first + i);
-      std::size_t pending = num;
-      for (unsigned attempt = 0; pending > 0; ++attempt) {
-        // After some lost races, gather under the lock: nobody can begin to overwrite a row then.
-        const bool settle = attempt >= 4;
-        const Status status =
-            settle ? draw_and_gather_locked(positions, pending, needed, strata, draws, gather)
-                   : draw(positions, pending, needed, strata, draws);
-        if (status != Status::kOk) return status;
-        if (settle) break;
-        if (attempt == 0) {
-          gather(first, num, draws + first);
-        } else {
-          for (std::size_t i = 0; i < pending; ++i)
-            gather(positions[i], 1, draws + positions[i]);
-        }
-        pending = keep_changed(positions, pending, draws);
-      }
+      Status status = draw(Run{first}, num, needed, strata, draws);
+      if (status != Status::kOk) return status;
+      gather(first, num, draws + first);
+      if (!are_unchanged(draws + first, num))
+        status = draw_again(first, num, needed, strata, draws, gather);
+      if (status != Status::kOk) return status;
     }
     return Status::kOk;
   }
 
  private:
+  // Positions of a batch.
+  struct Run {
+    std::size_t first;
+    std::size_t operator[](std::size_t i) const noexcept { return first + i; }
+    static std::size_t num_in_row(std::size_t left) noexcept { return left; }
+  };
+  struct List {
+    const std::uint32_t* positions;
+    std::size_t operator[](std::size_t i) const noexcept { return positions[i]; }
+    static std::size_t num_in_row(std::size_t) noexcept { return 1; }
+  };
+
+  // The headers of rows; kept in registers, where the table's own are read anew after each.
+  struct Headers {
+    const unsigned char* first;
+    std::size_t stride;
+    const std::atomic<std::uint32_t>& generation(std::uint32_t slot) const noexcept {
+      return reinterpret_cast<const RowHeader*>(first + slot * stride)->generation;
+    }
+  };
+  Headers headers() const noexcept {
+    return {reinterpret_cast<const unsigned char*>(&table_.row(0)), table_.config().row_stride};
+  }
+
+  static bool is_unchanged(const Headers& rows, const Draw& draw) noexcept {
+    return rows.generation(draw.slot).load(std::memory_order_relaxed) == draw.generation &&
+           is_committed(draw.generation);
+  }
+  // Whether each row is still what it was when it was drawn: one answer for all, without branches.
+  bool are_unchanged(const Draw* draws, std::size_t count) const noexcept {
+    std::atomic_thread_fence(std::memory_order_acquire);  // every copy is over before the checks
+    const Headers rows = headers();
+    std::uint32_t changes = 0, uncommitted = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      changes |= rows.generation(draws[i].slot).load(std::memory_order_relaxed) ^ draws[i].generation;
+    for (std::size_t i = 0; i < count; ++i) uncommitted |= !is_committed(draws[i].generation);
+    return (changes | uncommitted) == 0;
+  }
+
+  template <class Gather>
+  [[gnu::noinline, gnu::cold]] Status draw_again(std::size_t first, std::size_t num, std::size_t needed,
+                                                 const Strata& strata, Draw* draws,
+                                                 Gather&& gather) noexcept {
+    std::uint32_t positions[kMaxBatch];
+    for (std::size_t i = 0; i < num; ++i) positions[i] = static_cast<std::uint32_t>(first + i);
+    std::size_t pending = keep_changed(positions, num, draws);
+    for (unsigned attempt = 1; pending > 0; ++attempt) {
+      // After some lost races, gather under the lock: nobody can begin to overwrite a row then.
+      if (attempt >= 4) return draw_and_gather_locked(positions, pending, needed, strata, draws, gather);
+      const Status status = draw(List{positions}, pending, needed, strata, draws);
+      if (status != Status::kOk) return status;
+      for (std::size_t i = 0; i < pending; ++i) gather(positions[i], 1, draws + positions[i]);
+      pending = keep_changed(positions, pending, draws);
+    }
+    return Status::kOk;
+  }
+
   std::size_t keep_changed(std::uint32_t* positions, std::size_t count,
                            const Draw* draws) const noexcept {
     std::atomic_thread_fence(std::memory_order_acquire);  // every copy is over before the checks
+    const Headers rows = headers();
     std::size_t changed = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Draw& draw = draws[positions[i]];
-      if (table_.row(draw.slot).generation.load(std::memory_order_relaxed) != draw.generation ||
-          !is_committed(draw.generation))
-        positions[changed++] = positions[i];
-    }
+    for (std::size_t i = 0; i < count; ++i)
+      if (!is_unchanged(rows, draws[positions[i]])) positions[changed++] = positions[i];
     return changed;
   }
 
@@ -96,7 +137,8 @@ class Sampler {
     return {num_strata, words[0]};
   }
 
-  Status draw(const std::uint32_t* positions, std::size_t count, std::size_t needed,
+  template <class Positions>
+  Status draw(Positions positions, std::size_t count, std::size_t needed,
               const Strata& strata, Draw* draws) noexcept {
     std::uint64_t words[kMaxBatch + kDrawsPerBlock];
     random_words(count, words);
@@ -114,15 +156,17 @@ class Sampler {
     random_words(count, words);
     typename ReplayTable::Lock lock(table_);
     if (!lock) return Status::kBroken;
-    const Status status = draw_from(words, positions, count, needed, strata, smallest_leaf(), draws);
+    const Status status =
+        draw_from(words, List{positions}, count, needed, strata, smallest_leaf(), draws);
     if (status != Status::kOk) return status;
     for (std::size_t i = 0; i < count; ++i) gather(positions[i], 1, draws + positions[i]);
     return Status::kOk;
   }
 
   // False: to be drawn under the lock, where what is missing here is there, or known to be missing.
-  bool draw_without_lock(const std::uint64_t* words, const std::uint32_t* positions,
-                         std::size_t count, std::size_t needed, const Strata& strata,
+  template <class Positions>
+  bool draw_without_lock(const std::uint64_t* words, Positions positions, std::size_t count,
+                         std::size_t needed, const Strata& strata,
                          Draw* draws) noexcept {
     const bool prioritized = table_.config().prioritized;
     const std::uint32_t rebuilds = prioritized ? table_.tree().rebuilds() : 0;
@@ -139,7 +183,8 @@ class Sampler {
     return !prioritized || table_.tree().rebuilds() == rebuilds;
   }
 
-  Status draw_from(const std::uint64_t* words, const std::uint32_t* positions, std::size_t count,
+  template <class Positions>
+  Status draw_from(const std::uint64_t* words, Positions positions, std::size_t count,
                    std::size_t needed, const Strata& strata, float least, Draw* draws) noexcept {
     const std::uint64_t num_committed = table_.num_committed();
     if (num_committed < needed || num_committed == 0) return Status::kNotEnoughData;
@@ -158,6 +203,7 @@ class Sampler {
     const double one = by_smallest() ? static_cast<double>(least) * units_per_one
                                      : static_cast<double>(crown.total());
     const double scale = units_per_one / one;
+    const Headers rows = headers();
     for (std::size_t start = 0; start < count; start += kBlock) {
       const std::size_t num = std::min(kBlock, count - start);
       std::uint32_t slots[kBlock];
@@ -165,27 +211,27 @@ class Sampler {
       tree.find(crown, {targets + start, words + start, table_.config().seed, slots, leaves}, num,
                 simd_, rows_ahead());
       for (std::size_t i = 0; i < num; ++i)
-        draws[positions[start + i]] = {slots[i], leaves[i] > 0 ? generation(slots[i]) : kNothing,
+        draws[positions[start + i]] = {slots[i], leaves[i] > 0 ? noted(rows, slots[i]) : kNothing,
                                        leaves[i] * scale};
     }
     return Status::kOk;
   }
 
-  static void make_targets(const std::uint64_t* words, const std::uint32_t* positions,
-                           std::size_t count, const Strata& strata, std::uint64_t total,
-                           std::uint64_t* targets) noexcept {
+  template <class Positions>
+  static void make_targets(const std::uint64_t* words, Positions positions, std::size_t count,
+                           const Strata& strata, std::uint64_t total, std::uint64_t* targets) noexcept {
     if (strata.num() == 0) {
       for (std::size_t i = 0; i < count; ++i) targets[i] = scale_to(words[i], total);
       return;
     }
-    EqualParts parts(total, strata.num(), strata.step());
-    parts.go_to(strata.part(positions[0]));
-    for (std::size_t i = 0; i < count; ++i) {
-      targets[i] = parts.low() + scale_to(words[i], parts.size());
-      if (i + 1 == count || positions[i + 1] == positions[i] + 1)
-        parts.go_on();
-      else
-        parts.go_to(strata.part(positions[i + 1]));
+    const EqualParts parts(total, strata.num());
+    for (std::size_t i = 0; i < count;) {
+      const std::uint64_t part = strata.part(positions[i]);
+      const std::size_t num = Positions::num_in_row(std::min(count - i, strata.num_before_seam(part)));
+      parts.each(part, num, strata.goes_up(), [&](std::size_t j, std::uint64_t low, std::uint64_t size) {
+        targets[i + j] = low + scale_to(words[i + j], size);
+      });
+      i += num;
     }
   }
 
@@ -198,23 +244,24 @@ class Sampler {
   float smallest_leaf() noexcept { return by_smallest() ? table_.tree().extremes().least : 0.0f; }
 
   // Acquire: what is read of the row afterwards is of this generation, or the check will tell.
-  std::uint32_t generation(std::uint32_t slot) const noexcept {
-    return table_.row(slot).generation.load(std::memory_order_acquire);
+  static std::uint32_t noted(const Headers& rows, std::uint32_t slot) noexcept {
+    return rows.generation(slot).load(std::memory_order_acquire);
   }
 
   RowsAhead rows_ahead() const noexcept {
     const std::size_t stride = table_.config().row_stride;
     const std::size_t lines = (stride + 63) / 64;  // longer rows: the hardware follows
     return {reinterpret_cast<const unsigned char*>(&table_.row(0)), stride,
-            static_cast<unsigned>(std::min<std::size_t>(lines, 4))};
+            static_cast<unsigned>(std::min<std::size_t>(lines, RowsAhead::kMostLines))};
   }
 
-  void draw_whole_rows(const std::uint64_t* targets, const std::uint64_t* words,
-                       const std::uint32_t* positions, std::size_t count,
-                       Draw* draws) const noexcept {
+  template <class Positions>
+  void draw_whole_rows(const std::uint64_t* targets, const std::uint64_t* words, Positions positions,
+                       std::size_t count, Draw* draws) const noexcept {
+    const RowsAhead rows = rows_ahead();
     for (std::size_t start = 0; start < count; start += kBlock) {
       const std::size_t end = std::min(start + kBlock, count);
-      for (std::size_t i = start; i < end; ++i) __builtin_prefetch(&table_.row(targets[i]));
+      rows.begin(targets + start, end - start);
       for (std::size_t i = start; i < end; ++i)
         draws[positions[i]] = whole_row(static_cast<std::uint32_t>(targets[i]), words[i]);
     }
@@ -226,8 +273,9 @@ class Sampler {
   // with shared observations a few percent of the slots may be all that is left.
   Draw whole_row(std::uint32_t slot, std::uint64_t word) const noexcept {
     const std::uint64_t used = table_.num_used();
+    const Headers rows = headers();
     for (std::uint64_t tries = 0; tries < kMostTries + used; ++tries) {
-      const std::uint32_t found = generation(slot);
+      const std::uint32_t found = noted(rows, slot);
       if (is_committed(found)) return {slot, found, 1.0};
       if (tries < kMostTries) {
         word = philox_block(word, ~table_.config().seed)[0];

@@ -105,7 +105,9 @@ inline const Word* shared_line(const Word* shared, Word (&)[num]) noexcept { ret
 [[gnu::always_inline]] inline void copy_bytes(void* to, const void* from, std::size_t nbytes) noexcept {
   auto* target = static_cast<unsigned char*>(to);
   const auto* source = static_cast<const unsigned char*>(from);
-  if (nbytes > 128) {
+  if (__builtin_constant_p(nbytes) && nbytes <= 32) {  // one move; what follows would take two that overlap
+    std::memcpy(target, source, nbytes);
+  } else if (nbytes > 128) {
     std::memcpy(target, source, nbytes);
   } else if (nbytes >= 16) {
     for (std::size_t i = 0; i + 16 < nbytes; i += 16) std::memcpy(target + i, source + i, 16);

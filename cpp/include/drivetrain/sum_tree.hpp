@@ -23,6 +23,7 @@
 
 #include "drivetrain/crash_point.hpp"
 #include "drivetrain/extremes.hpp"
+#include "drivetrain/fetch_line.hpp"
 #include "drivetrain/node_search.hpp"
 #include "drivetrain/shared_copy.hpp"
 #include "drivetrain/simd.hpp"
@@ -40,15 +41,29 @@ inline float largest_of(const float* values, std::size_t count) noexcept {
   return std::bit_cast<float>(largest);
 }
 
-/// Rows that the caller will read of each leaf found: fetched while other leaves are searched for.
+/// Rows that the caller will read of each leaf found: asked for while other leaves are searched for.
+///
+/// An address whose page has to be looked up keeps the processor until it is, so some rows are begun one right after
+/// the other, which looks up their pages together. And it keeps only so many lines under way; what is asked for
+/// beyond is lost. The other lines of rows therefore follow later, some at a time.
 struct RowsAhead {
+  static constexpr unsigned kMostLines = 4;    // of a row; the hardware follows longer ones
+  static constexpr std::size_t kTogether = 8;  // rows
+
   const unsigned char* rows = nullptr;  // none: nothing is fetched
   std::size_t stride = 0;
-  unsigned num_lines = 0;  // of each row
+  unsigned num_lines = 0;  // of each row, at most kMostLines
 
-  void prefetch(std::uint64_t index) const noexcept {
-    const unsigned char* row = rows + index * stride;
-    for (unsigned line = 0; line < num_lines; ++line) __builtin_prefetch(row + 64 * line);
+  /// The first line of each row.
+  [[gnu::always_inline]] void begin(const std::uint64_t* index, std::size_t num) const noexcept {
+    if (num_lines == 0) return;
+    for (std::size_t i = 0; i < num; ++i) fetch_line(rows + index[i] * stride);
+  }
+  /// The others.
+  [[gnu::always_inline]] void finish(const std::uint32_t* index, std::size_t num) const noexcept {
+    if (num_lines < 2) return;
+    for (std::size_t i = 0; i < num; ++i)
+      for (unsigned line = 1; line < num_lines; ++line) fetch_line(rows + index[i] * stride + 64 * line);
   }
 };
 
@@ -133,10 +148,10 @@ class SumTree {
   }
 
   void prefetch(std::uint64_t index) const noexcept {
-    __builtin_prefetch(leaves_ + index, 1);
+    fetch_line_to_write(leaves_ + index);
     std::uint64_t node = index / kLeafFanout;
-    __builtin_prefetch(levels_[0] + node, 1);
-    if (num_levels_ > 1) __builtin_prefetch(levels_[1] + node / kInnerFanout, 1);
+    fetch_line_to_write(levels_[0] + node);
+    if (num_levels_ > 1) fetch_line_to_write(levels_[1] + node / kInnerFanout);
   }
 
   /// leaf[indices[i]] = priorities[i], in order, for count <= kMaxTreeBatch, and the sums above:

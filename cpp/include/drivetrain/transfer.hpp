@@ -16,15 +16,15 @@ namespace drivetrain {
 /// relative to the smallest there is, which is 1. Equal probabilities give exactly 1.
 inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, float beta,
                                bool by_buffer, float* weights, SimdLevel simd) noexcept {
-  double ratios[kMaxBatch];
+  double probabilities[kMaxBatch];
   for (std::size_t start = 0; start < count; start += batch) {
     double least = by_buffer ? 1.0 : draws[start].probability;
     for (std::size_t i = 0; i < batch && !by_buffer; ++i)
       least = std::min(least, draws[start + i].probability);
     for (std::size_t done = start; done < start + batch; done += kMaxBatch) {
       const std::size_t num = std::min(kMaxBatch, start + batch - done);
-      for (std::size_t i = 0; i < num; ++i) ratios[i] = least / draws[done + i].probability;
-      powers(ratios, beta, 1.0, weights + done, num, simd);
+      for (std::size_t i = 0; i < num; ++i) probabilities[i] = draws[done + i].probability;
+      powers_relative(probabilities, log2_of(least), -beta, 1.0, weights + done, num, simd);
     }
   }
 }

@@ -33,13 +33,26 @@ _EPSILON = float(np.float32(1e-6))
 
 def power(x: npt.ArrayLike, y: float) -> Any:
     """x^y by the operations of power.hpp in the same order, and so to the same bits; x > 0."""
+    return _two_to(y * _log2(x))
+
+
+def _power_relative(x: npt.ArrayLike, one: npt.ArrayLike, y: float) -> Any:
+    """(x / one)^y likewise."""
+    return _two_to(y * (_log2(x) - _log2(one)))
+
+
+def _log2(x: npt.ArrayLike) -> Any:
     m, e = np.frexp(np.asarray(x, np.float64))  # x = m * 2^e, m in [1/2, 1)
     low = m < math.sqrt(0.5)
     m, e = np.where(low, 2 * m, m), np.where(low, e - 1, e)
     s = (m - 1) / (m + 1)
-    log = y * (e + s * _series([2 / ((2 * k + 1) * math.log(2)) for k in range(8)], s * s))
-    n = np.rint(log)
-    return np.ldexp(_series([1 / math.factorial(k) for k in range(11)], (log - n) * math.log(2)), n.astype(np.int64))
+    return e + s * _series([2 / ((2 * k + 1) * math.log(2)) for k in range(8)], s * s)
+
+
+def _two_to(exponent: Any) -> Any:
+    n = np.rint(exponent)
+    terms = [1 / math.factorial(k) for k in range(11)]
+    return np.ldexp(_series(terms, (exponent - n) * math.log(2)), n.astype(np.int64))
 
 
 def _series(terms: list[float], z: Any) -> Any:
@@ -167,7 +180,7 @@ class ReferenceReplay:
         least = probability.min(axis=-1, keepdims=True)
         if self.weights_by == "buffer":
             least = units[units > 0].min() / total
-        weights = power(least / probability, beta)
+        weights = np.minimum(_power_relative(probability, least, -beta), 1.0)
         keys = self.generations[drawn] << np.uint64(32) | drawn.astype(np.uint64)
         data = self.schema.nest([self.rows[field.name][drawn] for field in self.schema.fields])
         return Sample(data, weights.astype(np.float32), keys)
