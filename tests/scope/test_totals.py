@@ -185,6 +185,8 @@ def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(f
     totals = Totals.load([recorded(folder, work, name="actor 0")])
     text = totals_page.render(totals, "page", "facts", ["words"])
     assert "<b>mine</b>" not in text
-    bars = "[...document.querySelectorAll('.bar span')].filter(bar => bar.getBoundingClientRect().width > 3).length > 2"
+    bars = (
+        "[...document.querySelectorAll('.parts rect')].filter(bar => bar.getBoundingClientRect().width > 3).length > 2"
+    )
     num_rows = "document.querySelectorAll('#spent tbody tr').length"
     assert seen(text, tmp_path, FITS, NUM_REQUESTS, bars, num_rows) == f"true,0,true,{len(totals.rows)}"

@@ -1,16 +1,16 @@
-"""The report as one HTML file that needs nothing else: no network, no script library, readable from disk.
+"""The report as one HTML file that needs nothing else: no network, readable from disk.
 
 Profile -> what dominates, in words; breakdown; GPUs; time line; processes; overhead; what was not captured
 
-Charts are drawn here, as SVG: bars and a time line are all there is, and a charting library embedded for them would be
-larger than the rest of the page. Every number of a chart stands in a table beside it.
+Charts are drawn in the browser, by the library that the page brings (chart.py). Every number of a chart stands in a
+table beside it, which needs no script.
 """
 
 from collections import Counter, defaultdict
 from html import escape
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report import bars, gpu_page, ledger, strip
+from drivetrain.scope.report import bars, gpu_page, ledger, strip, transitions
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.cells import table
 from drivetrain.scope.report.frame import color_of, document
@@ -25,11 +25,11 @@ def render(profile: Profile, title: str) -> str:
     launched = [one.operation for one in profile.usage.operations] if profile.usage else []
     colors = color_of([*(share.operation for share in found), *launched])
     sections = [
-        ("Where the time went", _words(profile) + _bar(found, colors) + _breakdown(found, colors)),
+        ("Where the time went", _words(profile) + _shares(found, colors) + _breakdown(found, colors)),
         ("GPUs", gpu_page.render(profile.usage)),
         ("Corrected for what recording cost", bars.render({"": found}, colors)),
         ("Over time", strip.render(profile, colors)),
-        ("Python calling native code", _transitions(profile)),
+        ("Python calling native code", transitions.render(profile, colors)),
         ("Processes and threads", _processes(profile)),
         ("What went on at the same time", _overlaps(profile)),
         ("What recording cost", ledger.render(profile)),
@@ -42,22 +42,17 @@ def _words(profile: Profile) -> str:
     return "".join(f"<p>{escape(text)}</p>" for text in in_words(profile))
 
 
-def _bar(found: list[Share], colors: dict[str, str]) -> str:
-    """All operations in one bar, with a legend that also says it in words."""
+def _shares(found: list[Share], colors: dict[str, str]) -> str:
+    """The chart, and a legend of all operations that also says it in words."""
     sums: dict[str, int] = {}
     for share in found:
         sums[share.operation] = sums.get(share.operation, 0) + share.raw_ns
     busy = sum(sums.values()) or 1
-    ordered = sorted(sums.items(), key=lambda item: -item[1])
-    parts = "".join(
-        f'<span style="width:{ns / busy:.4%};background:{colors[name]}" title="{escape(name)} {ns / busy:.1%}"></span>'
-        for name, ns in ordered
-    )
     legend = "".join(
         f'<li><i style="background:{colors[name]}"></i>{escape(name)} <b>{ns / busy:.1%}</b></li>'
-        for name, ns in ordered
+        for name, ns in sorted(sums.items(), key=lambda item: -item[1])
     )
-    return f'<div class="bar" role="img" aria-label="Shares of operations, as listed">{parts}</div><ul>{legend}</ul>'
+    return f"{bars.of_operations(found, colors)}<ul>{legend}</ul>"
 
 
 def _breakdown(found: list[Share], colors: dict[str, str]) -> str:
@@ -74,16 +69,6 @@ def _breakdown(found: list[Share], colors: dict[str, str]) -> str:
         for share in found
     ]
     return table(["operation", "class of time", "raw", "share", "corrected", "between"], rows, "breakdown")
-
-
-def _transitions(profile: Profile) -> str:
-    steps = profile.num_recorded_steps()
-    rows = [
-        [escape(operation), name, str(count), f"{count / steps:.3g}" if steps else "no steps"]
-        for operation, classes in profile.transitions().items()
-        for name, count in classes.items()
-    ]
-    return table(["operation", "into", "calls", "per step"], rows) if rows else "<p>None was seen.</p>"
 
 
 def _processes(profile: Profile) -> str:

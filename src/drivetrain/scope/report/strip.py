@@ -1,36 +1,38 @@
 """The time line as an overview: one strip per thread and stream, each cell an interval and what dominated it."""
 
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief, unit_of_time
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.timeline import Timeline
 
 NUM_CELLS = 200
 _MOST_STRIPS = 24
-_HEIGHT = 18
 
 
 def render(profile: Profile, colors: dict[str, str]) -> str:
-    """SVG, the busiest threads first where there are many; gaps are idle."""
-    strips: list[tuple[float, str, NDArray[np.int64]]] = []
+    """The chart, the busiest threads first where there are many; gaps are idle."""
+    strips: list[tuple[float, str, Sequence[Bar]]] = []
     for label, line in _lines(profile):
         cells = dominant(profile, line)
-        strips.append((float((cells >= 0).sum()), label, cells))
+        strips.append((float((cells >= 0).sum()), label, _bars(profile, line, cells, colors)))
     strips.sort(key=lambda strip: -strip[0])
-    left_out = len(strips) - _MOST_STRIPS
-    drawn = "".join(_strip(profile, *strip[1:], colors) for strip in strips[:_MOST_STRIPS])
-    more = f"<p>{left_out} threads and streams with less to show are left out here.</p>" if left_out > 0 else ""
-    return (
-        f'<div class="strips">{drawn}</div><p class="axis"><span>0</span><span>{seconds(profile.wall_ns)}</span></p>'
-        f"<p>Each of {NUM_CELLS} cells shows the operation that took most of it; empty where the thread was idle.</p>"
-        f"{more}"
-    )
+    unit, per = unit_of_time(profile.wall_ns)
+    drawn = Chart(
+        says="What threads and streams did over time",
+        rows=[Row(label=label, lines=[Line(bars=bars)]) for _, label, bars in strips],
+        unit=unit,
+        per=per,
+        most_rows=_MOST_STRIPS,
+        over_time=True,
+    ).render()
+    if not drawn:
+        return "<p>Nothing was recorded.</p>"
+    return f"{drawn}<p>Each of {NUM_CELLS} cells shows the operation that took most of it; empty where it was idle.</p>"
 
 
 def _lines(profile: Profile) -> Iterator[tuple[str, Timeline]]:
@@ -58,16 +60,13 @@ def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:
     return np.where(best == num, -1, best)
 
 
-def _strip(profile: Profile, label: str, cells: NDArray[np.int64], colors: dict[str, str]) -> str:
+def _bars(profile: Profile, line: Timeline, cells: NDArray[np.int64], colors: dict[str, str]) -> list[Bar]:
+    """Neighbouring cells of the same operation as one."""
+    cell_ns = (int(line.edge_ns[-1]) - int(line.edge_ns[0])) / NUM_CELLS
     changes = np.flatnonzero(np.diff(cells, prepend=-2))
     ends = np.append(changes[1:], len(cells))
-    rects = "".join(
-        f'<rect x="{first}" width="{end - first}" height="{_HEIGHT}" style="fill:{colors[name]}">'
-        f"<title>{escape(name)}</title></rect>"
+    return [
+        Bar(start=first * cell_ns, stop=end * cell_ns, color=colors[name], says=brief(name))
         for first, end in zip(changes.tolist(), ends.tolist(), strict=True)
         if cells[first] >= 0 and (name := profile.space.operations[int(cells[first])]) in colors
-    )
-    return (
-        f'<figure><figcaption>{escape(label)}</figcaption><svg viewBox="0 0 {NUM_CELLS} {_HEIGHT}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{escape(label)} over time">{rects}</svg></figure>'
-    )
+    ]

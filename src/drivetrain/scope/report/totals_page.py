@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.amounts import part, seconds
 from drivetrain.scope.report.cells import table
+from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief
 from drivetrain.scope.report.frame import color_of, document
 from drivetrain.scope.report.totals_rows import is_waiting, label, labels
 from drivetrain.scope.totals import Spent, Totals
@@ -39,14 +40,13 @@ def render(totals: Totals, title: str, facts: str, words: Sequence[str]) -> str:
 
 def _bars(sums: dict[str, dict[str, int]], colors: dict[str, str]) -> str:
     """One bar per process, each as long as the page is wide; the legend says it in words."""
-    drawn = "".join(
-        f"<figure><figcaption>{escape(name)} <b>{seconds(sum(part.values()))}</b></figcaption>"
-        + _bar(name, part, colors)
-        + "</figure>"
-        for name, part in sums.items()
-    )
+    rows = [
+        Row(label=f"{brief(name)}, {seconds(sum(parts.values()))}", lines=[Line(bars=_parts(name, parts, colors))])
+        for name, parts in sums.items()
+    ]
+    chart = Chart(says="Shares of what each process did", rows=rows, unit="% of its time").render()
     legend = "".join(f'<li><i style="background:{color}"></i>{escape(what)}</li>' for what, color in colors.items())
-    return f'<div class="strips">{drawn}</div><ul>{legend}</ul>'
+    return f"{chart}<ul>{legend}</ul>"
 
 
 def _sums(rows: Sequence[Spent]) -> dict[str, int]:
@@ -56,16 +56,16 @@ def _sums(rows: Sequence[Spent]) -> dict[str, int]:
     return sums
 
 
-def _bar(name: str, sums: dict[str, int], colors: dict[str, str]) -> str:
+def _parts(name: str, sums: dict[str, int], colors: dict[str, str]) -> list[Bar]:
     whole = sum(sums.values()) or 1
-    present = [what for what in colors if what in sums]
-    said = ", ".join(f"{what} {sums[what] / whole:.1%}" for what in present)
-    parts = "".join(
-        f'<span style="width:{sums[what] / whole:.4%};background:{colors[what]}" '
-        f'title="{escape(what)} {sums[what] / whole:.1%}"></span>'
-        for what in present
-    )
-    return f'<div class="bar" role="img" aria-label="{escape(f"{name}: {said}")}">{parts}</div>'
+    bars: list[Bar] = []
+    start = 0.0
+    for what in (what for what in colors if what in sums):
+        stop = start + 100 * sums[what] / whole
+        says = f"{brief(name)}: {brief(what)} {part(sums[what], whole)}, {seconds(sums[what])}"
+        bars.append(Bar(start=start, stop=stop, color=colors[what], says=says))
+        start = stop
+    return bars
 
 
 def _colors(order: Sequence[str]) -> dict[str, str]:
