@@ -18,6 +18,7 @@ from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.scope import _native
 from drivetrain.scope.sites import Site, SiteTable
 from drivetrain.scope.spans import recorded
+from drivetrain.scope.states import State, StateSpace
 from drivetrain.scope.trace.events import BEGIN, END, STEP, THREAD_END
 
 
@@ -336,6 +337,22 @@ def test_a_damaged_recording_is_one_sentence(folder, pattern, text):
     next(folder.glob(pattern)).write_text(text)
     with pytest.raises(FileFormatError, match="expected the recording of a session, got a damaged one"):
         scope.load(folder)
+
+
+@pytest.mark.parametrize("entry", ['"name": "a", "phase": 3', '"name": "a", "operation": ["b"]', '"name": null'])
+def test_a_site_that_is_damaged_to_something_else_than_text_is_one_sentence(folder, entry):
+    with scope.session(folder), scope.operation("mine"):
+        pass
+    file = next(folder.glob("*.sites"))
+    file.write_text(file.read_text() + f'{{"number": 0, {entry}}}\n')
+    with pytest.raises(FileFormatError, match="expected a whole number and texts, got 0 and"):
+        scope.load(folder)
+
+
+def test_a_state_whose_site_was_damaged_to_another_name_is_one_sentence():
+    space = StateSpace((Site("unrecorded", "unr3corded"),))
+    with pytest.raises(FileFormatError, match="expected a site for .*its table of sites is damaged; record again"):
+        space.code(State("unrecorded", "unrecorded", ""))
 
 
 def test_two_sessions_after_one_another_are_apart(tmp_path):

@@ -152,6 +152,46 @@ def test_a_simulator_whose_step_is_defined_by_a_class_beside_it_is_found(folder)
     assert scope.load(folder).num_steps() == 20
 
 
+BOUND_DIFFERENTLY = """
+import functools, inspect, gymnasium
+
+class Static(gymnasium.Env):
+    @staticmethod
+    def step(action):
+        return 0, 0.0, False, False, {}
+
+class Partial(gymnasium.Env):
+    def _step(self, twice, action):
+        return 0, twice, False, False, {}
+    step = functools.partialmethod(_step, 2.0)
+
+class Remembers(gymnasium.Env):
+    @functools.lru_cache
+    def step(self, action):
+        return 0, 0.0, False, False, {}
+
+class OfClass(gymnasium.Env):
+    @classmethod
+    def step(cls, action):
+        return 0, cls.__name__, False, False, {}
+
+assert type(inspect.getattr_static(Static, "step")) is staticmethod
+assert type(inspect.getattr_static(Partial, "step")) is functools.partialmethod
+envs = Static(), Partial(), Remembers(), OfClass()
+for _ in range(10):
+    assert [env.step(1)[1] for env in envs] == [0.0, 2.0, 0.0, "OfClass"]
+assert Static.step(1)[1] == 0.0 and OfClass.step(1)[1] == "OfClass"
+assert Remembers.step.cache_info().hits == 9 and Remembers.step.cache_parameters()["maxsize"] == 128
+"""
+
+
+def test_a_step_that_is_static_partial_of_the_class_or_remembered_is_found_and_stays_what_it_is(folder):
+    pytest.importorskip("gymnasium")
+    profiled_text(folder, BOUND_DIFFERENTLY)
+    counts = entered(folder)
+    assert [counts[f"{name}.step"] for name in ("Static", "Partial", "Remembers", "OfClass")] == [11, 10, 10, 11]
+
+
 @pytest.mark.parametrize("way", ["at once", "apart"])
 def test_envpools_simulators_are_found_whether_they_are_stepped_at_once_or_send_and_receive(folder, way):
     pytest.importorskip("envpool", reason="needs EnvPool: pip install envpool")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.sites import CLASSES, FORWARD, OPERATIONS, UNDECIDED, UNRECORDED, Site
 
 
@@ -58,12 +59,21 @@ class StateSpace:
         return (operation * len(CLASSES) + time_class) * len(self.phases) + phase
 
     def parts(self, state: State) -> tuple[int, int, int]:
-        """Indices of operation, class and phase."""
-        return (
-            self.operations.index(state.operation),
-            CLASSES.index(state.time_class),
-            self.phases.index(state.phase),
-        )
+        """Indices of operation, class and phase.
+
+        Raises:
+            FileFormatError: No site sets one of them.
+        """
+        try:
+            return (
+                self.operations.index(state.operation),
+                CLASSES.index(state.time_class),
+                self.phases.index(state.phase),
+            )
+        except ValueError as error:
+            raise FileFormatError(
+                f"recording: expected a site for {state}, got none: its table of sites is damaged; record again"
+            ) from error
 
     def state(self, code: int) -> State:
         """The state of a number."""

@@ -1,12 +1,16 @@
 """Replaces a method of a class, or a function of a module, by the same, recorded."""
 
 from collections.abc import Callable
+from functools import lru_cache, partialmethod
 from types import FunctionType, MethodDescriptorType
 from typing import Any, cast
 
 from drivetrain.scope._native import Wrapped
 from drivetrain.scope.sites import Site
 from drivetrain.scope.spans import span
+
+_FUNCTIONS = (FunctionType, type(lru_cache(len)))
+_BOUND_OTHERWISE: tuple[Any, ...] = (staticmethod, classmethod)
 
 
 def record(
@@ -20,11 +24,26 @@ def record(
 ) -> None:
     """Record a Python function that a class or module has itself (not by inheritance); anything else is left alone.
 
+    A static or class method, a partial method and one that remembers its results stay what they are.
     `tell` is called before each call of it.
     """
+
+    def recorded(found: Any) -> Any:
+        """The same, recorded; None where it is no function, or recorded already."""
+        if type(found) in _FUNCTIONS:
+            return Wrapped(found, span(site, ends_step=ends_step, collapses=collapses), tell)
+        kind = cast(Any, type(found))
+        if kind in _BOUND_OTHERWISE:
+            inner = recorded(found.__func__)
+            return inner and kind(inner)
+        if kind is partialmethod:
+            inner = recorded(found.func)
+            return inner and partialmethod(inner, *found.args, **found.keywords)
+        return None
+
     function = cast(dict[str, Any], vars(owner)).get(name)
-    if type(function) is FunctionType and not getattr(function, "__isabstractmethod__", False):
-        setattr(owner, name, Wrapped(function, span(site, ends_step=ends_step, collapses=collapses), tell))
+    if not getattr(function, "__isabstractmethod__", False) and (wrapped := recorded(function)) is not None:
+        setattr(owner, name, wrapped)
 
 
 def record_native(owner: Any, name: str, site: Site, *, ends_step: int = -1) -> None:

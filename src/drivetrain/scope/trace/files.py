@@ -54,6 +54,10 @@ def sites_of(folder: Path, pid: int, start: int) -> dict[int, Site]:
         except json.JSONDecodeError:  # cut off by a kill
             continue
         number = entry.pop("number")
+        if type(number) is not int or number < 0 or not all(type(text) is str for text in entry.values()):
+            raise FileFormatError(
+                f"{file}: expected a whole number and texts, got {number!r} and {entry}; record again"
+            )
         found[number] = Site(**entry)
         if found[number].time_class not in ("", *CLASSES):
             raise FileFormatError(
