@@ -351,7 +351,7 @@ def test_a_site_that_is_damaged_to_something_else_than_text_is_one_sentence(fold
 
 def test_a_state_whose_site_was_damaged_to_another_name_is_one_sentence():
     space = StateSpace((Site("unrecorded", "unr3corded"),))
-    with pytest.raises(FileFormatError, match="expected a site for .*its table of sites is damaged; record again"):
+    with pytest.raises(FileFormatError, match=r"expected a site for .*its table of sites is damaged; record again"):
         space.code(State("unrecorded", "unrecorded", ""))
 
 
