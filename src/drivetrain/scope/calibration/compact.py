@@ -64,7 +64,8 @@ class _Candidate(NamedTuple):
 def compact(trace: Trace, charges: Sequence[Charges], scenarios: Scenarios, space: StateSpace) -> list[Moved | None]:
     """Per thread; None where nothing is known of the costs in its process."""
     lines = [_Line(charge, scenarios.of_process[charge.thread.process], space) for charge in charges]
-    waits = [wait for number in range(len(lines)) for wait in _waits(trace, lines, number)]
+    runs = np.array([[line.runs_from for line in lines], [line.runs_to for line in lines]])
+    waits = [wait for number in range(len(lines)) for wait in _waits(trace, lines, number, runs)]
     for wait in sorted(waits, key=lambda wait: (wait.end_ns, wait.first >= 0)):
         _settle(lines, wait)
     return [line.moved() if line.is_known else None for line in lines]
@@ -80,7 +81,11 @@ class _Line:
         self.costs = np.concatenate([costs, costs[:, :1], costs[:, :1]], axis=1)
         kind = self.line.state // len(space.phases) % len(CLASSES)
         self.waits = np.flatnonzero((kind == CLASSES.index("wait")) & (np.diff(self.line.edge_ns) > 0))
-        rests = np.flatnonzero((kind == CLASSES.index("wait")) | (kind == CLASSES.index("idle")))
+        is_rest = (kind == CLASSES.index("wait")) | (kind == CLASSES.index("idle"))
+        rests, runs = np.flatnonzero(is_rest), np.flatnonzero(~is_rest)
+        # Before and after these it does nothing but rest.
+        self.runs_from = int(self.line.edge_ns[runs[0]]) if len(runs) else np.iinfo(np.int64).max
+        self.runs_to = int(self.line.edge_ns[runs[-1] + 1]) if len(runs) else np.iinfo(np.int64).min
         self.rest_from, self.rest_to = self.line.edge_ns[rests], self.line.edge_ns[rests + 1]
         self.base = np.zeros(self.costs.shape[1])
         self.places, self.bases = [0], [self.base]
@@ -95,6 +100,8 @@ class _Line:
     def prepare(self, places: Ints) -> None:
         """Look up, all at once, what recording had cost by edges that will be asked for."""
         wanted = np.unique(places)
+        if not len(wanted):
+            return
         for place, cost in zip(wanted.tolist(), self.charges.before(wanted) @ self.costs, strict=True):
             self._cost_before[place] = cost
 
@@ -140,8 +147,11 @@ class _Line:
         return Moved(removed, np.array(self.places), np.stack(self.bases), self.shift(max(last - 1, 0)))
 
 
-def _waits(trace: Trace, lines: Sequence[_Line], number: int) -> list[_Wait]:
-    """The waits of a thread, and its begin, with who may have ended them."""
+def _waits(trace: Trace, lines: Sequence[_Line], number: int, runs: Ints) -> list[_Wait]:
+    """The waits of a thread, and its begin, with who may have ended them: of thousands of threads few ran meanwhile.
+
+    `runs` is between which times each line runs at all, [2, lines].
+    """
     mine = lines[number]
     if mine.charges.thread.num_events == 0:
         return []
@@ -150,9 +160,10 @@ def _waits(trace: Trace, lines: Sequence[_Line], number: int) -> list[_Wait]:
         return [start] if start.candidates else []
     begin, end = mine.line.edge_ns[mine.waits], mine.line.edge_ns[mine.waits + 1]
     candidates: list[list[_Candidate]] = [[] for _ in mine.waits]
-    for other, line in enumerate(lines):
+    for other in np.flatnonzero((runs[0] < end.max()) & (runs[1] > begin.min())).tolist():
         if other == number:
             continue
+        line = lines[other]
         until, distance = line.ran_until(end)
         is_far = not _is_near(trace, mine.charges.thread.process, line.charges.thread.process)
         asked = np.flatnonzero(until > begin)
