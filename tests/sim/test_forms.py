@@ -1,5 +1,7 @@
 """A step is written in the forms that pay, and the one that runs is good for as many environments as there are."""
 
+from typing import Any
+
 import jax
 import pytest
 
@@ -70,4 +72,5 @@ def test_a_kernel_of_pairs_runs_half_as_many_turns(monkeypatch):
     monkeypatch.setattr(engine, "load_kernel", lambda *which: empty)
     for num_envs, num_turns in ((engine.lanes(), 1), (5 * engine.lanes(), 3)):
         settings = Settings(num_envs=num_envs, num_steps=1, record=(), autoreset="same_step", num_threads=1)
-        assert engine.build(traced("CartPole-v1", sim.policies.linear), settings).num_turns == num_turns
+        kernel: Any = engine.build(traced("CartPole-v1", sim.policies.linear), settings)
+        assert kernel.num_turns == num_turns
