@@ -68,7 +68,7 @@ def test_pairs_that_need_more_memory_than_there_is_are_left_out(monkeypatch):
 
 
 def test_a_kernel_of_pairs_runs_half_as_many_turns(monkeypatch):
-    empty = toolchain.load_kernel('extern "C" void drivetrain_run() {}', engine.lanes(), "-O0")
+    empty = toolchain.load_kernel('extern "C" void drivetrain_run() {}', engine.lanes(), ("-O0",))
     monkeypatch.setattr(engine, "load_kernel", lambda *which: empty)
     for num_envs, num_turns in ((engine.lanes(), 1), (5 * engine.lanes(), 3)):
         settings = Settings(num_envs=num_envs, num_steps=1, record=(), autoreset="same_step", num_threads=1)

@@ -57,6 +57,12 @@ def test_steps_with_large_arrays_or_without_a_costly_branch_are_not_grouped():
     assert split(Chance(draws=0), "next_step", ()) is None
 
 
+def is_grouped(env, record=EVERYTHING):
+    block, layout = lowered(env, record=record)
+    kept = kept_inputs(block, layout)
+    return groups_pay(block, kept, split_of(block, kept))
+
+
 class Limited(Chance):
     """Ends after some steps, and all that began together do; `turns` sines lie between a state and the next one."""
 
@@ -73,14 +79,21 @@ class Limited(Chance):
 
 
 def test_steps_whose_tiles_restart_as_a_whole_are_grouped_only_if_one_tile_keeps_the_processor_waiting():
-    def is_grouped(env):
-        block, layout = lowered(env)
-        kept = kept_inputs(block, layout)
-        return groups_pay(block, kept, split_of(block, kept))
-
     assert [is_grouped(Limited(turns)) for turns in (0, 4)] == [False, True]
     assert is_grouped(Limited(by_chance=True))
     assert is_grouped(Chance())
+
+
+def test_steps_are_grouped_for_work_that_only_the_last_step_of_a_call_needs():
+    class Drawing(Limited):
+        """Draws what no step reads."""
+
+        def step(self, key, state, action, params):
+            obs, (*after, _, _), *rest = super().step(key, state, action, params)
+            shown = jax.random.uniform(key)
+            return obs, (*after, shown, shown), *rest
+
+    assert [is_grouped(env) for env in (Limited(), Drawing())] == [False, True]
 
 
 def test_what_needs_the_branch_comes_after_it_and_all_else_before():

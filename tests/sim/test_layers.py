@@ -27,7 +27,9 @@ def played(num_envs, num_threads=1):
 @pytest.mark.parametrize(("width", "num_envs", "num_threads"), [(8, 37, 1), (8, 13, 1), (4, 37, 3)])
 def test_two_tiles_at_once_give_the_bits_of_tiles_alone(width, num_envs, num_threads, monkeypatch, tmp_path):
     monkeypatch.setattr(engine, "lanes", lambda: width)
-    monkeypatch.setattr(engine, "effort_for", lambda num_characters: "-O0")  # the bits are the same, in half the time
+    monkeypatch.setattr(
+        engine, "effort_for", lambda num_characters: ("-O0",)
+    )  # the bits are the same, in half the time
     together = played(num_envs, num_threads)
     monkeypatch.setattr(forms, "pairs_pay", lambda block, shared: False)
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))  # where no source is kept yet

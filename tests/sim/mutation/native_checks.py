@@ -89,7 +89,7 @@ class Program:
 
     def run(self, written: Written) -> None:
         """Compile, run, and compare; raises where anything is wrong."""
-        library = load_kernel(written.source, lanes(), effort="-O0")
+        library = load_kernel(written.source, lanes(), effort=("-O0",))
         kernel = Kernel(self.traced, self.settings, library, lanes() * written.num_tiles)
         got = kernel(self.state, self.actions, self.shared)
         assert_same(self.expected, got)
