@@ -11,7 +11,7 @@ from comparing import Applied, random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
-from drivetrain.sim.engines.native import engine, toolchain
+from drivetrain.sim.engines.native import forms, toolchain
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -76,7 +76,7 @@ def test_an_impure_environment_is_told_so():
 
 
 def test_a_huge_environment_is_told_its_bytes(monkeypatch):
-    monkeypatch.setattr(engine, "MOST_SCRATCH_NBYTES", 100)
+    monkeypatch.setattr(forms, "MOST_SCRATCH_NBYTES", 100)
     with pytest.raises(CompileError, match=r"needs \d+ bytes while it steps, and the limit of a native kernel is 100"):
         compiled(lambda x: jnp.cumsum(jnp.arange(200) * x)[3:].sum() + jnp.sort(jnp.arange(100.0) * x))
 

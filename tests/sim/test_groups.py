@@ -8,9 +8,9 @@ from chance import Chance, Jumping
 from comparing import EVERYTHING, random_actions
 
 from drivetrain import sim
-from drivetrain.sim.engines.native import engine
+from drivetrain.sim.engines.native import engine, forms
 from drivetrain.sim.engines.native.groups import kept_inputs
-from drivetrain.sim.engines.native.paying import pays
+from drivetrain.sim.engines.native.paying import groups_pay
 from drivetrain.sim.engines.native.split import split_of
 from drivetrain.sim.ir.passes.sinking import inputs_of
 from drivetrain.sim.trace import trace
@@ -44,7 +44,7 @@ def test_groups_of_tiles_give_what_tiles_give(env, width, autoreset, record, mon
     monkeypatch.setattr(engine, "lanes", lambda: width)
     assert split(env, autoreset, record) is not None
     grouped = played(env, record, autoreset=autoreset, num_threads=3)
-    monkeypatch.setattr(engine, "split_of", lambda *which: None)
+    monkeypatch.setattr(forms, "split_of", lambda *which: None)
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))  # where no source is kept yet
     alone = played(env, record, autoreset=autoreset)
     assert not record or np.sum(grouped[0][1]["terminated"]) > NUM_ENVS
@@ -55,6 +55,12 @@ def test_steps_with_large_arrays_or_without_a_costly_branch_are_not_grouped():
     assert split(Chance(size=100)) is None
     assert split(Chance(), "disabled") is None
     assert split(Chance(draws=0), "next_step", ()) is None
+
+
+def is_grouped(env, record=EVERYTHING):
+    block, layout = lowered(env, record=record)
+    kept = kept_inputs(block, layout)
+    return groups_pay(block, kept, split_of(block, kept))
 
 
 class Limited(Chance):
@@ -73,14 +79,21 @@ class Limited(Chance):
 
 
 def test_steps_whose_tiles_restart_as_a_whole_are_grouped_only_if_one_tile_keeps_the_processor_waiting():
-    def is_grouped(env):
-        block, layout = lowered(env)
-        kept = kept_inputs(block, layout)
-        return pays(block, kept, split_of(block, kept))
-
     assert [is_grouped(Limited(turns)) for turns in (0, 4)] == [False, True]
     assert is_grouped(Limited(by_chance=True))
     assert is_grouped(Chance())
+
+
+def test_steps_are_grouped_for_work_that_only_the_last_step_of_a_call_needs():
+    class Drawing(Limited):
+        """Draws what no step reads."""
+
+        def step(self, key, state, action, params):
+            obs, (*after, _, _), *rest = super().step(key, state, action, params)
+            shown = jax.random.uniform(key)
+            return obs, (*after, shown, shown), *rest
+
+    assert [is_grouped(env) for env in (Limited(), Drawing())] == [False, True]
 
 
 def test_what_needs_the_branch_comes_after_it_and_all_else_before():

@@ -7,11 +7,12 @@ so as often between 1e-30 and 1e-29 as between 1 and 10. docs/sim.md states the 
 
 import ctypes
 import math
+import platform
 
 import numpy as np
 import pytest
 
-from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
+from drivetrain.sim.engines.native.toolchain import PRELUDE, lanes, load_kernel, load_library
 
 # name -> (exact, lowest, highest argument, bound in units of the last place)
 UNARY = {
@@ -49,6 +50,13 @@ SOURCE = """
 EVERY(exp) EVERY(expm1) EVERY(log) EVERY(log1p) EVERY(tanh) EVERY(logistic) EVERY(sqrt) EVERY(sin) EVERY(cos)
 EVERY(tan) EVERY(asin) EVERY(acos) EVERY(atan) EVERY(sinh) EVERY(cosh) EVERY(asinh) EVERY(acosh) EVERY(atanh)
 EVERY(exp2) EVERY(cbrt) EVERY(erf) EVERY(erfc) EVERY2(pow) EVERY2(atan2) EVERY2(nextafter)
+"""
+FUSED = """
+extern "C" void compared(int64_t n, const float* a, const float* b, const float* c, float* got, float* expected) {
+  for (int64_t i = 0; i < n; i += LANES)
+    store(got + i, 1, LANES, fma_(load<vf>(a + i, 1, LANES), load<vf>(b + i, 1, LANES), load<vf>(c + i, 1, LANES)));
+  for (int64_t i = 0; i < n; ++i) expected[i] = __builtin_fmaf(a[i], b[i], c[i]);
+}
 """
 MIXED = 4099  # a prime, so that bit patterns of all endings are met
 DENSE = 61
@@ -123,6 +131,26 @@ def test_sine_and_cosine_are_close_for_every_argument_also_where_they_are_nearly
     x = np.concatenate([bit_patterns(MIXED), quarters, *beside, np.linspace(-2048, 2048, 200_001, dtype=np.float32)])
     error = np.abs(native(name, x) - UNARY[name][0](x.astype(np.float64)))
     assert error.max() <= TURNED_BOUND, x[int(np.argmax(error))]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="others have the instruction")
+@pytest.mark.parametrize("width", [4, 8])
+def test_multiply_adds_without_an_instruction_round_once(width):
+    text = "\n".join([*(path.read_text() for path in PRELUDE), FUSED])
+    library = load_library(text, ("-O1", "-mno-fma", f"-DLANES={width}"))
+    rng = np.random.default_rng(0)
+    a, b, c = rng.integers(0, 2**32, (3, 2**18), dtype=np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        near = -a * b * (1 + rng.integers(-3, 4, a.size).astype(np.float32) * np.float32(2**-23))  # nearly all cancels
+        tie = (a * b * rng.choice([2**24, 2**25, 2**-24, 2**-25], a.size)).astype(np.float32)  # between two numbers
+    usual = rng.normal(size=(3, a.size)).astype(np.float32)
+    for each in ((a, b, c), (a, b, near), (a, b, tie), usual):
+        given = [np.ascontiguousarray(x) for x in each]
+        got, expected = np.empty((2, a.size), np.float32)
+        library.compared(ctypes.c_int64(a.size), *(ctypes.c_void_p(x.ctypes.data) for x in (*given, got, expected)))
+        np.testing.assert_array_equal(got, expected)
+        finite = np.isfinite(got)
+        np.testing.assert_array_equal(got.view(np.uint32)[finite], expected.view(np.uint32)[finite])
 
 
 @pytest.mark.parametrize("spread", [0.3, 1, 5, 30])

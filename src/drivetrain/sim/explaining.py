@@ -119,7 +119,7 @@ def explain(
         num_kernel=sum(counts.values()),
         state_nbytes=nbytes_of(traced.state),
         recorded_nbytes=nbytes_of(traced.record),
-        scratch_nbytes=write_kernel(kernel, layout_of(small, traced))[1],
+        scratch_nbytes=write_kernel(kernel, layout_of(small, traced)).scratch_nbytes,
         sunk=tuple(sorted((branch(op) for op in kernel.ops if op.name == "if"), reverse=True)),
         fused=num_fused,
         kept=len(arrays) - num_fused,

@@ -24,11 +24,13 @@ import numpy as np  # noqa: E402
 from chance import Chance, Jumping  # noqa: E402
 from comparing import EVERYTHING, Applied, assert_same, random_actions  # noqa: E402
 from functions import FUNCTIONS  # noqa: E402
+from layered import EXTRAS, gated, weights  # noqa: E402
 from mutants import planted  # noqa: E402
 from native_mutants import GENERATION, MUTANTS  # noqa: E402
 from primitives import CASES  # noqa: E402
 
 from drivetrain import sim  # noqa: E402
+from drivetrain.sim.acting import Acting, Remembering, acting_of  # noqa: E402
 from drivetrain.sim.api import RolloutState, Settings  # noqa: E402
 from drivetrain.sim.engines import numpy as interpreter  # noqa: E402
 from drivetrain.sim.engines.native.engine import Kernel, layout_of  # noqa: E402
@@ -36,6 +38,7 @@ from drivetrain.sim.engines.native.groups import kept_inputs, write_groups  # no
 from drivetrain.sim.engines.native.kernel import Layout, write_kernel  # noqa: E402
 from drivetrain.sim.engines.native.split import Split, split_of  # noqa: E402
 from drivetrain.sim.engines.native.toolchain import lanes, load_kernel  # noqa: E402
+from drivetrain.sim.engines.native.written import Form, Written  # noqa: E402
 from drivetrain.sim.ir.importer import import_jaxpr  # noqa: E402
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable  # noqa: E402
 from drivetrain.sim.ir.program import Block  # noqa: E402
@@ -43,13 +46,18 @@ from drivetrain.sim.trace import Traced, trace  # noqa: E402
 
 MOST_SECONDS = 100
 NUM_STEPS = 3
-PLAYED = {
-    "CartPole": (lambda: sim.make("CartPole-v1"), 21, False),
-    "Knob": (lambda: sim.make("Knob", dead_nbytes=512, reset_rate=0.3), 21, False),
-    "tiles in groups": (Chance, 21 + 16 * lanes(), True),
-    "work after a branch": (Jumping, 21, True),
+PLAYED: dict[str, tuple[Callable[[], Any], int, Form]] = {
+    "CartPole": (lambda: sim.make("CartPole-v1"), 21, "tiles"),
+    "Knob": (lambda: sim.make("Knob", dead_nbytes=512, reset_rate=0.3), 21, "tiles"),
+    "tiles in groups": (Chance, 21 + 16 * lanes(), "groups"),
+    "work after a branch": (Jumping, 21, "groups"),
+    "a tile without a partner": (lambda: sim.make("CartPole-v1"), 5 + 2 * lanes(), "pairs"),
+    "pairs of tiles": (lambda: sim.make("CartPole-v1"), 5 + 3 * lanes(), "pairs"),
 }
-"""Environments, how many, and whether tiles are grouped: more of them than one group has then."""
+"""Environments, how many, and the form: more than one group or pair has, and a last tile that is not full.
+
+Those in pairs have a policy with layers of many forms.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,40 +72,44 @@ class Program:
     state: RolloutState
     actions: Any
     expected: Any
-    is_grouped: bool
+    form: Form
+    shared: Any
 
     @functools.cached_property
-    def source(self) -> str:
+    def clean(self) -> Written:
         """Its C++ without a fault."""
         return self.written()
 
-    def written(self) -> str:
+    def written(self) -> Written:
         """Its C++ by the generator as it is now."""
-        if not self.is_grouped:
-            return write_kernel(self.block, self.layout)[0]
-        split = split_of(self.block, kept_inputs(self.block, self.layout))
-        return write_groups(self.block, self.layout, cast("Split", split))[0]
+        if self.form == "groups":
+            split = split_of(self.block, kept_inputs(self.block, self.layout))
+            return write_groups(self.block, self.layout, cast("Split", split))
+        return write_kernel(self.block, self.layout, num_tiles=2 if self.form == "pairs" else 1)
 
-    def run(self, source: str) -> None:
+    def run(self, written: Written) -> None:
         """Compile, run, and compare; raises where anything is wrong."""
-        library = load_kernel(source, lanes(), effort="-O0")
-        got = Kernel(self.traced, self.settings, library, lanes())(self.state, self.actions)
+        library = load_kernel(written.source, lanes(), effort=("-O0",))
+        kernel = Kernel(self.traced, self.settings, library, lanes() * written.num_tiles)
+        got = kernel(self.state, self.actions, self.shared)
         assert_same(self.expected, got)
         flags = [np.asarray(leaf) for leaf in jax.tree.leaves(got) if np.asarray(leaf).dtype == bool]
         assert all(leaf.view(np.uint8).max(initial=0) <= 1 for leaf in flags), "a Boolean that is neither 0 nor 1"
 
 
 def program(name: str, env: Any, start: Callable[[], RolloutState], actions: Any, num_envs: int, num_steps: int,
-            is_grouped: bool = False) -> Program:  # fmt: skip
+            form: Form = "tiles", acting: Acting | None = None, shared: Any = ()) -> Program:  # fmt: skip
     """An environment's steps, with what they give by the meaning of operations."""
-    settings = Settings(num_envs=num_envs, num_steps=num_steps, record=EVERYTHING, autoreset="same_step", num_threads=1)
-    traced = trace(env, env.default_params, "same_step", EVERYTHING)
+    record = EVERYTHING if acting is None else (*EVERYTHING, "action", *EXTRAS)
+    settings = Settings(num_envs=num_envs, num_steps=num_steps, record=record, autoreset="same_step", num_threads=1)
+    traced = trace(env, env.default_params, "same_step", record, "threefry", None, acting)
     block = simplified(import_jaxpr(traced.jaxpr))
     state = start()
     with np.errstate(all="ignore"):
-        expected = interpreter.build(traced, settings)(state, actions)
+        expected = interpreter.build(traced, settings)(state, actions, shared)
     layout = layout_of(block, traced)
-    return Program(name, traced, settings, vectorizable(block), layout, state, actions, expected, is_grouped)
+    lowered = vectorizable(block, layout.shared)
+    return Program(name, traced, settings, lowered, layout, state, actions, expected, form, shared)
 
 
 def of_function(name: str, function: Callable[..., Any], batches: Any) -> Program:
@@ -112,8 +124,10 @@ def of_function(name: str, function: Callable[..., Any], batches: Any) -> Progra
     return program(name, env, start, tuple(batch[None] for batch in batches), num_envs, 1)
 
 
-def played(name: str, make: Callable[[], Any], num_envs: int, is_grouped: bool) -> Program:
+def played(name: str, make: Callable[[], Any], num_envs: int, form: Form) -> Program:
     """Several steps of an environment, some of whose episodes end."""
+    if form == "pairs":
+        return with_policy(name, make(), num_envs, form)
     env = make()
 
     def start() -> RolloutState:
@@ -122,7 +136,20 @@ def played(name: str, make: Callable[[], Any], num_envs: int, is_grouped: bool) 
         return RolloutState(after.env, after.keys, after.step, after.done, None)
 
     actions = random_actions(env, NUM_STEPS, num_envs, seed=1)
-    return program(name, env, start, actions, num_envs, NUM_STEPS, is_grouped)
+    return program(name, env, start, actions, num_envs, NUM_STEPS, form)
+
+
+def with_policy(name: str, env: Any, num_envs: int, form: Form) -> Program:
+    """The same with a policy in the loop."""
+    params = weights()
+
+    def start() -> RolloutState:
+        rollout = sim.compile(env, num_envs, 24, "numpy", policy=gated, policy_params=params)
+        after, _ = rollout(rollout.reset(seed=3), policy=params)
+        return RolloutState((after.env, after.obs), after.keys, after.step, after.done, None)
+
+    acting = acting_of(gated, params)
+    return program(name, Remembering(env), start, (), num_envs, NUM_STEPS, form, acting, params)
 
 
 def every_program() -> list[Program]:
@@ -134,14 +161,14 @@ def every_program() -> list[Program]:
 
 def caught_by(programs: list[Program], number: int) -> str:
     """The first program that shows a fault, by a difference or an error; empty if none does."""
-    clean = [each.source for each in programs]
+    clean = [each.clean for each in programs]
     is_generated = number < len(GENERATION)
     with planted(MUTANTS[number]):
         for each, before in zip(programs, clean, strict=True):
             try:
-                source = each.written()
-                if not is_generated or source != before:
-                    each.run(source)
+                written = each.written()
+                if not is_generated or written != before:
+                    each.run(written)
             except Exception as error:  # whatever goes wrong: the fault is noticed
                 return f"{each.name} ({type(error).__name__})"
     return ""
@@ -168,7 +195,7 @@ def main() -> None:
         os.environ["DRIVETRAIN_CACHE"] = folder
         programs = every_program()
         for each in programs:
-            each.run(each.source)
+            each.run(each.clean)
         for number in map(int, sys.argv[1:]):
             sys.stdout.write(f"{number}\t{tried_apart(programs, number)}\n")
             sys.stdout.flush()

@@ -79,8 +79,8 @@ def measured(step) -> Counts:
     """Work, memory and loops of a step."""
     imported = pipeline.simplified(import_jaxpr(step.jaxpr))
     block = pipeline.vectorizable(imported)
-    source, nbytes = write_kernel(block, layout_of(imported, step))
-    return work_of(block), nbytes, source.count("for (int i")
+    written = write_kernel(block, layout_of(imported, step))
+    return work_of(block), written.scratch_nbytes, written.source.count("for (int i")
 
 
 def rows(names: list[str], left_out: list[str]) -> Iterator[str]:

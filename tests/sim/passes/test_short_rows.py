@@ -28,7 +28,7 @@ def scratch_nbytes(function, *batches):
     """Memory of one environment that the native engine needs for a function."""
     traced = trace(Applied(function, *(x[0] for x in batches)), None, "disabled", ("obs",))
     block = simplified(import_jaxpr(traced.jaxpr))
-    return write_kernel(vectorizable(block), layout_of(block, traced))[1]
+    return write_kernel(vectorizable(block), layout_of(block, traced)).scratch_nbytes
 
 
 @pytest.mark.parametrize(

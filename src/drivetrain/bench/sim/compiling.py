@@ -19,13 +19,13 @@ from typing import Any
 from drivetrain import sim
 from drivetrain.bench.serving import NotOffered, serve
 from drivetrain.core.errors import CompileError
-from drivetrain.sim.engines.native.engine import source_of
-from drivetrain.sim.engines.native.kept import kept_source
-from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
+from drivetrain.sim.api import Settings
+from drivetrain.sim.engines.native.engine import load, written_for
 from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.trace import trace
 
 NUM_KEPT = 5
+SETTINGS = Settings(num_envs=1024, num_steps=64, record=(), autoreset="same_step", num_threads=1)
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         except CompileError as error:
             raise NotOffered(str(error)) from error
         env: Any = adapted(sim.make(request["env"]))
-        source = kept_source(trace(env, env.default_params, "same_step", ()), source_of)
-        loading_s = seconds(lambda: load_kernel(source, lanes()))
+        written = written_for(trace(env, env.default_params, "same_step", ()), SETTINGS)
+        loading_s = seconds(lambda: load(written))
     making_s, kept_s = zip(*kept, strict=True)
     return {"first_s": first_s, "kept_s": kept_s, "making_s": making_s, "loading_s": loading_s}
 
@@ -48,7 +48,7 @@ def made_and_compiled_s(name: str) -> tuple[float, float]:
     """How long it takes to make an environment that nobody has seen yet, and to compile it."""
     made: list[Any] = []
     making_s = seconds(lambda: made.append(sim.make(name)))
-    return making_s, seconds(lambda: sim.compile(made[0], 1024, 64, "native", record=()))
+    return making_s, seconds(lambda: sim.compile(made[0], SETTINGS.num_envs, SETTINGS.num_steps, "native", record=()))
 
 
 def seconds(act: Any) -> float:

@@ -26,7 +26,7 @@ class Value:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return prod(self.shape)
+        return int(prod(self.shape))  # of NumPy's integers where JAX gives such
 
     def __repr__(self) -> str:
         return f"%{self.number}:{self.dtype}{list(self.shape) if self.shape else ''}"

@@ -58,13 +58,13 @@ def own_source_of(traced: Traced) -> str:
     block, layout = lowered(traced)
     names = [f"p{k}" for k in range(num_arrays(layout))]
     opening = (opening_of(names), f"READ_FIRST_STEP\n  void* const p[] = {{{', '.join(names)}}};\n  {TILES}")
-    source, nbytes = write_kernel(block, layout, opening, "static __device__ const")
-    if nbytes > MOST_SCRATCH_NBYTES:
+    written = write_kernel(block, layout, opening=opening, tables="static __device__ const")
+    if written.scratch_nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
-            f"one environment needs {nbytes} bytes while it steps, and the limit of a thread on a GPU is "
-            f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="native"'
+            f"one environment needs {written.scratch_nbytes} bytes while it steps, and the limit of a thread on a GPU "
+            f'is {MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="native"'
         )
-    return source
+    return written.source
 
 
 def opening_of(names: list[str]) -> str:

@@ -77,6 +77,10 @@ class Emitter:
         """One line."""
         self.lines.append("  " * self.depth + text)
 
+    def text(self) -> str:
+        """All lines, tables first."""
+        return "\n".join([*self.table_lines, *self.lines]) + "\n"
+
     @contextmanager
     def braces(self, head: str = "") -> Any:
         """A block of C++."""

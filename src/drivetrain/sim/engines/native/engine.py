@@ -13,18 +13,15 @@ import jax
 import numpy.typing as npt
 
 from drivetrain.core._native import Tiles, addresses
-from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
-from drivetrain.sim.engines.native.groups import kept_inputs, write_groups
+from drivetrain.sim.engines.native.forms import form_for, write_forms
 from drivetrain.sim.engines.native.kept import kept_source
-from drivetrain.sim.engines.native.kernel import MOST_SCRATCH_NBYTES, PAIRS, Layout, write_kernel, write_pairs
-from drivetrain.sim.engines.native.layers import shares_weights
-from drivetrain.sim.engines.native.paying import pays
-from drivetrain.sim.engines.native.split import split_of
-from drivetrain.sim.engines.native.toolchain import LARGE, digest_of, effort_for, lanes, load_kernel
+from drivetrain.sim.engines.native.kernel import Layout
+from drivetrain.sim.engines.native.toolchain import digest_of, effort_for, lanes, load_kernel
+from drivetrain.sim.engines.native.written import Written, kernels_of, text_of
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
@@ -41,33 +38,28 @@ def build(traced: Traced | Recalled, settings: Settings) -> Runner:
         CompileError: See `source_of` and `toolchain.load_kernel`.
         SourceGone: The step was recalled, and its source is no longer there.
     """
-    num_lanes, source = lanes(), kept_source(traced, source_of)
-    effort = effort_for(len(source) // 3 if source.startswith(PAIRS) else len(source))
-    return Kernel(traced, settings, load_kernel(source, num_lanes, effort), num_lanes)
+    num_lanes, written = lanes(), written_for(traced, settings)
+    return Kernel(traced, settings, load(written), num_lanes * written.num_tiles)
+
+
+def load(written: Written) -> ctypes.CDLL:
+    """A kernel, compiled now or before with the effort that its size allows."""
+    return load_kernel(written.source, lanes(), effort_for(written.num_characters))
+
+
+def written_for(traced: Traced | Recalled, settings: Settings) -> Written:
+    """The kernel of a step, written now or before, in the form for its settings."""
+    forms = kernels_of(kept_source(traced, source_of))
+    return form_for(forms, -(-settings.num_envs // lanes()), settings.num_threads)
 
 
 def source_of(traced: Traced) -> str:
-    """C++ of a traced step.
+    """C++ of a traced step, in every form that is good for some number of environments.
 
     Raises:
         CompileError: It is not in the representation, or needs more memory than a thread's stack has.
     """
-    block, layout = lowered(traced)
-    kept = kept_inputs(block, layout)
-    split = split_of(block, kept)
-    if split is None or not pays(block, kept, split):
-        source, nbytes = write_kernel(block, layout)
-    else:
-        source, nbytes = write_groups(block, layout, split)
-    if nbytes > MOST_SCRATCH_NBYTES:
-        raise CompileError(
-            f"one environment needs {nbytes} bytes while it steps, and the limit of a native kernel is "
-            f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="xla"'
-        )
-    if shares_weights(block, layout.shared) and len(source) < LARGE:
-        pairs, nbytes = write_pairs(block, layout)
-        return pairs if nbytes <= MOST_SCRATCH_NBYTES else source
-    return source
+    return text_of(write_forms(*lowered(traced)))
 
 
 def lowered(traced: Traced) -> tuple[Block, Layout]:
@@ -96,15 +88,19 @@ def layout_of(imported: Block, traced: Shapes) -> Layout:
 class Kernel:
     """A loaded kernel with the shapes it takes. Calls share nothing, so threads may call at the same time."""
 
-    def __init__(self, traced: Shapes, settings: Settings, library: ctypes.CDLL, num_lanes: int) -> None:
-        """Threads, if there are to be several, are the caller and a pool of helpers; in a program of JAX, XLA's."""
+    def __init__(self, traced: Shapes, settings: Settings, library: ctypes.CDLL, num_at_once: int) -> None:
+        """Threads, if there are to be several, are the caller and a pool of helpers; in a program of JAX, XLA's.
+
+        Args:
+            num_at_once: Environments that a turn of the kernel steps.
+        """
         self.traced, self.settings = traced, settings
         self.digest, self.run = digest_of(library), library.drivetrain_run
         self.run.argtypes = [ctypes.c_int64] * 4 + [ctypes.c_uint32, ctypes.c_void_p]
         self.run.restype = None
         self.address = ctypes.cast(self.run, ctypes.c_void_p).value or 0
-        self.num_tiles = -(-settings.num_envs // num_lanes)
-        self.tiles = Tiles(min(settings.num_threads, self.num_tiles))
+        self.num_turns = -(-settings.num_envs // num_at_once)
+        self.tiles = Tiles(min(settings.num_threads, self.num_turns))
 
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; inside a program that JAX traces, an operation of it."""
@@ -117,11 +113,11 @@ class Kernel:
         """What the kernel is in programs of JAX."""
         handler = handlers("native.cpp", "drivetrain_native", "cpu")
         enter(handler, self.digest, self.run)
-        counts = {"num_tiles": self.num_tiles, "num_threads": self.settings.num_threads}
+        counts = {"num_tiles": self.num_turns, "num_threads": self.settings.num_threads}
         return program_of("drivetrain_native", self.digest, self.traced, self.settings, **counts)
 
     def launch(self, number: int, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[Array]:
-        """Run all tiles."""
+        """Run all turns."""
         settings, pointers = self.settings, addresses([*inputs, *outputs])
-        self.tiles.run(self.address, self.num_tiles, settings.num_envs, settings.num_steps, number, pointers)
+        self.tiles.run(self.address, self.num_turns, settings.num_envs, settings.num_steps, number, pointers)
         return outputs

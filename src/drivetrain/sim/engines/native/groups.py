@@ -22,6 +22,7 @@ from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.regions import REGIONS, inside
 from drivetrain.sim.engines.native.split import Split, used_by
 from drivetrain.sim.engines.native.statements import STATEMENTS
+from drivetrain.sim.engines.native.written import Written
 from drivetrain.sim.ir.program import Block, Op, Value
 
 MOST_TILES = 16
@@ -34,8 +35,8 @@ LANE = {"vf": "float", "vi": "int32_t", "vu": "uint32_t"}
 """What one lane of a vector is."""
 
 
-def write_groups(block: Block, layout: Layout, split: Split) -> tuple[str, int]:
-    """The source of a kernel without its prelude, and the bytes of memory per environment; see `write_kernel`."""
+def write_groups(block: Block, layout: Layout, split: Split) -> Written:
+    """A kernel; see `write_kernel`."""
     writer = Groups(block, layout, split)
     at = writer.at
     with at.braces(TILES[0]):
@@ -53,7 +54,7 @@ def write_groups(block: Block, layout: Layout, split: Split) -> tuple[str, int]:
             with at.braces("for (int64_t t = 0; t < num_steps; ++t)"):
                 writer.step()
             writer.store()
-    return "\n".join([*at.table_lines, *at.lines]) + "\n", at.scratch_nbytes
+    return Written(form="groups", scratch_nbytes=at.scratch_nbytes, source=at.text())
 
 
 class Groups:

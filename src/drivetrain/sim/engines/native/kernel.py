@@ -1,8 +1,9 @@
 """A whole kernel as C++: tiles of environments, K steps each, the state in variables between steps.
 
-A step with layers is written for two tiles at once (layers.py), and once more for a tile that is left over.
+Each turn of the loop over tiles steps one, or two that share what both of them read (layers.py). A tile that is left
+without a partner is its own: both compute and store the same.
 
-run(first tile, last tile, N, K, step, pointers): keys, done, state, actions, shared -> state, done, records
+run(first turn, last turn, N, K, step, pointers): keys, done, state, actions, shared -> state, done, records
 """
 
 from collections.abc import Sequence
@@ -15,21 +16,16 @@ from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.regions import REGIONS, assign
 from drivetrain.sim.engines.native.statements import STATEMENTS
 from drivetrain.sim.engines.native.tile import Tile
+from drivetrain.sim.engines.native.written import Written
 from drivetrain.sim.ir.passes.scalars import is_small
 from drivetrain.sim.ir.program import Block, Value
-
-MOST_SCRATCH_NBYTES = 131072
-"""Of memory per environment; a tile lies on a thread's stack."""
-
 
 RUN = (
     'extern "C" void drivetrain_run(int64_t begin, int64_t end, int64_t num_envs, int64_t num_steps, '
     "uint32_t first_step, void* const* p)"
 )
 TILES = (RUN, "for (int64_t tile = begin; tile < end; ++tile)")
-"""What opens a kernel over a range of tiles; inside, `p` are its arrays."""
-PAIRS = "// A step is written three times here: of two tiles, and of one."
-"""The first line of a kernel over pairs of tiles."""
+"""What opens a kernel over a range of turns, of one tile or several; inside, `p` are its arrays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,39 +55,31 @@ def num_parts(leaf: Value) -> int:
 
 
 def write_kernel(
-    block: Block, layout: Layout, opening: tuple[str, str] = TILES, tables: str = "static const"
-) -> tuple[str, int]:
-    """The source of a kernel without its prelude, and the bytes of memory per environment.
+    block: Block, layout: Layout, *, num_tiles: int = 1, opening: tuple[str, str] = TILES, tables: str = "static const"
+) -> Written:
+    """A kernel.
 
     Args:
         block: One step after scalar replacement: two key words, step, state, done, actions, shared -> state,
             done, records.
         layout: Its state, actions and records as whole leaves.
-        opening: What opens the function, and in it what goes through the tiles of this call or thread.
+        num_tiles: That a turn steps together: one or two.
+        opening: What opens the function, and in it what goes through the turns of this call or thread.
         tables: How a table of constants is declared.
     """
     at = Emitter({**STATEMENTS, **REGIONS}, tables)
     with at.braces(opening[0]), at.braces(opening[1]):
-        write_tiles(at, block, layout, 1)
-    return "\n".join([*at.table_lines, *at.lines]) + "\n", at.scratch_nbytes
-
-
-def write_pairs(block: Block, layout: Layout) -> tuple[str, int]:
-    """The same for two tiles at a time, and for one where the number of tiles is odd."""
-    at = Emitter({**STATEMENTS, **REGIONS})
-    at.table_lines.append(PAIRS)
-    with at.braces(RUN):
-        at.line("int64_t tile = begin;")
-        with at.braces("for (; tile + 2 <= end; tile += 2)"):
-            write_tiles(at, block, layout, 2)
-        nbytes, at.names, at.scratch_nbytes = at.scratch_nbytes, {}, 0
-        with at.braces("for (; tile < end; ++tile)"):
-            write_tiles(at, block, layout, 1)
-    return "\n".join([*at.table_lines, *at.lines]) + "\n", max(nbytes, at.scratch_nbytes)
+        write_tiles(at, block, layout, num_tiles)
+    return Written(
+        form="tiles" if num_tiles == 1 else "pairs",
+        num_tiles=num_tiles,
+        scratch_nbytes=at.scratch_nbytes,
+        source=at.text(),
+    )
 
 
 def write_tiles(at: Emitter, block: Block, layout: Layout, num_tiles: int) -> None:
-    """K steps of the tile `tile` and those after it."""
+    """K steps of the tiles of the turn `tile`."""
     num_state = sum(map(num_parts, layout.state))
     keys, number, state = block.inputs[:2], block.inputs[2], block.inputs[3 : 3 + num_state]
     last = len(block.inputs) - len(layout.shared)
@@ -106,7 +94,7 @@ def write_tiles(at: Emitter, block: Block, layout: Layout, num_tiles: int) -> No
     tiles = [Tile(at, q) for q in range(num_tiles)]
     variables: list[list[str]] = []
     for tile in tiles:
-        at.line(f"const int64_t {tile.base} = (tile + {tile.number}) * LANES;")
+        at.line(f"const int64_t {tile.base} = {first_of(tile, num_tiles)};")
         at.line(f"const int {tile.num} = num_envs - {tile.base} < LANES ? (int)(num_envs - {tile.base}) : LANES;")
         with tile.chosen(at):
             for k, value in enumerate(keys):
@@ -132,6 +120,14 @@ def write_tiles(at: Emitter, block: Block, layout: Layout, num_tiles: int) -> No
             store_pieces(at, layout.state, state, first_out, tile.base, tile.num)
             store_pieces(at, [done], [done], first_out + len(layout.state), tile.base, tile.num)
     at.plans.pop()
+
+
+def first_of(tile: Tile, num_tiles: int) -> str:
+    """The first environment of one of a turn's tiles; of the first tile where there is none."""
+    if tile.number == 0:
+        return f"tile * {num_tiles} * LANES" if num_tiles > 1 else "tile * LANES"
+    mine = f"(tile * {num_tiles} + {tile.number}) * LANES"
+    return f"{mine} < num_envs ? {mine} : tile * {num_tiles} * LANES"
 
 
 def name_shared(at: Emitter, values: Sequence[Value], first: int) -> None:

@@ -10,7 +10,7 @@ activation, is computed there, too: a layer's sums never lie in memory. Small pr
 of a policy, share the reading of it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from drivetrain.sim.engines.native.dot import IN_REGISTERS, blocks, sums_of
 from drivetrain.sim.engines.native.emitter import Emitter, Index
@@ -23,15 +23,6 @@ OF_SEVERAL_TILES = 12
 """Sums in registers where tiles share weights: of sixteen registers the others hold what they are made of."""
 IN_TURN = 4
 """Units whose activation is computed step by step in turn (layers.hpp)."""
-
-
-def shares_weights(block: Block, shared: Iterable[Value]) -> bool:
-    """Whether a step reads arrays that are the same for all environments.
-
-    Args:
-        shared: Inputs that are.
-    """
-    return any(value.shape for value in shared) or any(op.name == "dot" for op in block.ops)
 
 
 def write_together(at: Emitter, block: Block, tiles: Sequence[Tile]) -> None:

@@ -1,14 +1,19 @@
-"""Whether stepping tiles in groups pays, told from the program of a step.
+"""Whether stepping tiles in groups or in pairs pays, told from the program of a step.
 
-Groups cost something in every step: values between their parts go through memory. They gain in two ways:
+Groups cost something in every step: values between their parts go through memory. They gain in three ways:
 
 - **Lanes that take the branch alone** are brought together. Where the branch's condition is the same in all lanes that
   began together, as a limit of time alone is, a tile takes it as a whole or not at all, and nothing is gained.
 - **Several tiles at once** keep the processor busy while one waits for the results of its last step. Where a step's new
   state hangs on the old one by short chains of operations, one tile alone keeps it busy.
+- **What only the last step of a call needs** is left to that step (split.py), which compilers see in some functions
+  alone.
+
+Pairs share what they read of weights, and one tile computes where the other waits. A source of two steps takes twice as
+long to compile, which is nothing for a short step, and much for a long one that hardly multiplies.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from drivetrain.sim.engines.native.split import Split
 from drivetrain.sim.ir.passes.sinking import cost_of, inputs_of
@@ -24,11 +29,32 @@ PER_CYCLE = 3
 """Vector operations that a processor begins in a cycle, about."""
 MEMORY_CYCLES = 20
 """That a tile's way through memory takes in a step, about: 5 to 20 where it was measured (design/sim.md)."""
+LEAST_OF_LAST_STEPS = 100
+"""Vector operations that all steps but the last are spared, from which on that pays for the way through memory."""
+SHORT, LONG = 400, 1000
+"""Operations of a step up to which a pair is always faster, and from which on it takes seconds more to compile."""
+LEAST_PER_OP = 10
+"""Multiply-adds of layers for each operation of a step between; pairs gain 6 to 24% then (design/sim-policies.md)."""
 
 
-def pays(block: Block, kept: Sequence[Value], split: Split) -> bool:
+def pairs_pay(block: Block, shared: Iterable[Value]) -> bool:
+    """Whether pairs are the faster form of a step, by enough for what they take to compile.
+
+    Args:
+        shared: Inputs that are the same for all environments.
+    """
+    ops = [op for op in block.walk() if op.name != "const"]
+    products = [op for op in block.ops if op.name == "dot"]
+    if not products and not any(value.shape for value in shared):
+        return False
+    num_multiply_adds = sum(op.inputs[0].size * op.out.size for op in products)
+    return len(ops) < SHORT or (len(ops) < LONG and num_multiply_adds >= LEAST_PER_OP * len(ops))
+
+
+def groups_pay(block: Block, kept: Sequence[Value], split: Split) -> bool:
     """Whether groups are the faster form of a step."""
-    if not condition_in_phase(block, kept, split.branch):
+    of_last_steps = cost_of({*split.before.last, *split.taken.last})
+    if of_last_steps >= LEAST_OF_LAST_STEPS or not condition_in_phase(block, kept, split.branch):
         return True
     ops = [*split.before.every, *split.after]
     return longest_chain(ops, kept) > cost_of(set(ops)) / PER_CYCLE + MEMORY_CYCLES

@@ -23,6 +23,8 @@ FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-t
 HEADERS = ("vectors.hpp", "rare.hpp", "prelude.hpp", "layers.hpp", "memory.hpp")
 PRELUDE = tuple(Path(__file__).parent / name for name in HEADERS)
 DIGEST_NBYTES = 32
+MORE_EFFORT = ("-O2", "-falign-loops=32")
+"""A loop begins where a fetch of instructions does: up to 8% faster, where it happened to begin elsewhere."""
 LARGE = 40_000
 """Characters of a source from which on -O1 has to do, in half the time of -O2; smaller ones compile fast enough."""
 
@@ -67,25 +69,25 @@ def cache_folder() -> Path:
     return Path(chosen) if chosen else user_cache("kernels")
 
 
-def load_kernel(source: str, num_lanes: int, effort: str = "") -> ctypes.CDLL:
+def load_kernel(source: str, num_lanes: int, effort: Sequence[str] = ()) -> ctypes.CDLL:
     """The kernel of a source, compiled now or before.
 
     Args:
         source: C++ without its prelude.
         num_lanes: Environments of a tile.
-        effort: The compiler's flag; by the size of the source when empty.
+        effort: The compiler's flags; by the size of the source when empty.
 
     Raises:
         CompileError: No compiler, a source it refuses, or no place to keep the result.
     """
     whole = "\n".join([*(path.read_text() for path in PRELUDE), source])
     effort = effort or effort_for(len(source))
-    return load_library(whole, (effort, f"-DLANES={num_lanes}"))
+    return load_library(whole, (*effort, f"-DLANES={num_lanes}"))
 
 
-def effort_for(num_characters: int) -> str:
-    """The compiler's flag for the source of a step."""
-    return "-O2" if num_characters < LARGE else "-O1"
+def effort_for(num_characters: int) -> Sequence[str]:
+    """The compiler's flags for the source of a step."""
+    return MORE_EFFORT if num_characters < LARGE else ("-O1",)
 
 
 def load_library(source: str, more_flags: Sequence[str], headers: Path | None = None) -> ctypes.CDLL:

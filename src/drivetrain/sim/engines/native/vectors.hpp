@@ -68,15 +68,41 @@ INLINE W to(V v) { return __builtin_convertvector(v, W); }
     return r_;                                           \
   } while (0)
 
-INLINE vf fma_(vf a, vf b, vf c) {  // a * b + c, rounded once; without the instruction the C library's, which is slow
+#if defined(__x86_64__) && !defined(__FMA__)
+// Without an instruction: a product is exact in double precision, and a sum that is made odd where it is not exact can be
+// rounded once more without harm. Of as many numbers as a hardware vector has doubles: wider comparisons go lane by lane.
+#ifdef __AVX__
+enum { PART = 4 };
+#else
+enum { PART = 2 };
+#endif
+INLINE void multiply_add(const float* a, const float* b, const float* c, float* r) {
+  typedef float f __attribute__((vector_size(PART * 4)));
+  typedef double d __attribute__((vector_size(PART * 8)));
+  typedef int64_t n __attribute__((vector_size(PART * 8)));
+  f x, y, z;
+  std::memcpy(&x, a, sizeof x), std::memcpy(&y, b, sizeof y), std::memcpy(&z, c, sizeof z);
+  const d product = to<d>(x) * to<d>(y), added = to<d>(z), sum = product + added, part = sum - product;
+  const d lost = (product - (sum - part)) + (added - part);
+  const n more = (n)(lost > 0.0), less = (n)(lost < 0.0), away = more ^ (n)(sum > 0.0);
+  const n step = (((~(n)sum & 1) ^ away) - away) & (more | less);  // of an even sum's bits towards what it has lost
+  const f result = to<f>((d)((n)sum + step));
+  std::memcpy(r, &result, sizeof result);
+}
+#endif
+INLINE vf fma_(vf a, vf b, vf c) {  // a * b + c, rounded once
 #if LANES == 16 && defined(__AVX512F__)
   typedef float w __attribute__((vector_size(64)));
   return (vf)__builtin_ia32_vfmaddps512_mask((w)a, (w)b, (w)c, (short)-1, 4);
 #elif LANES == 8 && defined(__FMA__)
   typedef float w __attribute__((vector_size(32)));
   return (vf)__builtin_ia32_vfmaddps256((w)a, (w)b, (w)c);
-#else
+#elif defined(__FMA__) || !defined(__x86_64__)
   EACH(vf, __builtin_fmaf(a[l], b[l], c[l]));
+#else
+  vf r;
+  for (int l = 0; l < LANES; l += PART) multiply_add((const float*)&a + l, (const float*)&b + l, (const float*)&c + l, (float*)&r + l);
+  return r;
 #endif
 }
 INLINE vf sqrt_(vf a) {

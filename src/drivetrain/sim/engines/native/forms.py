@@ -1,0 +1,52 @@
+"""In which forms a step's kernel is written, and which of them serves how many environments.
+
+tiles     one after the other; what every other form is held against
+groups    of up to sixteen tiles, whose lanes share the branch that few of them take (groups.py)
+pairs     of tiles, which share each weight that is read (layers.py); besides, tiles for few environments
+"""
+
+from collections.abc import Sequence
+
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.engines.native.groups import kept_inputs, write_groups
+from drivetrain.sim.engines.native.kernel import Layout, write_kernel
+from drivetrain.sim.engines.native.paying import groups_pay, pairs_pay
+from drivetrain.sim.engines.native.split import split_of
+from drivetrain.sim.engines.native.written import Written
+from drivetrain.sim.ir.program import Block
+
+MOST_SCRATCH_NBYTES = 131072
+"""Of memory in each lane; the tiles of a turn lie on a thread's stack."""
+LEAST_ODD = 5
+"""Tiles from which on one without a partner, which is computed twice, costs less than pairs gain."""
+
+
+def write_forms(block: Block, layout: Layout) -> list[Written]:
+    """The kernels of a step, the one for many environments first.
+
+    Raises:
+        CompileError: It needs more memory than a thread's stack has.
+    """
+    if pairs_pay(block, layout.shared):
+        forms = [write_kernel(block, layout, num_tiles=2), write_kernel(block, layout)]
+    else:
+        kept = kept_inputs(block, layout)
+        split = split_of(block, kept)
+        is_grouped = split is not None and groups_pay(block, kept, split)
+        forms = [write_groups(block, layout, split) if split and is_grouped else write_kernel(block, layout)]
+    fitting = [each for each in forms if each.scratch_nbytes <= MOST_SCRATCH_NBYTES]
+    if fitting:
+        return fitting
+    raise CompileError(
+        f"one environment needs {forms[-1].scratch_nbytes} bytes while it steps, and the limit of a native kernel is "
+        f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="xla"'
+    )
+
+
+def form_for(forms: Sequence[Written], num_tiles: int, num_threads: int) -> Written:
+    """Which of a step's kernels is for so many tiles: the first that has turns for all threads and wastes little."""
+    for each in forms[:-1]:
+        num_turns, num_left = divmod(num_tiles, each.num_tiles)
+        if num_turns >= num_threads and (not num_left or num_tiles >= LEAST_ODD):
+            return each
+    return forms[-1]
