@@ -26,7 +26,11 @@ def without_scripts(page):
 
 def seen(page, tmp_path, *expressions, width=360):
     """What expressions of JavaScript say of a page in a frame of this width, separated by commas."""
-    probe = f"onload = () => {{ parent.document.title = [innerWidth, {', '.join(expressions)}].join() }}"
+    probe = f"""onload = function look() {{
+      if ([...document.querySelectorAll('figure.chart')].some((one) => !one.querySelector('svg')))
+        return setTimeout(look, 20);
+      parent.document.title = [innerWidth, {", ".join(expressions)}].join();
+    }}"""
     digest = b64encode(sha256(probe.encode()).digest()).decode()
     allowed = page.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)  # no other script runs
     inside = html.escape(allowed.replace("</body>", f"<script>{probe}</script></body>"))
@@ -37,6 +41,7 @@ def seen(page, tmp_path, *expressions, width=360):
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     command += [f"--user-data-dir={tmp_path / 'browser'}", f"--window-size={width + 500},2000"]
+    command += ["--virtual-time-budget=20000"]  # milliseconds in which charts may be drawn, however busy the machine
     command += ["--dump-dom", around.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     (title,) = re.findall("<title>(.*)</title>", done.stdout[: done.stdout.index("<iframe")])

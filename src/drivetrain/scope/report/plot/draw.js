@@ -69,7 +69,7 @@
       return (said.textContent = parts[chosen].querySelector("title").textContent);
     };
     const draw = () => {
-      if (place.clientWidth === width) return;
+      if (place.clientWidth === 0 || place.clientWidth === width) return;
       width = place.clientWidth;
       place.replaceChildren(drawn(chart, width));
       choose(chosen);
@@ -90,7 +90,7 @@
     });
     figure.hidden = false;
     draw();
-    addEventListener("resize", () => requestAnimationFrame(draw));
+    new ResizeObserver(draw).observe(place);
   }
 
   for (const figure of document.querySelectorAll("figure.chart")) show(figure);
