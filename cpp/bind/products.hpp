@@ -1,8 +1,6 @@
 // A layer's products as custom calls of XLA: see rectified.hpp and narrow.hpp.
 #pragma once
 
-#include <vector>
-
 #include "bind/xla_calls.hpp"
 #include "drivetrain/narrow.hpp"
 #include "drivetrain/rectified.hpp"
@@ -57,19 +55,21 @@ inline xla::Error* rectified_input_slopes(xla::CallFrame* frame) {
 inline constexpr char kNarrowMisfit[] =
     "a narrow product: expected float32 [.., rows, few], [.., few, wide] and [.., rows, wide]";
 
-/// Whether x [.., rows, few], w [.., few, wide] and y [.., rows, wide] go together.
-inline bool go_together(const Matrices& x, const Matrices& w, const Matrices& y) {
-  return x.fit && w.is(x.num, x.columns, w.columns) && y.is(x.num, x.rows, w.columns);
+/// Runs `run(sizes, index)` for each product of x [.., rows, few], w [.., few, wide] and y [.., rows, wide].
+template <class Run>
+bool for_each_narrow(const Matrices& x, const Matrices& w, const Matrices& y, Run&& run) {
+  if (!x.fit || !w.is(x.num, x.columns, w.columns) || !y.is(x.num, x.rows, w.columns)) return false;
+  const narrow::Sizes sizes{x.rows, x.columns, w.columns};
+  for (std::size_t i = 0; i < x.num; ++i) run(sizes, i);
+  return true;
 }
 
 /// (x, w) -> y
 inline xla::Error* narrow_spread(xla::CallFrame* frame) {
   return answer<2, 1>(frame, kNarrowMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices x(*args[0]), w(*args[1]), y(*rets[0]);
-    if (!go_together(x, w, y)) return false;
-    for (std::size_t i = 0; i < x.num; ++i)
-      narrow::spread({x.rows, x.columns, w.columns}, x[i], w[i], y[i], kSimd);
-    return true;
+    return for_each_narrow(
+        x, w, y, [&](const auto& sizes, std::size_t i) { narrow::spread(sizes, x[i], w[i], y[i], kSimd); });
   });
 }
 
@@ -77,10 +77,8 @@ inline xla::Error* narrow_spread(xla::CallFrame* frame) {
 inline xla::Error* narrow_outer(xla::CallFrame* frame) {
   return answer<2, 1>(frame, kNarrowMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices x(*args[0]), y(*args[1]), w(*rets[0]);
-    if (!go_together(x, w, y)) return false;
-    for (std::size_t i = 0; i < x.num; ++i)
-      narrow::outer({x.rows, x.columns, w.columns}, x[i], y[i], w[i], kSimd);
-    return true;
+    return for_each_narrow(
+        x, w, y, [&](const auto& sizes, std::size_t i) { narrow::outer(sizes, x[i], y[i], w[i], kSimd); });
   });
 }
 
@@ -88,10 +86,8 @@ inline xla::Error* narrow_outer(xla::CallFrame* frame) {
 inline xla::Error* narrow_gather(xla::CallFrame* frame) {
   return answer<2, 1>(frame, kNarrowMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices y(*args[0]), w(*args[1]), x(*rets[0]);
-    if (!go_together(x, w, y)) return false;
-    for (std::size_t i = 0; i < x.num; ++i)
-      narrow::gather({x.rows, x.columns, w.columns}, y[i], w[i], x[i], kSimd);
-    return true;
+    return for_each_narrow(
+        x, w, y, [&](const auto& sizes, std::size_t i) { narrow::gather(sizes, y[i], w[i], x[i], kSimd); });
   });
 }
 

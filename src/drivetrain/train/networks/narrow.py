@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train.networks.native_calls import NARROW, call
+from drivetrain.train.networks.native_calls import NARROW, call, transposed
 
 MOST = (8, 32)
 """Inputs, and outputs, up to which they count as few; for a single output, and from 9 to 32 inputs, XLA is as quick."""
@@ -34,7 +34,7 @@ def narrow_product(x: Any, weight: Any) -> Any:
         return x @ weight
     if num_in <= min(num_out, MOST[0]):
         return _spread(x, weight)
-    return _gather(x, _turned(weight)) if 1 < num_out <= min(num_in, MOST[1]) else x @ weight
+    return _gather(x, transposed(weight)) if 1 < num_out <= min(num_in, MOST[1]) else x @ weight
 
 
 @jax.custom_vjp
@@ -46,12 +46,12 @@ def _spread(x: Any, w: Any) -> Any:
 @jax.custom_vjp
 def _gather(y: Any, w: Any) -> Any:
     """X [rows, few] = y [rows, wide] @ w [few, wide]^T."""
-    return call(NARROW[2], (*y.shape[:-1], w.shape[-2]), lambda y, w: y @ _turned(w), y, w)
+    return call(NARROW[2], (*y.shape[:-1], w.shape[-2]), lambda y, w: y @ transposed(w), y, w)
 
 
 def _outer(x: Any, y: Any) -> Any:
     """The matrix x^T @ y [few, wide] of x [rows, few] and y [rows, wide]."""
-    return call(NARROW[1], (*x.shape[:-2], x.shape[-1], y.shape[-1]), lambda x, y: _turned(x) @ y, x, y)
+    return call(NARROW[1], (*x.shape[:-2], x.shape[-1], y.shape[-1]), lambda x, y: transposed(x) @ y, x, y)
 
 
 def _spread_slopes(kept: tuple[Any, Any], y: Any) -> tuple[Any, Any]:
@@ -75,7 +75,3 @@ def _kept_gather(y: Any, w: Any) -> tuple[Any, tuple[Any, Any]]:
 
 _spread.defvjp(_kept_spread, _spread_slopes)
 _gather.defvjp(_kept_gather, _gather_slopes)
-
-
-def _turned(x: Any) -> Any:
-    return x.swapaxes(-1, -2)

@@ -30,6 +30,11 @@ def call(target: str, shape: tuple[int, ...], otherwise: Callable[..., Any], *ar
     return jax.lax.platform_dependent(*arrays, cpu=ours, default=otherwise)
 
 
+def transposed(x: Any) -> Any:
+    """Rows and columns of a matrix, or of several, exchanged."""
+    return x.swapaxes(-1, -2)
+
+
 @functools.cache
 def _registered() -> None:
     handlers = (*rectified_handlers(), *narrow_handlers())

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train.networks.native_calls import RECTIFIED, call
+from drivetrain.train.networks.native_calls import RECTIFIED, call, transposed
 
 SMALLEST = (16, 64, 64)
 """Rows, inputs and outputs of a product from which leaving out pays for finding out what."""
@@ -46,11 +46,11 @@ def _forward(z: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
 def _backward(kept: tuple[Any, Any], slopes: Any) -> tuple[Any, Any]:
     """Slopes by z and by the weight: two calls, so that the one that nobody needs is left out."""
     z, weight = kept
-    by_weight = call(RECTIFIED[1], weight.shape, lambda z, slopes: _transposed(_rectified(z)) @ slopes, z, slopes)
+    by_weight = call(RECTIFIED[1], weight.shape, lambda z, slopes: transposed(_rectified(z)) @ slopes, z, slopes)
     by_z = call(
         RECTIFIED[2],
         z.shape,
-        lambda z, weight, slopes: jnp.where(z <= 0, 0, slopes @ _transposed(weight)),
+        lambda z, weight, slopes: jnp.where(z <= 0, 0, slopes @ transposed(weight)),
         *(z, weight, slopes),
     )
     return by_z, by_weight
@@ -65,7 +65,3 @@ def _whole(z: Any, weight: Any) -> Any:
 
 def _rectified(z: Any) -> Any:
     return jnp.where(z <= 0, 0, z)  # NaN stays NaN
-
-
-def _transposed(x: Any) -> Any:
-    return x.swapaxes(-1, -2)
