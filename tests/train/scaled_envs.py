@@ -1,4 +1,4 @@
-"""Environments whose numbers are a thousand times as large, for the tests of normalisation."""
+"""Environments whose numbers are thousands of times as large, for the tests of normalisation."""
 
 import gymnasium
 import numpy as np
@@ -7,13 +7,13 @@ from gymnasium.wrappers import TransformObservation, TransformReward
 
 
 def cart_pole():
-    """CartPole: observations times 1,000, and 500 beside their middle."""
+    """CartPole: observations times 10,000, and 5,000 beside their middle."""
     return TransformObservation(
-        gymnasium.make("CartPole-v1"), lambda obs: 1_000 * obs + 500, Box(-np.inf, np.inf, (4,))
+        gymnasium.make("CartPole-v1"), lambda obs: 10_000 * obs + 5_000, Box(-np.inf, np.inf, (4,))
     )
 
 
 def pendulum():
-    """Pendulum: observations and rewards times 1,000."""
-    env = TransformObservation(gymnasium.make("Pendulum-v1"), lambda obs: 1_000 * obs, Box(-np.inf, np.inf, (3,)))
+    """Pendulum: observations times 10,000, rewards times 1,000."""
+    env = TransformObservation(gymnasium.make("Pendulum-v1"), lambda obs: 10_000 * obs, Box(-np.inf, np.inf, (3,)))
     return TransformReward(env, lambda reward: 1_000 * reward)

@@ -291,9 +291,9 @@ def test_a_saved_policy_has_the_statistics_of_its_run_and_acts_on_raw_observatio
 @pytest.mark.slow  # eight runs of some seconds each
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("algo", "env", "reached", "missed"), [
-    ("ppo", "scaled_envs:cart_pole", 300, 250), ("sac", "scaled_envs:pendulum", -250_000, -280_000),
+    ("ppo", "scaled_envs:cart_pole", 300, 200), ("sac", "scaled_envs:pendulum", -250_000, -350_000),
 ])  # fmt: skip
-def test_numbers_a_thousand_times_as_large_are_learned_from_with_normalisation_alone(
+def test_numbers_thousands_of_times_as_large_are_learned_from_with_normalisation_alone(
     tmp_path, algo, env, reached, missed, seed
 ):
     settings = {"num_actors": 0, "eval_episodes": 10, "final_eval_episodes": 20, "seed": seed}
