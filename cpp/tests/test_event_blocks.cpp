@@ -131,11 +131,13 @@ void muted_blocks_are_counted_and_what_is_entered_then_is_resumed() {
   CHECK(event_log.open(folder.path.c_str(), kNoLimit, 2) == 0);
   const SiteUse training{.site = 1};
   const SiteUse step{.site = 2, .step = StepKind::kSimulated, .ends_step = true};
-  std::uint64_t num_steps = 0;
+  std::uint64_t num_steps = 0, times_resumed = 0;
   int times_muted = 0;
   bool was_muted = false;
-  // Long enough for some rounds, however slow the machine; or a minute.
-  for (const std::uint64_t begin = monotonic_ns(); times_muted < 4 && monotonic_ns() < begin + 60'000'000'000;) {
+  // Long enough for some rounds and for a span entered while muted that outlasts it, however slow the machine; or a minute.
+  for (const std::uint64_t begin = monotonic_ns();
+       (times_muted < 4 || times_resumed == 0) && monotonic_ns() < begin + 60'000'000'000;) {
+    bool is_left_out = was_muted;
     thread_log.begin(training);  // often longer than a block
     for (int i = 0; i < 1000; ++i) {
       thread_log.begin(step);
@@ -146,6 +148,8 @@ void muted_blocks_are_counted_and_what_is_entered_then_is_resumed() {
       const bool is_muted = thread_log.is_muted(step);
       times_muted += is_muted && !was_muted;
       was_muted = is_muted;
+      times_resumed += is_left_out && !is_muted;
+      is_left_out = is_left_out && is_muted;
     }
     thread_log.end(1);
   }
@@ -166,7 +170,7 @@ void muted_blocks_are_counted_and_what_is_entered_then_is_resumed() {
     resumed += event.kind == EventKind::kBegin && (event.value & kResumed) != 0;
     if (mask != 0) CHECK(event.kind != EventKind::kBegin || (event.value & kResumed) != 0);
   }
-  CHECK(muted > 2 && resumed > 0);
+  CHECK(muted >= 4 && times_resumed > 0 && resumed == times_resumed);
   CHECK(counted > cut_off && spans >= counted - cut_off);
   CHECK(written + counted == num_steps);
   // Only the last block was not finished, and only where it is muted do events not tell of its steps.
