@@ -7,7 +7,6 @@
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Protocol
 
 import jax
@@ -20,11 +19,6 @@ from drivetrain.sim.api import RolloutState, Settings, Tree, describe
 from drivetrain.sim.trace import Shapes
 
 Array = npt.NDArray[Any]
-ALIGNMENT = 64
-"""Bytes, of arrays that XLA uses where they are."""
-ALIGNED_FROM_NBYTES = 65536
-"""Where a copy takes as long as finding an aligned place, some microseconds."""
-
 KEY, ENDED = jax.ShapeDtypeStruct((2,), np.dtype("uint32")), jax.ShapeDtypeStruct((), np.dtype("bool"))
 """Of an environment: its key's words, and whether its episode has ended."""
 
@@ -156,19 +150,3 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
     if not fits:
         raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(np.asarray(leaf))}")
     return np.asarray(array, order="C")
-
-
-class Host:
-    """NumPy's memory."""
-
-    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Array:
-        """See `Memory`."""
-        return checked_array(name, leaf, expected, leading)
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """See `Memory`; where a copy would be dear it is aligned, so that JAX takes it by DLPack without one."""
-        nbytes = prod(shape) * dtype.itemsize
-        if nbytes < ALIGNED_FROM_NBYTES:
-            return np.empty(shape, dtype)
-        whole = np.empty(nbytes + ALIGNMENT - 1, np.uint8)
-        return np.ndarray(shape, dtype, whole, -whole.ctypes.data % ALIGNMENT)

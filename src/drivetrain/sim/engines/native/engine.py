@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from drivetrain.core._native import Tiles, addresses
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import Host, call_kernel, is_traced
+from drivetrain.sim.engines.arrays import call_kernel, is_traced
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.forms import form_for, write_forms
@@ -22,6 +22,7 @@ from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import Layout
 from drivetrain.sim.engines.native.toolchain import digest_of, effort_for, lanes, load_kernel
 from drivetrain.sim.engines.native.written import Written, kernels_of, text_of
+from drivetrain.sim.engines.recycled import Recycled
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
@@ -101,11 +102,12 @@ class Kernel:
         self.address = ctypes.cast(self.run, ctypes.c_void_p).value or 0
         self.num_turns = -(-settings.num_envs // num_at_once)
         self.tiles = Tiles(min(settings.num_threads, self.num_turns))
+        self.memory = Recycled(len(jax.tree.leaves((traced.state, traced.record))) + 1)
 
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; inside a program that JAX traces, an operation of it."""
         inside = is_traced((state, actions, shared))
-        memory, launch = (self.program, self.program.launch) if inside else (Host(), self.launch)
+        memory, launch = (self.program, self.program.launch) if inside else (self.memory, self.launch)
         return call_kernel(self.traced, self.settings, memory, launch, state, actions, shared)
 
     @functools.cached_property

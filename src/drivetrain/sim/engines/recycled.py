@@ -1,0 +1,61 @@
+"""Memory of trajectories that nobody holds any more, taken for the next ones.
+
+What a call of a rollout returns is the caller's alone, as long as the caller wants it. A system gives large arrays as
+pages that it clears at the first touch, and takes them back with the last reference: that was a third of a call of a
+short step. A rollout therefore keeps what it has given, and gives it again when no other reference to it is left: every
+view of an array, and whoever took it by DLPack or the buffer protocol, holds one.
+"""
+
+import sys
+import threading
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.sim.engines.arrays import checked_array
+
+Array = npt.NDArray[Any]
+
+ALIGNMENT = 64
+"""Bytes, of arrays that JAX takes where they are, by DLPack."""
+LEAST_NBYTES = 65536
+"""Where a copy takes as long as finding an aligned place, some microseconds; smaller arrays are NumPy's own."""
+ONLY_KEPT = 3
+"""References to kept memory that nobody else holds: the list's, the loop's, and the counting function's own."""
+CALLS_KEPT = 2
+"""A learner reads one trajectory while the next is made."""
+
+
+class Recycled:
+    """Memory of one kernel's calls; several threads may call at the same time."""
+
+    def __init__(self, num_arrays: int) -> None:
+        """Nothing is kept yet; at most what CALLS_KEPT calls have given, of so many arrays each."""
+        self.most = CALLS_KEPT * num_arrays
+        self.kept: list[Array] = []
+        self.lock = threading.Lock()
+
+    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Array:
+        """See `Memory`."""
+        return checked_array(name, leaf, expected, leading)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """See `Memory`; a large array is aligned, and lies where one of its size lay."""
+        nbytes = prod(shape) * dtype.itemsize
+        if nbytes < LEAST_NBYTES:
+            return np.empty(shape, dtype)
+        whole = self.whole(nbytes + ALIGNMENT - 1)
+        return np.ndarray(shape, dtype, whole, -whole.ctypes.data % ALIGNMENT)
+
+    def whole(self, nbytes: int) -> Array:
+        """Memory that nobody holds: kept, or new."""
+        with self.lock:
+            for each in self.kept:
+                if each.nbytes == nbytes and sys.getrefcount(each) == ONLY_KEPT:
+                    return each
+            new = np.empty(nbytes, np.uint8)
+            if len(self.kept) < self.most:
+                self.kept.append(new)
+            return new
