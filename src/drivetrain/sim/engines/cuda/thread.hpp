@@ -113,6 +113,8 @@ template <class T>
 INLINE Lane<T> sel(vi m, Lane<T> a, Lane<T> b) {
   return Lane<T>(m.x != 0 ? a.x : b.x);
 }
+INLINE vf larger(vf a, vf b) { return sel(a > b, a, b); }
+INLINE vf smaller(vf a, vf b) { return sel(a < b, a, b); }
 INLINE bool any(vi m) { return m.x != 0; }
 
 template <class V, class U>

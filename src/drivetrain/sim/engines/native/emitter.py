@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.sim.engines.native.expressions import ELEMENT, INFIX, constant, expression, vector
+from drivetrain.sim.engines.native.expressions import ELEMENT, INFIX, constant, expression, repeated, vector
 from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
 from drivetrain.sim.ir.build import row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
@@ -68,6 +68,7 @@ class Emitter:
         self.own_inputs: set[Value] = set()
         self.counters: dict[Value, str] = {}
         self.in_registers: dict[Value, str] = {}  # arrays of which the element at the position being written is at hand
+        self.start = 0  # where lines go that a turn runs once
         self.count = 0
         self.scratch_nbytes = 0
 
@@ -175,13 +176,18 @@ class Emitter:
         op = self.maker(value)
         assert op is not None, f"{value} has neither memory nor maker"
         if op.name == "const":
-            return constant_at(self.table(op), value.dtype, str(flat(value, position)))
+            return self.fixed(op, flat(value, position))
         if op.name == "view":
             return self.viewed(op, position)
         if op.name == "take":
             return self.let(value.dtype, self.taken(op, position))
         inputs = [self.element(part, position) for part in op.inputs]
         return self.let(value.dtype, expression(op, inputs, [self.number_of(part) for part in op.inputs]))
+
+    def fixed(self, op: Op, index: Index) -> str:
+        """An element of a constant array."""
+        is_repeated = op.out in self.numbers
+        return self.scalar(op.out) if is_repeated else constant_at(self.table(op), op.out.dtype, str(index))
 
     def number_of(self, value: Value) -> Any:
         """The number that a value is everywhere, or None."""
@@ -300,8 +306,9 @@ class Emitter:
     def op(self, op: Op, mask: str) -> None:
         """One operation; nothing for arrays that need no memory."""
         if op.name == "const":
-            if not op.out.shape:
-                self.numbers[op.out] = op.attrs["value"].reshape(-1)[0]
+            number = repeated(op.attrs["value"])
+            if number is not None:
+                self.numbers[op.out] = number
             return
         if len(op.outputs) == 1 and op.out in self.plan.virtual:
             self.memory_for_inputs(op)
@@ -347,7 +354,7 @@ class Emitter:
         assert op is not None, f"{value} has no maker"
         if op.name == "const":
             with self.loops([value.size]) as (index,):
-                self.line(f"{name}[{index}] = {constant_at(self.table(op), value.dtype, str(index))};")
+                self.line(f"{name}[{index}] = {self.fixed(op, index)};")
             return
         inputs = op.inputs[1:] if op.name == "take" else op.inputs
         if op.name != "view" and all(self.plan.is_flat(part, self.names) for part in inputs):

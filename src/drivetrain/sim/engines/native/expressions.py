@@ -30,6 +30,12 @@ def constant(number: Any, dtype: str) -> str:
     return f"f_({float_text(number)})"
 
 
+def repeated(array: Any) -> Any:
+    """The number, to the bit, that a constant array has everywhere; None where there are several."""
+    first = array.reshape(-1)[:1]
+    return first[0] if first.size and array.tobytes() == first.tobytes() * array.size else None
+
+
 def float_text(number: Any) -> str:
     """A float32 as C++ writes it, to the bit."""
     value = float(np.float32(number))

@@ -89,6 +89,7 @@ def write_tiles(at: Emitter, block: Block, layout: Layout, num_tiles: int) -> No
     first_out = first_shared + len(layout.shared)
     first_record = first_out + len(layout.state) + 1
     name_shared(at, shared, first_shared)
+    at.start = len(at.lines)
     at.plans.append(Plan(block))
     at.own_inputs = set(state)
     tiles = [Tile(at, q) for q in range(num_tiles)]

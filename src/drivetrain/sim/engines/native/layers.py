@@ -15,12 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from drivetrain.sim.engines.native.dot import IN_REGISTERS, blocks, sums_of
 from drivetrain.sim.engines.native.emitter import Emitter, Index
 from drivetrain.sim.engines.native.plan import Plan
+from drivetrain.sim.engines.native.rectified import rectified, write_kept
 from drivetrain.sim.engines.native.tile import Tile
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.program import Block, Op, Value
 
 OF_SEVERAL_TILES = 12
 """Sums in registers where tiles share weights: of sixteen registers the others hold what they are made of."""
+Sums = Mapping[int, Sequence[Sequence[str]]]
+"""Of a tile, by its number: for each product the names of its sums."""
 IN_TURN = 4
 """Units whose activation is computed step by step in turn (layers.hpp)."""
 
@@ -92,24 +95,48 @@ class Together:
 
     def layer(self, op: Op) -> None:
         """Products, and what is made of their sums."""
+        self.each(self.at.memory_for_inputs, op)
+        names, products = self.buffers(op.out), self.products[op]
+        found = rectified(self.at, products[0]) if len(products) == 1 and self.at.start else None
+        if found is None:
+            self.whole(op, names)
+        else:
+            kept = write_kept(self.at, found, [tile.names[found.vector] for tile in self.tiles])
+            with self.at.braces(f"if ({kept.are_few})"):
+                for q in range(len(self.tiles)):
+                    for places, sums in kept.sums(self.at, q):
+                        self.end(op, names, places, {q: [sums]})
+            self.at.line("else")
+            self.at.line("#endif")
+            with self.at.braces():
+                self.whole(op, names)
+        self.named(op.out, names)
+
+    def whole(self, op: Op, names: Sequence[str]) -> None:
+        """A layer by whole products, of all tiles at once."""
         at, products = self.at, self.products[op]
-        self.each(at.memory_for_inputs, op)
-        names = self.buffers(op.out)
         for first, count in blocks(at, op.out.size, self.num_columns):
             places = [first + Index(start=k) for k in range(count)]
             sums = [sums_of(at, self.tiles, x, [(y, place) for place in places]) for x, y in inputs(products)]
-            units: list[tuple[str, str]] = []
-            for q, (tile, name) in enumerate(zip(self.tiles, names, strict=True)):
-                with tile.chosen(at):
-                    for k, place in enumerate(places):
-                        at.in_registers = {dot.out: each[q][k] for dot, each in zip(products, sums, strict=True)}
-                        if op.name == "tanh" and len(self.tiles) > 1:
-                            units.append((f"{name}[{place}]", at.element(op.inputs[0], [place])))
-                        else:
-                            at.line(f"{name}[{place}] = {at.computed(op, [place])};")
-            self.in_turn(units)
+            self.end(op, names, places, {q: [each[q] for each in sums] for q in range(len(self.tiles))})
+
+    def end(
+        self, op: Op, names: Sequence[str], places: Sequence[Index], sums: Mapping[int, Sequence[Sequence[str]]]
+    ) -> None:
+        """What is made of the sums at some places of some tiles."""
+        at, units = self.at, list[tuple[str, str]]()
+        for q, of_products in sums.items():
+            with self.tiles[q].chosen(at):
+                for k, place in enumerate(places):
+                    at.in_registers = {
+                        dot.out: each[k] for dot, each in zip(self.products[op], of_products, strict=True)
+                    }
+                    if op.name == "tanh" and len(self.tiles) > 1:
+                        units.append((f"{names[q]}[{place}]", at.element(op.inputs[0], [place])))
+                    else:
+                        at.line(f"{names[q]}[{place}] = {at.computed(op, [place])};")
+        self.in_turn(units)
         at.in_registers = {}
-        self.named(op.out, names)
 
     def in_turn(self, units: Sequence[tuple[str, str]]) -> None:
         """The hyperbolic tangent of units, (where to, of what), of several at once."""

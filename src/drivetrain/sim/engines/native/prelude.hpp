@@ -96,8 +96,8 @@ INLINE Words threefry(vu k0, vu k1, vu x, vu y) {
 INLINE vf abs_(vf a) { return (vf)((vi)a & 0x7fffffff); }
 INLINE vf copysign_(vf a, vf s) { return (vf)(((vi)a & 0x7fffffff) | ((vi)s & INT32_MIN)); }
 INLINE vf neg_(vf a) { return (vf)((vi)a ^ INT32_MIN); }
-INLINE vf max_(vf a, vf b) { return sel(a != a, a, sel(a > b, a, b)); }
-INLINE vf min_(vf a, vf b) { return sel(a != a, a, sel(a < b, a, b)); }
+INLINE vf max_(vf a, vf b) { return sel(a != a, a, larger(a, b)); }
+INLINE vf min_(vf a, vf b) { return sel(a != a, a, smaller(a, b)); }
 INLINE vf sign_(vf a) { return sel((a != a) | (a == 0.0f), a, copysign_(f_(1), a)); }
 INLINE vi is_finite_(vf a) { return ((vi)a & 0x7f800000) != 0x7f800000; }
 // Adding and taking away 1.5 * 2^23 rounds to the nearest even number, where |a| < 2^22; above 2^23 all are whole.

@@ -20,7 +20,7 @@ from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
          "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
-HEADERS = ("vectors.hpp", "rare.hpp", "prelude.hpp", "layers.hpp", "memory.hpp")
+HEADERS = ("vectors.hpp", "rare.hpp", "prelude.hpp", "layers.hpp", "memory.hpp", "rectified.hpp")
 PRELUDE = tuple(Path(__file__).parent / name for name in HEADERS)
 DIGEST_NBYTES = 32
 MORE_EFFORT = ("-O2", "-falign-loops=32")

@@ -47,6 +47,23 @@ INLINE vi sel(vi m, vi a, vi b) {
 INLINE vf sel(vi m, vf a, vf b) { return (vf)sel(m, (vi)a, (vi)b); }
 INLINE vu sel(vi m, vu a, vu b) { return (vu)sel(m, (vi)a, (vi)b); }
 
+INLINE vf larger(vf a, vf b) {  // a > b ? a : b
+#if LANES == 8 && defined(__AVX__)
+  typedef float w __attribute__((vector_size(32)));
+  return (vf)__builtin_ia32_maxps256((w)a, (w)b);
+#else
+  return sel(a > b, a, b);
+#endif
+}
+INLINE vf smaller(vf a, vf b) {  // a < b ? a : b
+#if LANES == 8 && defined(__AVX__)
+  typedef float w __attribute__((vector_size(32)));
+  return (vf)__builtin_ia32_minps256((w)a, (w)b);
+#else
+  return sel(a < b, a, b);
+#endif
+}
+
 INLINE bool any(vi m) {
 #if LANES == 8 && defined(__AVX2__)
   typedef float w __attribute__((vector_size(32)));
