@@ -252,6 +252,25 @@ def test_a_draw_under_a_counter_has_the_probabilities_of_its_logits():
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 4096, [0.1, 0.6, 0.3], atol=0.03)
 
 
+def test_a_separate_value_has_hidden_layers_of_its_own():
+    env = sim.make("CartPole-v1")
+    act = sim.policies.mlp(env, hidden=(8, 8), separate_value=True)
+    params, key, obs = act.init(jax.random.key(1)), jax.random.key(2), jnp.array([0.3, -0.2, 0.1, 0.4])
+
+    def played(**changed):
+        action, extras = act({**params, **changed}, obs, key)
+        return float(extras["value"]), (int(action), float(extras["log_prob"]))
+
+    value, acted = played()
+    other = jax.tree.map(lambda x: x + 1, params["hidden"])
+    assert played(hidden=other)[0] == value
+    assert played(value_hidden=other) != (value, acted)
+    assert played(value_hidden=other)[1] == acted
+    shared = sim.policies.mlp(env, hidden=(8, 8))
+    expected = shared({**params, "hidden": params["value_hidden"]}, obs, key)[1]["value"]
+    assert value == float(expected)
+
+
 BAD = [
     (lambda p: {**p, "extra": 1.0}, r"policy: expected parameters PyTreeDef"),
     (lambda p: {**p, "value": {**p["value"], "bias": np.zeros(2, np.float32)}},
@@ -315,6 +334,7 @@ def test_what_cannot_be_asked_for_is_refused():
     for wrong, words in (({"head": "gaussian"}, "head: expected categorical or epsilon_greedy for discrete"),
                          ({"head": "softmax"}, "head: expected None or one of"),
                          ({"activation": "gelu"}, "activation: expected one of tanh, relu"),
+                         ({"head": "epsilon_greedy", "separate_value": True}, "separate_value: expected a head"),
                          ({"hidden": (8, 0)}, "hidden: expected at least 1 unit")):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             sim.policies.mlp(env, **wrong)

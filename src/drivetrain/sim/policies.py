@@ -79,6 +79,7 @@ def mlp(
     *,
     activation: Literal["tanh", "relu"] = "tanh",
     head: Head | None = None,
+    separate_value: bool = False,
 ) -> Made:
     """A perceptron on the flattened observation.
 
@@ -93,38 +94,51 @@ def mlp(
             dimensions) and value, from one more output of the last hidden layer. "epsilon_greedy": they are values of
             discrete actions; with probability `params["epsilon"]` the action is random, the extra is q_values. None:
             categorical or gaussian, as the action space says.
+        separate_value: The value comes from hidden layers of its own, of the same sizes, as in CleanRL's and
+            Stable-Baselines3's PPO, and not from those of the action.
 
     Raises:
-        InvalidInput: The head does not fit the action space, or a size is not positive.
+        InvalidInput: The head does not fit the action space or has no value, or a size is not positive.
     """
     env = adapted(env)
     space, obs = env.action_space(env.default_params), first_obs(env)
     discrete = hasattr(space, "n")
     head = head or ("categorical" if discrete else "gaussian")
     check_head(head, discrete, activation, hidden)
+    if separate_value and head == "epsilon_greedy":
+        raise InvalidInput("separate_value: expected a head that gives a value, got epsilon_greedy; leave it out")
     num_inputs = sum(prod(leaf.shape) for leaf in jax.tree.leaves(obs))
     num_outputs = int(space.n) if discrete else prod(space.shape)
     sizes = (num_inputs, *hidden)
     form = Form(head=head, shape=() if discrete else tuple(space.shape), dtype=drawn(space).dtype)
 
+    def layers(keys: Any) -> list[Tree]:
+        return [dense(key, *pair, 2.0**0.5) for key, pair in zip(keys, pairwise(sizes), strict=False)]
+
+    def units(hidden: Sequence[Tree], x: jax.Array) -> jax.Array:
+        for layer in hidden:
+            x = ACTIVATIONS[activation](affine(layer, x))
+        return x
+
     def init(key: Any) -> Tree:
         keys = jax.random.split(key, len(sizes) + 1)
-        layers = [dense(k, *pair, 2.0**0.5) for k, pair in zip(keys, pairwise(sizes), strict=False)]
-        params = {"hidden": layers, "output": dense(keys[-2], sizes[-1], num_outputs, 0.01)}
+        params = {"hidden": layers(keys), "output": dense(keys[-2], sizes[-1], num_outputs, 0.01)}
         if head == "epsilon_greedy":
             return {**params, "epsilon": jnp.float32(0.05)}
         params["value"] = dense(keys[-1], sizes[-1], 1, 1.0)
+        if separate_value:
+            params["value_hidden"] = layers(jax.random.split(keys[-1], len(sizes)))
         return {**params, "log_std": jnp.zeros(num_outputs)} if head == "gaussian" else params
 
     def function(params: Tree, obs: Tree, key: Any) -> Any:
-        x = flattened(obs)
-        for layer in params["hidden"]:
-            x = ACTIVATIONS[activation](affine(layer, x))
+        given = flattened(obs)
+        x = units(params["hidden"], given)
         outputs = affine(params["output"], x)
         if head == "epsilon_greedy":
             return form.greedy(outputs, params["epsilon"], key)
         action, log_prob = form.drawn(outputs, params.get("log_std"), key)
-        return action, {"log_prob": log_prob, "value": affine(params["value"], x)[0]}
+        last = units(params["value_hidden"], given) if separate_value else x
+        return action, {"log_prob": log_prob, "value": affine(params["value"], last)[0]}
 
     return Made(function=function, init=init)
 

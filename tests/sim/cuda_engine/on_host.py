@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 from drivetrain import sim
-from drivetrain.sim.engines.arrays import Host, call_kernel
+from drivetrain.sim.engines.arrays import call_kernel
 from drivetrain.sim.engines.cuda.kernel import NAME, THREADS, source_of
 from drivetrain.sim.engines.native.toolchain import FLAGS, cache_folder, compiler
+from drivetrain.sim.engines.recycled import Recycled
 
 CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob")
 """What every run compares and compiles."""
@@ -78,7 +79,7 @@ class OnHost:
         self.run.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_uint32, ctypes.c_void_p]
 
     def __call__(self, state, actions, shared=()):
-        return call_kernel(self.traced, self.settings, Host(), self.launch, state, actions, shared)
+        return call_kernel(self.traced, self.settings, Recycled(0), self.launch, state, actions, shared)
 
     def launch(self, number, inputs, outputs):
         arrays = [*inputs, *outputs]

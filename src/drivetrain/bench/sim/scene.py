@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Recorded = Literal["nothing", "uint8", "float32"]
-POLICIES = ("random", "linear", "relu 2x64", "tanh 2x64")
+POLICIES = ("random", "linear", "relu 2x64", "tanh 2x64", "relu 2x64 each", "tanh 2x64 each")
+"""Each: of action and value, which share no hidden layer."""
 
 
 @dataclass(frozen=True, kw_only=True)

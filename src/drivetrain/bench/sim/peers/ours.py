@@ -134,7 +134,8 @@ def policy_of(env: Any, name: str) -> sim.policies.Made:
         return sim.policies.uniform(env)
     if name == "linear":
         return sim.policies.linear(env)
-    return sim.policies.mlp(env, hidden=(64, 64), activation=cast('Literal["tanh", "relu"]', name.partition(" ")[0]))
+    activation = cast('Literal["tanh", "relu"]', name.partition(" ")[0])
+    return sim.policies.mlp(env, hidden=(64, 64), activation=activation, separate_value=name.endswith(" each"))
 
 
 def first_weights(policy: sim.policies.Made) -> Any:
