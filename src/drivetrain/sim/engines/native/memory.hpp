@@ -94,6 +94,13 @@ INLINE void store(T* to, int64_t stride, int num_valid, V value) {
     std::memcpy(to, &value, sizeof value);
     return;
   }
+  if constexpr (sizeof(T) < 4)
+    if (stride == 1 && num_valid == LANES) {
+      typedef T packed __attribute__((vector_size(LANES * sizeof(T))));
+      const packed narrow = __builtin_convertvector(value, packed);
+      std::memcpy(to, &narrow, sizeof narrow);
+      return;
+    }
   for (int l = 0; l < num_valid; ++l) to[l * stride] = (T)value[l];
 }
 INLINE void store_mask(uint8_t* to, int64_t stride, int num_valid, vi m) { store(to, stride, num_valid, m & 1); }
