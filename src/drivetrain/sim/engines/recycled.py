@@ -22,10 +22,17 @@ ALIGNMENT = 64
 """Bytes, of arrays that JAX takes where they are, by DLPack."""
 LEAST_NBYTES = 65536
 """Where a copy takes as long as finding an aligned place, some microseconds; smaller arrays are NumPy's own."""
-ONLY_KEPT = 3
-"""References to kept memory that nobody else holds: the list's, the loop's, and the counting function's own."""
 CALLS_KEPT = 2
 """A learner reads one trajectory while the next is made."""
+
+
+def num_references(kept: list[Array], place: int) -> int:
+    """To an array in a list, of which interpreters count more or fewer of their own."""
+    return sys.getrefcount(kept[place])
+
+
+ONLY_KEPT = num_references([np.empty(0, np.uint8)], 0)
+"""Where nobody but the list holds the array."""
 
 
 class Recycled:
@@ -52,9 +59,9 @@ class Recycled:
     def whole(self, nbytes: int) -> Array:
         """Memory that nobody holds: kept, or new."""
         with self.lock:
-            for each in self.kept:
-                if each.nbytes == nbytes and sys.getrefcount(each) == ONLY_KEPT:
-                    return each
+            for k in range(len(self.kept)):
+                if self.kept[k].nbytes == nbytes and num_references(self.kept, k) == ONLY_KEPT:
+                    return self.kept[k]
             new = np.empty(nbytes, np.uint8)
             if len(self.kept) < self.most:
                 self.kept.append(new)
