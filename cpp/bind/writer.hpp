@@ -89,11 +89,15 @@ class Writer {
       if (!fits(array, spec, &num_envs_, 1)) {
         if (kind != FieldKind::kReward || !fits(array, reward_f64_, &num_envs_, 1)) return false;
         native.reward_f64 = reinterpret_cast<const double*>(data_of(array));
+        if (!are_rewards(native.reward_f64, num_envs())) return false;
         continue;
       }
       const unsigned char* data = data_of(array);
       switch (kind) {
-        case FieldKind::kReward: native.reward_f32 = reinterpret_cast<const float*>(data); break;
+        case FieldKind::kReward:
+          native.reward_f32 = reinterpret_cast<const float*>(data);
+          if (!are_rewards(native.reward_f32, num_envs())) return false;
+          break;
         case FieldKind::kTerminated: native.terminated = data; break;
         case FieldKind::kTruncated: native.truncated = data; break;
         default: arrays_[f] = data;
@@ -105,8 +109,10 @@ class Writer {
   bool convert_priority(PyObject* array, Step& native) {
     if (array == nullptr || !fits(array, priority_, &num_envs_, 1)) return false;
     native.priority = reinterpret_cast<const float*>(data_of(array));
-    return are_priorities(native.priority, static_cast<std::size_t>(num_envs_));
+    return are_priorities(native.priority, num_envs());
   }
+
+  std::size_t num_envs() const { return static_cast<std::size_t>(num_envs_); }
 
   Table& table_;  // kept alive by nanobind
   std::shared_ptr<Mapping> mapping_;

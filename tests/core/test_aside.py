@@ -1,6 +1,7 @@
 """A file takes the place of a file, never of anything else, and errors name what was to be written."""
 
 import os
+import stat
 
 import pytest
 
@@ -24,6 +25,19 @@ def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path):
     (tmp_path / "dangling").symlink_to(folder / "other")
     write(tmp_path / "dangling")
     assert (folder / "other").read_bytes() == b"new"
+
+
+def test_a_file_that_takes_the_place_of_another_keeps_its_permissions(tmp_path):
+    path = tmp_path / "file"
+    write(path)
+    usual = path.stat().st_mode
+    for mode in (0o600, 0o664, 0o640):
+        path.chmod(mode)
+        write(path)
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+    path.unlink()
+    write(path)
+    assert path.stat().st_mode == usual
 
 
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder"])

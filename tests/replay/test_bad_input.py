@@ -7,7 +7,7 @@ import pytest
 from filled import add_rows, filled_replay, first_keys
 
 from drivetrain.core.errors import Closed, InvalidInput, NotEnoughData, SegmentError
-from drivetrain.replay import Replay, Sample, _native
+from drivetrain.replay import Replay, Sample, Sequences, _native
 
 SPEC = {"obs": ((4,), "float32"), "action": ((), "int64")}
 
@@ -60,6 +60,22 @@ def test_a_step_that_does_not_fit_is_refused(changes, message, num_step):
     assert len(replay) == 0
     writer.add(**step(truncated=np.ones(2, bool)))
     assert len(replay) == 2  # only what fitted is in the windows
+
+
+@pytest.mark.parametrize("rewards", [[0.0, np.nan], [0.0, -np.inf], [0.0, 1e39]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("kind", [{}, {"num_step": 3}, {"sequence": Sequences(length=2)}])
+def test_a_reward_that_is_no_number_is_refused(rewards, dtype, kind):
+    replay = Replay(16, SPEC, **kind)
+    writer = replay.writer(2)
+    with np.errstate(over="ignore"):
+        rewards = np.array(rewards).astype(dtype)
+    with pytest.raises(InvalidInput, match=r'field "reward"\[1\]: expected finite .* got (nan|-?inf)'):
+        writer.add(**step(reward=rewards))
+    assert len(replay) == 0
+    for _ in range(2):
+        writer.add(**step(truncated=np.ones(2, bool), reward=np.full(2, 60000, dtype)))
+    assert len(replay) > 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 import gymnasium
 import strange_envs
 from gymnasium.spaces import Box
-from gymnasium.wrappers import TransformAction
+from gymnasium.wrappers import RecordEpisodeStatistics, TransformAction
 from strange_envs import Old, clipped
 
 from drivetrain.core.errors import InvalidInput, RunError
@@ -75,6 +75,20 @@ def test_actions_are_bounded_again_by_the_wrapper_that_the_refusal_names():
     bounds = Box(-1, 1, (2, 1), np.float32)
     interface = describe(TrainConfig.default("sac", lambda: TransformAction(clipped(), lambda action: action, bounds)))
     assert interface.actions.low == (-1.0, -1.0)
+
+
+@pytest.mark.parametrize(("resets", "sentence"), [(False, "step 1 of an episode"), (True, "the start of an episode")])
+def test_they_are_told_through_a_wrapper_that_cannot_unpack_them_too(monkeypatch, resets, sentence):
+    monkeypatch.setattr(Old, "resets", resets)
+    config = TrainConfig.default("dqn", lambda: RecordEpisodeStatistics(Old()))
+    env = Environment(config, describe(config))
+
+    def play():
+        env.reset(0)
+        env.step(0)
+
+    with pytest.raises(RunError, match=sentence + r": expected .* as of Gymnasium .* and a wrapper says: .*unpack"):
+        play()
 
 
 @pytest.mark.parametrize(

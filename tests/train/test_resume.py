@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
@@ -17,7 +18,7 @@ from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, read
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.checkpoint import load_checkpoint, load_policy, load_replay
 from drivetrain.train.run_dir import RunLock
 
 OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
@@ -158,6 +159,21 @@ def test_a_run_killed_while_it_saved_its_first_best_policy_goes_on(tmp_path, num
     assert (run_dir / "best" / "policy.npz").exists()
 
 
+def test_a_run_that_ended_before_its_first_checkpoint_begins_anew_in_its_folder(tmp_path):
+    run_dir = tmp_path / "run"
+    settings = {"num_actors": 0, "total_steps": 240, "run_dir": str(run_dir), "csv": True, **SMALL}
+    train("dqn", "CartPole-v1", **settings)
+    weights, rows = load_policy(run_dir, "last").vector, rows_of(run_dir)
+    (run_dir / "result.json").unlink()
+    shutil.rmtree(run_dir / "checkpoint")
+    assert resume(run_dir).num_steps == 240
+    np.testing.assert_array_equal(load_policy(run_dir, "last").vector, weights)
+    assert [row["num_steps"] for row in rows_of(run_dir)] == [row["num_steps"] for row in rows]
+    shutil.rmtree(run_dir / "checkpoint")
+    with pytest.raises(FileFormatError, match="there is no checkpoint here"):  # somebody took a finished run's away
+        resume(run_dir, total_steps=300)
+
+
 def test_a_copy_of_a_run_is_resumed_in_its_own_folder(copy, finished):
     before = (finished / "checkpoint" / "manifest.json").read_bytes()
     result = resume(copy, total_steps=500)
@@ -171,8 +187,8 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
         resume(tmp_path / "absent")
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         resume(tmp_path, total_steps=500)
-    (tmp_path / "config.json").write_text("{}")  # a run that died before its first checkpoint
-    with pytest.raises(FileFormatError, match="there is no checkpoint here"):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"expected the config.json of a run"):
         resume(tmp_path, total_steps=500)
     saved = json.loads((copy / "checkpoint" / "manifest.json").read_text())
     changed = {**saved["interface"], "observations": "Vector(shape=(5,))"}

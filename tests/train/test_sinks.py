@@ -3,6 +3,9 @@
 import csv
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +92,26 @@ def test_a_finished_and_resumed_run_has_a_table_of_its_rows(tmp_path):
         name for row in table_of(run_dir) for name in row
     }
     assert read(run_dir / "metrics.csv").count("num_steps") == 1
+
+
+def test_events_are_written_without_importing_the_whole_of_their_library_which_can_be_imported_afterwards(tmp_path):
+    script = """
+import sys
+from pathlib import Path
+from drivetrain.train.sinks.tensorboard import TensorBoard
+folder = Path(sys.argv[1])
+sink = TensorBoard(folder, None)
+sink.write({"num_steps": 7, "loss": 0.5})
+sink.close()
+assert not [name for name in sys.modules if name.partition(".")[0] in ("tensorboardX", "torch")]
+sys.path.insert(0, sys.argv[2])
+import tensorboardX
+tensorboardX.SummaryWriter(str(folder / "other")).close()
+from tensorboard_rows import scalars
+(folder / "other").rename(folder.parent / "other")
+assert scalars(folder, "loss") == {7: 0.5}
+TensorBoard(folder, 7).close()
+assert tensorboardX.SummaryWriter and "tensorboardX.writer" in sys.modules
+"""
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "run"), here], check=True)

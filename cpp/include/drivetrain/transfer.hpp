@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -40,6 +41,15 @@ inline bool is_priority(Real value) noexcept {
 }
 inline bool are_priorities(const float* values, std::size_t count) noexcept {
   return std::all_of(values, values + count, is_priority<float>);
+}
+
+/// Whether these are rewards: finite, within float32. No early exit: the loop is vectorised.
+template <class Real>
+inline bool are_rewards(const Real* values, std::size_t count) noexcept {
+  bool real = true;
+  for (std::size_t i = 0; i < count; ++i)
+    real &= std::abs(values[i]) <= std::numeric_limits<float>::max();
+  return real;
 }
 
 /// Whether this table could have given out a key; with others, native code would reach elsewhere.

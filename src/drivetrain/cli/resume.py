@@ -47,11 +47,12 @@ def run(argv: list[str]) -> int:
 def announce(job: "Job") -> None:
     """Say where the run goes on, and what is missing."""
     config, origin = job.config, job.origin
-    print(
-        f"{config.algo} on {config.env}: {describe(config)}; resumed at step {origin.num_steps:,} of "
-        f"{config.run.total_steps:,}, after {origin.num_updates:,} updates",
-        flush=True,
-    )
+    if job.begins_anew:
+        where = f"begun anew, since it ended before its first checkpoint; {config.run.total_steps:,} steps"
+    else:
+        where = f"resumed at step {origin.num_steps:,} of {config.run.total_steps:,}"
+        where += f", after {origin.num_updates:,} updates"
+    print(f"{config.algo} on {config.env}: {describe(config)}; {where}", flush=True)
     if origin.refill_until:
         print(
             f"the checkpoint has no replay: nothing is learned before step {origin.refill_until:,}, while it fills "

@@ -28,7 +28,7 @@ def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
     """A new file that takes the place of `path` when the block ends, or goes away when it raises.
 
     First removes what dead processes have left of theirs for the same path. Where that is a link, what it leads to is
-    replaced.
+    replaced. The new file has the permissions of the old one, and its owner and group where it may give those.
 
     Raises:
         OSError: `path`, which the error names, cannot be written, or is a folder or a device.
@@ -63,12 +63,22 @@ def _replacing(path: Path) -> Generator[IO[bytes], None, None]:
         with open(aside, "wb", buffering=0) as file:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _let_in_whom(path, file.fileno())
             yield file
             os.fsync(file.fileno())
             os.replace(aside, path)
         sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _let_in_whom(path: Path, fd: int) -> None:
+    """Let a new file be read and written by whom the old one was, if there is an old one."""
+    with contextlib.suppress(OSError):  # none; or a file system without permissions
+        old = path.stat()
+        with contextlib.suppress(PermissionError):
+            os.fchown(fd, old.st_uid, old.st_gid)
+        os.fchmod(fd, stat.S_IMODE(old.st_mode))
 
 
 def sync_folder(path: Path) -> None:

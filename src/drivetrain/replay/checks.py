@@ -54,10 +54,12 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
             if field.name.split("/")[0] in ("obs", "action", "next_obs"):
                 remedy += f", or declare {array.dtype} in the spec"
             raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
-        with np.errstate(over="ignore"):  # a priority beyond float32 is refused just below
+        with np.errstate(over="ignore"):  # what is beyond float32 is refused just below
             array = array.astype(np.float32)
     if field is PRIORITY:
         _require_priorities(where, array)
+    elif field.kind == REWARD:
+        _require_rewards(where, array)
     return np.require(array, requirements=("C", "A"))
 
 
@@ -133,6 +135,16 @@ def _require_priorities(where: str, values: npt.NDArray[Any]) -> None:
         raise InvalidInput(
             f"{where}{list(at)}: expected a finite float32 >= 0, got {values[at]}; pass |TD error|, "
             "and look for a diverging loss if it is not finite"
+        )
+
+
+def _require_rewards(where: str, values: npt.NDArray[Any]) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        at = int(bad.argmax())
+        raise InvalidInput(
+            f"{where}[{at}]: expected finite numbers within float32, got {values[at]}; one such reward spoils "
+            "whatever is learned from its window, so mend the environment"
         )
 
 

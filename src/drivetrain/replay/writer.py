@@ -35,10 +35,11 @@ class Writer:
 
         Args:
             step: Arrays of the declared dtypes; reward and priority may be any real dtype and are kept
-                as float32.
+                as float32. Rewards are finite.
 
         Raises:
-            InvalidInput: A field is missing, too much, or of the wrong dtype or shape; nothing was added.
+            InvalidInput: A field is missing, too much, or of the wrong dtype or shape, or a reward is NaN
+                or infinite; nothing was added.
             Closed: The replay was closed.
         """
         self._add(**step)

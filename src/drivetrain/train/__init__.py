@@ -115,7 +115,8 @@ def resume(
     """Take a run up again from its checkpoint, after Ctrl-C, a failure, or a kill of everything.
 
     Weights, optimiser, targets, random streams, counts, replay and metrics go on from there; what was
-    done after the checkpoint is done again. Steps and updates come out as if nothing had happened.
+    done after the checkpoint is done again. Steps and updates come out as if nothing had happened. A run that
+    ended before its first checkpoint begins anew.
 
     Args:
         run_dir: The run's folder.
@@ -128,7 +129,7 @@ def resume(
 
     Raises:
         InvalidInput: There is no run, it is finished or being worked on, or its environment has changed.
-        FileFormatError: There is no checkpoint, or it is damaged, foreign or of a newer version.
+        FileFormatError: The checkpoint, or config.json, is damaged, foreign or of a newer version.
         RunError: The run had to end early, again.
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
         BaseException: What a callback has raised, likewise.

@@ -30,6 +30,7 @@ Which = Literal["best", "last"]
 _FORMAT = 2
 _KIND = "checkpoint"
 _MANIFEST = "manifest.json"
+_OLDER = "state.npz"  # where a checkpoint of before there were manifests was
 _BEST = Path("best") / "policy.npz"
 
 
@@ -95,8 +96,8 @@ def save_checkpoint(
 
 
 def has_checkpoint(run_dir: Path) -> bool:
-    """Whether a checkpoint was written; its folder alone is what a full disk leaves."""
-    return (run_dir / "checkpoint" / _MANIFEST).exists()
+    """Whether a checkpoint was written, of whatever version; its folder alone is what a full disk leaves."""
+    return any((run_dir / "checkpoint" / name).exists() for name in (_MANIFEST, _OLDER))
 
 
 def checkpoint_nbytes(run_dir: Path) -> tuple[int, int]:
@@ -185,7 +186,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         if not all(isinstance(manifest[name], int) for name in ("generation", "num_steps", "num_updates")):
             raise ValueError("its counts are no numbers")
     except FileNotFoundError as error:
-        older = (folder / "state.npz").exists()
+        older = (folder / _OLDER).exists()
         what = (
             "a checkpoint of an older drivetrain, which this one cannot read" if older else "no checkpoint here (yet)"
         )

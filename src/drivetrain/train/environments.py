@@ -9,6 +9,7 @@ import io
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, SupportsFloat, cast
 
 import gymnasium
@@ -37,6 +38,7 @@ _PLAIN = (
     *(AttributeError, AssertionError),  # of wrappers around what they are not for
 )
 """Errors whose own words say what is wrong."""
+_GYMNASIUM = Path(gymnasium.__file__).parent
 
 
 def describe(config: TrainConfig) -> Interface:
@@ -176,8 +178,12 @@ class Environment:
         Raises:
             RunError: It is not what the environment promised.
         """
-        result: Any = self._env.reset(seed=seed)
         self._num_steps = 0
+        try:
+            result: Any = self._env.reset(seed=seed)
+        except (TypeError, ValueError) as error:
+            self._refuse_unpacked(error)
+            raise
         if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
             unfit_answer(self._env_id, 0, result)
         observation, _ = cast("tuple[Any, Any]", result)
@@ -193,14 +199,24 @@ class Environment:
                 in observations is seen to by `require_finite`, for many at once.
         """
         result: tuple[Any, SupportsFloat, bool, bool, Any]
-        result = self._env.step(self._decode(action))
         self._num_steps += 1
+        try:
+            result = self._env.step(self._decode(action))
+        except (TypeError, ValueError) as error:
+            self._refuse_unpacked(error)
+            raise
         try:
             observation, reward, terminated, truncated, _ = result
         except (TypeError, ValueError):
             unfit_answer(self._env_id, self._num_steps, result)
         value = require_reward(self._env_id, self._num_steps, reward)
         return self._encoded(observation), value, bool(terminated), bool(truncated)
+
+    def _refuse_unpacked(self, error: Exception) -> None:
+        """Say so where a wrapper of Gymnasium's has found another form of answer than Gymnasium's."""
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        if "unpack" in str(error) and Path(last.filename).is_relative_to(_GYMNASIUM):
+            unfit_answer(self._env_id, self._num_steps, None, str(error))
 
     def _encoded(self, observation: Any) -> Arrays:
         try:

@@ -44,14 +44,21 @@ def require_reward(env_id: str, step: int, reward: Any) -> float:
     return value
 
 
-def unfit_answer(env_id: str, step: int, answer: Any) -> NoReturn:
+def unfit_answer(env_id: str, step: int, answer: Any, told: str = "") -> NoReturn:
     """Say what is wrong with what came of a step that is not of Gymnasium's form; of a reset where `step` is 0.
+
+    Args:
+        env_id: The environment.
+        step: Of the episode.
+        answer: What came.
+        told: Where a wrapper did not let it through: what that said instead.
 
     Raises:
         RunError: Always.
     """
     form = "(observation, reward, terminated, truncated, info) of step" if step else "(observation, info) of reset"
-    refuse(env_id, step, f"expected {form}, as of Gymnasium and no longer of Gym, got {_kind_of(answer)}")
+    got = f"and a wrapper says: {told}" if told else f"got {_kind_of(answer)}"
+    refuse(env_id, step, f"expected {form}, as of Gymnasium and no longer of Gym, {got}")
 
 
 def unfit_observation(env_id: str, step: int, observation: Any, interface: Interface) -> NoReturn:

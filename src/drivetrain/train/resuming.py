@@ -1,6 +1,8 @@
 """Taking a run up again where its checkpoint says it was, after any kind of death.
 
 RUN/checkpoint -> Origin, weights, replay -> the same processes as for a new run
+
+A run that died before its first checkpoint begins anew in its folder, by its config.json.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +13,7 @@ from typing import Any
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
-from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.checkpoint import has_checkpoint, load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.environments import describe
@@ -24,8 +26,8 @@ from drivetrain.train.saving import describe_interface
 from drivetrain.train.sinks.wandb import require_wandb
 
 
-def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[TrainConfig, dict[str, Any]]:
-    """The configuration that a run goes on with, and the description of its checkpoint.
+def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[TrainConfig, dict[str, Any] | None]:
+    """The configuration that a run goes on with, and the description of its checkpoint; None: it never had one.
 
     Args:
         run_dir: The run's folder.
@@ -34,9 +36,13 @@ def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[Train
 
     Raises:
         InvalidInput: There is no run to be taken up there, or it is finished.
-        FileFormatError: Its checkpoint is absent, damaged, foreign, or of a newer version.
+        FileFormatError: Its checkpoint is damaged, foreign, of a newer version, or, of a finished run, absent; or its
+            config.json is.
     """
     require_run_dir(run_dir)
+    if not has_checkpoint(run_dir) and load_result(run_dir) is None:
+        config = TrainConfig.load(run_dir / "config.json", **again).override(run_dir=str(run_dir.resolve()))
+        return config.override(total_steps=total_steps or config.run.total_steps).resolved(), None
     _, meta = load_checkpoint(run_dir)
     try:
         config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
@@ -52,12 +58,14 @@ def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[Train
     return config.override(total_steps=wanted).resolved(), meta
 
 
-def origin_of(config: TrainConfig, meta: dict[str, Any]) -> Origin:
-    """Where the run goes on.
+def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
+    """Where the run goes on: at its begin where there is no checkpoint.
 
     Raises:
         InvalidInput: The replay was not kept, and too few steps are left to fill it again.
     """
+    if meta is None:
+        return Origin()
     num_steps = meta["num_steps"]
     origin = Origin(
         num_steps=num_steps,
@@ -111,7 +119,8 @@ def take_up(
         require_wandb(config)
         interface = describe(config)
         require_learner(config, interface)
-        require_same(config.env, interface, meta["interface"])
+        if meta is not None:
+            require_same(config.env, interface, meta["interface"])
         run_dir = run_dir.resolve()
         save_text(run_dir / "config.json", config.to_json())
         (run_dir / "result.json").unlink(missing_ok=True)
@@ -123,6 +132,7 @@ def take_up(
             lock_fd=lock.fd,
             callbacks=Callbacks(callbacks, config, run_dir),
             quiet=quiet,
+            begins_anew=meta is None,
         )
         ready(job)
         return carry_out(job)

@@ -69,6 +69,8 @@ class Job:
     """Whom to tell what happens."""
     quiet: bool
     """Whether to show nothing."""
+    begins_anew: bool = False
+    """It was begun before, and ended before its first checkpoint."""
     recording: Path | None = None
     """Where its processes note what they spend their time on."""
 
@@ -85,7 +87,7 @@ class Job:
     @property
     def resume_at(self) -> int | None:
         """The step from which on its metrics are written anew."""
-        return self.origin.num_steps if self.is_resumed else None
+        return self.origin.num_steps if self.is_resumed or self.begins_anew else None
 
 
 def start(

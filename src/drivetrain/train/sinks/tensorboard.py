@@ -7,9 +7,11 @@ disk; so its records are written to their file here, each whole or not at all.
 """
 
 import importlib
+import importlib.util
 import os
 import socket
 import struct
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 from drivetrain.train.archives import append_whole
 from drivetrain.train.sinks.sink import Row
 
+_PACKAGE = "tensorboardX"
 _MODULES = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
 
 
@@ -32,7 +35,7 @@ class TensorBoard:
     def __init__(self, folder: Path, resume_at: int | None) -> None:
         self.name = str(folder)
         # Here: children load their frameworks meanwhile.
-        records, event, summary = (importlib.import_module(f"tensorboardX.{name}") for name in _MODULES)
+        records, event, summary = _parts_of_tensorboardx()
         self._crc: Any = records.masked_crc32c
         self._event: Any = event.Event
         self._summary: Any = summary.Summary
@@ -65,6 +68,23 @@ class TensorBoard:
         length = struct.pack("<Q", len(data))
         sums = [struct.pack("<I", self._crc(piece)) for piece in (length, data)]
         append_whole(self._file, length + sums[0] + data + sums[1])
+
+
+def _parts_of_tensorboardx() -> list[Any]:
+    """The modules of tensorboardX that write events, without the package around them.
+
+    That imports PyTorch where it is installed, for its graphs: 1.3 s of CPU time, 220 MiB. So its place is taken by an
+    empty package while they load; whoever imports tensorboardX afterwards loads the whole one.
+    """
+    spec = None if _PACKAGE in sys.modules else importlib.util.find_spec(_PACKAGE)
+    if spec is None:  # it is there as a whole; or it is not, and importing it says so
+        return [importlib.import_module(f"{_PACKAGE}.{name}") for name in _MODULES]
+    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
+    try:
+        return [importlib.import_module(f"{_PACKAGE}.{name}") for name in _MODULES]
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
+            del sys.modules[name]
 
 
 def _now_s() -> float:
