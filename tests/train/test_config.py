@@ -4,6 +4,7 @@ import dataclasses
 import json
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
@@ -44,6 +45,30 @@ def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
 def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
     with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
         PLAIN.override(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("total_steps", "100"), ("total_steps", None), ("total_steps", 0.5), ("seed", True), ("seed", float("inf")),
+        ("envs_per_actor", "many"), ("num_actors", 2.5), ("num_learners", [1]), ("device", np.array([4, 4])),
+        ("learning_rate", "1e-3"), ("learning_rate", True), ("gamma", None), ("prioritized", "no"), ("csv", 1),
+        ("hidden", "64"), ("hidden", 64), ("hidden", (64, 0.5)), ("wandb", 3), ("freeze_encoder_after", "never"),
+        ("update_ratio", None),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_refused_by_a_sentence_naming_it(name, value):
+    with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
+        PLAIN.override(**{name: value})
+
+
+def test_numbers_of_other_types_and_paths_are_those_of_pythons_own_so_that_config_json_has_them(tmp_path):
+    given = {"total_steps": np.int64(7_000), "seed": 3.0, "learning_rate": np.float32(0.5), "gamma": 1, "csv": np.True_}
+    plain = {"total_steps": 7_000, "seed": 3, "learning_rate": 0.5, "gamma": 1.0, "csv": True}
+    config = PLAIN.override(**given, hidden=np.array([8, 4]), run_dir=tmp_path)
+    expected = PLAIN.override(**plain, hidden=(8, 4), run_dir=str(tmp_path))
+    assert config == expected
+    assert config.to_json() == expected.to_json()
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones():

@@ -23,6 +23,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
+from drivetrain.train.curves import evaluations
 from drivetrain.train.environments import describe
 from drivetrain.train.learner import Learner
 from drivetrain.train.optimizers import optimizer_of
@@ -75,6 +76,13 @@ def test_a_run_on_a_function_is_evaluated_when_the_function_is_given_again(tmp_p
     with pytest.raises(InvalidInput, match="env of this run was given from Python: cartpole"):
         resume(tmp_path, total_steps=100)
     assert resume(tmp_path, total_steps=100, env=cartpole).num_steps == 100
+
+
+def test_a_run_on_a_function_has_its_report_and_can_be_plotted_without_being_given_it(tmp_path):
+    train("dqn", cartpole, run_dir=str(tmp_path), **SMALL)
+    label = "dqn on given from Python: cartpole"
+    assert f"Where the time of {label} went" in (tmp_path / "report.html").read_text()
+    assert evaluations(tmp_path).label == label
 
 
 def test_a_setting_that_the_run_s_file_holds_is_not_changed_by_giving_another(tmp_path):

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.train.config import TrainConfig
 from drivetrain.train.metrics import read_rows
-from drivetrain.train.run_dir import require_run_dir, seed_runs
+from drivetrain.train.run_dir import label_of, require_run_dir, seed_runs
 
 _NUM_POINTS = 200
 _NUM_RESAMPLES = 2_000
@@ -51,7 +50,7 @@ def evaluations(run_dir: Path) -> Evaluations:
         FileFormatError: The run was not evaluated yet, or its files are damaged.
     """
     require_run_dir(run_dir)
-    config = TrainConfig.load(run_dir / "config.json")
+    label = label_of(run_dir)
     found = {
         row["num_steps"]: row["eval_return"] for row in read_rows(run_dir / "metrics.jsonl") if "eval_return" in row
     }
@@ -59,7 +58,7 @@ def evaluations(run_dir: Path) -> Evaluations:
         raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: there are no evaluations here (yet)")
     steps = sorted(found)
     returns = np.array([found[step] for step in steps], np.float64)
-    return Evaluations(f"{config.algo} on {config.env}", np.array(steps, np.float64), returns)
+    return Evaluations(label, np.array(steps, np.float64), returns)
 
 
 def curve(runs: Sequence[Evaluations]) -> Curve:

@@ -73,6 +73,20 @@ def require_run_dir(path: Path) -> None:
     raise InvalidInput(f"RUN: expected the folder of a run, and {path} is none")
 
 
+def label_of(run_dir: Path) -> str:
+    """A run's algorithm and environment, in words; also where the environment, or anything else, was a Python object.
+
+    Raises:
+        FileFormatError: Its config.json is absent or damaged.
+    """
+    path = run_dir / "config.json"
+    try:
+        settings: dict[str, Any] = json.loads(path.read_text())
+        return f"{settings['algo']} on {settings['env']}"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
+
+
 def seed_runs(path: Path) -> list[Path]:
     """The runs of several seeds that a folder holds, by their seeds."""
     folders = [config.parent for config in path.glob("seed-*/config.json")]

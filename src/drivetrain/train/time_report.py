@@ -12,8 +12,8 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.totals_rows import by_group, waited
 from drivetrain.scope.totals import Totals
 from drivetrain.train.archives import save_text
-from drivetrain.train.config import TrainConfig
 from drivetrain.train.recording import SEQUENTIAL, sessions
+from drivetrain.train.run_dir import label_of
 
 REPORT = "report.html"
 CONFIG = "config.json"
@@ -36,8 +36,7 @@ def write(run_dir: Path, file: Path | None = None) -> None:
     """
     totals = load(run_dir)
     if totals is not None:
-        config = TrainConfig.load(run_dir / CONFIG)
-        title = f"Where the time of {config.algo} on {config.env} went"
+        title = f"Where the time of {label_of(run_dir)} went"
         save_text(file or run_dir / REPORT, totals_page.render(totals, title, facts(totals), words(totals)))
 
 

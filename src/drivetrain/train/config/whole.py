@@ -4,7 +4,6 @@ import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from drivetrain.train.config.given import NotGivenAgain, named, require_again
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 from drivetrain.train.config.simulator import SimulatorConfig
+from drivetrain.train.config.values import fitting
 
 _OFF_POLICY_PARTS = ("run", "environment", "replay", "updates", "agent")
 _ON_POLICY_PARTS = ("run", "environment", "rollout", "agent")
@@ -282,15 +282,15 @@ class TrainConfig:
         """A copy with fields of any part replaced by name.
 
         Raises:
-            InvalidInput: No part has a field of that name, or its value is out of range.
+            InvalidInput: No part has a field of that name, or its value is of another type or out of range.
         """
-        parts = {part: getattr(self, part) for part in self.parts}
+        parts: dict[str, Any] = {part: getattr(self, part) for part in self.parts}
         changes: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
         owners = {entry.name: part for part, config in parts.items() for entry in dataclasses.fields(config)}
         for name, value in fields.items():
             if name not in owners:
                 raise InvalidInput(f"unknown setting {name!r} for {self.algo}: choose from {', '.join(sorted(owners))}")
-            changes[owners[name]][name] = _convert(name, value)
+            changes[owners[name]][name] = fitting(parts[owners[name]], name, value)
         replaced = {part: dataclasses.replace(config, **changes[part]) for part, config in parts.items()}
         return dataclasses.replace(self, **replaced)
 
@@ -342,19 +342,3 @@ class TrainConfig:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
-
-
-def _convert(name: str, value: Any) -> Any:
-    """Accept the plain spellings of the fields whose type JSON and callers cannot write."""
-    if name in ("torso", "optimizer"):
-        return named(name, value)
-    if name == "hidden":
-        return tuple(int(width) for width in value)
-    if name == "update_ratio" and not isinstance(value, Fraction):
-        try:
-            return Fraction(str(value))
-        except (ValueError, ZeroDivisionError) as error:
-            raise InvalidInput(
-                f'update_ratio: expected an integer, a fraction as "1/4" or a decimal, got {value!r}'
-            ) from error
-    return value

@@ -1,0 +1,95 @@
+"""What a setting takes, by its type: values of Python, of NumPy and of JSON that mean the same, or a sentence.
+
+override(name=value) -> fitting -> the part's own checks (ranges, names)
+"""
+
+import types
+import typing
+from fractions import Fraction
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config.given import named
+
+_UNFIT = object()
+
+
+def fitting(part: object, name: str, value: Any) -> Any:
+    """A value as the setting's type has it: `np.int64(4)` and `1e5` are whole numbers, 1 is a real one.
+
+    Args:
+        part: The part of the configuration that has the setting.
+        name: Of the setting.
+        value: As given.
+
+    Raises:
+        InvalidInput: It is of another type.
+    """
+    if name in ("torso", "optimizer"):
+        return named(name, value)
+    kinds = _kinds(typing.get_type_hints(type(part))[name])
+    for kind in kinds:
+        found = _as(kind, value)
+        if found is not _UNFIT:
+            return found
+    raise InvalidInput(f"{name}: expected {' or '.join(map(_words, kinds))}, got {value!r}")
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """The types of which a value may be one."""
+    return list(typing.get_args(hint)) if typing.get_origin(hint) in (typing.Union, types.UnionType) else [hint]
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """The value as one of a type, _UNFIT if it is none."""
+    if typing.get_origin(kind) is Literal:
+        return value if isinstance(value, str) and value in typing.get_args(kind) else _UNFIT
+    if typing.get_origin(kind) is tuple:
+        return _several(value)
+    if kind is Fraction:
+        return _fraction(value)
+    if kind is str:
+        return str(value) if isinstance(value, Path) else value if isinstance(value, str) else _UNFIT
+    if kind is types.NoneType:
+        return None if value is None else _UNFIT
+    is_bool = isinstance(value, bool | np.bool_)
+    if kind is bool:
+        return bool(cast(Any, value)) if is_bool else _UNFIT
+    return _UNFIT if is_bool or not isinstance(value, Real) else _number(kind, value)
+
+
+def _number(kind: Any, value: Real) -> Any:
+    try:
+        if kind is float:
+            return float(value)
+        return int(cast(Any, value)) if isinstance(value, Integral) or float(value).is_integer() else _UNFIT
+    except OverflowError:  # beyond what is real to a computer
+        return _UNFIT
+
+
+def _several(value: Any) -> Any:
+    if not isinstance(value, list | tuple | np.ndarray):
+        return _UNFIT
+    numbers = [_as(int, entry) for entry in cast("list[Any]", value)]
+    return _UNFIT if _UNFIT in numbers else tuple(numbers)
+
+
+def _fraction(value: Any) -> Any:
+    """Decimals mean what is written, not its binary neighbour."""
+    try:
+        return value if isinstance(value, Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        return _UNFIT
+
+
+def _words(kind: Any) -> str:
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(f'"{name}"' for name in typing.get_args(kind))
+    if typing.get_origin(kind) is tuple:
+        return "several whole numbers, as (64, 64)"
+    known = {int: "a whole number", float: "a number", bool: "True or False", str: "text", types.NoneType: "None"}
+    return known.get(kind, 'an integer, a fraction as "1/4" or a decimal')
