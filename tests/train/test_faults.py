@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.launch import reason_in
 
 PENDULUM = [
     *("--warmup-steps", "200", "--hidden", "8", "--batch-size", "16", "--envs-per-actor", "2", "--num-actors", "1"),
@@ -175,3 +177,18 @@ def test_a_second_interrupt_leaves_the_checkpoint_before_whole(start):
     run.process.send_signal(signal.SIGINT)
     assert run.end()[0] == 130
     assert_loads(run.run_dir)
+
+
+def test_the_reason_of_an_end_is_the_exceptions_first_line_however_many_its_message_has(tmp_path):
+    (tmp_path / "raising.py").write_text(
+        "import traceback\n"
+        "try:\n    1 / 0\nexcept ArithmeticError:\n    traceback.print_exc()\n"
+        "def broken():\n    raise RuntimeError('joint 3 broke\\nat 12 Nm')\n"
+        "try:\n    broken()\nfinally:\n    print('closing')\n"
+    )
+    script = [sys.executable, "-m", "raising"]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert reason_in(done.stderr) == "RuntimeError: joint 3 broke"
+    caught = done.stderr.partition("division by zero\n")
+    assert reason_in(f"{caught[0]}{caught[1]}a sentence\n") == "a sentence"
+    assert reason_in("") == ""

@@ -80,14 +80,14 @@ class Child:
         return self.process.poll()
 
     def describe_end(self) -> str:
-        """How it ended: why we killed it, a signal, or an exit code with the last line it wrote."""
+        """How it ended: why we killed it, a signal, or an exit code and what it wrote of it."""
         code = self.process.returncode
         if self._killed_because:
             return f"was ended: {self._killed_because}"
         if code < 0:
             return f"was killed by {signal.Signals(-code).name}"
-        lines = self.last_words().strip().splitlines()
-        return f"ended with exit code {code}" + (f": {lines[-1]}" if lines else "")
+        why = reason_in(self.last_words())
+        return f"ended with exit code {code}" + (f": {why}" if why else "")
 
     def last_words(self) -> str:
         """What this process wrote to its log, at most the last 4 KB: the traceback if it raised."""
@@ -101,6 +101,14 @@ class Child:
         self._killed_because = reason
         self.process.kill()
         self.process.wait()
+
+
+def reason_in(words: str) -> str:
+    """The line that says why a process ended: the first of the exception that left it, or the last of all."""
+    lines = words.strip().splitlines()
+    left = [at for at, line in enumerate(lines[1:]) if "<frozen runpy>" in line and lines[at].startswith("Traceback ")]
+    after = lines[left[-1] + 1 :] if left else []
+    return next((line for line in after if not line[:1].isspace()), lines[-1] if lines else "")
 
 
 def _computation(assignment: Assignment) -> dict[str, str]:
