@@ -1,5 +1,7 @@
 """Environments: which algorithm takes which, one sentence for the rest, and how actions are translated."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,21 @@ def test_actions_are_bounded_again_by_the_wrapper_that_the_refusal_names():
     bounds = Box(-1, 1, (2, 1), np.float32)
     interface = describe(TrainConfig.default("sac", lambda: TransformAction(clipped(), lambda action: action, bounds)))
     assert interface.actions.low == (-1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (lambda self, action: (6, 0.0, np.zeros(2, bool), False, {}), r"True or False .* got bool\[2\] and bool\[\]"),
+        (lambda self, action: sys.exit("no licence"), r"and it left the program \(SystemExit\('no licence'\)\)"),
+    ],
+)
+def test_ends_that_are_neither_true_nor_false_and_leaving_the_program_are_one_sentence(monkeypatch, step, sentence):
+    monkeypatch.setattr(Old, "step", step)
+    env = make("dqn", "Old")
+    env.reset(0)
+    with pytest.raises(RunError, match="step 1 of an episode: expected .*" + sentence):
+        env.step(0)
 
 
 @pytest.mark.parametrize(("resets", "sentence"), [(False, "step 1 of an episode"), (True, "the start of an episode")])

@@ -26,6 +26,7 @@ from drivetrain.train.faults import (
     require_finite,
     require_reward,
     unfit_answer,
+    unfit_ends,
     unfit_observation,
 )
 from drivetrain.train.interface import Arrays, Interface, rows_of
@@ -205,12 +206,18 @@ class Environment:
         except (TypeError, ValueError) as error:
             self._refuse_unpacked(error)
             raise
+        except SystemExit as error:
+            refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")
         try:
             observation, reward, terminated, truncated, _ = result
         except (TypeError, ValueError):
             unfit_answer(self._env_id, self._num_steps, result)
         value = require_reward(self._env_id, self._num_steps, reward)
-        return self._encoded(observation), value, bool(terminated), bool(truncated)
+        try:
+            ends = bool(terminated), bool(truncated)
+        except ValueError:  # arrays of several
+            unfit_ends(self._env_id, self._num_steps, terminated, truncated)
+        return self._encoded(observation), value, *ends
 
     def _refuse_unpacked(self, error: Exception) -> None:
         """Say so where a wrapper of Gymnasium's has found another form of answer than Gymnasium's."""

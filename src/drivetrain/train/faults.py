@@ -61,6 +61,16 @@ def unfit_answer(env_id: str, step: int, answer: Any, told: str = "") -> NoRetur
     refuse(env_id, step, f"expected {form}, as of Gymnasium and no longer of Gym, {got}")
 
 
+def unfit_ends(env_id: str, step: int, terminated: Any, truncated: Any) -> NoReturn:
+    """Say what is wrong with ends of episodes that are neither true nor false.
+
+    Raises:
+        RunError: Always.
+    """
+    got = f"{_kind_of(terminated)} and {_kind_of(truncated)}"
+    refuse(env_id, step, f"expected True or False as terminated and as truncated, got {got}")
+
+
 def unfit_observation(env_id: str, step: int, observation: Any, interface: Interface) -> NoReturn:
     """Say what is wrong with an observation that could not be stored.
 
