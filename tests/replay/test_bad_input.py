@@ -62,19 +62,15 @@ def test_a_step_that_does_not_fit_is_refused(changes, message, num_step):
     assert len(replay) == 2  # only what fitted is in the windows
 
 
-@pytest.mark.parametrize("rewards", [[0.0, np.nan], [0.0, -np.inf], [0.0, 1e39]])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(("bad", "dtype"), [(np.nan, "f4"), (np.inf, "f2"), (-np.inf, "f8"), (1e39, "f8")])
 @pytest.mark.parametrize("kind", [{}, {"num_step": 3}, {"sequence": Sequences(length=2)}])
-def test_a_reward_that_is_no_number_is_refused(rewards, dtype, kind):
+def test_a_reward_that_is_no_number_is_refused(bad, dtype, kind):
     replay = Replay(16, SPEC, **kind)
     writer = replay.writer(2)
-    with np.errstate(over="ignore"):
-        rewards = np.array(rewards).astype(dtype)
     with pytest.raises(InvalidInput, match=r'field "reward"\[1\]: expected finite .* got (nan|-?inf)'):
-        writer.add(**step(reward=rewards))
+        writer.add(**step(reward=np.array([0, bad], dtype)))
     assert len(replay) == 0
-    for _ in range(2):
-        writer.add(**step(truncated=np.ones(2, bool), reward=np.full(2, 60000, dtype)))
+    writer.add(**step(truncated=np.ones(2, bool), reward=np.full(2, 60000, dtype)))
     assert len(replay) > 0
 
 
