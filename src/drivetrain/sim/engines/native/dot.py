@@ -6,7 +6,8 @@ hide the time that a multiply-add takes; more would not fit beside what they are
 
 from collections.abc import Iterator, Sequence
 
-from drivetrain.sim.engines.native.emitter import Emitter, Index
+from drivetrain.sim.engines.native.emitter import Emitter
+from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.tile import Tile
 from drivetrain.sim.ir.program import Op, Value
 

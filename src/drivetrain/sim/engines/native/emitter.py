@@ -11,40 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from drivetrain.sim.engines.native.expressions import ELEMENT, INFIX, constant, expression, repeated, vector
 from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
-from drivetrain.sim.ir.build import row_major
+from drivetrain.sim.engines.native.position import Index, Position, flat, unflat
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.program import Block, Op, Value
-
-
-class Index:
-    """A position: constants and loop variables with factors."""
-
-    def __init__(self, terms: dict[str, int] | None = None, start: int = 0) -> None:
-        """Start + sum of variable times factor."""
-        self.terms, self.start = terms or {}, start
-
-    def __add__(self, other: "Index") -> "Index":
-        terms = dict(self.terms)
-        for name, factor in other.terms.items():
-            terms[name] = terms.get(name, 0) + factor
-        return Index(terms, self.start + other.start)
-
-    def times(self, factor: int) -> "Index":
-        """All of it times a number."""
-        return Index({name: old * factor for name, old in self.terms.items()}, self.start * factor)
-
-    def __str__(self) -> str:
-        parts = [name if factor == 1 else f"{name} * {factor}" for name, factor in self.terms.items() if factor]
-        return " + ".join(parts + ([str(self.start)] if self.start or not parts else []))
-
-
-Position = Sequence[Index] | Index
-"""One index per dimension, or one into the flat array."""
-
 
 Writer = Callable[["Emitter", Op, str], None]
 """Writes one operation; the text is the name of the mask of lanes that run, empty for all."""
@@ -377,18 +348,6 @@ class Emitter:
         """Copy an array in memory to other memory."""
         with self.loops([value.size]) as (index,):
             self.line(f"{name}[{index}] = {self.element(value, index)};")
-
-
-def flat(value: Value, position: Position) -> Index:
-    """A position as one index into the flat array."""
-    if isinstance(position, Index):
-        return position
-    return sum((part.times(s) for part, s in zip(position, row_major(value.shape), strict=True)), Index())
-
-
-def unflat(value: Value, place: int) -> list[Index]:
-    """A flat position as an index per dimension."""
-    return [Index(start=int(part)) for part in np.unravel_index(place, value.shape)]
 
 
 def constant_at(table: str, dtype: str, index: str) -> str:

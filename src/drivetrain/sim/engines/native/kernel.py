@@ -9,10 +9,11 @@ run(first turn, last turn, N, K, step, pointers): keys, done, state, actions, sh
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivetrain.sim.engines.native.emitter import Emitter, Index, shared_at
+from drivetrain.sim.engines.native.emitter import Emitter, shared_at
 from drivetrain.sim.engines.native.expressions import ELEMENT, vector
 from drivetrain.sim.engines.native.layers import write_together
 from drivetrain.sim.engines.native.plan import Plan
+from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.regions import REGIONS, assign
 from drivetrain.sim.engines.native.statements import STATEMENTS
 from drivetrain.sim.engines.native.tile import Tile

@@ -13,8 +13,9 @@ of a policy, share the reading of it.
 from collections.abc import Callable, Mapping, Sequence
 
 from drivetrain.sim.engines.native.dot import IN_REGISTERS, blocks, sums_of
-from drivetrain.sim.engines.native.emitter import Emitter, Index
+from drivetrain.sim.engines.native.emitter import Emitter
 from drivetrain.sim.engines.native.plan import Plan
+from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.rectified import rectified, write_kept
 from drivetrain.sim.engines.native.tile import Tile
 from drivetrain.sim.ir.ops import ELEMENTWISE

@@ -7,8 +7,9 @@ product. Where a weight is infinite or NaN, or most units are not zero, the whol
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from drivetrain.sim.engines.native.emitter import Emitter, Index
+from drivetrain.sim.engines.native.emitter import Emitter
 from drivetrain.sim.engines.native.expressions import ELEMENT
+from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.ir.build import row_major
 from drivetrain.sim.ir.program import Op, Value
 

@@ -6,8 +6,9 @@ from math import prod
 import numpy as np
 
 from drivetrain.sim.engines.native.dot import write_dot
-from drivetrain.sim.engines.native.emitter import Emitter, Index, Position, Writer, flat, owned_here
+from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
 from drivetrain.sim.engines.native.expressions import constant, expression, vector
+from drivetrain.sim.engines.native.position import Index, Position, flat
 from drivetrain.sim.ir.program import Op, Value
 
 LEAST_PUT = 8
