@@ -159,8 +159,18 @@ def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were
     late_and_on_the_way = "-6.0 [-6.0, -6.0] | -2.8 [-2.8, -2.8]"
     assert f"| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** | {late_and_on_the_way} |" in lines
     assert "| dqn CartPole-v1 | ours | 1: 480.0, 2: 480.0, 3: 480.0, 4: 480.0, 5: 480.0 |" in lines
-    assert "- Commit: `abc` (15 runs)" in lines
+    of_each = "; ".join(f"dqn CartPole-v1 ({who}) 1..5" for who in ("ours", "ours, processes", "SB3"))
+    assert f"- Commit: `abc` (15 runs: {of_each})" in lines
     assert page == as_markdown(runs[::-1])
+
+
+def test_a_commit_is_followed_by_the_runs_that_were_made_at_it():
+    runs = records(CARTPOLE, ours=[480.0] * 6, sb3=[490.0] * 2)
+    for index in (2, 4, 5):  # seeds 3, 5 and 6
+        runs[index] = runs[index] | {"commit": "def"}
+    lines = as_markdown(runs).splitlines()
+    assert "- Commit: `abc` (5 runs: dqn CartPole-v1 (ours) 1..2, 4; dqn CartPole-v1 (SB3) 1..2)" in lines
+    assert "- Commit: `def` (3 runs: dqn CartPole-v1 (ours) 3, 5..6)" in lines
 
 
 def test_a_page_of_no_runs_says_so():
