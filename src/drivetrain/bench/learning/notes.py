@@ -35,6 +35,7 @@ ON_THE_WAY = (
     "Interquartile mean over seeds of the mean return of 10 episodes, by the latest evaluation at each tenth of the "
     "steps but the last; our evaluator process skips one when it is behind. The table of differences has in its last "
     "column those of each run's mean over these tenths: how fast they learn, with less chance in it than one last "
-    "policy has; and before it, as late, of the mean from six tenths on, the score included: what they have learned, "
-    "where single policies swing. No verdict rests on either."
+    "policy has; and before it, as late, of the mean of all evaluations from six tenths on, the score included: what "
+    "they have learned, where single policies swing. A run has 50 evaluations, or 10 where it is older. No verdict "
+    "rests on either."
 )
