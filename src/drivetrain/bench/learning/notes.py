@@ -10,6 +10,8 @@ OF_EVERYBODY = (
 OF_SB3 = (
     "Small problems. CartPole's return ends at 500 and Pendulum's near -150, so a difference between good "
     "learners cannot show there.",
+    "DQN's last policy on CartPole is worth anything from 15 to 500 by chance, on both sides: its verdict would take "
+    "some thousand runs of each, and says nothing with tens; the late column says more (design/bench-learning.md).",
     'Each side gets the settings that others tuned for Stable-Baselines3. "ours" takes turns step by step with one '
     'environment as it does; "ours, processes" has our default processes, environments (8 per actor) and pace.',
     "Ours explores by its schedule while it waits for its first DQN update, Stable-Baselines3 at random; which "
