@@ -65,7 +65,7 @@ def test_a_step_that_does_not_fit_is_refused(changes, message, num_step):
 @pytest.mark.parametrize(
     ("priority", "message"),
     [
-        ([0.5, -1.0], r'field "priority"\[1\]: expected finite and >= 0, got -1.0'),
+        ([0.5, -1.0], r'field "priority"\[1\]: expected a finite float32 >= 0, got -1.0'),
         ([np.nan, 1.0], r"got nan"),
         ([1.0, 1e39], r"got inf"),
         ([1.0], r'field "priority": expected float32\[2\], got float64\[1\]'),
@@ -97,7 +97,7 @@ def test_a_missing_field_is_named(missing):
 @pytest.mark.parametrize(
     ("priorities", "message"),
     [
-        ([1, np.nan, 1, 1], r"priorities\[1\]: expected finite and >= 0, got nan"),
+        ([1, np.nan, 1, 1], r"priorities\[1\]: expected a finite float32 >= 0, got nan"),
         ([1, 1, np.inf, 1], r"priorities\[2\].*got inf"),
         ([1, 1, 1, -1e-9], r"priorities\[3\].*got -1e-09"),
         ([1, 1, 1, 1e39], r"priorities\[3\].*got 1e\+39"),

@@ -155,7 +155,8 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
     ("spec", "message"),
     [
         ({}, "at least one field"),
-        ({"x": {}}, "at least one field"),
+        ({"x": {}}, r"'x': expected at least one field in it, got an empty dict"),
+        ({"x": ((4,), "f4"), "obs": {"a": []}}, r"'obs/a': expected at least one field in it, got an empty list"),
         ([("x", ((), "f4"))], "expected a dict"),
         ({"x": "float32"}, r"\(shape, dtype\)"),
         ({"x": ((4,),)}, r"\(shape, dtype\)"),

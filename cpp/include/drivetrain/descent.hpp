@@ -26,9 +26,9 @@ inline constexpr std::size_t kInterleave = 32;
 /// Running sums of an upper level, and of those above it: a search in them compares, and adds nothing up.
 class Crown {
  public:
-  /// Covers levels of at most four sums per target (a level pays if it spares that many searches).
+  /// Covers levels of at most one sum per target: a search four at a time costs as much as adding up three or four.
   Crown(const SumTree& tree, std::size_t num_targets) noexcept {
-    const std::size_t most = std::max<std::size_t>(kInnerFanout, std::min(kMostSums, 4 * num_targets));
+    const std::size_t most = std::max<std::size_t>(kInnerFanout, std::min(kMostSums, num_targets));
     unsigned lowest = tree.num_levels_ - 1;  // one node
     while (lowest > 0 && tree.num_nodes_[lowest - 1] * kInnerFanout <= most) --lowest;
     num_levels_ = tree.num_levels_ - lowest;

@@ -131,7 +131,7 @@ def _require_priorities(where: str, values: npt.NDArray[Any]) -> None:
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         raise InvalidInput(
-            f"{where}{list(at)}: expected finite and >= 0, got {values[at]}; pass |TD error|, "
+            f"{where}{list(at)}: expected a finite float32 >= 0, got {values[at]}; pass |TD error|, "
             "and look for a diverging loss if it is not finite"
         )
 

@@ -277,6 +277,11 @@ def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple
                 f"spec field {name!r}: this name is reserved; reward, terminated, truncated, discount and next_obs "
                 'exist by themselves, "next_" and "/" are not for names'
             )
+        if isinstance(value, Mapping | list) and not value:
+            raise InvalidInput(
+                f"spec field {name!r}: expected at least one field in it, got an empty {type(value).__name__}; "  # pyright: ignore[reportUnknownArgumentType]
+                "leave it out, or declare what an environment gives there"
+            )
         if isinstance(value, Mapping):
             leaves += _leaves(value, name + "/", tuples)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(value, list):
