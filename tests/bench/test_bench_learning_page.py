@@ -141,9 +141,9 @@ def test_how_fast_they_learn_is_compared_by_the_mean_over_the_tenths():
 
 
 def test_what_they_have_learned_late_is_the_mean_from_six_tenths_on_with_the_score():
-    curve = [[5_000, 10.0], [30_000, 100.0], [45_000, 200.0]]
-    runs = [{"curve": curve, "returns": [300.0, 500.0]}, {"curve": curve, "returns": [400.0, 600.0]}]
-    assert late(runs, CARTPOLE) == [(3 * 100 + 200 + 400) / 5, (3 * 100 + 200 + 500) / 5]
+    curve = [[5_000, 10.0], [29_999, 20.0], [30_000, 100.0], [45_000, 200.0], [50_176, 0.0]]
+    run = {"curve": curve, "num_steps": 50_176, "returns": [300.0, 500.0]}  # the last policy counts once, by its score
+    assert late([run, run | {"curve": curve[:2]}], CARTPOLE) == [(100 + 200 + 400) / 3, 400]
 
 
 def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were_made():
@@ -156,11 +156,21 @@ def test_the_page_opens_with_what_is_not_shown_and_ends_with_where_the_runs_were
     others = [case.name for case in CASES if case is not CARTPOLE]
     assert f"- Not compared yet: {', '.join(others)}." in lines
     assert "| dqn CartPole-v1 | SB3 | 50,176 | 24,704 | 5 | 490.0 [490.0, 490.0] |" in lines
-    late_and_on_the_way = "-6.0 [-6.0, -6.0] | -2.8 [-2.8, -2.8]"
+    late_and_on_the_way = "-10.0 [-10.0, -10.0] | -2.8 [-2.8, -2.8]"
     assert f"| dqn CartPole-v1 | ours | -10.0 [-10.0, -10.0] | 23.8 | **parity** | {late_and_on_the_way} |" in lines
     assert "| dqn CartPole-v1 | ours | 1: 480.0, 2: 480.0, 3: 480.0, 4: 480.0, 5: 480.0 |" in lines
-    assert "- Commit: `abc` (15 runs)" in lines
+    of_each = "; ".join(f"dqn CartPole-v1 ({who}) 1..5" for who in ("ours", "ours, processes", "SB3"))
+    assert f"- Commit: `abc` (15 runs: {of_each})" in lines
     assert page == as_markdown(runs[::-1])
+
+
+def test_a_commit_is_followed_by_the_runs_that_were_made_at_it():
+    runs = records(CARTPOLE, ours=[480.0] * 6, sb3=[490.0] * 2)
+    for index in (2, 4, 5):  # seeds 3, 5 and 6
+        runs[index] = runs[index] | {"commit": "def"}
+    lines = as_markdown(runs).splitlines()
+    assert "- Commit: `abc` (5 runs: dqn CartPole-v1 (ours) 1..2, 4; dqn CartPole-v1 (SB3) 1..2)" in lines
+    assert "- Commit: `def` (3 runs: dqn CartPole-v1 (ours) 3, 5..6)" in lines
 
 
 def test_a_page_of_no_runs_says_so():

@@ -10,6 +10,8 @@ OF_EVERYBODY = (
 OF_SB3 = (
     "Small problems. CartPole's return ends at 500 and Pendulum's near -150, so a difference between good "
     "learners cannot show there.",
+    "DQN's last policy on CartPole is worth anything from 15 to 500 by chance, on both sides: its verdict would take "
+    "some thousand runs of each, and says nothing with tens; the late column says more (design/bench-learning.md).",
     'Each side gets the settings that others tuned for Stable-Baselines3. "ours" takes turns step by step with one '
     'environment as it does; "ours, processes" has our default processes, environments (8 per actor) and pace.',
     "Ours explores by its schedule while it waits for its first DQN update, Stable-Baselines3 at random; which "
@@ -35,6 +37,7 @@ ON_THE_WAY = (
     "Interquartile mean over seeds of the mean return of 10 episodes, by the latest evaluation at each tenth of the "
     "steps but the last; our evaluator process skips one when it is behind. The table of differences has in its last "
     "column those of each run's mean over these tenths: how fast they learn, with less chance in it than one last "
-    "policy has; and before it, as late, of the mean from six tenths on, the score included: what they have learned, "
-    "where single policies swing. No verdict rests on either."
+    "policy has; and before it, as late, of the mean of all evaluations from six tenths on, the score included: what "
+    "they have learned, where single policies swing. A run has 50 evaluations, or 10 where it is older. No verdict "
+    "rests on either."
 )

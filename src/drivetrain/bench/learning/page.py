@@ -12,6 +12,7 @@ import numpy as np
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import CONTESTS, SB3, Contest
 from drivetrain.bench.learning.notes import METHOD, ON_THE_WAY
+from drivetrain.bench.learning.provenance import provenance
 from drivetrain.bench.learning.records import Run, counting, load
 from drivetrain.bench.learning.sides import Side
 from drivetrain.bench.learning.summary import (
@@ -24,7 +25,7 @@ from drivetrain.bench.learning.summary import (
     summed_up,
 )
 from drivetrain.bench.report import write_text
-from drivetrain.bench.table import bullets, markdown_table, plain
+from drivetrain.bench.table import bullets, markdown_table
 from drivetrain.train.intervals import Estimate, iqm
 
 
@@ -45,7 +46,7 @@ def as_markdown(runs: Sequence[Run], contest: Contest = SB3) -> str:
         "## Every run\n\nMean return of 100 episodes, by seed.",
         table_of_runs(runs, contest),
         "## Settings\n\n" + bullets([settings_of(case) for case in contest.cases]),
-        "## Where and how\n\n" + bullets(provenance(counted(runs, contest))),
+        "## Where and how\n\n" + bullets(provenance(list(sides_with_runs(runs, contest)))),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -154,29 +155,6 @@ def settings_of(case: LearningCase) -> str:
         f"{name} {value}" for name, value in case.conditions()["settings"].items() if value is not None
     )
     return f"**{case.name}**, {case.total_steps:,} steps: {settings}. Source: {case.source}."
-
-
-def counted(runs: Sequence[Run], contest: Contest) -> list[Run]:
-    """The runs on the page."""
-    return [run for _, _, kept in sides_with_runs(runs, contest) for run in kept]
-
-
-def provenance(runs: Sequence[Run]) -> list[str]:
-    """Commands, commits, machines and versions behind the runs, each with the number of its runs."""
-    lines: list[str] = []
-    for heading, texts in (
-        ("Command", [f"`{run['command']}`" for run in runs]),
-        ("Commit", [f"`{run['commit']}`" for run in runs]),
-        ("Machine", [machine_of(run) for run in runs]),
-        ("Versions", [", ".join(f"{name} {version}" for name, version in run["versions"].items()) for run in runs]),
-    ):
-        lines += [f"{heading}: {text} ({texts.count(text)} runs)" for text in dict.fromkeys(texts)]
-    return lines
-
-
-def machine_of(run: Run) -> str:
-    """The machine of a run, without its load, which changes nothing here."""
-    return "; ".join(f"{name} {plain(value)}" for name, value in run["machine"].items() if "load" not in name)
 
 
 if __name__ == "__main__":

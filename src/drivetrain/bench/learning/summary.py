@@ -60,9 +60,12 @@ def averages(runs: Sequence[Run], case: LearningCase) -> list[float]:
 
 
 def late(runs: Sequence[Run], case: LearningCase) -> list[float]:
-    """Each run's mean return over the tenths of its steps from LATE on, its score at the last of them."""
-    tenths = [on_the_way(run, case)[TENTHS >= LATE - 1e-9] for run in runs]
-    return [float(np.append(one, score).mean()) for one, score in zip(tenths, scores(runs), strict=True)]
+    """Each run's mean return over its evaluations from LATE on, its score the last of them."""
+    means: list[float] = []
+    for run, score in zip(runs, scores(runs), strict=True):
+        found = [mean for step, mean in run["curve"] if LATE * case.total_steps <= step < run["num_steps"]]
+        means.append(statistics.fmean([*found, score]))
+    return means
 
 
 def summed_up(runs: Sequence[Run]) -> Estimate:

@@ -12,6 +12,7 @@ Differences from the papers:
   (Huber is the latter).
 - Priorities of the U batches of one call are all drawn before the call's updates are known.
 - A truncated episode bootstraps from its last observation; only termination ends the return.
+- Actions before the first update follow the same schedule of epsilon, where Mnih et al. draw all of them at random.
 - tau < 1 with K = 1 is the soft target of DDPG rather than DQN's copy.
 - Noisy layers: an update draws a noise for each of online, target and choosing network, the same for
   all rows; an actor one per step, the same for its environments. All dense layers are noisy; layers

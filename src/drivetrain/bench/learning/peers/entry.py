@@ -22,7 +22,7 @@ from drivetrain.train.presets import preset
 
 NUM_EPISODES = 100
 SEEDS = episode_seeds(0, "final", NUM_EPISODES)  # apart from all that anybody trains or selects with
-NUM_POINTS = 10  # evaluations on the way
+NUM_POINTS = 50  # evaluations on the way of a whole run
 POINT_EPISODES = 10
 
 
@@ -58,7 +58,7 @@ class Examination:
 
 def point_interval(task: Task) -> int:
     """Environment steps between two evaluations on the way."""
-    return max(1, task.total_steps // NUM_POINTS)
+    return max(1, task.details().total_steps // NUM_POINTS)  # a quick run has a few
 
 
 def main(learn: Callable[[Task, Interface, Examination], Training]) -> None:
