@@ -1,6 +1,7 @@
 """What cannot be compiled is told in one sentence, with the line and the remedy, before anything runs."""
 
 import dataclasses
+import shutil
 import sys
 
 import jax
@@ -176,6 +177,17 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path / "file"))
     with pytest.raises(CompileError, match="set DRIVETRAIN_CACHE to a folder"):
         compiled(lambda x: x + 3)
+
+
+def test_a_full_disk_is_told_as_that(monkeypatch, tmp_path):
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    monkeypatch.setattr(toolchain, "refusal", lambda *_: "ld returned 1 exit status")
+    with pytest.raises(CompileError, match="refuses a generated kernel: ld returned 1"):
+        compiled(lambda x: x + 4)
+    full = shutil.disk_usage(tmp_path)._replace(free=4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    with pytest.raises(CompileError, match=r"the disk of .* is full, with 4096 bytes free; make room"):
+        compiled(lambda x: x + 4)
 
 
 def test_arguments_are_checked_one_by_one():
