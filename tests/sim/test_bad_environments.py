@@ -13,6 +13,7 @@ from comparing import Applied, random_actions
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
 from drivetrain.sim.engines.native import forms, toolchain
+from drivetrain.sim.engines.recycled import Recycled
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -226,6 +227,11 @@ def test_arrays_that_do_not_fit_are_named():
     for step in (-1, 1.5, None, 2**32):
         with pytest.raises(InvalidInput, match=r"state.step: expected a uint32, got"):
             rollout(dataclasses.replace(state, step=step), actions)
+
+
+def test_results_that_are_too_large_for_the_memory_are_told():
+    with pytest.raises(InvalidInput, match=r"float32\[10{12},1000\], and there is no memory for 40{15} bytes: take"):
+        Recycled(1).empty((10**12, 1000), np.dtype("float32"))
 
 
 @pytest.mark.parametrize("engine", ["native", "numpy", "xla"])
