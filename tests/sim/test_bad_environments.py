@@ -1,6 +1,7 @@
 """What cannot be compiled is told in one sentence, with the line and the remedy, before anything runs."""
 
 import dataclasses
+import shutil
 import sys
 
 import jax
@@ -12,6 +13,7 @@ from comparing import Applied, random_actions
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
 from drivetrain.sim.engines.native import forms, toolchain
+from drivetrain.sim.engines.recycled import Recycled
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -28,6 +30,42 @@ def test_a_python_branch_on_a_traced_value_names_the_line():
 def test_numpy_on_a_traced_value_names_the_remedy():
     with pytest.raises(CompileError, match=r"only known when it runs: compute it in jax.numpy"):
         compiled(lambda x: jnp.zeros(()) + np.sin(x), "xla")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (
+            lambda x: sum(range(x.astype(int))) + x,
+            r"test_bad_environments.py:\d+\): it needs a number in Python .*range",
+        ),
+        (lambda x: x * [1, 2][(x > 0).astype(int)], r"an index of a list\) .* compute it in jax.numpy"),
+        (lambda x: jnp.ones(3)[jnp.arange(3) > x].sum(), r"elements by a mask.*use jnp.where\(mask, x, 0\)"),
+        (lambda x: jnp.ones(3)[: x.astype(int)].sum(), r"slices by a number .* use jax.lax.dynamic_slice"),
+        (lambda x: {0: x}[x], "looks something up .* index an array instead"),
+        (lambda x: {"x": x}["y"], r"\(.*test_bad_environments.py:\d+\): KeyError: 'y'"),
+        (lambda x: "text", "it gives a str, and JAX passes on arrays alone"),
+    ],
+)
+def test_what_jax_cannot_trace_is_told_with_the_line_and_the_remedy(function, told):
+    with pytest.raises(CompileError, match=told):
+        compiled(function, "xla")
+
+
+def test_text_in_a_state_is_told_with_its_place():
+    env = Other(of_reset=lambda x: (x[0], {"name": "text"}))
+    with pytest.raises(CompileError, match=r"it gives a str at output component \[1\]\['name'\], and JAX passes on"):
+        sim.compile(env, 1, 1, "xla")
+
+
+def test_keys_of_another_default_are_told():
+    with jax.default_prng_impl("rbg"), pytest.raises(CompileError, match="jax_default_prng_impl is another than three"):
+        compiled(lambda x: x, "xla")
+
+
+def test_a_class_in_place_of_an_environment_is_told():
+    with pytest.raises(InvalidInput, match=r"got the class Applied: make one, Applied\(\)"):
+        sim.compile(Applied, 1, 1)
 
 
 def test_an_unsupported_primitive_is_named_with_the_line_and_a_suggestion():
@@ -54,6 +92,40 @@ def test_a_state_that_changes_its_shape_is_told_with_both_shapes():
     env = Growing(lambda x: x, NUMBER)
     with pytest.raises(CompileError, match=r"int32\[\] after `reset` and float32\[3\] after `step`"):
         sim.compile(env, 2, 1, "xla")
+
+
+class Other(Applied):
+    """Gives what the function makes of the results of a step, or of a start."""
+
+    def __init__(self, of_step=lambda x: x, of_reset=lambda x: x):
+        super().__init__(lambda x: x, NUMBER)
+        self.of_step, self.of_reset = of_step, of_reset
+
+    def reset(self, key, params):
+        return self.of_reset(super().reset(key, params))
+
+    def step(self, key, state, action, params):
+        return self.of_step(super().step(key, state, action, params))
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        (Other(lambda x: x[:5]), "`step` must give 6 values, obs, state, reward, terminated, truncated, info, got 5"),
+        (Other(lambda x: None), "`step` must give 6 values.* got one NoneType"),
+        (Other(of_reset=lambda x: x[0]), "`reset` must give two values, obs and state, got one "),
+        (Other(lambda x: (*x[:3], jnp.zeros(2, bool), *x[4:])), r"terminated as one bool, got bool\[2\]: use .any"),
+        (Other(lambda x: (*x[:4], jnp.zeros(2, bool), x[5])), r"truncated as one bool, got bool\[2\]: use .any"),
+        (
+            Other(lambda x: (x[0].astype(int), *x[1:])),
+            r"observation's only leaf is float32\[\] .* int32\[\] after `step`",
+        ),
+    ],
+)
+@pytest.mark.parametrize("autoreset", ["same_step", "disabled"])
+def test_results_of_another_form_are_told_with_what_is_expected(env, told, autoreset):
+    with pytest.raises(CompileError, match=told):
+        sim.compile(env, 2, 1, "xla", autoreset=autoreset)
 
 
 class Impure(Applied):
@@ -108,6 +180,17 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
         compiled(lambda x: x + 3)
 
 
+def test_a_full_disk_is_told_as_that(monkeypatch, tmp_path):
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    monkeypatch.setattr(toolchain, "refusal", lambda *_: "ld returned 1 exit status")
+    with pytest.raises(CompileError, match="refuses a generated kernel: ld returned 1"):
+        compiled(lambda x: x + 4)
+    full = shutil.disk_usage(tmp_path)._replace(free=4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    with pytest.raises(CompileError, match=r"the disk of .* is full, with 4096 bytes free; make room"):
+        compiled(lambda x: x + 4)
+
+
 def test_arguments_are_checked_one_by_one():
     env = sim.make("CartPole-v1")
     for arguments, message in [
@@ -144,6 +227,11 @@ def test_arrays_that_do_not_fit_are_named():
     for step in (-1, 1.5, None, 2**32):
         with pytest.raises(InvalidInput, match=r"state.step: expected a uint32, got"):
             rollout(dataclasses.replace(state, step=step), actions)
+
+
+def test_results_that_are_too_large_for_the_memory_are_told():
+    with pytest.raises(InvalidInput, match=r"float32\[10{12},1000\], and there is no memory for 40{15} bytes: take"):
+        Recycled(1).empty((10**12, 1000), np.dtype("float32"))
 
 
 @pytest.mark.parametrize("engine", ["native", "numpy", "xla"])

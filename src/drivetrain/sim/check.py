@@ -16,12 +16,13 @@ import numpy as np
 
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Environment, Tree, describe
+from drivetrain.sim.fingerprint.code import Escape
+from drivetrain.sim.fingerprint.marks import followed
 from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
 from drivetrain.sim.random_play import play
-from drivetrain.sim.trace import abstract, check_same, name_of, text_of, told_of_params, trace
+from drivetrain.sim.trace import RESULTS, STARTS, abstract, check_same, name_of, text_of, told_of_params, trace
 from drivetrain.sim.transition import strong
-
-RESULTS = ("obs", "state", "reward", "terminated", "truncated", "info")
+from drivetrain.sim.untraceable import check_number
 
 
 def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int = 0) -> None:
@@ -71,26 +72,17 @@ def check_shapes(env: Environment, params: Tree) -> tuple[Tree, Tree]:
     """Shapes of state and action, if everything that comes out of `reset` and `step` has the right ones."""
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
     start, _ = abstract(env, "reset", lambda w: env.reset(jax.random.wrap_key_data(w), params), key)
-    if not isinstance(start, tuple) or len(start) != 2:
-        raise CompileError(f"{name_of(env)}: `reset` must give two values, obs and state, got {counted(start)}")
+    check_number(name_of(env), "reset", start, STARTS)
     (obs, state), _ = abstract(env, "reset", lambda w: strong(env.reset(jax.random.wrap_key_data(w), params)), key)
     action, _ = abstract(
         env, "action_space", lambda w: env.action_space(params).sample(jax.random.wrap_key_data(w)), key
     )
     results, _ = stepped(env, params, state, action)
-    if not isinstance(results, tuple) or len(results) != len(RESULTS):
-        raise CompileError(
-            f"{name_of(env)}: `step` must give {len(RESULTS)} values, {', '.join(RESULTS)}, got {counted(results)}"
-        )
+    check_number(name_of(env), "step", results, RESULTS)
     check_same(env, "observation", obs, results[0])
     check_scalars(env, dict(zip(RESULTS, results, strict=True)))
     trace(env, params, "same_step", ())
     return state, action
-
-
-def counted(results: Any) -> str:
-    """How many values there are instead."""
-    return str(len(results)) if isinstance(results, tuple) else f"one {type(results).__name__}"
 
 
 def check_scalars(env: Environment, results: dict[str, Any]) -> None:
@@ -101,6 +93,11 @@ def check_scalars(env: Environment, results: dict[str, Any]) -> None:
             got = describe(x) if hasattr(x, "dtype") else str(jax.tree.structure(x))
             remedy = "sum it" if name == "reward" else "compare, or use .all(), .any() or .astype(bool)"
             raise CompileError(f"{name_of(env)}: `step` must give {name} as one {wanted}, got {got}: {remedy}")
+    if not isinstance(results["info"], dict):
+        got = type(results["info"]).__name__
+        raise CompileError(
+            f"{name_of(env)}: `step` must give info as a dict, got a {got}: give {{}} where there is none"
+        )
 
 
 def stepped(env: Environment, params: Tree, state: Tree, action: Tree) -> tuple[Any, Any]:
@@ -122,12 +119,28 @@ def impurities(env: Environment, params: Tree, state: Tree, action: Tree) -> lis
         f"`step` is impure: it changes the attribute {name!r}; keep what changes in the state, which `step` returns"
         for name in changed
     ]
+    if one.effects:
+        faults.append("`step` is impure: it prints or calls back into Python (as jax.debug.print does); take that out")
     if text_of(one) != text_of(two):
         faults.append(
             "`step` is impure: traced a second time it is another program; take random numbers from the key "
             "(jax.random, not random or numpy.random), and read no clock, counter or file"
         )
-    return faults
+        return faults
+    clock = reads_clock(env, params)
+    return [*faults, f"it is impure: {clock}, a clock; count steps in the state instead"] if clock else faults
+
+
+def reads_clock(env: Environment, params: Tree) -> str:
+    """What reads a clock, if that is where following it ends: as float32 a clock stands for two minutes."""
+    try:
+        followed(env, params)
+    except Escape as escape:
+        who, _, what = str(escape).rpartition(": ")
+        return who if what.startswith(("time.", "datetime.")) else ""
+    except RecursionError:
+        pass
+    return ""
 
 
 def attributes(env: Environment) -> dict[str, Any]:

@@ -50,6 +50,8 @@ class GymnaxEnvironment:
 
 def adapted(env: Any) -> Any:
     """The environment in our form: gymnax's are wrapped, others stay."""
+    if isinstance(env, type):
+        raise InvalidInput(f"env: expected an environment, got the class {env.__name__}: make one, {env.__name__}()")
     missing = [name for name in ("reset", "step", "action_space", "default_params") if not hasattr(env, name)]
     if missing:
         raise InvalidInput(

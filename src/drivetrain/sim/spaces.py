@@ -11,6 +11,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
+
+
+def numbers(x: Any) -> npt.NDArray[Any] | None:
+    """As an array; None where it is none of numbers, as a dictionary or rows of several lengths."""
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "biuf" else None
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,8 @@ class Discrete:
 
     def contains(self, x: Any) -> bool:
         """Whether x is one of them."""
-        return np.shape(x) == () and 0 <= int(x) < self.n
+        array = numbers(x)
+        return array is not None and array.shape == () and 0 <= int(array) < self.n
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,8 @@ class Box:
 
     def contains(self, x: Any) -> bool:
         """Whether x has the shape and lies between the bounds."""
-        array = np.asarray(x)
+        array = numbers(x)
+        if array is None:
+            return False
         inside = (array >= np.asarray(self.low)) & (array <= np.asarray(self.high))
         return array.shape == self.shape and int(np.sum(inside)) == prod(self.shape)

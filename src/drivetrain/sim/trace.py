@@ -17,14 +17,20 @@ import jax
 import jax.core
 import numpy as np
 
-from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.core.errors import CompileError, DrivetrainError, InvalidInput
 from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.own_code import WRITERS, own_hash
-from drivetrain.sim.random import Counter, Generator, first_key, keys_of_step
+from drivetrain.sim.random import Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
+from drivetrain.sim.untraceable import check_number, failure
 from drivetrain.sim.varying import Varied
+
+STARTS = ("obs", "state")
+"""What `reset` gives."""
+RESULTS = ("obs", "state", "reward", "terminated", "truncated", "info")
+"""What `step` gives."""
 
 
 class Shapes(Protocol):
@@ -93,7 +99,8 @@ def trace(
             value.
     """
     key, number, done = (jax.ShapeDtypeStruct(*form) for form in (((2,), "uint32"), ((), "uint32"), ((), "bool")))
-    once = cast("Environment", Once(env, params))
+    held = Once(env, params)
+    once = cast("Environment", held)
 
     def step(words: Any, number: Any, state: Tree, done: Any, action: Tree, shared: Tree = ()) -> Any:
         keys = keys_of_step(words, number, generator)
@@ -107,13 +114,13 @@ def trace(
         recorded |= more
         return after if differing is None else (after, rows), ended, {name: recorded[name] for name in record}
 
-    def start(words: Any) -> Tree:
-        return first(once, params, first_key(words, generator))[1]
+    def start(words: Any) -> tuple[Tree, Tree]:
+        return first(once, params, first_key(words, generator))
 
     def draw(words: Any) -> Tree:
         return env.action_space(params).sample(jax.random.wrap_key_data(words))
 
-    state, _ = abstract(env, "reset", start, key)
+    (held.start_obs, state), _ = abstract(env, "reset", start, key)
     action, _ = abstract(env, "action_space", draw, key)
     shared: Tree = ()
     if acting is not None:
@@ -136,15 +143,22 @@ class Once:
         self.env = env
         self.params = params
         self.traced_reset = jax.jit(lambda key: env.reset(key, params))
+        self.start_obs: Tree = None
+        """Shapes of the observation that `reset` gives, once that is known."""
 
     def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
         """See `Environment`; with parameters that differ between environments it is traced for itself."""
-        return self.traced_reset(key) if params is self.params else self.env.reset(key, params)
+        results = self.traced_reset(key) if params is self.params else self.env.reset(key, params)
+        check_number(name_of(self.env), "reset", results, STARTS)
+        return results
 
     def step(self, key: jax.Array, state: Tree, action: Tree, params: Tree) -> Any:
         """See `Environment`."""
         results = self.env.step(key, state, action, params)
+        check_number(name_of(self.env), "step", results, RESULTS)
         check_same(self.env, "state", state, strong(results[1]))
+        check_same(self.env, "observation", self.start_obs, strong(results[0]))
+        check_ends(self.env, results)
         return results
 
 
@@ -152,27 +166,25 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
     """Shapes of a function's results, and its jaxpr; what goes wrong becomes one sentence."""
     try:
         jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    except jax.errors.TracerBoolConversionError as error:
-        raise failure(env, what, error, "it decides in Python (`if`, `while`, `and`) by a value that is only known "
-                      "when it runs: use jnp.where, jax.lax.cond or jax.lax.while_loop") from error  # fmt: skip
-    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
-        raise failure(env, what, error, "it needs a number in Python (NumPy, int(), a shape) that is only known when "
-                      "it runs: compute it in jax.numpy") from error  # fmt: skip
-    except jax.errors.KeyReuseError as error:  # only where JAX was asked to look for it, as `check_env` does
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        raise failure(env, what, cause, "a key is used twice, so two random numbers are the same or related: split it "
-                      "first (`key, other = jax.random.split(key)`) and use each part once") from error  # fmt: skip
-    except (TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
-        if isinstance(error, TypeError) and Counter.__name__ in str(error):
-            raise failure(env, what, error, "under philox its key is a counter, which jax.random does not know: "
-                          'draw with drivetrain.sim.random, or use generator="threefry"') from error  # fmt: skip
-        raise failure(env, what, error, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+    except DrivetrainError:
+        raise
+    except Exception as error:  # whatever the author's code raises
+        raise failure(name_of(env), what, error) from error
     if any(isinstance(value, jax.core.Tracer) for value in jaxpr.consts):
         raise CompileError(
             f"{name_of(env)}: `{what}` is impure: it uses a value that an earlier trace left behind, as in an "
             "attribute of the environment; keep everything that changes in the state"
         )
     return shapes, jaxpr
+
+
+def check_ends(env: Environment, results: Any) -> None:
+    """Whether an episode ended is one value each."""
+    for name, x in zip(RESULTS[3:5], results[3:5], strict=True):
+        if np.shape(x) != ():
+            raise CompileError(
+                f"{name_of(env)}: `step` must give {name} as one bool, got {describe(x)}: use .any() or .all()"
+            )
 
 
 def check_keeps_nothing(env: Any) -> None:
@@ -185,18 +197,6 @@ def check_keeps_nothing(env: Any) -> None:
             )
         if hasattr(value, "step"):
             check_keeps_nothing(value)
-
-
-def failure(env: Environment, what: str, error: Exception, reason: str) -> CompileError:
-    """The error, with the last line of the traceback that is outside JAX and this file."""
-    where, here = "", error.__traceback__
-    jax_folder = jax.__file__.rpartition("/")[0]
-    while here is not None:
-        name = here.tb_frame.f_code.co_filename
-        if not name.startswith(jax_folder) and name != __file__:
-            where = f" ({name}:{here.tb_lineno})"
-        here = here.tb_next
-    return CompileError(f"{name_of(env)}: `{what}` cannot be traced{where}: {reason}")
 
 
 @contextmanager

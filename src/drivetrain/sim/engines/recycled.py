@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.engines.arrays import checked_array
 
 Array = npt.NDArray[Any]
@@ -53,7 +54,13 @@ class Recycled:
         nbytes = prod(shape) * dtype.itemsize
         if nbytes < LEAST_NBYTES:
             return np.empty(shape, dtype)
-        whole = self.whole(nbytes + ALIGNMENT - 1)
+        try:
+            whole = self.whole(nbytes + ALIGNMENT - 1)
+        except MemoryError as error:
+            raise InvalidInput(
+                f"a call gives {dtype.name}[{','.join(map(str, shape))}], and there is no memory for {nbytes} bytes: "
+                "take fewer steps or environments per call, record less, or give narrow_obs"
+            ) from error
         return np.ndarray(shape, dtype, whole, -whole.ctypes.data % ALIGNMENT)
 
     def whole(self, nbytes: int) -> Array:

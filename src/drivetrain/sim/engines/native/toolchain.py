@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import platform
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ PRELUDE = tuple(Path(__file__).parent / name for name in HEADERS)
 DIGEST_NBYTES = 32
 MORE_EFFORT = ("-O2", "-falign-loops=32")
 """A loop begins where a fetch of instructions does: up to 8% faster, where it happened to begin elsewhere."""
+LEAST_FREE_NBYTES = 1 << 20
+"""Of a disk on which a compiler's failure is taken for the disk's: no kernel is as large."""
 LARGE = 40_000
 """Characters of a source from which on -O1 has to do, in half the time of -O2; smaller ones compile fast enough."""
 
@@ -143,6 +146,12 @@ def build(path: str, flags: tuple[str, ...], source: str, target: Path) -> None:
     with compiled_aside(target) as aside:
         error = refusal([path, *flags, "-x", "c++", "-", "-o", str(aside)], source)
         if error is not None:
+            num_free = shutil.disk_usage(target.parent).free
+            if num_free < LEAST_FREE_NBYTES:
+                raise CompileError(
+                    f"a kernel cannot be compiled: the disk of {target.parent} is full, with {num_free} bytes free; "
+                    "make room, or set DRIVETRAIN_CACHE to a folder on another"
+                )
             raise CompileError(f'{path} refuses a generated kernel: {error}; please report this, and use engine="xla"')
         data = aside.read_bytes()
         with aside.open("ab") as file:

@@ -17,8 +17,12 @@ from drivetrain.sim.ir.program import Block, Value
 
 @handles("cond")
 def _cond(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
-    """Branches stay branches; more than two become a chain of choices."""
+    """Branches stay branches; more than two become a chain of choices. Of those for platforms the CPU's is taken."""
     (which,), arguments = inputs[0], inputs[1:]
+    platforms = eqn.params.get("branches_platforms")
+    if platforms is not None:
+        branch = eqn.params["branches"][of_cpu(platforms)]
+        return at.inline(branch.jaxpr, branch.consts, arguments)
     blocks = [at.region(branch, arguments) for branch in eqn.params["branches"]]
     chosen = blocks[-1]
     b = at.builder
@@ -31,6 +35,25 @@ def _cond(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
         values = outer.emit_regions("if", (is_it,), blocks[number].outputs, (blocks[number], chosen))
         chosen = Block((), tuple(outer.ops), tuple(values))
     return like(eqn.outvars, chosen.outputs)
+
+
+def of_cpu(platforms: Sequence[Sequence[str] | None]) -> int:
+    """Which of the branches of `jax.lax.platform_dependent` is the CPU's; the last is for all others."""
+    return next((k for k, names in enumerate(platforms) if names is None or "cpu" in names), len(platforms) - 1)
+
+
+@handles("platform_index")
+def _platform_index(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    return at.builder.const(np.int32(of_cpu(eqn.params["platforms"])))
+
+
+@handles("custom_linear_solve")
+def _custom_linear_solve(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    """The program that solves, of those for products, solutions and their transposes."""
+    lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
+    first = lengths.matvec + lengths.vecmat
+    consts, given = inputs[first : first + lengths.solve], inputs[sum(lengths) :]
+    return at.inline(solve.jaxpr, solve.consts, [*consts, *given])
 
 
 @handles("while")

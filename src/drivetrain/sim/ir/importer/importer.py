@@ -25,14 +25,15 @@ Parts = tuple[Value, ...]
 """A JAX variable: one value, or the two words of a key."""
 
 JAX_FOLDER = os.path.dirname(os.path.abspath(jax.__file__))
+OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 ADVICE = {
     "pure_callback": "compute it in JAX: a kernel cannot call back into Python",
     "io_callback": "compute it in JAX: a kernel cannot call back into Python",
     "debug_callback": "take jax.debug.print out of the environment",
     "debug_print": "take jax.debug.print out of the environment",
-    "lu": "write the inverse of a small matrix out, by its determinant",
+    "svd": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
+    "qr": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
     "conv_general_dilated": "write it with slices and sums",
-    "random_gamma": "draw from uniform or normal numbers",
     "reduce": "use jnp.sum, jnp.max and the like, or a jax.lax.fori_loop",
     "reduce_window": "write it with slices and sums",
     "reduce_window_max": "write it with slices and jnp.maximum",
@@ -78,11 +79,11 @@ def values_like(var: Any) -> list[Value]:
 
 
 def source_line(eqn: Any) -> str:
-    """FILE:LINE of the innermost line outside JAX that produced an equation; empty when unknown."""
+    """FILE:LINE of the innermost line outside JAX that produced an equation; empty when unknown, or one of ours."""
     traceback = getattr(eqn.source_info, "traceback", None)
     for frame in getattr(traceback, "frames", ()):
         if not frame.file_name.startswith((JAX_FOLDER, "<")):
-            return f"{frame.file_name}:{frame.line_num}"
+            return "" if frame.file_name.startswith(OWN_FOLDER) else f"{frame.file_name}:{frame.line_num}"
     return ""
 
 
@@ -129,6 +130,7 @@ class Importer:
     def constant(self, value: Any) -> Parts:
         """A constant that the trace closed over."""
         if hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            self.check_key(value.dtype)
             words = np.asarray(jax.random.key_data(value))
             return self.builder.const(words[..., 0]), self.builder.const(words[..., 1])
         array = np.asarray(value)
@@ -146,7 +148,9 @@ class Importer:
                 raise self.unsupported(f"the primitive `{name}`", ADVICE.get(name, "write it with other primitives"))
             return self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
         for var in eqn.outvars:
-            if not is_key(var.aval):
+            if is_key(var.aval):
+                self.check_key(var.aval.dtype)
+            else:
                 self.dtype_of(var.aval)
         result = handler(self, eqn, inputs)
         results = [(result,)] if isinstance(result, Value) else result
@@ -165,6 +169,11 @@ class Importer:
         """Refuse types that the representation lacks."""
         if name not in ops.DTYPES:
             raise self.unsupported(f"{what} of type {name}", f"use one of {', '.join(ops.DTYPES)}")
+
+    def check_key(self, dtype: Any) -> None:
+        """Refuse keys of another cipher: they have as many words as they like, and other numbers."""
+        if "fry" not in str(dtype):
+            raise self.unsupported(f"keys of type {dtype}", "use threefry, JAX's default")
 
     def unsupported(self, what: str, remedy: str) -> CompileError:
         """The error for something that cannot be imported, with the line that asked for it."""

@@ -1,0 +1,142 @@
+"""Primitives that are programs in JAX here: they are traced where they stand, and no engine knows of them.
+
+What XLA gives, up to rounding: the logarithm of the gamma function by the formula of XLA's own expansion, draws from
+gamma distributions by JAX's own program, and what is asked of small matrices, row by row.
+"""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
+
+LANCZOS = (
+    676.520368121885098567009190444019, -1259.13921672240287047156078755283, 771.3234287776530788486528258894,
+    -176.61502916214059906584551354, 12.507343278686904814458936853, -0.13857109526572011689554707,
+    9.984369578019570859563e-6, 1.50563273514931155834e-7,
+)  # fmt: skip
+"""Of Lanczos's sum for g = 7, after the first, which is 1."""
+HALF_PAST = 7.5
+"""g + 1/2."""
+MOST_ROWS = 8
+"""Of matrices that are written out."""
+
+
+def written(at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any]) -> Sequence[Parts]:
+    """A function of an equation's inputs, written in its place."""
+    shapes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in eqn.invars]
+    closed = jax.make_jaxpr(function)(*shapes)
+    return at.inline(closed.jaxpr, closed.consts, inputs)
+
+
+@handles("random_gamma")
+def _random_gamma(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    """Draws are rejected until one fits, by JAX's own program: one element after the other."""
+    return written(at, eqn, inputs, functools.partial(eqn.primitive.impl, **eqn.params))
+
+
+@handles("lgamma")
+def _lgamma(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    return written(at, eqn, inputs, log_gamma)
+
+
+def log_gamma(x: jax.Array) -> jax.Array:
+    """Log |gamma(x)|: Lanczos's approximation, and the reflection formula below 1/2."""
+    reflected = x < 0.5
+    z = jnp.where(reflected, -x, x - 1)
+    total = jnp.ones_like(x)
+    for k, factor in enumerate(LANCZOS):
+        total = total + factor / (z + (k + 1))
+    t = HALF_PAST + z
+    log_t = math.log(HALF_PAST) + jnp.log1p(z / HALF_PAST)
+    above = (z + 0.5 - t / log_t) * log_t + (0.5 * math.log(2 * math.pi) + jnp.log(total))
+    part = abs(x) - jnp.floor(abs(x))
+    log_sine = jnp.log(jnp.sin(math.pi * jnp.where(part > 0.5, 1 - part, part)))
+    below = jnp.where(jnp.isfinite(log_sine), math.log(math.pi) - log_sine - above, -log_sine)
+    return jnp.where(jnp.isinf(x), jnp.inf, jnp.where(reflected, below, above))
+
+
+def small(at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any]) -> Sequence[Parts]:
+    """A function of one or more small matrices, for each of an array of them."""
+    shape = eqn.invars[0].aval.shape
+    if shape[-1] > MOST_ROWS:
+        what = f"the primitive `{eqn.primitive.name}` of matrices with {shape[-1]} rows"
+        raise at.unsupported(what, f"use at most {MOST_ROWS} rows")
+    for _ in shape[:-2]:
+        function = jax.vmap(function)
+    return written(at, eqn, inputs, function)
+
+
+@handles("cholesky")
+def _cholesky(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    return small(at, eqn, inputs, cholesky)
+
+
+def cholesky(x: jax.Array) -> jax.Array:
+    """The lower triangle whose product with its transpose is x; NaN where x is not positive definite."""
+    num, rows = x.shape[0], []
+    for i in range(num):
+        row: list[jax.Array] = []
+        for j in range(i + 1):
+            left = x[i, j] - sum((row[k] * (rows[j] if j < i else row)[k] for k in range(j)), start=jnp.float32(0))
+            row.append(jnp.sqrt(left) if i == j else left / rows[j][j])
+        rows.append(row)
+    good = jnp.stack([rows[i][i] > 0 for i in range(num)]).all()
+    full = jnp.stack([jnp.stack([*row, *[jnp.zeros_like(row[0])] * (num - len(row))]) for row in rows])
+    return jnp.where(good, full, jnp.nan)
+
+
+@handles("lu")
+def _lu(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    shape = eqn.invars[0].aval.shape
+    if shape[-1] != shape[-2]:
+        raise at.unsupported("the primitive `lu` of matrices that are not square", "use square ones")
+    return small(at, eqn, inputs, lu)
+
+
+def lu(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Both triangles in one matrix, the row that each was exchanged with, and the order of rows in the end."""
+    num = x.shape[0]
+    order, exchanged, places = jnp.arange(num, dtype=jnp.int32), [], jnp.arange(num)
+    for k in range(num):
+        pivot = k + jnp.argmax(abs(x[k:, k])).astype(jnp.int32)
+        taken = jnp.where(places == k, pivot, jnp.where(places == pivot, k, places))
+        x, order = x[taken], order[taken]
+        exchanged.append(pivot)
+        below = places > k
+        factors = jnp.where(below & (x[k, k] != 0), x[:, k] / x[k, k], jnp.where(below, x[:, k], 0))
+        rest = jnp.where(below[:, None] & (places > k)[None], x - factors[:, None] * x[k][None], x)
+        x = jnp.where(below[:, None] & (places == k)[None], factors[:, None], rest)
+    return x, jnp.stack(exchanged), order
+
+
+@handles("triangular_solve")
+def _triangular_solve(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    given = eqn.params
+    names = ("left_side", "lower", "transpose_a", "unit_diagonal")
+    return small(at, eqn, inputs, functools.partial(triangular_solve, **{name: given[name] for name in names}))
+
+
+def triangular_solve(
+    a: jax.Array, b: jax.Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool
+) -> jax.Array:
+    """X of a @ x = b, or of x @ a = b, where a, or its transpose, is a triangle."""
+    if not left_side:
+        solved = triangular_solve(a, b.T, left_side=True, lower=lower, transpose_a=not transpose_a,
+                                  unit_diagonal=unit_diagonal)  # fmt: skip
+        return solved.T
+    a, lower = (a.T, not lower) if transpose_a else (a, lower)
+    num = a.shape[0]
+    rows: dict[int, jax.Array] = {}
+    for i in range(num) if lower else reversed(range(num)):
+        left = b[i] - sum((a[i, k] * x for k, x in rows.items()), start=jnp.zeros_like(b[i]))
+        rows[i] = left if unit_diagonal else left / a[i, i]
+    return jnp.stack([rows[i] for i in range(num)])

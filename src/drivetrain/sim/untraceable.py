@@ -1,0 +1,110 @@
+"""What keeps an environment from being traced, as one sentence: where, what, and what to write instead."""
+
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
+import os
+import re
+from typing import Any
+
+import jax
+
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.random import Counter
+
+FOLDERS = (os.path.dirname(os.path.abspath(jax.__file__)) + os.sep,)
+"""Whose lines are not the author's."""
+OWN = os.path.dirname(os.path.abspath(__file__))
+NEEDS_NUMBER = (
+    "it needs a number in Python (NumPy, int(), range(), a shape, an index of a list) that is only known when it runs: "
+    "compute it in jax.numpy"
+)
+KINDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
+    (jax.errors.TracerBoolConversionError, "it decides in Python (`if`, `while`, `and`) by a value that is only known "
+     "when it runs: use jnp.where, jax.lax.cond or jax.lax.while_loop"),
+    (jax.errors.NonConcreteBooleanIndexError, "it takes elements by a mask, so their number is only known when it "
+     "runs: use jnp.where(mask, x, 0) for x[mask]"),
+    ((jax.errors.TracerArrayConversionError, jax.errors.TracerIntegerConversionError,
+      jax.errors.ConcretizationTypeError), NEEDS_NUMBER),
+    (jax.errors.KeyReuseError, "a key is used twice, so two random numbers are the same or related: split it first "
+     "(`key, other = jax.random.split(key)`) and use each part once"),
+)  # fmt: skip
+"""What errors of JAX mean, the more special ones first."""
+MESSAGES = (
+    (Counter.__name__, "under philox its key is a counter, which jax.random does not know: draw with "
+     'drivetrain.sim.random, or use generator="threefry"'),
+    ("invalid PRNG key data", "JAX's setting jax_default_prng_impl is another than threefry2x32, of which the keys "
+     "here are: leave it at its default"),
+    ("Slice entries must be static", "it slices by a number that is only known when it runs: use "
+     "jax.lax.dynamic_slice, or a mask (jnp.where(jnp.arange(n) < k, x, 0) for x[:k])"),
+    ("unhashable type: 'DynamicJaxprTracer'", "it looks something up (in a dictionary or a set, or as a static "
+     "argument of jit) by a value that is only known when it runs: index an array instead"),
+)  # fmt: skip
+"""What others of JAX's say, and mean."""
+NO_ARRAY = re.compile(r"returned a value of type <class '(.+?)'>( at output component \S+)?, which is not")
+
+
+def failure(name: str, what: str, error: Exception) -> CompileError:
+    """The error of a trace, with the author's line.
+
+    Args:
+        name: Of the environment.
+        what: Was traced: a method of it, or "policy".
+        error: What stopped the trace.
+    """
+    cause = error
+    if isinstance(error, jax.errors.KeyReuseError) and isinstance(error.__cause__, Exception):
+        cause = error.__cause__
+    return CompileError(f"{name}: `{what}` cannot be traced{line_of(cause)}: {reason(what, error)}")
+
+
+def line_of(error: Exception) -> str:
+    """The last line of a traceback that is neither JAX's nor of what traces; empty if there is none."""
+    where, here = "", error.__traceback__
+    while here is not None:
+        file = here.tb_frame.f_code.co_filename
+        if not file.startswith(FOLDERS) and os.path.dirname(file) != OWN:
+            where = f" ({file}:{here.tb_lineno})"
+        here = here.tb_next
+    return where
+
+
+def reason(what: str, error: Exception) -> str:
+    """What went wrong, and what to do about it."""
+    for kinds, meaning in KINDS:
+        if isinstance(error, kinds):
+            return meaning
+    text = " ".join(str(error).split())
+    for part, meaning in MESSAGES:
+        if part in text:
+            return meaning
+    no_array = NO_ARRAY.search(text)
+    if no_array is not None:
+        return (
+            f"it gives a {no_array[1]}{no_array[2] or ''}, and JAX passes on arrays alone: leave it out, or, if it is "
+            "a class of arrays, register it with jax.tree_util.register_dataclass"
+        )
+    told = f"{type(error).__name__}: {text[:300]}"
+    if what == "action_space":
+        told += "; action_space(params) gives something whose sample(key) draws with JAX, as drivetrain.sim.spaces do"
+    return told
+
+
+def counted(results: Any) -> str:
+    """How many values there are instead."""
+    return str(len(results)) if isinstance(results, tuple | list) else f"one {type(results).__name__}"
+
+
+def check_number(name: str, what: str, results: Any, names: tuple[str, ...]) -> None:
+    """A method gives as many values as it should.
+
+    Raises:
+        CompileError: It gives others.
+    """
+    if not isinstance(results, tuple | list) or len(results) != len(names):
+        number = {2: "two", 6: "6"}[len(names)]
+        raise CompileError(
+            f"{name}: `{what}` must give {number} values, {', '.join(names[:-1])}"
+            f"{' and ' if len(names) == 2 else ', '}{names[-1]}, got {counted(results)}"
+        )

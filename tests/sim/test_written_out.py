@@ -1,0 +1,72 @@
+"""Primitives that are written out as programs in JAX give what XLA gives, on engines that know nothing of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import applied, assert_same
+
+from drivetrain.core.errors import CompileError
+
+pytestmark = pytest.mark.usefixtures("compiled_as_large_ones")
+NUM_ENVS = 33
+OTHER_KEY = jax.random.key(1, impl="rbg")
+rng = np.random.default_rng(0)
+KEYS = rng.integers(0, 2**31 - 1, NUM_ENVS, dtype=np.int32)
+MATRICES = rng.normal(size=(NUM_ENVS, 3, 3)).astype(np.float32) * 0.3
+ODD = np.array([0, -1, -2, np.inf, -np.inf, np.nan, -0.5, 1e30], np.float32)
+NUMBERS = np.concatenate([np.linspace(-9.7, 40, NUM_ENVS - len(ODD), dtype=np.float32), ODD])
+
+
+def of_matrices(x, number):
+    """Systems of equations, triangles, factors; and the gamma function."""
+    mass = x + 2 * jnp.eye(3)
+    positive = x @ x.T + jnp.eye(3)
+    return [
+        jnp.linalg.solve(mass, x[0]),
+        jnp.linalg.solve(jnp.stack([mass[::-1], mass.T])[..., :2, :2], x[:2, :2]),
+        jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(positive), x[1]),
+        jnp.linalg.cholesky(x + x.T),
+        jax.scipy.linalg.solve_triangular(mass, x, unit_diagonal=True),
+        jax.lax.linalg.lu(x.at[1].set(x[0]).at[:, 0].set(0))[1:],
+        jax.lax.lgamma(number),
+    ]
+
+
+def gamma(seed):
+    """Draws that are repeated until one fits."""
+    return jax.random.gamma(jax.random.key(seed), jnp.array([0.3, 4.0]))
+
+
+def poisson(seed):
+    """Others, with a rate on either side of where the method changes."""
+    return [jax.random.poisson(jax.random.key(seed), rate) for rate in (3.0, 30.0)]
+
+
+@pytest.mark.parametrize(
+    ("function", "batches"),
+    [
+        (of_matrices, (MATRICES, NUMBERS)),
+        (gamma, (KEYS,)),
+        pytest.param(poisson, (KEYS,), marks=pytest.mark.slow),  # XLA takes seconds
+    ],
+)
+def test_engines_give_what_xla_gives(function, batches):
+    expected = applied(function, *batches, engine="xla")
+    for engine in ("numpy", "native"):
+        assert_same(expected, applied(function, *batches, engine=engine), f"{engine}: ")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda x: jnp.linalg.inv(jnp.eye(9) * x), "`lu` of matrices with 9 rows: use at most 8 rows"),
+        (lambda x: jax.lax.linalg.lu(x * jnp.ones((2, 3)))[0], "`lu` of matrices that are not square"),
+        (lambda x: jnp.linalg.svd(x * jnp.eye(2))[1], "`svd`: use another decomposition: cholesky, lu"),
+        (lambda x: jax.random.uniform(jax.random.key(1, impl="rbg")) * x, "keys of type key<rbg>: use threefry"),
+        (lambda x: jax.random.uniform(OTHER_KEY) * x, "keys of type key<rbg>: use threefry"),
+    ],
+)
+def test_what_is_not_written_out_is_told_with_what_to_use(function, told):
+    with pytest.raises(CompileError, match=told):
+        applied(function, np.ones(2, np.float32), engine="numpy")
