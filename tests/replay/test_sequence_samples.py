@@ -70,7 +70,7 @@ def test_a_bad_priority_is_refused_and_changes_nothing_even_where_no_window_begi
     writer.add(**random_step(rng, 1, priority=np.array([7.0])))
     with pytest.raises(InvalidInput, match="missing priority"):
         writer.add(**random_step(rng, 1))
-    with pytest.raises(InvalidInput, match=r"priority.*finite and >= 0, got nan"):
+    with pytest.raises(InvalidInput, match=r"priority.*finite float32 >= 0, got nan"):
         writer.add(**random_step(rng, 1, priority=np.array([np.nan])))
     writer.add(**random_step(rng, 1, ended=True, priority=np.array([8.0])))
     assert replay.sample(1).data["mask"].tolist() == [[True, True, False, False]]
