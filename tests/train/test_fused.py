@@ -310,7 +310,7 @@ def test_episodes_are_counted_over_blocks_as_step_by_step(data):
         ("dqn", "drivetrain/Breakout", {"freeze_encoder_after": 9_000}, r"freeze_encoder_after: .*sim_engine none"),
         ("ppo", "drivetrain/CartPole-v1", {"num_actors": "auto"}, r'num_actors or num_learners "auto": .*none'),
         ("dqn", "CartPole-v1", {}, r"sim_engine: expected auto or none for 'CartPole-v1'.*got xla.*drivetrain/NAME"),
-        ("dqn", "drivetrain/Knob", {"sim_engine": "cuda"}, 'sim_engine: expected "auto" or "native" or "xla" or "none", got .cuda.'),
+        ("dqn", "drivetrain/Knob", {"sim_engine": "cuda"}, 'sim_engine: expected "auto" or .* or "none", got .cuda.'),
         ("dqn", "CartPole-v1", {"sim_engine": "auto", "deterministic": True}, r"grant_length: expected 1 beside det"),
     ],
 )  # fmt: skip
