@@ -57,7 +57,9 @@ def loops(p, x, y):
     either = jax.lax.cond(p, lambda: (x * 7, x - y), lambda: (y * 5, x * 7))
     product = x * 9 - y
     inside = jax.lax.cond(p, lambda: product * 2, lambda: x)
-    return total, steps, grown, either, inside, jax.lax.cond(jnp.bool_(True), lambda: x, lambda: y)
+    goes_on = jax.lax.while_loop(lambda c: c[0], lambda c: (c[1] < x % 5, c[1] + 1), (jnp.bool_(True), 0))
+    taken = jax.lax.cond(jnp.bool_(True), lambda: x, lambda: y)
+    return total, steps, grown, either, inside, goes_on, taken
 
 
 def meetings(x, places):
