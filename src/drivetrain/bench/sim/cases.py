@@ -65,7 +65,7 @@ def median_case(cases: Sequence[Case], share: float) -> list[Case]:
 def equality_case(comparison: Comparison, found: Mapping[str, Any]) -> Case:
     """What one comparison found."""
     return Case(
-        name=f"equality, {comparison.name}",
+        name=comparison.name,
         unit="wrong numbers",
         better="lower",
         group="Equality with XLA",

@@ -39,7 +39,7 @@ class Comparison:
     @property
     def name(self) -> str:
         """In the table."""
-        return f"{self.engine}: {self.env}"
+        return f"equality, {self.engine}: {self.env}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +63,14 @@ class Plan:
     def names(self) -> list[str]:
         """All there is to choose from."""
         cases = [f"{trial.group}, {trial.name}" for trial in self.trials]
-        equality = [f"equality, {each.name}" for each in self.comparisons]
-        return [*cases, *equality, *(f"compiling {name}" for name in self.compiled)]
+        return [*cases, *(each.name for each in self.comparisons), *(f"compiling {name}" for name in self.compiled)]
 
     def only(self, part: str) -> "Plan":
         """What has this in its name."""
         return replace(
             self,
             trials=[trial for trial in self.trials if part in f"{trial.group}, {trial.name}"],
-            comparisons=[each for each in self.comparisons if part in f"equality, {each.name}"],
+            comparisons=[each for each in self.comparisons if part in each.name],
             compiled=[name for name in self.compiled if part in f"compiling {name}"],
         )
 
