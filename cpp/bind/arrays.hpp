@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <numpy/arrayobject.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,24 @@ inline nb::object array_over(unsigned char* memory, const ArraySpec& spec, const
                                                  owner.inc_ref().ptr()) != 0)
     nb::raise_python_error();
   return array;
+}
+
+/// A view of `run`, an array like it but longer along the axis behind the leading ones, from position
+/// `begin` on; nobody can write through it.
+inline nb::object part_of_run(const nb::object& run, const ArraySpec& spec, int num_leading,
+                              std::size_t begin) {
+  auto* whole = reinterpret_cast<PyArrayObject*>(run.ptr());
+  npy_intp shape[NPY_MAXDIMS];
+  std::copy_n(PyArray_DIMS(whole), PyArray_NDIM(whole), shape);
+  shape[num_leading] = spec.item_shape[0];
+  char* data = PyArray_BYTES(whole) + static_cast<npy_intp>(begin) * PyArray_STRIDE(whole, num_leading);
+  Py_INCREF(spec.dtype.ptr());  // PyArray_NewFromDescr steals a reference
+  nb::object view = nb::steal(PyArray_NewFromDescr(&PyArray_Type, spec.descr(), PyArray_NDIM(whole), shape,
+                                                   PyArray_STRIDES(whole), data, 0, nullptr));
+  if (!view.is_valid() || PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view.ptr()),
+                                                run.inc_ref().ptr()) != 0)
+    nb::raise_python_error();
+  return view;
 }
 
 inline bool has_weak_references(PyObject* object) {

@@ -59,7 +59,7 @@ NB_MODULE(_native, m) {
       .def("close", &Table::close)
       .def_prop_ro("closed", &Table::closed)
       .def("sample", &Table::sample, "batch_size"_a.none(), "beta"_a.none(), "mode"_a.none(),
-           "num_batches"_a.none(), "out"_a.none(), "num_threads"_a.none())
+           "num_batches"_a.none(), "out"_a.none(), "num_threads"_a.none(), "join_stacks"_a)
       .def_prop_ro("num_frames", &Table::num_frames)
       .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
       .def("leaf_stats", &bind::leaf_stats)

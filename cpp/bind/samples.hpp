@@ -33,6 +33,11 @@ struct BatchShape {
 /// Where the arrays of a sample begin: the fields in their order, then weights, then keys.
 using Addresses = std::vector<unsigned char*>;
 
+/// Two arrays of a sample, by number, whose stacks can be views of one run of frames.
+struct Joint {
+  std::size_t obs, next_obs;
+};
+
 /// Makes and recycles the samples of one replay. Its calls never overlap: the GIL sees to it.
 class SampleMaker {
  public:
@@ -74,6 +79,42 @@ class SampleMaker {
       addresses.push_back(data_of(array));
     }
     return true;
+  }
+
+  /// Memory for a sample whose stacks may be joined: where its arrays begin, `runs` the same with stacks
+  /// in runs of `shift` frames more. Make it a sample with finish(), once it is known what it holds.
+  nb::object reserve(const BatchShape& shape, const std::vector<Joint>& joints, std::size_t shift,
+                     Addresses& addresses, Addresses& runs) {
+    std::size_t nbytes = nbytes_of(shape);
+    for (const Joint& joint : joints) nbytes += run_nbytes(shape, joint, shift);
+    unsigned char* memory = nullptr;
+    const nb::object owner = pool_->take(nbytes, &memory);
+    place(memory, shape, addresses);
+    memory += nbytes_of(shape);
+    runs = addresses;
+    for (const Joint& joint : joints) {
+      runs[joint.obs] = memory;
+      runs[joint.next_obs] = memory + shift * frame_nbytes(joint);
+      memory += run_nbytes(shape, joint, shift);
+    }
+    return owner;
+  }
+
+  /// A sample over reserved memory: with joints, obs and next_obs are views of runs at these addresses.
+  nb::object finish(const BatchShape& shape, const nb::object& owner, const Addresses& addresses,
+                    const std::vector<Joint>& joints, std::size_t shift) const {
+    std::vector<nb::object> arrays(arrays_.size());
+    for (const Joint& joint : joints) {
+      ArraySpec longer = arrays_[joint.obs].spec;
+      longer.item_shape[0] += static_cast<npy_intp>(shift);
+      const nb::object run = array_over(addresses[joint.obs], longer, shape.axes, shape.num_axes, owner);
+      arrays[joint.obs] = part_of_run(run, arrays_[joint.obs].spec, shape.num_axes, 0);
+      arrays[joint.next_obs] = part_of_run(run, arrays_[joint.obs].spec, shape.num_axes, shift);
+    }
+    for (std::size_t i = 0; i < arrays.size(); ++i)
+      if (!arrays[i].is_valid())
+        arrays[i] = array_over(addresses[i], arrays_[i].spec, shape.axes, shape.num_axes, owner);
+    return sample_of(arrays);
   }
 
   /// Frees all memory that waits. Samples that are held stay what they are.
@@ -132,28 +173,49 @@ class SampleMaker {
   }
 
   nb::object make_new(const BatchShape& shape, Addresses& addresses) {
-    std::size_t nbytes = 0;
-    for (const Array& array : arrays_) nbytes += aligned_nbytes(array.spec.nbytes() * shape.count());
+    const std::size_t nbytes = nbytes_of(shape);
     unsigned char* memory = nullptr;
     const nb::object owner = pool_->take(nbytes, &memory);
+    place(memory, shape, addresses);
+    const nb::object sample = finish(shape, owner, addresses, {}, 0);
+    if (kCanRecycle && nbytes <= kMostKeptNbytes) keep({shape, sample, owner, addresses});
+    return sample;
+  }
+
+  std::size_t nbytes_of(const BatchShape& shape) const {
+    std::size_t nbytes = 0;
+    for (const Array& array : arrays_) nbytes += aligned_nbytes(array.spec.nbytes() * shape.count());
+    return nbytes;
+  }
+  std::size_t frame_nbytes(const Joint& joint) const {
+    const ArraySpec& spec = arrays_[joint.obs].spec;
+    return spec.nbytes() / static_cast<std::size_t>(spec.item_shape[0]);
+  }
+  std::size_t run_nbytes(const BatchShape& shape, const Joint& joint, std::size_t shift) const {
+    return aligned_nbytes((arrays_[joint.obs].spec.nbytes() + shift * frame_nbytes(joint)) * shape.count());
+  }
+  void place(unsigned char* memory, const BatchShape& shape, Addresses& addresses) const {
+    addresses.clear();
+    for (const Array& array : arrays_) {
+      addresses.push_back(memory);
+      memory += aligned_nbytes(array.spec.nbytes() * shape.count());
+    }
+  }
+
+  // A sample of these arrays: the fields, weights, keys.
+  nb::object sample_of(const std::vector<nb::object>& arrays) const {
     auto* type = reinterpret_cast<PyTypeObject*>(type_.ptr());
     const nb::object sample = nb::steal(type->tp_alloc(type, 3));
     if (!sample.is_valid()) nb::raise_python_error();
     nb::dict data;
     PyTuple_SET_ITEM(sample.ptr(), 0, data.inc_ref().ptr());
-    addresses.clear();
-    for (std::size_t i = 0; i < arrays_.size(); ++i) {
-      const nb::object array =
-          array_over(memory, arrays_[i].spec, shape.axes, shape.num_axes, owner);
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (arrays_[i].keys.empty())
         PyTuple_SET_ITEM(sample.ptr(), PyTuple_GET_ITEM(sample.ptr(), 1) ? 2 : 1,
-                         array.inc_ref().ptr());
+                         arrays[i].inc_ref().ptr());
       else
-        put(data, arrays_[i].keys, array);
-      addresses.push_back(memory);
-      memory += aligned_nbytes(arrays_[i].spec.nbytes() * shape.count());
+        put(data, arrays_[i].keys, arrays[i]);
     }
-    if (kCanRecycle && nbytes <= kMostKeptNbytes) keep({shape, sample, owner, addresses});
     return sample;
   }
 

@@ -9,6 +9,7 @@
 #include "bind/buffer.hpp"
 #include "bind/samples.hpp"
 #include "drivetrain/gather.hpp"
+#include "drivetrain/joined_stacks.hpp"
 #include "drivetrain/transfer.hpp"
 
 namespace drivetrain::bind {
@@ -95,6 +96,7 @@ class Table {
       : config_(read_config(config)),
         stack_(nb::cast<std::size_t>(config["frame_stack"])),
         steps_(nb::cast<std::size_t>(config["steps"])),
+        shift_(nb::cast<std::size_t>(config["stack_shift"])),
         mapping_(std::make_shared<Mapping>(payload, config_, is_shared)) {
     if (initialize && !ReplayTable::initialize(mapping_->buffer.data(), config_))
       raise("SegmentError", "this system refuses robust process-shared mutexes");
@@ -107,6 +109,10 @@ class Table {
       sampled.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[5])});
       inputs_.push_back({nb::borrow(item[3]), nb::borrow(item[4]), to_shape(item[6])});
     }
+    for (std::size_t f = 0; shift_ && f < fields_.size(); ++f)
+      if (fields_[f].kind == FieldKind::kFrames) joints_.push_back({f, 0});
+    for (std::size_t f = 0, joint = 0; shift_ && f < fields_.size(); ++f)  // in the order of those of obs
+      if (fields_[f].kind == FieldKind::kNextFrames) joints_[joint++].next_obs = f;
     const std::size_t most_idle_nbytes = std::max<std::size_t>(256 << 20, table_nbytes(config_) / 8);
     samples_ = std::make_unique<SampleMaker>(sample_type, sampled, most_idle_nbytes);
   }
@@ -126,9 +132,10 @@ class Table {
   RowSchema schema() const { return {fields_.data(), fields_.size(), stack_, steps_}; }
   const std::vector<ArraySpec>& inputs() const { return inputs_; }
 
-  // A new sample, or `out`; None where an argument does not fit, or is not of the plainest type.
+  // A new sample, or `out`; None where an argument does not fit, or is not of the plainest type. join: have
+  // obs and next_obs in one where it can be, without `out`.
   nb::object sample(nb::handle batch_size, nb::handle beta, nb::handle mode,
-                    nb::handle num_batches, nb::handle out, nb::handle num_threads) {
+                    nb::handle num_batches, nb::handle out, nb::handle num_threads, bool join) {
     auto held = hold();
     const std::size_t batch = plain_int(batch_size, config_.capacity);
     const std::size_t batches = num_batches.is_none() ? 1 : plain_int(num_batches, kMostDraws);
@@ -146,7 +153,10 @@ class Table {
     std::unique_ptr<Scratch> scratch = std::move(scratch_);  // another thread may be using it
     if (!scratch) scratch = std::make_unique<Scratch>();
     nb::object result = nb::borrow(out);
-    if (out.is_none())
+    join = join && !joints_.empty() && out.is_none();
+    if (join)
+      result = samples_->reserve(shape, joints_, shift_, scratch->addresses, scratch->runs);
+    else if (out.is_none())
       result = samples_->make(shape, scratch->addresses);
     else if (!samples_->take(out, shape, scratch->addresses, scratch->arrays))
       result = nb::none();
@@ -154,8 +164,12 @@ class Table {
     if (!result.is_none()) {
       nb::gil_scoped_release released;
       status = fill(held->table, batch, batch * batches, stratified, static_cast<float>(exponent),
-                    {held->threads, threads}, *scratch);
+                    {held->threads, threads}, *scratch, join);
     }
+    if (scratch->joined && status == Status::kOk)
+      result = samples_->finish(shape, result, scratch->runs, joints_, shift_);
+    else if (join && status == Status::kOk)
+      result = samples_->finish(shape, result, scratch->addresses, {}, 0);
     scratch->arrays.clear();
     scratch_ = std::move(scratch);
     check(status);
@@ -249,7 +263,8 @@ class Table {
 
   struct Scratch {  // what a call needs besides its result
     std::vector<Draw> draws;
-    Addresses addresses;
+    Addresses addresses, runs;
+    bool joined = false;  // the sample lies in `runs`
     std::vector<nb::object> arrays;  // of the caller's `out`, held meanwhile
   };
 
@@ -266,18 +281,25 @@ class Table {
   }
 
   Status fill(ReplayTable& table, std::size_t batch, std::size_t count, bool stratified, float beta,
-              const Gatherers& gatherers, Scratch& scratch) const {
+              const Gatherers& gatherers, Scratch& scratch, bool join) const {
     if (scratch.draws.size() < count) scratch.draws.resize(count);
     Draw* draws = scratch.draws.data();
     const SimdLevel simd = best_simd_level();
     Sampler sampler(table, simd);
-    const RowSchema rows = schema();
+    RowSchema rows = schema();
+    rows.shift = join ? shift_ : 0;
     unsigned char* const* outputs = scratch.addresses.data();
-    const Status status = sampler.sample(
-        count, batch, stratified ? batch : 0, draws,
-        [&](std::size_t first, std::size_t num, const Draw* drawn) {
-          gather_rows(rows, table, outputs, first, num, drawn, gatherers);
-        });
+    const auto sample = [&](auto&& gather) {
+      return sampler.sample(count, batch, stratified ? batch : 0, draws, gather);
+    };
+    JoinedStacks joined(rows, scratch.runs.data(), outputs);
+    const Status status = join ? sample([&](std::size_t first, std::size_t num, const Draw* drawn) {
+      joined.gather(table, first, num, drawn, gatherers);
+    })
+                               : sample([&](std::size_t first, std::size_t num, const Draw* drawn) {
+      gather_rows(rows, table, outputs, first, num, drawn, gatherers);
+    });
+    scratch.joined = joined.are_joined();
     if (status != Status::kOk) return status;
     auto* weights = reinterpret_cast<float*>(outputs[rows.num_fields]);
     if (config_.prioritized)
@@ -291,6 +313,8 @@ class Table {
   TableConfig config_;
   std::size_t stack_;  // frames per observation; 0: rows hold their observations
   std::size_t steps_;  // of a row
+  std::size_t shift_;  // frames from a stack of obs to that of next_obs, as a rule; 0: they share none
+  std::vector<Joint> joints_;
   std::shared_ptr<Mapping> mapping_;
   std::vector<Field> fields_;
   std::vector<ArraySpec> inputs_;  // what a step brings, by field

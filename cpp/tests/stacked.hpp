@@ -10,7 +10,7 @@
 
 #include "bind/writers.hpp"
 #include "check.hpp"
-#include "drivetrain/gather.hpp"
+#include "drivetrain/joined_stacks.hpp"
 
 namespace drivetrain::test {
 
@@ -128,7 +128,8 @@ class SequenceStackedWriter : public Stacked<bind::Windows> {
       : Stacked(kSequenceSchema, table, num_envs, stream, episode_length, std::size_t{2}, 0.9) {}
 };
 
-/// Samples `count` rows and checks every word of their stacks; num_step as the writer's.
+/// Samples `count` rows and checks every word of their stacks; num_step as the writer's. Every second time
+/// obs and next_obs are joined, if all rows say so.
 inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratified, Draw* draws,
                              Tag* tags, std::uint64_t num_step, const Gatherers& gatherers) {
   std::vector<std::uint64_t> obs(count * kStack * kFrameWords), next(obs);
@@ -138,13 +139,28 @@ inline Status sample_stacked(ReplayTable& table, std::size_t count, bool stratif
   unsigned char* outputs[7] = {bytes(obs.data()),    bytes(tags),       bytes(next.data()),
                                bytes(reward.data()), bytes(discount.data()),
                                terminated.data(),    truncated.data()};
+  RowSchema schema = kStackedSchema;
+  thread_local unsigned turn = 0;
+  schema.shift = ++turn % 2 && num_step < kStack ? num_step : 0;
+  const std::size_t run_words = (kStack + schema.shift) * kFrameWords;
+  std::vector<std::uint64_t> runs(count * run_words, 77);
+  unsigned char* joined[7];
+  std::copy_n(outputs, 7, joined);
+  joined[0] = bytes(runs.data());
+  joined[2] = bytes(runs.data() + schema.shift * kFrameWords);
+  JoinedStacks stacks(schema, joined, outputs);
   Sampler sampler(table, best_simd_level());
   const Status status = sampler.sample(
       count, 1, stratified ? count : 0, draws,
       [&](std::size_t first, std::size_t num, const Draw* drawn) {
-        gather_rows(kStackedSchema, table, outputs, first, num, drawn, gatherers);
+        stacks.gather(table, first, num, drawn, gatherers);
       });
   if (status != Status::kOk) return status;
+  for (std::size_t i = 0; stacks.are_joined() && i < count; ++i) {
+    const std::uint64_t* run = &runs[i * run_words];
+    std::copy_n(run, kStack * kFrameWords, &obs[i * kStack * kFrameWords]);
+    std::copy_n(run + schema.shift * kFrameWords, kStack * kFrameWords, &next[i * kStack * kFrameWords]);
+  }
   std::uint64_t expected[kStack * kFrameWords];
   for (std::size_t i = 0; i < count; ++i) {
     fill_stack(tags[i], tags[i].at, expected);

@@ -16,14 +16,16 @@
 namespace drivetrain {
 
 /// Calls copy(out, frame, nbytes) for the frames of a draw's obs (the first half of a row's) or next_obs, to
-/// be copied to `out`; where there is none it writes zeros.
+/// be copied to `out`; where there is none it writes zeros. Of a joined next_obs, those that obs has not.
 template <class Copy>
-inline void each_frame(unsigned char* out, const Field& field, const ReplayTable& table,
-                       const Draw& draw, Copy&& copy) noexcept {
+inline void each_frame(unsigned char* out, const RowSchema& schema, const Field& field,
+                       const ReplayTable& table, const Draw& draw, Copy&& copy) noexcept {
   const std::size_t half = table.config().num_refs / 2, part = field.nbytes / half;
-  const std::size_t from_ref = field.kind == FieldKind::kNextFrames ? half : 0;
-  const std::atomic<std::uint32_t>* refs = table.frames().refs(draw.slot) + from_ref;
-  for (std::size_t j = 0; j < half; ++j, out += part) {
+  const bool is_next = field.kind == FieldKind::kNextFrames;
+  const std::atomic<std::uint32_t>* refs = table.frames().refs(draw.slot) + (is_next ? half : 0);
+  const std::size_t begin = is_next && schema.shift ? half - schema.shift : 0;
+  out += begin * part;
+  for (std::size_t j = begin; j < half; ++j, out += part) {
     const std::uint32_t ref = refs[j].load(std::memory_order_relaxed);
     if (ref == kNoFrame) {
       std::memset(out, 0, part);
@@ -66,13 +68,14 @@ inline void gather_framed_rows(const RowSchema& schema, const ReplayTable& table
     for (std::size_t i = start; i < end; ++i) rows[i - start] = table.fields(draws[i].slot);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
-      unsigned char* out = outputs[f] + (first + start) * field.nbytes;
+      const std::size_t stride = schema.sampled_stride(field);
+      unsigned char* out = outputs[f] + (first + start) * stride;
       if (!field.is_framed()) {
         get_items(out, field.nbytes, rows, field.offset, end - start);
         continue;
       }
-      for (std::size_t i = start; i < end; ++i, out += field.nbytes)
-        each_frame(out, field, table, draws[i],
+      for (std::size_t i = start; i < end; ++i, out += stride)
+        each_frame(out, schema, field, table, draws[i],
                    [](auto* to, const auto* from, std::size_t n) { copy_from_shared(to, from, n); });
     }
   }
@@ -91,7 +94,8 @@ inline constexpr std::size_t kStacksAtOnce = 32 << 20;
                                                 bool past_caches) noexcept {
   const bool together = schema.stack > 1 && num * schema.row_nbytes() <= kStacksAtOnce;
   const std::size_t block = together ? 1 : 4;
-  LargeCopies copies(past_caches, together ? std::min(2 * schema.stack, LargeCopies::kMost) : 4);
+  const std::size_t frames = schema.stack + (schema.shift ? schema.shift : schema.stack);
+  LargeCopies copies(past_caches, together ? std::min(frames, LargeCopies::kMost) : 4);
   const auto copy = [&](unsigned char* to, const unsigned char* from, std::size_t nbytes) {
     if (nbytes < kLargePiece) return copy_from_shared(to, from, nbytes);
     copies.add(to, from, nbytes);
@@ -104,10 +108,11 @@ inline constexpr std::size_t kStacksAtOnce = 32 << 20;
       for (std::size_t i = end; i < std::min(end + block, num); ++i) prefetch_frames(table, draws[i]);
     for (std::size_t f = 0; f < schema.num_fields; ++f) {
       const Field& field = schema.fields[f];
+      const std::size_t stride = schema.sampled_stride(field);
       for (std::size_t i = start; i < end; ++i) {
-        unsigned char* out = outputs[f] + (first + i) * field.nbytes;
+        unsigned char* out = outputs[f] + (first + i) * stride;
         if (field.is_framed()) {
-          each_frame(out, field, table, draws[i], copy);
+          each_frame(out, schema, field, table, draws[i], copy);
         } else {
           copy(out, table.fields(draws[i].slot) + field.offset, field.nbytes);
         }

@@ -41,15 +41,22 @@ struct RowSchema {
   std::size_t num_fields;
   std::size_t stack = 0;  // frames per observation; 0: rows hold their observations
   std::size_t steps = 1;  // of a row
+  std::size_t shift = 0;  // frames from obs to next_obs in a sample that has them as one run; 0: as two stacks
 
   /// Bytes of one item of an array that comes in.
   std::size_t step_nbytes(const Field& field) const noexcept {
     return field.kind == FieldKind::kInitial ? field.nbytes : field.nbytes / steps;
   }
+  /// Bytes from one row to the next in the array of a sample.
+  std::size_t sampled_stride(const Field& field) const noexcept {
+    return field.nbytes + (field.is_framed() && shift ? shift * (field.nbytes / stack) : 0);
+  }
   /// Bytes of one row in a sample.
   std::size_t row_nbytes() const noexcept {
     std::size_t nbytes = 0;
-    for (std::size_t f = 0; f < num_fields; ++f) nbytes += fields[f].nbytes;
+    for (std::size_t f = 0; f < num_fields; ++f)
+      nbytes += fields[f].kind == FieldKind::kNextFrames && shift ? shift * (fields[f].nbytes / stack)
+                                                                  : fields[f].nbytes;
     return nbytes;
   }
 };

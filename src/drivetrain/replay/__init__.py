@@ -8,7 +8,7 @@ from drivetrain.replay._native import simd_level
 from drivetrain.replay.buffer import Replay, ReplayHandle, memory_report
 from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.queries import PriorityStats
-from drivetrain.replay.sample import Sample
+from drivetrain.replay.sample import Sample, joined_frames
 from drivetrain.replay.sequences import Sequences
 from drivetrain.replay.writer import Writer
 
@@ -20,6 +20,7 @@ __all__ = [
     "Sample",
     "Sequences",
     "Writer",
+    "joined_frames",
     "memory_report",
     "simd_level",
 ]

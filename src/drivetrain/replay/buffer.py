@@ -221,6 +221,7 @@ class Replay:
         num_batches: int | None = None,
         out: Sample | None = None,
         num_threads: int = 1,
+        join_stacks: bool = False,
     ) -> Sample:
         """Draw transitions with probability p_i / sum(p).
 
@@ -236,6 +237,10 @@ class Replay:
             out: A Sample of this replay and these sizes to write into and return.
             num_threads: Threads that copy the rows of a large sample (a MiB and more), this one included;
                 the same sample comes out. Worth it where cores have nothing else to do.
+            join_stacks: With `frame_stack` > `num_step`, write the frames that obs and next_obs share once: both
+                are then read-only views of one array, see `joined_frames`. Their values are the same as without;
+                and so is their memory, two arrays, where a row of the sample has no such next_obs (a window cut
+                by an episode's end, a step across a reset), and of sequences. Not with `out`.
 
         Raises:
             NotEnoughData: Fewer than batch_size transitions are committed.
@@ -243,13 +248,15 @@ class Replay:
 
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
+        if join_stacks and out is not None:
+            raise InvalidInput("out: joined stacks come in memory of their own; leave out= away, or join_stacks")
         try:
-            sample = self._table.sample(batch_size, beta, mode, num_batches, out, num_threads)
+            sample = self._table.sample(batch_size, beta, mode, num_batches, out, num_threads, join_stacks)
             if sample is None:
                 given = checks.fitting_draws(batch_size, beta, mode, num_batches)
                 num_threads = checks.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
                 fitting = None if out is None else self._fitting_out(out, given[0], given[3])
-                sample = self._table.sample(*given, fitting, num_threads)
+                sample = self._table.sample(*given, fitting, num_threads, bool(join_stacks))
                 if sample is None:
                     raise self._not_enough(given[0])
         except NotEnoughData:
@@ -283,6 +290,7 @@ class Replay:
         mode: Literal["stratified", "iid"] = "stratified",
         num_batches: int | None = None,
         num_threads: int = 1,
+        join_stacks: bool = False,
         depth: int = 2,
         timeout_s: float = 60.0,
     ) -> Prefetcher[Sample]:
@@ -292,7 +300,7 @@ class Replay:
         the priorities updated since, and its keys are as much more likely to be stale.
 
         Args:
-            batch_size: As for `sample`, and so are mode, num_batches and num_threads.
+            batch_size: As for `sample`, and so are mode, num_batches, num_threads and join_stacks.
             beta: A number, or a schedule called with 0, 1, 2, ... for one sample after the other.
             depth: Samples drawn ahead at most; each takes its memory.
             timeout_s: How long to wait, at the start or later, while too few rows are committed.
@@ -307,7 +315,14 @@ class Replay:
 
         def draw(step: int) -> Sample:
             now = beta(step) if callable(beta) else beta
-            return self.sample(batch_size, beta=now, mode=mode, num_batches=num_batches, num_threads=num_threads)
+            return self.sample(
+                batch_size,
+                beta=now,
+                mode=mode,
+                num_batches=num_batches,
+                num_threads=num_threads,
+                join_stacks=join_stacks,
+            )
 
         return Prefetcher(draw, depth=depth, timeout_s=timeout_s)
 

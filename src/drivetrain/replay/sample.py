@@ -29,9 +29,56 @@ class Sample(NamedTuple):
         """A sample whose arrays are what `function` makes of these, in the same nesting.
 
         `sample.map(torch.from_dlpack)` and `sample.map(jax.dlpack.from_dlpack)` give tensors that share
-        this sample's memory where the framework can; that memory lives as long as any of them.
+        this sample's memory where the framework can; that memory lives as long as any of them. Of joined
+        stacks (see `joined_frames`) the one array goes through `function`, and what it makes is sliced.
         """
-        return Sample(_mapped(self.data, function, ""), function(self.weights), function(self.keys))
+        runs = dict[int, Any]()
+
+        def mapped(array: Any) -> Any:
+            run = _run_of(array)
+            if run is None:
+                return function(array)
+            if id(run) not in runs:
+                runs[id(run)] = function(run)
+            return runs[id(run)][_place_in(run, array)]
+
+        return Sample(_mapped(self.data, mapped, ""), function(self.weights), function(self.keys))
+
+
+def joined_frames(obs: npt.NDArray[Any], next_obs: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int] | None:
+    """The one array of which `obs` and `next_obs` of a sample with `join_stacks` are views, to move it at once.
+
+    Args:
+        obs: A field of the sample, `[..., k, *frame]`.
+        next_obs: The same field of the next observation.
+
+    Returns:
+        `(frames, n)`, frames `[..., k + n, *frame]`, contiguous: along that axis obs is `[:k]` and next_obs `[n:]`,
+        in NumPy as here, or after a transfer, or compiled. None where they are two arrays.
+    """
+    run = _run_of(obs)
+    if run is None or next_obs.base is not run:
+        return None
+    return run, sum(run.shape) - sum(obs.shape)
+
+
+def _run_of(array: Any) -> npt.NDArray[Any] | None:
+    """The frames of which joined stacks are views: read-only, shorter along one axis and nothing else."""
+    if not isinstance(array, np.ndarray):
+        return None
+    stack = cast(npt.NDArray[Any], array)
+    run = stack.base
+    if not isinstance(run, np.ndarray) or stack.flags.writeable or stack.strides != run.strides:
+        return None
+    differing = [axis for axis in range(stack.ndim) if stack.shape[axis] != run.shape[axis]]
+    return run if len(differing) == 1 and stack.dtype == run.dtype else None
+
+
+def _place_in(run: npt.NDArray[Any], array: npt.NDArray[Any]) -> tuple[slice, ...]:
+    """Where in its run a stack is: slices up to the axis of frames."""
+    axis = next(axis for axis in range(array.ndim) if array.shape[axis] != run.shape[axis])
+    begin = (array.ctypes.data - run.ctypes.data) // run.strides[axis]
+    return (*(slice(None),) * axis, slice(begin, begin + array.shape[axis]))
 
 
 def _mapped(value: Any, function: Callable[[Any], Any], name: str) -> Any:

@@ -74,6 +74,11 @@ class Settings:
         """Steps that an environment's open window has at most."""
         return self.schema.steps if self.sequence else self.num_step
 
+    @property
+    def stack_shift(self) -> int:
+        """Frames by which the stack of `next_obs` is that of `obs` moved on; 0 where they have none in common."""
+        return self.num_step if not self.sequence and self.num_step < self.frame_stack else 0
+
     def native(self) -> dict[str, Any]:
         """What the native table needs to know."""
         initial, sequence = self.initial_priority, self.sequence
@@ -93,6 +98,7 @@ class Settings:
             "num_refs": self.schema.num_refs,
             "frame_stack": stack,
             "steps": self.schema.steps,
+            "stack_shift": self.stack_shift,
         }
 
     def with_capacity(self, capacity: Any) -> "Settings":
