@@ -20,6 +20,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "drivetrain/fetch_line.hpp"
+#include "drivetrain/large_copy.hpp"
 #include "drivetrain/rows.hpp"
 
 namespace drivetrain {
@@ -117,6 +119,7 @@ class FrameChains {
     batch_ = {storage_.claims, 0, storage_.kept, 0};
     for (std::size_t i = 0; i < num; ++i) {
       const std::size_t env = first + i;
+      if (i + 1 < num) fetch(step, env + 1);
       std::uint64_t* obs = storage_.obs + i * stack_;
       std::uint64_t* next = storage_.next + i * stack_;
       const std::uint64_t* chain = storage_.chains + env * stack_;
@@ -142,14 +145,18 @@ class FrameChains {
       resolve(storage_.next[i]);
     }
     std::copy_n(storage_.next, num * stack_, storage_.chains + first * stack_);
+    LargeCopies copies(false);  // what comes next is compared with them
     for (std::size_t n = 0; n < batch_.count; ++n) {
       const NewFrame& made = storage_.made[n];
       unsigned char* bytes = frames_.bytes(storage_.claims[n].slot);
       for (std::size_t f = 0; f < schema_.num_fields; ++f) {
         const Field& field = schema_.fields[f];
-        if (field.kind == (made.of_next ? FieldKind::kNextFrames : FieldKind::kFrames))
-          copy_to_shared(bytes + field.offset, part(step, f, made.env, made.position),
-                         part_nbytes(field));
+        if (field.kind != (made.of_next ? FieldKind::kNextFrames : FieldKind::kFrames)) continue;
+        const unsigned char* item = part(step, f, made.env, made.position);
+        if (part_nbytes(field) < kLargePiece)
+          copy_to_shared(bytes + field.offset, item, part_nbytes(field));
+        else
+          copies.add(bytes + field.offset, item, part_nbytes(field));
       }
     }
   }
@@ -175,6 +182,22 @@ class FrameChains {
           return false;
     }
     return true;
+  }
+
+  // Asks for the first lines of all that is compared of an environment; the hardware follows.
+  void fetch(const Step& step, std::size_t env) const noexcept {
+    constexpr std::size_t kLines = 4, kLine = 64;
+    const std::uint64_t* chain = storage_.chains + env * stack_;
+    for (std::size_t f = 0; f < schema_.num_fields; ++f) {
+      const Field& field = schema_.fields[f];
+      if (!field.is_framed() || part_nbytes(field) < kLargePiece) continue;
+      for (std::size_t j = 0; j < stack_; ++j)
+        for (std::size_t line = 0; line < kLines; ++line) {
+          fetch_line(part(step, f, env, j) + kLine * line);
+          if (field.kind == FieldKind::kFrames)
+            fetch_line(frames_.bytes(Key::slot(chain[j])) + field.offset + kLine * line);
+        }
+    }
   }
 
   // Whether next_obs starts with all frames of obs but the oldest.

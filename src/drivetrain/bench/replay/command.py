@@ -20,7 +20,16 @@ from drivetrain.bench.machine import (
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.replay.cases import make_cases, unmeasured
-from drivetrain.bench.replay.contenders import DISTRIBUTIONS, FLOOR, OURS, OURS_ALL_CORES, PEERS, SHARING, TREES
+from drivetrain.bench.replay.contenders import (
+    DISTRIBUTIONS,
+    FLOOR,
+    OURS,
+    OURS_ALL_CORES,
+    OURS_TWO_ARRAYS,
+    PEERS,
+    SHARING,
+    TREES,
+)
 from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.layouts import LAYOUTS
 from drivetrain.bench.replay.plan import Plan, full_plan, quick_plan
@@ -42,6 +51,8 @@ WEAKNESSES = (
     "peers one flag `done` and bare indices. What each leaves out stands in its file of `peers`.",
     "Several threads or processes on one buffer: Tianshou, Flashbax, SB3 and the NumPy replay are not "
     "made for it, cpprb for processes only, TorchRL for threads only.",
+    "With shared frames a row of ours has obs and next_obs as two views of five frames (`join_stacks`), of peers as "
+    "two arrays of four; ours as two arrays, the default, stands beside it.",
     "TorchRL's wheel was built for another PyTorch than the tested one; its file says what was done.",
     "The NumPy replay is ours, written for this bench.",
     "A shared or virtual machine: only the ratios of one run count.",
@@ -107,7 +118,7 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
     peers, absent = present(PEERS)
-    rivals = [OURS, *peers, FLOOR, OURS_ALL_CORES]
+    rivals = [OURS, *peers, FLOOR, OURS_TWO_ARRAYS, OURS_ALL_CORES]
     results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
     return Report(
         title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",
@@ -134,11 +145,12 @@ def measure_groups(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], lis
 
 
 def taking_part(group: Group, rivals: Sequence[Rival]) -> list[Rival]:
-    """Who has what the group needs; ourselves on all cores where samples are large."""
+    """Who has what the group needs; ourselves on all cores where samples are large, and with stacks apart."""
     if group.is_tree:
         return [rival for rival in rivals if rival in TREES]
-    has_images = LAYOUTS[group.request["layout"]].frames
-    return [rival for rival in rivals if rival is not OURS_ALL_CORES or has_images]
+    layout = LAYOUTS[group.request["layout"]]
+    without = [*([] if layout.frames else [OURS_ALL_CORES]), *([] if layout.shared else [OURS_TWO_ARRAYS])]
+    return [rival for rival in rivals if rival not in without]
 
 
 def measure_plays(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list[Skipped]]:

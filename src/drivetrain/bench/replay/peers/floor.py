@@ -2,7 +2,7 @@
 
 No contender. Row numbers are given, drawn off the clock in proportion to priorities like those of
 the contenders; the rows are as far apart as ours, and what a row uses of its bytes is copied to one
-contiguous output that is reused. For shared frames it copies the two overlapping stacks.
+contiguous output that is reused. For shared frames it copies the frames of both stacks once, as ours does.
 """
 
 from collections.abc import Callable
@@ -27,16 +27,12 @@ class FloorStore:
     def __init__(self, layout: Layout, capacity: int) -> None:
         spec = {"obs": (layout.obs_shape, layout.obs_dtype), "action": (layout.action_shape, layout.action_dtype)}
         schema = Schema.from_spec(spec)
-        self.copies = 1
         self.stride = schema.row_stride
         self.nbytes = sum(field.nbytes for field in schema.fields)
         if layout.shared:  # two stacks of one frame's distance
-            self.copies = 2
-            self.nbytes = int(np.prod(layout.obs_shape))
-            self.stride = self.nbytes // NUM_FRAMES
-        self.capacity = capacity
-        self.offsets = np.arange(self.copies, dtype=np.uint32)
-        length = (capacity + self.copies) * self.stride + self.nbytes
+            self.stride = int(np.prod(layout.obs_shape)) // NUM_FRAMES
+            self.nbytes = (NUM_FRAMES + 1) * self.stride
+        length = (capacity + 1) * self.stride + self.nbytes
         self.rng = np.random.default_rng(0)
         self.rows = np.resize(self.rng.integers(0, 256, 2**20, np.uint8), length)
         self.ends = np.cumsum(make_priorities(self.rng, capacity).astype(np.float64) ** ALPHA)
@@ -58,7 +54,7 @@ class FloorStore:
         kind, _, size = name.partition(" ")
         if kind != "sample":
             raise NotOffered("a bare copy")
-        out = np.empty(int(size) * self.copies * self.nbytes, np.uint8)
+        out = np.empty(int(size) * self.nbytes, np.uint8)
 
         def copy(indices: NDArray[np.uint32]) -> None:
             copy_rows(self.rows, self.stride, self.nbytes, indices, out)
@@ -66,12 +62,11 @@ class FloorStore:
         return Operation(lambda calls: [(self.row_numbers(int(size)),) for _ in range(calls)], copy)
 
     def row_numbers(self, batch_size: int) -> NDArray[np.uint32]:
-        """Stratified, as ours are; with shared frames each with the one after."""
+        """Stratified, as ours are."""
         masses: NDArray[np.float64] = (np.arange(batch_size) + self.rng.random(batch_size)) * (
             self.ends[-1] / batch_size
         )
-        drawn = self.ends[:-1].searchsorted(masses, side="right").astype(np.uint32)
-        return np.repeat(drawn, self.copies) + np.tile(self.offsets, batch_size)
+        return self.ends[:-1].searchsorted(masses, side="right").astype(np.uint32)
 
 
 def operation_of(store: FloorStore, _: Layout, name: str) -> Operation:

@@ -1,7 +1,9 @@
-"""Ours: `drivetrain.replay.Replay`, at its defaults.
+"""Ours: `drivetrain.replay.Replay`, at its defaults; with shared frames, stacks are joined.
 
 Every sample brings fresh arrays (no `out=`), with `next_obs`, both endings, discount, weights and
 keys; a key carries its row's generation, and an update of a row that was overwritten is skipped.
+With shared frames obs and next_obs are two views of five frames per row (`join_stacks`); what two arrays
+of eight take, the default, is measured beside it as "ours, two arrays".
 """
 
 from collections.abc import Callable
@@ -28,9 +30,10 @@ def make_replay(layout: Layout, capacity: int, *, shared: bool = False) -> Repla
 class OurStore:
     """A replay, of this process's own or shared."""
 
-    def __init__(self, replay: Replay, *, num_threads: int = 1) -> None:
+    def __init__(self, replay: Replay, *, num_threads: int = 1, join_stacks: bool = True) -> None:
         self.replay = replay
         self.num_threads = num_threads
+        self.join_stacks = join_stacks
 
     def inserter(self, num_envs: int) -> Inserter:
         """The step as it is: a dict of NumPy arrays."""
@@ -42,8 +45,9 @@ class OurStore:
         return Inserter(as_it_is, insert)
 
     def sampler(self, batch_size: int) -> Callable[[], Any]:
-        """Stratified, as by default."""
-        return lambda: self.replay.sample(batch_size, beta=BETA, num_threads=self.num_threads)
+        """Stratified, as by default; without stacks of frames, joining them is nothing."""
+        sample, num_threads, join_stacks = self.replay.sample, self.num_threads, self.join_stacks
+        return lambda: sample(batch_size, beta=BETA, num_threads=num_threads, join_stacks=join_stacks)
 
     def updater(self, batch_size: int) -> Updater:
         """By the keys of the sample."""
