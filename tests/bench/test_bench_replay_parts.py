@@ -180,12 +180,12 @@ def test_the_floor_refuses_rows_beyond_the_end_and_arrays_that_do_not_fit():
         copy_rows(rows, 8, 8, np.array([0], np.uint32), out)
 
 
-@pytest.mark.parametrize("name", ["obs 4", "84x84x4 shared"])
-def test_the_floor_moves_as_many_bytes_as_a_sample_of_ours(name):
+@pytest.mark.parametrize(("name", "stacks"), [("obs 4", 2), ("84x84x4 pairs", 2), ("84x84x4 shared", 5 / 4)])
+def test_the_floor_moves_as_many_bytes_as_a_sample_of_ours(name, stacks):
     layout = LAYOUTS[name]
     store = FloorStore(layout, 64)
     (indices,) = store.operation("sample 32").prepare(1)[0]
-    observations = 2 * np.prod(layout.obs_shape) * np.dtype(layout.obs_dtype).itemsize
+    observations = stacks * np.prod(layout.obs_shape) * np.dtype(layout.obs_dtype).itemsize
     assert observations <= len(indices) * store.nbytes / 32 < observations + 64
     store.operation("sample 32").call(indices)
     with pytest.raises(NotOffered):
