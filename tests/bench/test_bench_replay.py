@@ -8,10 +8,10 @@ import pytest
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay import command
-from drivetrain.bench.replay.contenders import FLOOR, NUMPY, OURS, PEERS
-from drivetrain.bench.replay.groups import buffer_group, tree_group
+from drivetrain.bench.replay.contenders import FLOOR, NUMPY, OURS, OURS_ALL_CORES, OURS_TWO_ARRAYS, PEERS
+from drivetrain.bench.replay.groups import all_cores_group, buffer_group, tree_group
 from drivetrain.bench.replay.plan import Plan
-from drivetrain.bench.replay.rounds import measure_group
+from drivetrain.bench.replay.rounds import Measured, measure_group
 from drivetrain.bench.table import as_markdown
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, RunError
@@ -61,6 +61,30 @@ def test_a_run_writes_the_contract_and_the_page_is_made_from_it(tiny, tmp_path, 
     assert set(cases["tree of 2^11 leaves: find 256 [ns per element]"]["peers"]) == {"NumPy"}
     assert paths[1].read_text() == as_markdown(document)
     assert paths[1].read_text() in capsys.readouterr().out
+
+
+def test_in_groups_of_all_cores_nobody_is_pinned_and_ours_is_told_to_use_them(make_rival, monkeypatch):
+    rivals = command.taking_part(all_cores_group("84x84x4 pairs", 2**10), [OURS, *PEERS, FLOOR, OURS_TWO_ARRAYS])
+    assert rivals == [OURS_ALL_CORES, *PEERS]
+    assert OURS_ALL_CORES.name == OURS.name
+    peek = make_rival(
+        "peek",
+        "import os\nfrom drivetrain.bench.serving import serve\n"
+        "serve(lambda request: {'threads': os.environ.get('OMP_NUM_THREADS', 'its own choice')})\n",
+    )
+    threads = {}
+
+    def ask_for_threads(group, rivals, *, start, **more):
+        worker = start(peek)
+        threads[group.name] = worker.ask({}, timeout_s=60)["threads"]
+        worker.end()
+        return Measured()
+
+    monkeypatch.setattr(command, "measure_group", ask_for_threads)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    groups = [make("84x84x4 pairs", 2**10) for make in (buffer_group, all_cores_group)]
+    command.measure_groups(Plan(groups=groups), [OURS])
+    assert threads == {groups[0].name: "1", groups[1].name: "its own choice"}
 
 
 def test_everybody_is_timed_at_every_operation_in_every_round():

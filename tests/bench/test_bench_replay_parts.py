@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from drivetrain.bench.replay.groups import buffer_group, power, tree_group
+from drivetrain.bench.replay.groups import all_cores_group, buffer_group, power, tree_group
 from drivetrain.bench.replay.layouts import LAYOUTS, make_priorities, make_steps
 from drivetrain.bench.replay.operations import make_operation, settle
 from drivetrain.bench.replay.peers.floor import FloorStore
@@ -210,13 +210,15 @@ def test_every_cell_that_is_promised_has_its_target():
     assert aims["update 256"] == [("best peer", 10.0, "ahead")]
     assert aims["insert 64"] == [("best peer", 5.0, "ahead")]
     assert aims["sample 32"] == aims["insert 1"] == aims["update 1024"] == [("best peer", 2.0, "ahead")]
-    assert [t.aim for t in targets_of(buffer_group("84x84x4 shared", 2**13), "sample 256")] == [3.0]
+    for group in (buffer_group("84x84x4 shared", 2**13), all_cores_group("84x84x4 shared", 2**13)):
+        assert [t.aim for t in targets_of(group, "sample 256")] == [3.0]
+    assert [t.aim for t in targets_of(buffer_group("84x84x4 pairs", 2**13), "insert 64")] == [2.0]
     assert targets_of(tree_group(2**17), "find 256") == []
 
 
 def test_the_plans_hold_what_they_should_and_the_quick_one_is_part_of_the_layouts():
     names = [group.name for group in full_plan(2).groups]
-    assert len(names) == len(set(names)) == 11
+    assert len(names) == len(set(names)) == 13
     assert "obs 4, 2^20 rows" in names
     assert len(quick_plan(2).groups) < len(names)
     assert power(2**20) == "2^20"

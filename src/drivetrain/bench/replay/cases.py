@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from drivetrain.bench.replay.contenders import FLOOR, OURS_ALL_CORES, OURS_TWO_ARRAYS
+from drivetrain.bench.replay.contenders import FLOOR, OURS_TWO_ARRAYS
 from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.rounds import Measured
 from drivetrain.bench.replay.targets import targets_of
@@ -12,14 +12,14 @@ from drivetrain.bench.replay.timing import Timing
 from drivetrain.bench.report import Case, Skipped
 
 MICROSECONDS, NANOSECONDS, MEBIBYTES = "µs", "ns per element", "MiB"
-REFERENCES = (FLOOR.name, OURS_TWO_ARRAYS.name, OURS_ALL_CORES.name)
+REFERENCES = (FLOOR.name, OURS_TWO_ARRAYS.name)
 
 
 def make_cases(group: Group, measured: Measured) -> list[Case]:
     """One case per operation that somebody has, and one for memory where images are stored."""
     operations = [name for phase in group.phases for name in phase if measured.timings.get(name)]
     cases = [make_case(group, name, measured) for name in operations]
-    if measured.memory_nbytes:
+    if measured.memory_nbytes and not group.all_cores:  # the same stores as with one thread
         cases.append(memory_case(group, measured.memory_nbytes))
     return cases
 

@@ -4,11 +4,13 @@
     trees      the sum tree alone
     scenes     several threads or processes on one buffer: throughput, contention, actors and learners
 
-Everybody is a process of its own with one computation thread, and is asked in turn.
+Everybody is a process of its own with one computation thread (as many as it likes in groups of "all cores"), and is
+asked in turn.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from drivetrain.bench.machine import (
@@ -36,6 +38,7 @@ from drivetrain.bench.replay.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.replay.rounds import measure_group
 from drivetrain.bench.replay.scenes import measure_play
 from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.worker import Worker
 from drivetrain.core.errors import InvalidInput
 
 WEAKNESSES = (
@@ -53,6 +56,8 @@ WEAKNESSES = (
     "made for it, cpprb for processes only, TorchRL for threads only.",
     "With shared frames a row of ours has obs and next_obs as two views of five frames (`join_stacks`), of peers as "
     "two arrays of four; ours as two arrays, the default, stands beside it.",
+    "Where all cores may be used, only TorchRL, Flashbax and ours have threads to use them with, and ours has one "
+    "unless `num_threads` says otherwise.",
     "TorchRL's wheel was built for another PyTorch than the tested one; its file says what was done.",
     "The NumPy replay is ours, written for this bench.",
     "A shared or virtual machine: only the ratios of one run count.",
@@ -118,7 +123,7 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
     peers, absent = present(PEERS)
-    rivals = [OURS, *peers, FLOOR, OURS_TWO_ARRAYS, OURS_ALL_CORES]
+    rivals = [OURS, *peers, FLOOR, OURS_TWO_ARRAYS]
     results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
     return Report(
         title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",
@@ -138,18 +143,25 @@ def measure_groups(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], lis
     failures: list[Skipped] = []
     for group in plan.groups:
         print(f"{group.name}: {plan.num_rounds} rounds", flush=True)
-        measured = measure_group(group, taking_part(group, rivals), num_rounds=plan.num_rounds, slice_s=plan.slice_s)
+        measured = measure_group(
+            group,
+            taking_part(group, rivals),
+            num_rounds=plan.num_rounds,
+            slice_s=plan.slice_s,
+            start=partial(Worker.start, threads=None) if group.all_cores else Worker.start,
+        )
         cases += make_cases(group, measured)
         failures += unmeasured(group, measured)
     return cases, failures
 
 
 def taking_part(group: Group, rivals: Sequence[Rival]) -> list[Rival]:
-    """Who has what the group needs; ourselves on all cores where samples are large, and with stacks apart."""
+    """Who has what the group needs, ourselves twice where stacks can be joined; references have one thread."""
     if group.is_tree:
         return [rival for rival in rivals if rival in TREES]
-    layout = LAYOUTS[group.request["layout"]]
-    without = [*([] if layout.frames else [OURS_ALL_CORES]), *([] if layout.shared else [OURS_TWO_ARRAYS])]
+    if group.all_cores:
+        return [OURS_ALL_CORES, *(rival for rival in rivals if rival in PEERS)]
+    without = [] if LAYOUTS[group.request["layout"]].shared else [OURS_TWO_ARRAYS]
     return [rival for rival in rivals if rival not in without]
 
 

@@ -11,7 +11,7 @@ def rival(name: str, module: str, *requires: str, install: str = PEER_INSTALL) -
 
 
 OURS = rival("ours", "ours", install='pip install "drivetrain"')
-OURS_ALL_CORES = rival("ours, all cores", "ours_all_cores", install='pip install "drivetrain"')
+OURS_ALL_CORES = rival("ours", "ours_all_cores", install='pip install "drivetrain"')
 OURS_TWO_ARRAYS = rival("ours, two arrays", "ours_two_arrays", install='pip install "drivetrain"')
 FLOOR = rival("floor", "floor", install='pip install "drivetrain"')
 CPPRB = rival("cpprb", "cpprb_per", "cpprb")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from drivetrain.bench.replay.groups import Group, buffer_group, tree_group
+from drivetrain.bench.replay.groups import Group, all_cores_group, buffer_group, tree_group
 from drivetrain.bench.replay.rounds import Measured
 from drivetrain.bench.replay.scene_cases import actor_cases, contention_cases, throughput_cases
 from drivetrain.bench.replay.scenes import Play, Played, actors_and_learners, contention, throughput
@@ -44,7 +44,8 @@ class Plan:
 def full_plan(processes: int) -> Plan:
     """Everything that the tables of the documentation show."""
     vectors = [buffer_group(layout, 2**e) for layout in ("obs 4", "obs 17") for e in (14, 17, 20)]
-    frames = [buffer_group(layout, 2**13) for layout in ("84x84x4 pairs", "84x84x4 shared")]
+    images = ("84x84x4 pairs", "84x84x4 shared")
+    frames = [make(layout, 2**13) for make in (buffer_group, all_cores_group) for layout in images]
     plays: list[tuple[Play, AsCases]] = [
         (throughput(processes), throughput_cases),
         (contention(), contention_cases),

@@ -4,7 +4,7 @@ from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.layouts import LAYOUTS
 from drivetrain.bench.report import BEST_PEER, Target
 
-OTHERWISE = 2.0  # ahead of the best peer, in every cell of small observations
+OTHERWISE = 2.0  # ahead of the best peer, in every other cell
 AHEAD = {"update 256": 10.0, "insert 64": 5.0}
 LARGE = 2**20
 LARGE_SAMPLE = 6.0
@@ -18,7 +18,8 @@ def targets_of(group: Group, operation: str) -> list[Target]:
         return []
     layout, capacity = LAYOUTS[group.request["layout"]], group.request["capacity"]
     if layout.frames:
-        return [Target(against=BEST_PEER, aim=FRAMES[layout.name])] if operation == "sample 256" else []
+        aim = FRAMES[layout.name] if operation == "sample 256" else OTHERWISE
+        return [Target(against=BEST_PEER, aim=aim)]
     if operation == "sample 256" and capacity == LARGE:
         return [
             Target(against=BEST_PEER, aim=LARGE_SAMPLE),

@@ -1,4 +1,4 @@
-"""Ours with a thread for each core to copy a sample: no contender, since everybody else has one thread."""
+"""Ours with a thread for each core to copy a sample, where everybody may use all cores."""
 
 from drivetrain.bench.replay.layouts import Layout
 from drivetrain.bench.replay.peers.entry import Offer, serve

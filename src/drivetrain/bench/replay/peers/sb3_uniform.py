@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 
@@ -22,8 +21,6 @@ from drivetrain.bench.replay.layouts import Layout, Step
 from drivetrain.bench.replay.peers.entry import FILL_ENVS, Offer, serve
 from drivetrain.bench.replay.store import Inserter, Updater
 from drivetrain.bench.serving import NotOffered
-
-torch.set_num_threads(1)
 
 
 def make_buffer(layout: Layout, capacity: int, num_envs: int) -> ReplayBuffer:

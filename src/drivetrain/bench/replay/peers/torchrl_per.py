@@ -35,8 +35,6 @@ from drivetrain.bench.replay.peers.entry import Offer, serve
 from drivetrain.bench.replay.store import Inserter, Sharing, Updater
 from drivetrain.bench.serving import NotOffered
 
-torch.set_num_threads(1)
-
 
 class TorchrlStore:
     """One buffer for everybody."""
