@@ -16,6 +16,7 @@
 #pragma once
 
 #include "drivetrain/fetch_line.hpp"
+#include "drivetrain/leaf_search.hpp"
 #include "drivetrain/philox.hpp"
 #include "drivetrain/sum_tree.hpp"
 
@@ -134,8 +135,8 @@ struct Redraws {
         const std::size_t num = std::min(kInterleave, count - start);                                \
         const std::size_t lanes = (num + kTogether - 1) / kTogether * kTogether;                     \
         alignas(32) std::uint64_t target[kInterleave], sum[kInterleave], node[kInterleave];          \
-        double share[kInterleave], rest[kInterleave], expected[kInterleave];                         \
-        float leaf[kInterleave];                                                                     \
+        alignas(32) double rest[kInterleave], expected[kInterleave], leaf[kInterleave];              \
+        double share[kInterleave];                                                                   \
         const Redraws redraws{finds, share};                                                         \
         const auto draw = [&](std::size_t j) { return j < num ? start + j : start; };                \
         for (std::size_t j = 0; j < lanes; ++j) {                                                    \
@@ -186,20 +187,19 @@ struct Redraws {
         }                                                                                            \
         if (finished < start) rows.finish(finds.indices + finished, start - finished);               \
         const float* leaves = tree.leaves_;                                                          \
-        for (std::size_t j = 0; j < lanes;) {                                                        \
-          const std::size_t end = std::min(j + RowsAhead::kTogether, lanes), begin = j;              \
-          for (; j < end; ++j) {                                                                     \
-            const std::uint64_t first = node[j] * kLeafFanout;                                       \
-            const auto redraw = [&](double total, double expect) {                                   \
-              return redraws.leaf(j, draw(j), total, expect);                                        \
-            };                                                                                       \
-            node[j] = first + isa::find_leaf(leaves + first, rest[j], expected[j], leaf[j], redraw); \
-          }                                                                                          \
-          rows.begin(node + begin, end - begin);                                                     \
+        for (std::size_t j = 0; j < lanes; j += kLeavesTogether) {                                   \
+          const auto redraw = [&](std::size_t k, double total, double expect) {                      \
+            return redraws.leaf(j + k, draw(j + k), total, expect);                                  \
+          };                                                                                         \
+          const auto found = [&](std::size_t begin, std::size_t end) {                               \
+            rows.begin(node + j + begin, end - begin);                                               \
+          };                                                                                         \
+          isa::find_leaves(leaves, std::min(kLeavesTogether, lanes - j), rest + j, expected + j,     \
+                           node + j, leaf + j, redraw, found);                                       \
         }                                                                                            \
         for (std::size_t j = 0; j < num; ++j) {                                                      \
           finds.indices[start + j] = static_cast<std::uint32_t>(node[j]);                            \
-          finds.leaves[start + j] = static_cast<double>(leaf[j]) * share[j];                         \
+          finds.leaves[start + j] = leaf[j] * share[j];                                              \
         }                                                                                            \
         if (start + num == count) rows.finish(finds.indices + start, num);                           \
       }                                                                                              \

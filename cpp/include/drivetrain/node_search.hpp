@@ -1,11 +1,10 @@
-// Finding the child of a node that a target falls into: the inner loop of sampling.
+// Finding the child of an inner node that a target falls into: the inner loop of sampling. Leaf nodes, where a
+// descent ends, have a search of their own (leaf_search.hpp).
 //
-// A node is one cache line: 8 uint64 sums of its children (inner node), or 16 float32 priorities
-// (leaf node). Given a target below the sum of the node, find_inner() returns the first child whose
-// inclusive prefix sum exceeds the target, and leaves in `target` what remains inside that child, in
-// `sum` the sum of that child; find_leaf() returns the first such leaf, and its value. All sums are exact
-// integers (in a leaf node: multiples of the unit below 2^53 units, in double), so the child always
-// exists, never has zero priority, and every instruction set gives the same answer.
+// An inner node is one cache line: 8 uint64 sums of its children. Given a target below the sum of the node,
+// find_inner() returns the first child whose inclusive prefix sum exceeds the target, and leaves in `target` what
+// remains inside that child, in `sum` the sum of that child. Sums are integers, so the child always exists, never has
+// zero priority, and every instruction set gives the same answer.
 //
 // Others may be changing the tree meanwhile. Each word of a node is read once, and where they do not
 // add up to the `sum` that was read above, redraw(their sum, sum) gives another target below theirs; of
@@ -15,10 +14,6 @@
 // of the child; start_four() finds the first nodes among running sums that all have in common. One vector then
 // holds a word of each of the four nodes, which needs half the instructions of four searches on their own
 // (design/replay-speed.md).
-//
-// Leaves are added up in the order 0, 4, 8, 12, 1, 5, ...: down the lanes of four vectors, which
-// needs one sum across lanes and not four (reference.py follows). Which order it is does not
-// matter to how often a leaf is drawn.
 //
 // The variant is chosen at run time (simd.hpp), so one build serves every CPU. `portable` is
 // written for the compiler to vectorise (SSE2 on x86-64, NEON on aarch64).
@@ -32,16 +27,8 @@
 namespace drivetrain {
 
 inline constexpr unsigned kInnerFanout = 8;
-inline constexpr unsigned kLeafFanout = 16;
-inline constexpr unsigned kLeafLanes = 4;
 inline constexpr unsigned kNodeBytes = 64;
 inline constexpr unsigned kTogether = 4;  // descents
-
-/// The leaf at `position` of the order in which a leaf node is added up.
-inline unsigned leaf_at(unsigned position) noexcept {
-  return position % kLeafLanes * kLeafLanes + position / kLeafLanes;
-}
-static_assert(kLeafLanes * kLeafLanes == kLeafFanout);
 
 // find_inner_four() by find_inner(), for each variant under its own target attribute.
 #define DRIVETRAIN_DEFINE_ONE_BY_ONE(name, ...)                                                    \
@@ -99,34 +86,6 @@ inline unsigned count_up_to(const std::uint64_t* sums, std::uint64_t target) noe
   return count;
 }
 
-template <class Redraw>
-inline unsigned find_leaf(const float* node, double target, double sum, float& leaf,
-                          Redraw&& redraw) noexcept {
-  float own[kLeafFanout], line[kLeafFanout];
-  const float* shared = shared_line(node, own);
-  for (unsigned i = 0; i < kLeafFanout; ++i) line[i] = shared[i];
-  once_read();
-  double sums[kLeafLanes + 1] = {};  // of what comes before a lane
-  for (unsigned lane = 0; lane < kLeafLanes; ++lane) {
-    sums[lane + 1] = sums[lane];
-    for (unsigned row = 0; row < kLeafLanes; ++row)
-      sums[lane + 1] += static_cast<double>(line[row * kLeafLanes + lane]);
-  }
-  const double total = sums[kLeafLanes];
-  if (total != sum) [[unlikely]] {
-    target = redraw(total, sum);
-    if (total == 0) return leaf = 0, 0;
-  }
-  unsigned position = 0;
-  for (unsigned row = 0; row < kLeafLanes; ++row)
-    for (unsigned lane = 0; lane < kLeafLanes; ++lane) {
-      sums[lane] += static_cast<double>(line[row * kLeafLanes + lane]);
-      position += sums[lane] <= target;
-    }
-  leaf = line[leaf_at(position)];
-  return leaf_at(position);
-}
-
 }  // namespace portable
 
 #if defined(DRIVETRAIN_TARGET)
@@ -140,11 +99,6 @@ DRIVETRAIN_AVX2 inline __m256i prefix_sums(__m256i x) noexcept {
   x = _mm256_add_epi64(
       x, _mm256_blend_epi32(_mm256_permute4x64_epi64(x, _MM_SHUFFLE(2, 1, 0, 0)), zero, 0x03));
   return _mm256_add_epi64(x, _mm256_permute2x128_si256(x, x, 0x08));
-}
-DRIVETRAIN_AVX2 inline __m256d prefix_sums(__m256d x) noexcept {
-  const __m256d zero = _mm256_setzero_pd();
-  x = _mm256_add_pd(x, _mm256_blend_pd(_mm256_permute4x64_pd(x, _MM_SHUFFLE(2, 1, 0, 0)), zero, 1));
-  return _mm256_add_pd(x, _mm256_permute2f128_pd(x, x, 0x08));
 }
 
 template <class Redraw>
@@ -252,44 +206,6 @@ DRIVETRAIN_AVX2 inline unsigned count_up_to(const std::uint64_t* sums,
   return static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(above) | 0x100));
 }
 
-DRIVETRAIN_AVX2 inline __m256i where_above(__m256d sums, __m256d target) noexcept {
-  return _mm256_castpd_si256(_mm256_cmp_pd(sums, target, _CMP_GT_OQ));
-}
-
-template <class Redraw>
-DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target, double sum, float& leaf,
-                                          Redraw&& redraw) noexcept {
-  alignas(32) float own[kLeafFanout], line[kLeafFanout];
-  const float* shared = shared_line(node, own);
-  const __m256 first = _mm256_load_ps(shared), last = _mm256_load_ps(shared + 8);
-  once_read();
-  _mm256_store_ps(line, first);
-  _mm256_store_ps(line + 8, last);
-  const __m256d row0 = _mm256_cvtps_pd(_mm256_castps256_ps128(first));
-  const __m256d row1 = _mm256_cvtps_pd(_mm256_extractf128_ps(first, 1));
-  const __m256d row2 = _mm256_cvtps_pd(_mm256_castps256_ps128(last));
-  const __m256d row3 = _mm256_cvtps_pd(_mm256_extractf128_ps(last, 1));
-  const __m256d rows23 = _mm256_add_pd(row2, row3), rows123 = _mm256_add_pd(row1, rows23);
-  const __m256d sums3 = prefix_sums(_mm256_add_pd(_mm256_add_pd(row0, row1), rows23));
-  const double total = _mm256_cvtsd_f64(_mm256_permute4x64_pd(sums3, 0xFF));
-  if (total != sum) [[unlikely]] {
-    target = redraw(total, sum);
-    if (total == 0) return leaf = 0, 0;
-  }
-  const __m256d wanted = _mm256_set1_pd(target);
-  const __m256d sums2 = _mm256_sub_pd(sums3, row3);
-  const __m256d sums1 = _mm256_sub_pd(sums3, rows23);
-  const __m256d sums0 = _mm256_sub_pd(sums3, rows123);
-  // Four masks of 64-bit lanes become one of bytes, two for each leaf.
-  const __m256i all = _mm256_packs_epi16(
-      _mm256_packs_epi32(where_above(sums0, wanted), where_above(sums1, wanted)),
-      _mm256_packs_epi32(where_above(sums2, wanted), where_above(sums3, wanted)));
-  const int num_bytes = __builtin_popcount(static_cast<unsigned>(_mm256_movemask_epi8(all)));
-  const unsigned found = leaf_at(kLeafFanout - static_cast<unsigned>(num_bytes) / 2);
-  leaf = line[found];
-  return found;
-}
-
 }  // namespace avx2
 
 namespace avx512 {
@@ -333,8 +249,6 @@ DRIVETRAIN_AVX512 inline unsigned count_up_to(const std::uint64_t* sums,
       _mm512_load_si512(sums), _mm512_set1_epi64(static_cast<long long>(target))));
   return static_cast<unsigned>(__builtin_ctz(above | 0x100));
 }
-
-using avx2::find_leaf;  // four lanes are what the order of leaves is made for
 
 }  // namespace avx512
 #endif

@@ -24,7 +24,7 @@
 #include "drivetrain/crash_point.hpp"
 #include "drivetrain/extremes.hpp"
 #include "drivetrain/fetch_line.hpp"
-#include "drivetrain/node_search.hpp"
+#include "drivetrain/leaf_search.hpp"
 #include "drivetrain/shared_copy.hpp"
 #include "drivetrain/simd.hpp"
 
@@ -47,8 +47,7 @@ inline float largest_of(const float* values, std::size_t count) noexcept {
 /// the other, which looks up their pages together. And it keeps only so many lines under way; what is asked for
 /// beyond is lost. The other lines of rows therefore follow later, some at a time.
 struct RowsAhead {
-  static constexpr unsigned kMostLines = 4;    // of a row; the hardware follows longer ones
-  static constexpr std::size_t kTogether = 8;  // rows
+  static constexpr unsigned kMostLines = 4;  // of a row; the hardware follows longer ones
 
   const unsigned char* rows = nullptr;  // none: nothing is fetched
   std::size_t stride = 0;
