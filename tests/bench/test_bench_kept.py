@@ -1,4 +1,4 @@
-"""`drivetrain bench train --kept`: what was run is not run again, unless it would be another run."""
+"""`drivetrain bench train --keep`: what was run is not run again, unless it would be another run."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ def test_another_rival_job_code_or_version_is_another_run(run, ran, tmp_path, ri
 def test_a_file_of_something_else_is_refused_before_anything_runs(run, ran, tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text('{"format": "drivetrain-learning"}\n')
-    with pytest.raises(FileFormatError, match="expected runs of `drivetrain bench train --kept`"):
+    with pytest.raises(FileFormatError, match="expected runs of `drivetrain bench train --keep`"):
         runner_of(run, path, lambda: HERE)
     assert ran == []
 

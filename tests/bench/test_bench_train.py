@@ -164,7 +164,7 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
 
     monkeypatch.setattr(bench_train, "run_rival", run)
     monkeypatch.setattr(kept, "describe_code", lambda: "code")
-    words = ["train", "--algo", "sac", "--env", "Pendulum-v1", "--steps", "500", "--kept", str(tmp_path / "runs.jsonl")]
+    words = ["train", "--algo", "sac", "--env", "Pendulum-v1", "--steps", "500", "--keep", str(tmp_path / "runs.jsonl")]
     assert bench.run([*words, "--rounds", "1"]) == 0
     of_first = len(ran)
     path = tmp_path / "train.json"

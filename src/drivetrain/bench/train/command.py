@@ -49,7 +49,7 @@ class Options:
     """Seeds of the same-algorithm rows."""
     steps: int | None = None
     """Environment steps of each of their runs; by default 50,000 of DQN, 100,000 of PPO, 20,000 of the others."""
-    kept: Path | None = None
+    keep: Path | None = None
     """Keep every run in this file, and take from it those of the same code, job and machine: a stopped command goes
     on, and a later one with more rounds adds to them."""
     target_seeds: int = 5
@@ -70,7 +70,7 @@ class Options:
         if self.steps is not None and settings.num_updates(self.steps) < 1:
             least = f"{settings.learning_starts:,}"
             raise InvalidInput(f"--steps: expected more than the {least} before the first update, got {self.steps:,}")
-        require_folders(self.json, self.markdown, self.kept)
+        require_folders(self.json, self.markdown, self.keep)
 
     def plan(self) -> Plan:
         """What is run for these options."""
@@ -102,7 +102,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     options.check()
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
-    run_one = runner_of(run_rival, options.kept)
+    run_one = runner_of(run_rival, options.keep)
     publish(make_report(options, words, run_one), json=options.json, markdown=options.markdown)
     return 0
 

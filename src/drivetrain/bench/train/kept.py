@@ -35,8 +35,8 @@ def describe_code(folder: Path = Path(__file__).parent) -> str:
     trees = None if root is None else git(Path(root), "rev-parse", *(f"HEAD:{name}" for name in CODE))
     if root is None or trees is None or git(Path(root), "status", "--porcelain", "--", *CODE) != "":
         raise InvalidInput(
-            f"--kept: expected {' and '.join(CODE)} committed in a git checkout, so that runs of the same code are "
-            "known again; commit the changes, or leave --kept out"
+            f"--keep: expected {' and '.join(CODE)} committed in a git checkout, so that runs of the same code are "
+            "known again; commit the changes, or leave --keep out"
         )
     return " ".join(trees.split())
 
@@ -65,7 +65,7 @@ def load(path: Path) -> list[Record]:
             Outcome(**record["outcome"])
     except (ValueError, KeyError, TypeError) as error:
         raise FileFormatError(
-            f"{path}: expected runs of `drivetrain bench train --kept`, a line each, got: {error!r}; name another file"
+            f"{path}: expected runs of `drivetrain bench train --keep`, a line each, got: {error!r}; name another file"
         ) from error
     return records
 
