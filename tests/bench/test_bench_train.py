@@ -8,6 +8,7 @@ import pytest
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train import command as bench_train
+from drivetrain.bench.train import kept
 from drivetrain.bench.train.command import Options
 from drivetrain.bench.train.contenders import PEERS, SB3, SBX
 from drivetrain.bench.train.job import Outcome
@@ -154,6 +155,24 @@ def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_pa
     assert updates["targets"] == cpu["targets"] == []
 
 
+def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everybody, monkeypatch, tmp_path):
+    ran = []
+
+    def run(rival, job):
+        ran.append((rival.name, job.num_actors, job.num_learners, job.seed))
+        return answer(rival, job)
+
+    monkeypatch.setattr(bench_train, "run_rival", run)
+    monkeypatch.setattr(kept, "describe_code", lambda: "code")
+    words = ["train", "--algo", "sac", "--env", "Pendulum-v1", "--steps", "500", "--keep", str(tmp_path / "runs.jsonl")]
+    assert bench.run([*words, "--rounds", "1"]) == 0
+    of_first = len(ran)
+    path = tmp_path / "train.json"
+    assert bench.run([*words, "--rounds", "2", "--json", str(path)]) == 0
+    assert {seed for *_, seed in ran[of_first:]} == {2}
+    assert [len(case["samples"]["ours"]) for case in json.loads(path.read_text())["cases"]] == [2] * 9
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -161,6 +180,7 @@ def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_pa
         (["train", "--algo", "sac"], "sac on CartPole-v1 has no settings"),
         (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
         (["train", "--rounds", "0"], "--rounds of at least 1"),
+        (["train", "--algo", "td3", "--env", "HalfCheetah-v5", "--steps", "1000"], "more than the 1,000 before"),
         (["train", "--json", "no/such/folder/a.json"], "folder does not exist"),
     ],
 )

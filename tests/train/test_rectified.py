@@ -8,6 +8,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax
 import jax.numpy as jnp
 
+from drivetrain.bench.machine import describe_machine
 from drivetrain.train.networks import MLP, for_updates, initial_twins
 from drivetrain.train.networks.native_calls import RECTIFIED
 from drivetrain.train.networks.rectified import rectified_product
@@ -55,6 +56,15 @@ def test_values_and_slopes_are_those_of_the_whole_product(shapes, way):
     for found, expected in zip((out, *pull(slopes)), oracle(z, weight, slopes), strict=True):
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.skipif(not {"avx2", "asimd"} & set(describe_machine()["simd"]), reason="needs a CPU that fuses")
+def test_products_and_sums_are_fused_as_xla_fuses_them():
+    """(1 + e)(1 - e) - 1 is -e^2, which is lost where the product is rounded before it is added."""
+    e = np.float32(2**-13)
+    z, weight = np.zeros((16, 64), np.float32), np.zeros((64, 64), np.float32)
+    z[:, :2], weight[:2] = (1, 1 + e), ((-1,), (1 - e,))
+    np.testing.assert_array_equal(rectified_product(z, weight), -(e**2))
 
 
 def test_on_a_cpu_it_is_three_calls_of_ours():

@@ -114,7 +114,7 @@ def make_case(row: Row, unit: str, results: Results) -> Case:
         better="higher" if unit.endswith("/s") else "lower",
         samples={name: [quantity(run, unit) for run in runs] for name, runs in present.items()},
         targets=[Target(against=peer, aim=aim) for peer, aim in row.goal.items()] if unit == row.units[0] else (),
-        notes=[*row.notes, *notes_on_reaching(present)],
+        notes=[*row.notes, *notes_on_reaching(present), *notes_on_returns(present)],
         details={name: details_of(runs) for name, runs in present.items()},
     )
 
@@ -136,4 +136,14 @@ def notes_on_reaching(outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
     for name, runs in outcomes.items():
         if any(run.reached is not None for run in runs):
             notes.append(f"{name}: {sum(run.reached is True for run in runs)} of {len(runs)} reached it")
+    return notes
+
+
+def notes_on_returns(outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    """The final policies' mean returns where all had the same steps: who is fast by learning less would show it."""
+    notes: list[str] = []
+    for name, runs in outcomes.items():
+        returns = [run.mean_return for run in runs if run.mean_return is not None and run.reached is None]
+        if returns:
+            notes.append(f"{name}: mean returns at the end {', '.join(f'{each:.0f}' for each in returns)}")
     return notes

@@ -22,8 +22,9 @@ from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.train.cases import Row, continuous_rows, make_cases, ppo_rows, same_algorithm_rows, target_rows
-from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, probe_threads
-from drivetrain.bench.train.plan import SETTINGS, STEPS, Plan, Threads
+from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, Runner, probe_threads
+from drivetrain.bench.train.kept import runner_of
+from drivetrain.bench.train.plan import PROBE_STEPS, SETTINGS, STEPS, Plan, Threads
 from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
 from drivetrain.bench.train.weaknesses import QUICK_WEAKNESS, WEAKNESSES
@@ -46,6 +47,11 @@ class Options:
     """About a minute rather than half an hour; the numbers then mean little."""
     rounds: int = 3
     """Seeds of the same-algorithm rows."""
+    steps: int | None = None
+    """Environment steps of each of their runs; by default 50,000 of DQN, 100,000 of PPO, 20,000 of the others."""
+    keep: Path | None = None
+    """Keep every run in this file, and take from it those of the same code, job and machine: a stopped command goes
+    on, and a later one with more rounds adds to them."""
     target_seeds: int = 5
     """Seeds of the time-to-target rows, which DQN has; 0 leaves them out."""
 
@@ -60,7 +66,11 @@ class Options:
             raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
         if self.rounds < 1 or self.target_seeds < 0:
             raise InvalidInput("expected --rounds of at least 1 and --target-seeds of at least 0")
-        require_folders(self.json, self.markdown)
+        settings = SETTINGS[self.algo, self.env]
+        if self.steps is not None and settings.num_updates(self.steps) < 1:
+            least = f"{settings.learning_starts:,}"
+            raise InvalidInput(f"--steps: expected more than the {least} before the first update, got {self.steps:,}")
+        require_folders(self.json, self.markdown, self.keep)
 
     def plan(self) -> Plan:
         """What is run for these options."""
@@ -68,7 +78,8 @@ class Options:
             algo=self.algo,
             env=self.env,
             settings=SETTINGS[self.algo, self.env],
-            fixed_steps=STEPS.get(self.algo, 20_000),
+            fixed_steps=STEPS.get(self.algo, 20_000) if self.steps is None else self.steps,
+            probe_steps=PROBE_STEPS.get(self.algo, 3_000),
             fixed_seeds=range(1, self.rounds + 1),
             target_seeds=range(1, self.target_seeds + 1) if self.algo == "dqn" else (),
         )
@@ -85,22 +96,24 @@ def run(options: Options, words: Sequence[str]) -> int:
     Raises:
         InvalidInput: The options cannot be run; nothing was.
         MissingExtra: We cannot train here ourselves.
+        FileFormatError: The file of kept runs is something else.
         RunError: A run of ours failed, or a contender did other work than asked for.
     """
     options.check()
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
-    publish(make_report(options, words), json=options.json, markdown=options.markdown)
+    run_one = runner_of(run_rival, options.keep)
+    publish(make_report(options, words, run_one), json=options.json, markdown=options.markdown)
     return 0
 
 
-def make_report(options: Options, words: Sequence[str]) -> Report:
+def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
     peers, absent = present(PEERS_OF[options.algo])
-    threads, probe = choose_threads(plan, peers)
-    fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, quick=options.quick)
-    target, target_failures = measure_to_target(plan, peers, threads)
+    threads, probe = choose_threads(plan, peers, run_one)
+    fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, run_one, quick=options.quick)
+    target, target_failures = measure_to_target(plan, peers, threads, run_one)
     return Report(
         title=f"{options.algo} on {options.env}, against Stable-Baselines3, SBX and CleanRL",
         machine={**machine, "threads": dict(threads), "thread_probe": dict(probe)},
@@ -113,7 +126,7 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     )
 
 
-def choose_threads(plan: Plan, peers: Sequence[Rival]) -> tuple[Threads, Mapping[str, Any]]:
+def choose_threads(plan: Plan, peers: Sequence[Rival], run_one: Runner) -> tuple[Threads, Mapping[str, Any]]:
     """Each peer's better number of threads, and the measurement behind it."""
     if plan.probe_steps == 0 or not peers:
         return {peer.name: 1 for peer in peers}, {}
@@ -122,19 +135,19 @@ def choose_threads(plan: Plan, peers: Sequence[Rival]) -> tuple[Threads, Mapping
     return probe_threads(
         peers,
         plan.fixed_job(plan.probe_steps),
-        run_rival,
+        run_one,
         lambda outcome: outcome.cpu_s if by_cpu else outcome.wall_s,
     )
 
 
 def measure_same_algorithm(
-    plan: Plan, peers: Sequence[Rival], threads: Threads, *, quick: bool
+    plan: Plan, peers: Sequence[Rival], threads: Threads, run_one: Runner, *, quick: bool
 ) -> tuple[list[Case], list[Skipped]]:
     """The algorithm at equal steps and updates; a quick run has fewer rows."""
     rows = rows_of(plan, [peer.name for peer in peers], quick=quick)
     contenders = plan.same_algorithm(peers, threads, rows)
     print(f"same algorithm: {plan.fixed_steps:,} steps, {len(plan.fixed_seeds)} rounds", flush=True)
-    results, failed = measure(contenders, plan.fixed_seeds, run_rival)
+    results, failed = measure(contenders, plan.fixed_seeds, run_one)
     return make_cases(rows, results), as_skipped(failed)
 
 
@@ -147,13 +160,15 @@ def rows_of(plan: Plan, peers: Sequence[str], *, quick: bool) -> list[Row]:
     return continuous_rows(plan.algo, plan.env, peers, quick=quick)
 
 
-def measure_to_target(plan: Plan, peers: Sequence[Rival], threads: Threads) -> tuple[list[Case], list[Skipped]]:
+def measure_to_target(
+    plan: Plan, peers: Sequence[Rival], threads: Threads, run_one: Runner
+) -> tuple[list[Case], list[Skipped]]:
     """Our defaults against tuned settings, until the target is reached."""
     if not plan.target_seeds:
         return [], []
     rows = target_rows(plan.env, [peer.name for peer in peers], plan.target_return)
     print(f"to mean return {plan.target_return:g}: {len(plan.target_seeds)} rounds", flush=True)
-    results, failed = measure(plan.to_target(peers, threads), plan.target_seeds, run_rival)
+    results, failed = measure(plan.to_target(peers, threads), plan.target_seeds, run_one)
     return make_cases(rows, results), as_skipped(failed)
 
 

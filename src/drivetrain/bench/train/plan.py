@@ -32,6 +32,9 @@ SAC and TD3 on HalfCheetah as in their papers but for the start."""
 STEPS = {"ppo": 100_000, "dqn": 50_000}
 """Environment steps of a same-algorithm run; of the other algorithms 20,000, of about as many updates."""
 
+PROBE_STEPS = {"ppo": 6_000, "dqn": 6_000}
+"""Environment steps of a run that chooses a peer's threads; of the other algorithms 3,000, of about as much time."""
+
 Threads = Mapping[str, int | None]  # peer -> computation threads; None: its framework's choice
 
 

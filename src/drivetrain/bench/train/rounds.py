@@ -95,4 +95,5 @@ def details_of(outcomes: Sequence[Outcome]) -> Mapping[str, Any]:
         "process_cpu_s": [outcome.process_cpu_s for outcome in outcomes],
         "reached": [outcome.reached for outcome in outcomes],
         "evaluations": [outcome.details.get("evaluations", []) for outcome in outcomes],
+        "load_1min_before": [outcome.details.get("load_1min_before") for outcome in outcomes],
     }

@@ -24,12 +24,15 @@ def run_rival(rival: Rival, job: Job, *, timeout_s: float = 1_800.0) -> Outcome:
         folder = Path(name)
         job_path, outcome_path = folder / "job.json", folder / "outcome.json"
         job.save(job_path)
+        load = os.getloadavg()[0]
         arguments = [str(job_path), str(outcome_path)]
         process = launch(rival, arguments, folder=folder, threads=job.threads)
         process_cpu_s = wait(process, rival, timeout_s)
         if process.returncode != 0 or not outcome_path.exists():
             raise RunError(f"{rival.name} ended with code {process.returncode}: {last_words(folder)}")
-        return replace(Outcome.load(outcome_path), process_cpu_s=process_cpu_s)
+        outcome = Outcome.load(outcome_path)
+        details = {**outcome.details, "load_1min_before": load}
+        return replace(outcome, process_cpu_s=process_cpu_s, details=details)
 
 
 def wait(process: subprocess.Popen[bytes], rival: Rival, timeout_s: float) -> float:

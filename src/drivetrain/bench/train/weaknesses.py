@@ -49,7 +49,7 @@ _CONTINUOUS = (
     "Compilation is on the clock of those who compile, in every run and without a cache; imports of our actor, learner "
     "and evaluator processes as well, those of the peers' only process not.",
     "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
-    "6,000 steps; ours has one per process.",
+    "3,000 steps; ours has one per process.",
     "SBX's and our update are compiled as a whole; Stable-Baselines3 and CleanRL run eager PyTorch, as their users do.",
     _CLEANRL + " Its SAC updates the policy twice after every second update of the critics.",
     "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
