@@ -12,6 +12,7 @@ from comparing import Applied, random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
+from drivetrain.sim.engines.arrays import checked_array
 from drivetrain.sim.engines.native import forms, toolchain
 from drivetrain.sim.engines.recycled import Recycled
 
@@ -227,6 +228,37 @@ def test_arrays_that_do_not_fit_are_named():
     for step in (-1, 1.5, None, 2**32):
         with pytest.raises(InvalidInput, match=r"state.step: expected a uint32, got"):
             rollout(dataclasses.replace(state, step=step), actions)
+
+
+class OnlyDLPack:
+    """An array that speaks nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **asked):
+        return self.array.__dlpack__(**asked)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Elsewhere:
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("it is on a device")
+
+
+def test_arrays_of_any_library_are_taken_if_they_can_be_read_and_else_named():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "native")
+    state, actions = rollout.reset(), random_actions(rollout.env, 2, 3)
+    expected = rollout(state, actions)
+    for given in (OnlyDLPack(actions), actions.astype(">i4")):
+        for x, y in zip(jax.tree.leaves(rollout(state, given)), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(x, y)
+    action = jax.ShapeDtypeStruct((), actions.dtype)
+    assert checked_array("actions", OnlyDLPack(actions), action, (2, 3)).ctypes.data == actions.ctypes.data
+    with pytest.raises(InvalidInput, match=r"actions: expected an array that NumPy can read, got a Elsewhere: it is"):
+        rollout(state, Elsewhere())
 
 
 def test_results_that_are_too_large_for_the_memory_are_told():

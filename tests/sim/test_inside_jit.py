@@ -157,6 +157,9 @@ def test_shapes_and_types_are_checked_while_the_program_is_traced():
         call(state, actions[:, 1:])
     with pytest.raises(InvalidInput, match=r"actions: expected int32\[5,37\], got uint32\[5,37\]; .*astype"):
         call(state, actions.astype(np.uint32))
+    for step, got in ((np.float32(0), r"float32\[\]"), (np.zeros(2, np.uint32), r"uint32\[2\]")):
+        with pytest.raises(InvalidInput, match=rf"state.step: expected uint32\[\], got {got}"):
+            call(dataclasses.replace(state, step=step), actions)
 
 
 def test_an_engine_that_runs_in_python_says_which_ones_jax_can_trace():

@@ -1,5 +1,8 @@
 """`sim.make_vec` is a vector environment as Gymnasium has them: spaces, seeds, infos and every way to restart."""
 
+import copy
+import pickle
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -199,6 +202,23 @@ def test_what_was_handed_out_stays_as_it_was():
         assert data_equivalence(before, kept, exact=True)
         after["start"][:] = 7.0  # theirs to write
         assert not np.any(venv.step(np.array([0, 0]))[0]["start"] == 7.0)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda venv: pickle.loads(pickle.dumps(venv))], ids=["copy", "pickle"]
+)
+def test_a_copy_goes_on_from_the_same_place_and_on_its_own(copied):
+    venv = sim.make_vec("CartPole-v1", 3)
+    venv.reset(seed=4)
+    ones, zeros = np.ones(3, np.int64), np.zeros(3, np.int64)
+    other = copied(venv)
+    first = venv.step(ones)
+    venv.step(zeros)
+    assert data_equivalence(other.step(ones), first, exact=True)
+    other.step(zeros)
+    assert data_equivalence(other.reset(), venv.reset(), exact=True)
+    venv.close()
+    other.step(ones)
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,8 @@ def test_actions_and_policies_do_not_mix():
     actions = np.zeros((3, 4), np.int32)
     with pytest.raises(InvalidInput, match="actions: expected none, since the policy acts"):
         led(led.reset(), actions, policy=params)
+    with pytest.raises(InvalidInput, match=r"policy_params: expected those .* policy\.init\(key\) gives them"):
+        sim.compile(alone.env, 4, 3, policy=sim.policies.linear(alone.env))
     with pytest.raises(InvalidInput, match="policy: expected none, since this rollout has no policy"):
         alone(alone.reset(), actions, policy=params)
     with pytest.raises(InvalidInput, match=r"state\.obs: expected observations of 4 environments"):

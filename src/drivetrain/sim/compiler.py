@@ -31,6 +31,7 @@ from drivetrain.sim.engines.arrays import is_traced
 from drivetrain.sim.finding import built, marked, slow_file
 from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
+from drivetrain.sim.policies import check_given
 from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced, told_of_params, trace
@@ -98,6 +99,7 @@ def compile(
     env = cast("Environment", adapted(env))
     params = env.default_params if params is None else params
     narrow = None if narrow_obs is None else checked_narrow(narrow_obs)
+    check_given(policy, policy_params)
     acting = acting_of(policy, policy_params, generator, narrow)
     seen = env if acting is None else Remembering(env)
     stepped = seen if narrow is None else Narrowed(seen, narrow)

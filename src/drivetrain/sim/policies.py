@@ -45,6 +45,14 @@ class Made:
         return self.function(params, obs, key)
 
 
+def check_given(policy: Any, params: Tree) -> None:
+    """Refuse a policy of ours without the parameters that it needs."""
+    if isinstance(policy, Made) and not jax.tree.leaves(params):
+        missing = jax.tree.leaves(jax.eval_shape(policy.init, jax.eval_shape(jax.random.key, 0)))
+        if missing:
+            raise InvalidInput("policy_params: expected those of the policy, as policy.init(key) gives them, got none")
+
+
 def without_params(_: Any) -> Tree:
     """What a policy without parameters starts with."""
     return ()

@@ -92,12 +92,15 @@ def checked_inputs(traced: Shapes, settings: Settings, state: RolloutState, acti
     keys = taken("state.keys", state.keys, KEY, (num_envs,))
     done = taken("state.done", state.done, ENDED, (num_envs,))
     alike = checked_tree("policy", shared, traced.shared, (), taken)
-    step = state.step if isinstance(state.step, jax.core.Tracer) else checked_step(state.step)
-    return leaves, keys, step, done, action_leaves, alike
+    return leaves, keys, checked_step(state.step), done, action_leaves, alike
 
 
-def checked_step(step: Any) -> int:
-    """How many steps were taken, as a number in Python."""
+def checked_step(step: Any) -> Any:
+    """How many steps were taken, as a number in Python, or as a program's value, which nobody can look at."""
+    if isinstance(step, jax.core.Tracer):
+        if step.shape != () or step.dtype.kind not in "iu":
+            raise InvalidInput(f"state.step: expected uint32[], got {describe(step)}")
+        return step
     try:
         number = operator.index(step)
     except TypeError:
@@ -139,7 +142,7 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
             f"{name}: expected an array, got a value of a program that JAX traces; inside jax.jit and lax.scan run the "
             'engines "native", "cuda" and "xla" (sim.compile(engine=...))'
         )
-    array = np.asarray(leaf)
+    array = on_host(name, leaf)
     whole = jax.ShapeDtypeStruct((*leading, *expected.shape), expected.dtype)
     fits = array.shape == whole.shape
     if fits and array.dtype != whole.dtype:
@@ -148,5 +151,16 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
         fits = same_kind and bool((narrowed == array).all())
         array = narrowed
     if not fits:
-        raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(np.asarray(leaf))}")
+        raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(on_host(name, leaf))}")
     return np.asarray(array, order="C")
+
+
+def on_host(name: str, leaf: Any) -> Array:
+    """A caller's array as NumPy's, in the byte order of this machine; without a copy where it can be."""
+    try:
+        only_dlpack = hasattr(leaf, "__dlpack__") and not hasattr(leaf, "__array__")
+        array: Array = np.from_dlpack(leaf) if only_dlpack else np.asarray(leaf)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        got = type(leaf).__name__
+        raise InvalidInput(f"{name}: expected an array that NumPy can read, got a {got}: {error}") from error
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

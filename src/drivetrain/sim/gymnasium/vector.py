@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+from copy import deepcopy
 from functools import cached_property
 from typing import Any, cast
 
@@ -185,6 +186,18 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         """Let kernel and state go."""
         self.state = None
         self.__dict__.pop("rollout", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the compiled step, which is made anew, or found on the disk, where it is needed next."""
+        return {name: value for name, value in vars(self).items() if name != "rollout"}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "SimVectorEnv":
+        """A copy that goes its own way; the compiled step serves both."""
+        other = object.__new__(type(self))
+        memo[id(self)] = other
+        shared = {"rollout": self.rollout} if "rollout" in vars(self) else {}
+        vars(other).update(deepcopy(self.__getstate__(), memo), **shared)
+        return other
 
     def _require_open(self) -> None:
         if self.closed:
