@@ -9,6 +9,9 @@ import pytest
 from programs import profiled, profiled_text
 
 from drivetrain import scope
+from drivetrain.bench.gpu import command as command_of_bench
+from drivetrain.bench.gpu import recorded as bench
+from drivetrain.bench.gpu import recording as recording_of_bench
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.cupti import headers
 from drivetrain.scope.cupti.readings import Nvml, NvmlError, Readings
@@ -316,3 +319,25 @@ while time.process_time() < begin + 1.2:
     assert 0.3 < profile.usage.recorded_ns / profile.usage.wall_ns < 1
     assert any(row.time_class == "unrecorded" for row in profile.breakdown() if row.thread.startswith("GPU"))
     assert any("blocks of steps" in text for text in words.in_words(profile.usage))
+
+
+def test_a_program_of_the_bench_is_recorded_and_says_what_holds_of_cupti(tmp_path, layers):
+    cache = tmp_path / "own-cache" / "drivetrain"
+    cache.mkdir(parents=True)
+    (cache / "cupti").symlink_to(layers, target_is_directory=True)
+    script = tmp_path / "program.py"
+    text = """
+fake.cuInit(0)
+for operation in ("inference", "backpropagation"):
+    with scope.operation(operation):
+        launch("kernel")
+fake.fake_set(ctypes.c_uint64(64))  # of no call
+"""
+    script.write_text(fake_gpu.PROGRAM + text)
+    profile = bench.record(tmp_path, script, calibrate_every=0, limit_s=60)
+    found = {case.name.partition(": ")[2]: case.value("ours") for case in recording_of_bench.cases(profile)}
+    assert found["with the call that launched it"] == pytest.approx(2 / 3)
+    assert found["with an external id"] == found["not begun before that call"] == 1
+    assert found["of backpropagation"] == pytest.approx(1000 / 2100)
+    assert found["attributed"] == pytest.approx(2000 / 2100)
+    assert command_of_bench.gpus() == ["Fake A", "Fake B"]
