@@ -341,3 +341,15 @@ fake.fake_set(ctypes.c_uint64(64))  # of no call
     assert found["of backpropagation"] == pytest.approx(1000 / 2100)
     assert found["attributed"] == pytest.approx(2000 / 2100)
     assert command_of_bench.gpus() == ["Fake A", "Fake B"]
+
+
+def test_a_cupti_that_the_program_has_loaded_already_is_the_one_that_is_used(folder, tmp_path, monkeypatch, libraries):
+    """PyTorch loads its own as libcupti.so.13; a second one from elsewhere would hold half of the state."""
+    shutil.copy(libraries[headers.LIBRARY_VARIABLE], tmp_path / "libcupti.so.13")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv(headers.LIBRARY_VARIABLE, str(tmp_path / "another" / "libcupti.so"))
+    program = fake_gpu.PROGRAM.replace('os.environ["DRIVETRAIN_LIBCUPTI"]', '"libcupti.so.13"')
+    profiled_text(folder, program + "fake.cuInit(0)\nlaunch('kernel')\n")
+    trace = scope.load(folder).trace
+    assert names(trace, trace.gpu.activity) == ["kernel"]
+    assert not trace.notes
