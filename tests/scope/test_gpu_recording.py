@@ -243,6 +243,12 @@ def test_counts_of_what_is_missing_become_sentences(small):
     )
 
 
+def test_what_was_dropped_after_the_last_buffer_counts_and_a_name_that_is_also_a_type_stays_a_name(folder):
+    trace = recorded(folder, "fake.cuInit(0)\nlaunch('f')\nfake.fake_flush()\nfake.fake_drop(2)\n")
+    assert names(trace, trace.gpu.activity) == ["f"]
+    assert trace.gpu.notes == ("2 records of the GPU found no room in CUPTI's buffers and are missing.",)
+
+
 def test_files_are_read_up_to_what_is_whole(recording):
     (file,) = recording.glob("*.gpu")
     whole = file.read_bytes()

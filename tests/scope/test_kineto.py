@@ -200,7 +200,7 @@ def test_numbers_that_no_trace_holds_are_one_sentence(tmp_path, damage):
     event = next(one for one in document["traceEvents"] if one.get("cat") == "kernel")
     file = tmp_path / "trace.json"
     file.write_text(json.dumps({**document, "traceEvents": [{**event, **damage}]}))
-    with pytest.raises(FileFormatError, match="no time|expected at most|expected a number|it is none"):
+    with pytest.raises(FileFormatError, match=r"expected a trace that torch\.profiler exported"):
         kineto.trace_of(file)
 
 
