@@ -86,14 +86,14 @@ def cases(ours: list[dict[str, list[int]]], theirs: list[dict[str, list[int]]]) 
 def _case(name: str, apart: float, most: float, details: Mapping[str, object]) -> Case:
     return Case(
         name=f"{NAME}: {name}",
-        unit="% from torch.profiler's",
-        better="lower",
         group="Kernels, as we record them and as torch.profiler does",
+        notes=["Medians of the runs of each; names may be written otherwise, so the sums are of all kernels."],
+        details=details,
         samples={"ours": [apart]},
         references={LIMIT: [most]},
         targets=[Target(against=LIMIT, aim=1.0)] if most else [],
-        details=details,
-        notes=["Medians of the runs of each; names may be written otherwise, so the sums are of all kernels."],
+        unit="% from torch.profiler's",
+        better="lower",
     )
 
 

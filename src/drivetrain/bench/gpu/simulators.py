@@ -46,7 +46,7 @@ def run(folder: Path, limit_s: float) -> Found:
         except RunError as error:
             skipped.append(Skipped(name=name, reason=str(error), remedy="run it alone to see more"))
     if not cases:
-        raise RunError("; ".join(one.reason for one in skipped))
+        raise RunError("; ".join(dict.fromkeys(one.reason for one in skipped)))
     return Found(cases=cases, skipped=skipped)
 
 
