@@ -37,7 +37,7 @@ def programs() -> list[Program]:
 
 def accuracy() -> Part:
     """See the module."""
-    return Part(name=NAME, most_s=260, run=run, missing=_missing)
+    return Part(name=NAME, most_s=210, run=run, missing=_missing)
 
 
 def _missing() -> str:

@@ -27,7 +27,7 @@ LIMIT = "limit"
 
 def kernels() -> Part:
     """See the module."""
-    return Part(name=NAME, most_s=150, run=run, missing=lambda: lacking("torch"))
+    return Part(name=NAME, most_s=120, run=run, missing=lambda: lacking("torch"))
 
 
 def run(folder: Path, limit_s: float) -> Found:

@@ -28,7 +28,7 @@ _CLOCKS_NS = 50_000
 
 def recording() -> Part:
     """See the module."""
-    return Part(name=NAME, most_s=90, run=run, missing=lambda: lacking("torch", "pyarrow"))
+    return Part(name=NAME, most_s=80, run=run, missing=lambda: lacking("torch", "pyarrow"))
 
 
 def run(folder: Path, limit_s: float) -> Found:

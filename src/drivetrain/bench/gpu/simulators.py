@@ -12,7 +12,7 @@ from drivetrain.bench.scope.trial import finish
 from drivetrain.core.errors import RunError
 
 NAME = "simulators"
-NUM_ROUNDS = 5
+NUM_ROUNDS = 3
 SCENES = (
     ("CartPole-v1", 2**20, 64),
     ("CartPole-v1", 2**20, 1),
@@ -25,7 +25,7 @@ SCENES = (
 
 def simulators() -> Part:
     """See the module."""
-    return Part(name=NAME, most_s=150, run=run, missing=lambda: lacking("jax", "cuda.core", "cuda.bindings"))
+    return Part(name=NAME, most_s=130, run=run, missing=lambda: lacking("jax", "cuda.core", "cuda.bindings"))
 
 
 def run(folder: Path, limit_s: float) -> Found:
