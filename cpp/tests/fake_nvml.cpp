@@ -39,3 +39,7 @@ EXPORTED int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
   memory[2] = device == &devices[0] ? 600 : 5;
   return 0;
 }
+EXPORTED int nvmlDeviceGetName(void* device, char* name, unsigned nbytes) {
+  std::strncpy(name, device == &devices[0] ? "Fake A" : "Fake B", nbytes);
+  return fails("nvmlDeviceGetName") ? 3 : 0;
+}

@@ -9,6 +9,9 @@ import pytest
 from programs import profiled, profiled_text
 
 from drivetrain import scope
+from drivetrain.bench.gpu import command as command_of_bench
+from drivetrain.bench.gpu import recorded as bench
+from drivetrain.bench.gpu import recording as recording_of_bench
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.cupti import headers
 from drivetrain.scope.cupti.readings import Nvml, NvmlError, Readings
@@ -240,6 +243,12 @@ def test_counts_of_what_is_missing_become_sentences(small):
     )
 
 
+def test_what_was_dropped_after_the_last_buffer_counts_and_a_name_that_is_also_a_type_stays_a_name(folder):
+    trace = recorded(folder, "fake.cuInit(0)\nlaunch('f')\nfake.fake_flush()\nfake.fake_drop(2)\n")
+    assert names(trace, trace.gpu.activity) == ["f"]
+    assert trace.gpu.notes == ("2 records of the GPU found no room in CUPTI's buffers and are missing.",)
+
+
 def test_files_are_read_up_to_what_is_whole(recording):
     (file,) = recording.glob("*.gpu")
     whole = file.read_bytes()
@@ -316,3 +325,37 @@ while time.process_time() < begin + 1.2:
     assert 0.3 < profile.usage.recorded_ns / profile.usage.wall_ns < 1
     assert any(row.time_class == "unrecorded" for row in profile.breakdown() if row.thread.startswith("GPU"))
     assert any("blocks of steps" in text for text in words.in_words(profile.usage))
+
+
+def test_a_program_of_the_bench_is_recorded_and_says_what_holds_of_cupti(tmp_path, layers):
+    cache = tmp_path / "own-cache" / "drivetrain"
+    cache.mkdir(parents=True)
+    (cache / "cupti").symlink_to(layers, target_is_directory=True)
+    script = tmp_path / "program.py"
+    text = """
+fake.cuInit(0)
+for operation in ("inference", "backpropagation"):
+    with scope.operation(operation):
+        launch("kernel")
+fake.fake_set(ctypes.c_uint64(64))  # of no call
+"""
+    script.write_text(fake_gpu.PROGRAM + text)
+    profile = bench.record(tmp_path, script, calibrate_every=0, limit_s=60)
+    found = {case.name.partition(": ")[2]: case.value("ours") for case in recording_of_bench.cases(profile)}
+    assert found["with the call that launched it"] == pytest.approx(2 / 3)
+    assert found["with an external id"] == found["not begun before that call"] == 1
+    assert found["of backpropagation"] == pytest.approx(1000 / 2100)
+    assert found["attributed"] == pytest.approx(2000 / 2100)
+    assert command_of_bench.gpus() == ["Fake A", "Fake B"]
+
+
+def test_a_cupti_that_the_program_has_loaded_already_is_the_one_that_is_used(folder, tmp_path, monkeypatch, libraries):
+    """PyTorch loads its own as libcupti.so.13; a second one from elsewhere would hold half of the state."""
+    shutil.copy(libraries[headers.LIBRARY_VARIABLE], tmp_path / "libcupti.so.13")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv(headers.LIBRARY_VARIABLE, str(tmp_path / "another" / "libcupti.so"))
+    program = fake_gpu.PROGRAM.replace('os.environ["DRIVETRAIN_LIBCUPTI"]', '"libcupti.so.13"')
+    profiled_text(folder, program + "fake.cuInit(0)\nlaunch('kernel')\n")
+    trace = scope.load(folder).trace
+    assert names(trace, trace.gpu.activity) == ["kernel"]
+    assert not trace.notes

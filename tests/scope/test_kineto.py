@@ -182,3 +182,30 @@ def test_what_pytorch_exports_without_a_gpu_is_read_and_says_so(tmp_path):
     events = kineto.read(file).shifted(-session.about[WALL_CLOCK]).events
     minute_ns = 60 * 10**9
     assert all(session.begin_ns - minute_ns < event.begin_ns < session.end_ns + minute_ns for event in events)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"ts": float("inf")},
+        {"dur": 1e300},
+        {"args": "none"},
+        {"args": {"correlation": 2**40}},
+        {"args": {"device": float("nan")}},
+        {"args": {"External id": []}},
+    ],
+)
+def test_numbers_that_no_trace_holds_are_one_sentence(tmp_path, damage):
+    document = json.loads(BY_HAND.read_text())
+    event = next(one for one in document["traceEvents"] if one.get("cat") == "kernel")
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({**document, "traceEvents": [{**event, **damage}]}))
+    with pytest.raises(FileFormatError, match=r"expected a trace that torch\.profiler exported"):
+        kineto.trace_of(file)
+
+
+def test_brackets_without_an_end_are_one_sentence(tmp_path):
+    file = tmp_path / "trace.json"
+    file.write_text("[" * 100_000)
+    with pytest.raises(FileFormatError, match="it is none"):
+        kineto.trace_of(file)

@@ -13,6 +13,7 @@ from drivetrain.core.errors import InvalidInput
 # what -> one line of help
 BENCHES: dict[str, str] = {
     "actors": "slow environments by 1 to 16 actors, against linear",
+    "gpu": "what only an NVIDIA GPU can show: tests, recording, accuracy, simulators, survey",
     "learners": "updates by two learners, against the same by one",
     "learning": "returns reached at equal settings, against Stable-Baselines3, and fused against Gymnasium",
     "replay": "the replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and NumPy",

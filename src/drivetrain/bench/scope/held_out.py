@@ -19,8 +19,8 @@ from drivetrain.scope.calibration.unseen import unseen as unseen_in
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.trace.events import INSTRUMENTS
 
-_TWO_SIDED_95 = 1.96
-_SEEN_EVERY = 3
+TWO_SIDED_95 = 1.96
+SEEN_EVERY = 3
 """One of so many rounds is seen by the correction."""
 
 
@@ -65,8 +65,8 @@ def held_out(profile: Profile, pid: int) -> HeldOut:
     trace = profile.trace
     index = main_thread(profile, pid)
     every = profile.correction.blocks
-    seen = [blocks.where(blocks.round % _SEEN_EVERY == 0) for blocks in every]
-    unseen = every[index].where(every[index].round % _SEEN_EVERY != 0)
+    seen = [blocks.where(blocks.round % SEEN_EVERY == 0) for blocks in every]
+    unseen = every[index].where(every[index].round % SEEN_EVERY != 0)
     truth = regression.estimate(unseen)
     if all(one is None for one in truth):
         raise TooFewBlocks(
@@ -116,8 +116,8 @@ def _compared(
     return HeldOut(
         inflation=float(total_ns / alone),
         bias=float((total_ns - corrected) / alone - 1),
-        half_width=float(_TWO_SIDED_95 * np.sqrt(stated) / alone),
-        error=float(_TWO_SIDED_95 * np.sqrt(error) / alone),
+        half_width=float(TWO_SIDED_95 * np.sqrt(stated) / alone),
+        error=float(TWO_SIDED_95 * np.sqrt(error) / alone),
         disabled=float(disabled / alone),
         num_blocks=len(every),
         num_muted=int((every.mask != 0).sum()),

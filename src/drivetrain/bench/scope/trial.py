@@ -67,14 +67,18 @@ def run(program: Program, tool: Tool | None) -> Trial:
         )
 
 
-def finish(words: Sequence[str], folder: Path) -> None:
-    """Run Python with these words to its end, with one computation thread."""
+def finish(words: Sequence[str], folder: Path, timeout_s: float = TIMEOUT_S) -> None:
+    """Run Python with these words to its end, with one computation thread.
+
+    Raises:
+        RunError: It failed, or took longer than that.
+    """
     # What earlier programs said of this machine is no part of the measurement.
     process = start(words, folder=folder, variables={"XDG_CACHE_HOME": str(folder / CACHE)})
     try:
-        code = process.wait(TIMEOUT_S)
+        code = process.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        raise RunError(f"{words[-1]}: took longer than {TIMEOUT_S:.0f} s") from None
+        raise RunError(f"{words[-1]}: took longer than {timeout_s:.0f} s") from None
     finally:
         kill(process)
     if code != 0:

@@ -84,6 +84,12 @@ class Layer {
     }
     // Not under the lock: buffers are handed over meanwhile, by this thread and by others.
     cupti_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    {
+      // What found no room after the last buffer was full is in none.
+      const std::lock_guard lock(mutex_);
+      add_dropped(nullptr, 0);
+      hand_over();
+    }
     end();
   }
 
@@ -104,9 +110,7 @@ class Layer {
     const std::lock_guard lock(mutex_);
     read(buffer, valid_nbytes);
     if (const std::int64_t number = conversion_->take_untimed()) add_count(GpuKind::kUntimed, number);
-    std::size_t num_dropped = 0;
-    if (cupti_.cuptiActivityGetNumDroppedRecords(context, stream, &num_dropped) == CUPTI_SUCCESS && num_dropped > 0)
-      add_count(GpuKind::kDropped, static_cast<std::int64_t>(num_dropped));
+    add_dropped(context, stream);
     hand_over();
     spare_.push_back(buffer);
   }
@@ -290,6 +294,13 @@ class Layer {
       if (conversion_->convert(record, buffer + valid_nbytes, batch_[num_in_batch_])) ++num_in_batch_;
       if (num_in_batch_ == kBatch) hand_over();
     }
+  }
+
+  /// Since it was last asked.
+  void add_dropped(CUcontext context, std::uint32_t stream) noexcept {
+    std::size_t num_dropped = 0;
+    if (cupti_.cuptiActivityGetNumDroppedRecords(context, stream, &num_dropped) == CUPTI_SUCCESS && num_dropped > 0)
+      add_count(GpuKind::kDropped, static_cast<std::int64_t>(num_dropped));
   }
 
   void add_count(GpuKind kind, std::int64_t count) noexcept {

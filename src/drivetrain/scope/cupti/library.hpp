@@ -49,6 +49,9 @@ struct Cupti {
     for (const char* at = path; *at != '\0'; ++at)
       if (*at == '/') slash = at + 1;
     void* library = ::dlopen(slash, RTLD_NOW | RTLD_NOLOAD);
+    // PyTorch loads its own by the name with the version, which is how a toolkit's `libcupti.so` calls itself, too.
+    for (const char* name : {"libcupti.so.13", "libcupti.so.12"})
+      if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* said = ::dlerror();

@@ -4,6 +4,7 @@
 #include <cxxabi.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,7 +32,9 @@ class Names {
     const auto [at, is_new] = kernels_.try_emplace(mangled, 0);
     if (is_new) {
       int status = 0;
-      char* readable = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+      // Without the prefix it is no mangled name, and may be read as a type: `f` as float.
+      const bool is_mangled = std::strncmp(mangled, "_Z", 2) == 0;
+      char* readable = is_mangled ? abi::__cxa_demangle(mangled, nullptr, nullptr, &status) : nullptr;
       at->second = number(readable != nullptr ? readable : mangled);
       std::free(readable);
     }

@@ -23,6 +23,9 @@ FORM = struct.Struct("<qqhB5x")
 INTERVAL_S = 0.1
 """NVML itself looks every sixth of a second to every second, depending on the device."""
 
+_NAME_NBYTES = 96
+"""NVML_DEVICE_NAME_V2_BUFFER_SIZE."""
+
 
 class _Utilization(ctypes.Structure):
     _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
@@ -65,6 +68,15 @@ class Nvml:
             self._call("nvmlDeviceGetUtilizationRates", device, ctypes.byref(utilization))
             self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
             found.append((int(utilization.gpu), int(memory.used)))
+        return found
+
+    def names(self) -> list[str]:
+        """What each device is called."""
+        found: list[str] = []
+        for device in self._devices:
+            text = ctypes.create_string_buffer(_NAME_NBYTES)
+            self._call("nvmlDeviceGetName", device, text, ctypes.c_uint(_NAME_NBYTES))
+            found.append(text.value.decode(errors="replace"))
         return found
 
     def close(self) -> None:

@@ -17,6 +17,17 @@ from drivetrain.core.errors import FileFormatError
 CALLS = ("cuda_runtime", "cuda_driver")
 _SPANS = ("cpu_op", "user_annotation")
 _GZIP = b"\x1f\x8b"
+_LATEST_NS = 2**62
+_MOST = {
+    "External id": 2**63 - 1,
+    "bytes": 2**63 - 1,
+    "correlation": 2**32 - 1,
+    "graph id": 2**32 - 1,
+    "context": 2**31 - 1,
+    "stream": 2**31 - 1,
+    "device": 2**15 - 1,
+}
+"""The largest number of each argument that is read, as the columns of a trace hold it."""
 
 
 class Event(NamedTuple):
@@ -64,7 +75,8 @@ def read(file: Path) -> Export:
         # Metadata, arrows and instants, and what Kineto draws for whole traces, are no events of a thread or device.
         complete = [entry for entry in found["traceEvents"] if entry.get("ph") == "X" and entry.get("cat") != "Trace"]
         events = tuple(_event(entry, base_ns) for entry in complete)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+            zlib.error) as error:  # fmt: skip
         raise FileFormatError(
             f"{file}: expected a trace that torch.profiler exported, and it is none: {error!r}"
         ) from error
@@ -76,17 +88,31 @@ def read(file: Path) -> Export:
 
 def _event(entry: dict[str, Any], base_ns: int) -> Event:
     begin_ns = base_ns + round(float(entry["ts"]) * 1000)
+    end_ns = begin_ns + round(float(entry.get("dur", 0)) * 1000)
+    if max(abs(begin_ns), abs(end_ns)) > _LATEST_NS:
+        raise ValueError(f"no time: {entry['ts']}, {entry.get('dur')}")
     return Event(
         begin_ns,
-        begin_ns + round(float(entry.get("dur", 0)) * 1000),
+        end_ns,
         str(entry.get("cat", "")).lower(),
         str(entry.get("name", "")),
         _place(entry.get("pid")),
         _place(entry.get("tid")),
-        entry.get("args") or {},
+        _arguments(entry.get("args") or {}),
     )
+
+
+def _arguments(found: Any) -> dict[str, Any]:
+    """The same, if it is none but numbers that a trace can hold."""
+    for name, most in _MOST.items():
+        number = found.get(name, 0)
+        if isinstance(number, int | float) and not number <= most:
+            raise ValueError(f"{name}: expected at most {most}, got {number}")
+        if name == "External id" and not isinstance(number, int):
+            raise ValueError(f"{name}: expected a number, got {number!r}")
+    return found
 
 
 def _place(found: Any) -> int:
     """A process, a thread, a device or a stream; -1 for what Kineto draws elsewhere."""
-    return found if isinstance(found, int) else -1
+    return found if isinstance(found, int) and found < 2**31 else -1

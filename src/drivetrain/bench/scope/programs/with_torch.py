@@ -23,10 +23,12 @@ def network() -> torch.nn.Module:
     )
 
 
-def main(env_name: str, num_steps: int) -> None:
+def main(env_name: str, num_steps: int, device: str = "cpu") -> None:
     """Step, act, learn, in turn."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
+    if device != "cpu":
+        torch.set_default_device(device)
     rng = random.Random(1)
     env = gymnasium.make(env_name)
     values, target = network(), network()
@@ -61,4 +63,4 @@ def learn(batch: list[tuple], values: torch.nn.Module, target: torch.nn.Module, 
 
 
 if __name__ == "__main__":
-    main(sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

@@ -1,0 +1,129 @@
+"""`drivetrain bench gpu`: everything that needs a GPU, in parts, and what came of it in one folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivetrain.bench.gpu.accuracy import accuracy
+from drivetrain.bench.gpu.kernels import kernels
+from drivetrain.bench.gpu.plan import Done, Found, Part, carry_out
+from drivetrain.bench.gpu.recording import recording
+from drivetrain.bench.gpu.simulators import simulators
+from drivetrain.bench.gpu.survey import survey
+from drivetrain.bench.gpu.tests import tests
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.publish import publish
+from drivetrain.bench.report import Report, Skipped
+from drivetrain.bench.train.contenders import DISTRIBUTIONS
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope.cupti.examine import examine
+from drivetrain.scope.cupti.readings import Nvml, NvmlError
+
+JSON, PAGE = "gpu.json", "gpu.md"
+WEAKNESSES = (
+    "Sums of kernel times are of several runs of one program, some recorded by us and some by torch.profiler: CUPTI "
+    "serves one of them at a time. They hold the noise of the device's clocks.",
+    "What recording adds is CPU time of the main thread. Half of the blocks are unrecorded, one of ten by default.",
+    "The truth of corrected times has an error of its own, which stands beside it.",
+    "Simulators are measured with actions that lie on the device already and with results that stay there.",
+)
+DISTRIBUTIONS_HERE = ("nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "cuda-core", "jax-cuda13-plugin", "jax-cuda12-plugin")
+
+
+def parts() -> list[Part]:
+    """All of them, what takes least and matters most first."""
+    return [recording(), kernels(), accuracy(), simulators(), tests(), survey()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure what only a GPU can show; again in the same folder, go on with what is left."""
+
+    folder: Path = Path("gpu")
+    """Where everything goes: gpu.json, gpu.md, recording/, scope-survey-gpu.json; made where it is not there."""
+    only: str = ""
+    """Parts, separated by commas; all where empty."""
+    limit_s: float = 540.0
+    """Seconds for this command: a part that may take longer than is left of them is not begun."""
+    dry_run: bool = False
+    """Say what would be done, how long it may take and what is missing for it; needs no GPU."""
+
+    def check(self) -> None:
+        """Refuse what cannot be run.
+
+        Raises:
+            InvalidInput: A part has no such name, or the limit is no time.
+        """
+        if not self.limit_s > 0:
+            raise InvalidInput(f"--limit-s: expected seconds above 0, got {self.limit_s}")
+        names = [part.name for part in parts()]
+        for name in filter(None, self.only.split(",")):
+            if name not in names:
+                raise InvalidInput(f"--only: expected some of {', '.join(names)}, got {name!r}")
+
+    def chosen(self) -> list[Part]:
+        """What is asked for."""
+        return [part for part in parts() if not self.only or part.name in self.only.split(",")]
+
+
+def run(options: Options, words: Sequence[str]) -> int:
+    """Do it, write the report, print it; the exit code, 1 where something is left.
+
+    Raises:
+        InvalidInput: The options cannot be run, or there is no GPU that can be recorded.
+    """
+    options.check()
+    chosen = options.chosen()
+    if options.dry_run:
+        print("\n".join(announced(chosen, options.limit_s)))
+        return 0
+    if remedy := examine().remedy:
+        raise InvalidInput(f"bench gpu: there is no GPU here that can be recorded: {remedy}; or look with --dry-run")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    done = Done(options.folder)
+    left = carry_out(chosen, done, options.limit_s)
+    report = report_of(done, left, words)
+    publish(report, json=options.folder / JSON, markdown=options.folder / PAGE)
+    return 1 if left else 0
+
+
+def announced(chosen: Sequence[Part], limit_s: float) -> list[str]:
+    """What a run here would do, a line each."""
+    lines = [f"here: {'; '.join(examine().found)}; {examine().remedy or 'nothing is missing'}"]
+    left_s, number = limit_s, 1
+    for part in chosen:
+        why = part.missing()
+        if not why and part.most_s > left_s:
+            number, left_s = number + 1, limit_s
+        left_s -= 0 if why else part.most_s
+        what = f"left out: {why}" if why else f"command {number}, at most {part.most_s:.0f} s"
+        lines.append(f"{part.name}: {what}")
+    return lines
+
+
+def report_of(done: Done, left: Sequence[Skipped], words: Sequence[str]) -> Report:
+    """Everything that was done in the folder so far."""
+    return Report(
+        title="What only a GPU can show",
+        machine={**describe_machine(), "gpus": gpus()},
+        versions=describe_versions((*DISTRIBUTIONS, *DISTRIBUTIONS_HERE)),
+        commit=describe_commit(),
+        command=describe_command(words),
+        weaknesses=WEAKNESSES,
+        cases=[case for part in parts() for case in done.found.get(part.name, Found()).cases],
+        skipped=[*(one for found in done.found.values() for one in found.skipped), *left],
+    )
+
+
+def gpus() -> list[str]:
+    """What NVML calls the devices; empty where it does not say."""
+    try:
+        nvml = Nvml()
+    except NvmlError:
+        return []
+    try:
+        return nvml.names()
+    except NvmlError:
+        return []
+    finally:
+        nvml.close()
