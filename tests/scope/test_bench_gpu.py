@@ -176,7 +176,8 @@ def test_accuracy_has_the_tables_of_bench_scope_and_what_a_call_costs(monkeypatc
     assert [one.name for one in found.skipped] == ["SB3 SAC Pendulum-v1, GPU"]
 
 
-def test_tests_that_need_a_gpu_are_found_and_counted():
+def test_tests_that_need_a_gpu_are_found_and_counted(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])
     names = {file.name for file in tests.marked()}
     assert {"test_recording_on_a_gpu.py", "test_cuda_gpu.py"} <= names
     endings = {"b": "", "c": "<failure/>", "d": "<skipped/>", "e": "<error/>"}

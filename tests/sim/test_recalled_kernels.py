@@ -202,16 +202,21 @@ def test_a_folder_that_cannot_be_written_only_means_another_trace(traces, steppe
 
 
 def test_other_processes_find_it_whatever_their_order_of_sets(folder):
-    sim.compile(sim.make("CartPole-v1"), 3, 2, "native", record=("obs",))
-    processes = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                         env={**os.environ, "PYTHONHASHSEED": str(seed)})
-        for seed in (1, 2)
-    ]  # fmt: skip
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    assert [process.communicate(timeout=120)[0].strip() for process in processes] == ["Recalled"] * 2
+    def started(seed):
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        )
+
+    def said(process):
+        return process.communicate("go\n", timeout=120)[0].strip()
+
+    assert said(started(0)) == "Traced"  # by a process that no other test has imported anything into
+    processes = [started(seed) for seed in (1, 2)]
+    assert [said(process) for process in processes] == ["Recalled"] * 2
 
 
 def test_nothing_is_recalled_that_was_never_kept():

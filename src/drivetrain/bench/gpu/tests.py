@@ -1,4 +1,4 @@
-"""Tests marked `gpu`, of the checkout that this runs from: pytest -m gpu."""
+"""Tests marked `gpu`, of the checkout that this is called in, or else imported from: pytest -m gpu."""
 
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -13,7 +13,6 @@ from drivetrain.bench.scope.trial import finish
 from drivetrain.core.errors import RunError
 
 NAME = "tests"
-CHECKOUT = Path(__file__).parents[4]
 MARK = "mark.gpu"
 LOG = "tests.txt"
 
@@ -26,13 +25,19 @@ def tests() -> Part:
 def missing() -> str:
     """Why they cannot run; empty where they can."""
     if not marked():
-        return "the tests are in no installed package: run it from a checkout"
+        return "the tests are in no installed package: run it in a checkout"
     return lacking("pytest", "hypothesis", "pytest_timeout", "xdist")
+
+
+def checkout() -> Path:
+    """The working directory if it is a checkout, else where this file is, which is one where nothing is installed."""
+    here = Path.cwd()
+    return here if all((here / part).is_dir() for part in ("src/drivetrain", "tests")) else Path(__file__).parents[4]
 
 
 def marked() -> list[Path]:
     """Files of tests that need a GPU."""
-    files = sorted((CHECKOUT / "tests").rglob("test_*.py"))
+    files = sorted((checkout() / "tests").rglob("test_*.py"))
     return [file for file in files if MARK in file.read_text()]
 
 
@@ -44,9 +49,9 @@ def run(folder: Path, limit_s: float) -> Found:
     """
     with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
         made = Path(name)
-        words = ["-m", "pytest", "-m", "gpu", "-n", "0", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
-        words[-1] = str(CHECKOUT / "pyproject.toml")
-        words += [f"--rootdir={CHECKOUT}", f"--junitxml={made / 'junit.xml'}", *map(str, marked())]
+        root = checkout()
+        words = ["-m", "pytest", "-m", "gpu", "-n", "0", "-q", "-p", "no:cacheprovider", f"--rootdir={root}"]
+        words += ["-c", str(root / "pyproject.toml"), f"--junitxml={made / 'junit.xml'}", *map(str, marked())]
         try:
             finish(words, made, limit_s)
         except RunError:
