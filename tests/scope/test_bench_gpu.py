@@ -205,9 +205,6 @@ def test_a_recording_in_which_nothing_ran_on_a_gpu_is_refused():
         recorded.used(Profile(trace_with(gpu.empty())), "program.py")
 
 
-NO_RECORDING = "no recording of a GPU was committed yet: drivetrain bench gpu makes one"
-
-
 @pytest.mark.skipif(
     not WITH_GPU.exists(), reason="no recording of a GPU was committed yet: drivetrain bench gpu makes one"
 )
