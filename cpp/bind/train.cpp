@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include "bind/forward.hpp"
+#include "bind/joined.hpp"
 #include "bind/products.hpp"
 
 namespace nb = nanobind;
@@ -10,6 +11,7 @@ namespace bind = drivetrain::bind;
 NB_MODULE(_native, m) {
   bind::import_numpy();
   m.def("forward", &bind::forward, nb::arg(), nb::arg(), nb::arg(), nb::arg());
+  m.def("joined_handler", [] { return bind::handler(bind::joined); });
   m.def("rectified_handlers", [] {
     return nb::make_tuple(bind::handler(bind::rectified_product), bind::handler(bind::rectified_weight_slopes),
                           bind::handler(bind::rectified_input_slopes));

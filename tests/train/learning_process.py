@@ -107,11 +107,13 @@ def compare(algo, settings):
     two = learn(algo, 2, np.float64, settings)
     largest = [float(np.max(np.abs(a - b) / (1 + np.abs(a)))) for a, b in zip(one[:3], two[:3], strict=True)]
     first, again = (learn(algo, 2, np.float32, settings) for _ in range(2))
+    rounded = np.abs(first[0] - two[0]) / (1 + np.abs(two[0]))
     return {
         "num_updates": one[3],
         "state": largest[0],
         "td_errors": largest[1],
         "metrics": largest[2],
+        "in_float32": float(rounded.max()),
         "moved": float(np.max(np.abs(two[1][-1] - two[1][0]))),
         "late_compilations": two[4],
         "num_epochs": float(two[5]),

@@ -12,12 +12,14 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
+import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import prepare_devices, require_devices
+from drivetrain.train.native_calls import JOINED, call
 
 pytestmark = pytest.mark.timeout(900)  # the process that compares compiles for two cores, and others may use them
 
@@ -56,6 +58,25 @@ def test_two_learners_compute_what_one_computes_up_to_rounding(found):
     assert found["num_updates"] >= 20
     assert found["moved"] > 0.01, "nothing was learned, so nothing was compared"
     assert max(found["state"], found["td_errors"], found["metrics"]) < 1e-9, found
+
+
+def test_in_float32_gradients_travel_through_a_call_of_ours_and_are_still_those_of_the_right_weights(found):
+    assert found["in_float32"] < 1e-3, found
+
+
+def test_arrays_of_any_shape_are_joined_in_order():
+    arrays = [
+        np.float32(7),
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.zeros((0, 4), np.float32),
+        -np.ones(1, "f"),
+    ]
+    joined = jax.jit(lambda *arrays: call(JOINED, (8,), lambda *_: np.zeros(8, "f"), *arrays))
+    assert joined(*arrays).tolist() == [7, 0, 1, 2, 3, 4, 5, -1]
+    with pytest.raises(jax.errors.JaxRuntimeError, match="joined: expected float32 arrays, and a float32 vector"):
+        joined(*arrays[1:])
+    with pytest.raises(jax.errors.JaxRuntimeError, match="joined: expected float32 arrays"):
+        joined(np.int32(7), *arrays[1:])
 
 
 def test_both_counts_of_learners_stop_where_target_kl_says():

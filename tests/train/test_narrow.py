@@ -8,9 +8,9 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax
 import jax.numpy as jnp
 
+from drivetrain.train.native_calls import NARROW
 from drivetrain.train.networks import MLP, for_updates
 from drivetrain.train.networks.narrow import narrow_product
-from drivetrain.train.networks.native_calls import NARROW
 
 SPREAD, OUTER, GATHER = NARROW
 FITTING = {

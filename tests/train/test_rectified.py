@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from drivetrain.bench.machine import describe_machine
+from drivetrain.train.native_calls import RECTIFIED
 from drivetrain.train.networks import MLP, for_updates, initial_twins
-from drivetrain.train.networks.native_calls import RECTIFIED
 from drivetrain.train.networks.rectified import rectified_product
 
 SHAPES = {

@@ -22,6 +22,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from drivetrain.train.native_calls import JOINED, call
+
 _AXIS = "learner"
 WHOLE = P()
 """What every learner has all of."""
@@ -43,7 +45,7 @@ class Learners:
         """Means over the learners, each of equal weight, of arrays of any shapes; one exchange for all of them."""
         if self.count == 1:
             return tree
-        vector, restore = jax.flatten_util.ravel_pytree(tree)
+        vector, restore = _joined(tree)
         return restore(jax.lax.pmean(vector, _AXIS))
 
     def own(self, tree: Any) -> Any:
@@ -73,6 +75,25 @@ class Learners:
         return jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), rest, jnp.float32))(
             first + jnp.arange(num_rows)
         )
+
+
+def _joined(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The arrays in one vector, and what takes them out of one.
+
+    Float32 is joined by a call of ours: XLA fuses what made the arrays into its own joining, where the sum that
+    gives a bias's slopes is worked out again for every number of the vector (design/training-learners.md).
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    if any(leaf.dtype != jnp.float32 for leaf in leaves):
+        return jax.flatten_util.ravel_pytree(tree)
+    ends = np.cumsum([leaf.size for leaf in leaves]).tolist()
+    vector = call(JOINED, (ends[-1],), lambda *arrays: jnp.concatenate([x.ravel() for x in arrays]), *leaves)
+
+    def restore(vector: Any) -> Any:
+        pieces = [vector[end - leaf.size : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)]
+        return jax.tree.unflatten(structure, pieces)
+
+    return vector, restore
 
 
 ONE_LEARNER = Learners()

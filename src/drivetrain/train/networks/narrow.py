@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train.networks.native_calls import NARROW, call, transposed
+from drivetrain.train.native_calls import NARROW, call, transposed
 
 MOST = (8, 32)
 """Inputs, and outputs, up to which they count as few; for a single output, and from 9 to 32 inputs, XLA is as quick."""

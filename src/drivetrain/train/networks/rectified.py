@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train.networks.native_calls import RECTIFIED, call, transposed
+from drivetrain.train.native_calls import RECTIFIED, call, transposed
 
 SMALLEST = (16, 64, 64)
 """Rows, inputs and outputs of a product from which leaving out pays for finding out what."""

@@ -10,10 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train._native import narrow_handlers, rectified_handlers
+from drivetrain.train._native import joined_handler, narrow_handlers, rectified_handlers
 
 RECTIFIED = ("drivetrain_rectified", "drivetrain_rectified_by_weight", "drivetrain_rectified_by_input")
 NARROW = ("drivetrain_narrow_spread", "drivetrain_narrow_outer", "drivetrain_narrow_gather")
+JOINED = "drivetrain_joined"
 
 
 def call(target: str, shape: tuple[int, ...], otherwise: Callable[..., Any], *arrays: Any) -> Any:
@@ -37,6 +38,6 @@ def transposed(x: Any) -> Any:
 
 @functools.cache
 def _registered() -> None:
-    handlers = (*rectified_handlers(), *narrow_handlers())
-    for target, handler in zip((*RECTIFIED, *NARROW), handlers, strict=True):
+    handlers = (*rectified_handlers(), *narrow_handlers(), joined_handler())
+    for target, handler in zip((*RECTIFIED, *NARROW, JOINED), handlers, strict=True):
         jax.ffi.register_ffi_target(target, handler, platform="cpu")
