@@ -1,71 +1,71 @@
-"""`drivetrain bench train --keep`: what was run is not run again, unless it would be another run."""
-
-from dataclasses import replace
+"""Runs that a bench keeps: what was run is not run again, unless it would be another run."""
 
 import pytest
 
+from drivetrain.bench import kept
+from drivetrain.bench.kept import Kept, describe_code
 from drivetrain.bench.machine import git
-from drivetrain.bench.process import Rival
-from drivetrain.bench.train import kept
-from drivetrain.bench.train.job import Job, Outcome
-from drivetrain.bench.train.kept import describe_code, load, remembering, runner_of
-from drivetrain.bench.train.plan import SETTINGS
 from drivetrain.core.errors import FileFormatError, InvalidInput
 
-JOB = Job(kind="fixed", algo="sac", env="Pendulum-v1", seed=1, total_steps=300, settings=SETTINGS["sac", "Pendulum-v1"])
-OURS = Rival(name="ours", module="ours", requires=(), install="")
 HERE = {"code": "1", "versions": {"jax": "1"}}
+ASKED = {"rival": "ours", "job": {"seed": 1, "threads": None, "hidden": (64, 64)}}
 
 
-@pytest.fixture
-def ran():
-    return []
+def opened(path, conditions=HERE):
+    return Kept(path, command="train", restored=lambda saved: [saved["cpu_s"]], conditions=conditions)
 
 
-@pytest.fixture
-def run(ran):
-    def run(rival, job):
-        ran.append((rival.module, job.seed, job.threads))
-        return Outcome(cpu_s=len(ran), wall_s=0.5, import_cpu_s=0.1, num_steps=300, num_updates=44, details={"a": [1]})
-
-    return run
-
-
-def test_what_is_in_the_file_is_not_run_again(run, ran, tmp_path):
-    path = tmp_path / "runs.jsonl"
-    first = remembering(run, path, HERE)(OURS, JOB)
-    again = remembering(run, path, HERE)(OURS, JOB)
-    assert again == first
-    assert ran == [("ours", 1, 1)]
+def test_what_was_kept_comes_back_as_it_was_in_the_same_command_and_in_a_later_one(tmp_path):
+    for path in (tmp_path / "runs.jsonl", None):
+        runs = opened(path)
+        assert runs.get(ASKED) is None
+        runs.add(ASKED, [1.5], {"cpu_s": 1.5})
+        assert runs.get(ASKED) == [1.5]
+    assert opened(tmp_path / "runs.jsonl").get(ASKED) == [1.5]
 
 
 @pytest.mark.parametrize(
-    ("rival", "job", "conditions"),
+    ("asked", "conditions"),
     [
-        (replace(OURS, module="other"), JOB, HERE),
-        (OURS, replace(JOB, seed=2), HERE),
-        (OURS, replace(JOB, threads=None), HERE),
-        (OURS, JOB, {**HERE, "code": "2"}),
-        (OURS, JOB, {**HERE, "versions": {"jax": "2"}}),
+        (ASKED | {"rival": "other"}, HERE),
+        (ASKED | {"job": {"seed": 2, "threads": None, "hidden": (64, 64)}}, HERE),
+        (ASKED | {"job": {"seed": 1, "threads": 1, "hidden": (64, 64)}}, HERE),
+        ({"rival": "ours"}, HERE),
+        (ASKED, HERE | {"code": "2"}),
+        (ASKED, HERE | {"versions": {"jax": "2"}}),
+        (ASKED, None),
     ],
 )
-def test_another_rival_job_code_or_version_is_another_run(run, ran, tmp_path, rival, job, conditions):
+def test_something_else_that_is_asked_other_code_or_another_version_is_another_run_and_both_are_kept(
+    tmp_path, asked, conditions
+):
     path = tmp_path / "runs.jsonl"
-    remembering(run, path, HERE)(OURS, JOB)
-    remembering(run, path, conditions)(rival, job)
-    assert len(ran) == len(load(path)) == 2
+    opened(path).add(ASKED, [1.5], {"cpu_s": 1.5})
+    other = opened(path, conditions)
+    assert other.get(asked) is None
+    other.add(asked, [2.5], {"cpu_s": 2.5})
+    assert opened(path, conditions).get(asked) == [2.5]
+    assert opened(path).get(ASKED) == [1.5]
 
 
-def test_a_file_of_something_else_is_refused_before_anything_runs(run, ran, tmp_path):
+def test_two_commands_that_keep_runs_in_one_file_lose_none(tmp_path):
     path = tmp_path / "runs.jsonl"
-    path.write_text('{"format": "drivetrain-learning"}\n')
-    with pytest.raises(FileFormatError, match="expected runs of `drivetrain bench train --keep`"):
-        runner_of(run, path, lambda: HERE)
-    assert ran == []
+    one, two = opened(path), opened(path, {"code": "2"})
+    one.add(ASKED, [1.5], {"cpu_s": 1.5})
+    two.add(ASKED, [2.5], {"cpu_s": 2.5})
+    assert opened(path).get(ASKED) == [1.5]
+    assert opened(path, {"code": "2"}).get(ASKED) == [2.5]
 
 
-def test_without_a_file_the_runner_is_the_runner(run):
-    assert runner_of(run, None) is run
+@pytest.mark.parametrize(
+    "text", ['{"format": "drivetrain-learning"}', "[1", '{"asked": {}, "conditions": {}, "outcome": 3}']
+)
+def test_a_file_of_something_else_is_refused_and_stays_as_it_is(tmp_path, text):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match="expected runs of `drivetrain bench train`"):
+        opened(path)
+    assert path.read_text() == text
 
 
 def test_the_code_is_known_by_its_trees_and_changes_of_it_are_refused(tmp_path, monkeypatch):

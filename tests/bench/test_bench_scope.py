@@ -11,8 +11,7 @@ from drivetrain.bench.scope import command
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
 from drivetrain.bench.scope.held_out import HeldOut
-from drivetrain.bench.scope.kept import Kept
-from drivetrain.bench.scope.rounds import ALONE, BROKEN, Measured, Plan, measure
+from drivetrain.bench.scope.rounds import ALONE, BROKEN, Measured, Plan, measure, runs_in
 from drivetrain.bench.scope.trial import Trial, run
 from drivetrain.bench.table import as_markdown
 from drivetrain.core.errors import InvalidInput, RunError
@@ -89,7 +88,7 @@ def test_every_round_runs_everything_once_and_a_tool_that_fails_is_left_out_and_
         return trial(1.1, found=against(0.0)) if tool is OURS else trial(1.0)
 
     plan = Plan(programs=[program], contenders=[None, OURS, *TOOLS[:2]], num_rounds=3)
-    ((found,),), skipped = measure([plan], rng=random.Random(1), run=runner, kept=Kept(None))
+    ((found,),), skipped = measure([plan], rng=random.Random(1), run=runner, kept=runs_in())
     assert {name: len(trials) for name, trials in found.trials.items()} == {ALONE: 3, "ours": 3, "viztracer": 3}
     assert asked.count(("trivial", "pyinstrument")) == 1
     assert [(item.name, item.reason) for item in skipped] == [("trivial, pyinstrument", "it crashed")]
@@ -107,7 +106,7 @@ def test_other_tools_run_only_where_they_are_asked_for_and_have_something_to_see
         Plan(programs=[program], contenders=[JUDGED], num_rounds=1),
         Plan(programs=[other], contenders=[None, OURS, *TOOLS], num_rounds=1),
     ]
-    measure(plans, rng=random.Random(1), run=runner, kept=Kept(None))
+    measure(plans, rng=random.Random(1), run=runner, kept=runs_in())
     assert {tool for name, tool in ran if name == "trivial"} == {"ours"}
     assert {tool for name, tool in ran if name == "other"} == {None, "ours", "pyinstrument", "viztracer", "scalene"}
 
@@ -124,7 +123,7 @@ def test_a_program_that_fails_by_itself_is_told_from_one_that_recording_breaks_a
     other = Program(name="other", script=program.script)
     plan = Plan(programs=[program, other], contenders=[JUDGED], num_rounds=2)
     for broken, reason in (((JUDGED, None), "no"), ((JUDGED,), f"{BROKEN}no")):
-        (found,), (skipped,) = measure([plan], rng=random.Random(0), run=fails_with(broken), kept=Kept(None))
+        (found,), (skipped,) = measure([plan], rng=random.Random(0), run=fails_with(broken), kept=runs_in())
         assert [one.program.name for one in found] == ["other"]
         assert (skipped.name, skipped.reason) == ("trivial", reason)
 
@@ -157,20 +156,18 @@ def test_a_bench_that_was_stopped_goes_on_and_reports_what_there_is(program, tmp
     plan = Plan(programs=[program], contenders=[None, OURS], num_rounds=2)
     later = Plan(programs=[program.beside_tools()], contenders=[None, OURS], num_rounds=1)
     how = {"rng": random.Random(1), "run": runner}
-    file = tmp_path / "kept.jsonl"
-    ((found,), ()), (skipped,) = measure([plan, later], kept=Kept(file), **how)
+    file, here = tmp_path / "kept.jsonl", {"code": "1"}
+    ((found,), ()), (skipped,) = measure([plan, later], kept=runs_in(file, here), **how)
     assert skipped.reason == "the run was interrupted"
     assert sum(map(len, found.trials.values())) == 2
-    ((again,), (whole,)), skipped = measure([plan, later], kept=Kept(file), **how)
+    ((again,), (whole,)), skipped = measure([plan, later], kept=runs_in(file, here), **how)
     assert skipped == []
     assert {name: sorted(trials) for name, trials in again.trials.items()} == {ALONE: [0, 1], "ours": [0, 1]}
     assert {name: sorted(trials) for name, trials in whole.trials.items()} == {ALONE: [0], "ours": [0]}
     assert len(asked) == 7, "one that was interrupted, and six"
     assert again.trials["ours"][0] == trial(1.1, found=against(0.02))
-    lines = file.read_text().splitlines()
-    file.write_text("\n".join([*lines, lines[0].replace('"commit": "', '"commit": "other ')]))
-    with pytest.raises(InvalidInput, match="expected runs of this commit"):
-        Kept(file)
+    measure([plan], kept=runs_in(file, {"code": "2"}), **how)
+    assert len(asked) == 11, "other code makes its own four"
 
 
 def test_inflation_bias_and_interval_are_those_of_planted_blocks(program):

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from drivetrain.bench import kept
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train import command as bench_train
-from drivetrain.bench.train import kept
 from drivetrain.bench.train.command import Options
 from drivetrain.bench.train.contenders import PEERS, SB3, SBX
 from drivetrain.bench.train.job import Outcome

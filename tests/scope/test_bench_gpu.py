@@ -11,11 +11,11 @@ from planted_gpu import program
 
 from drivetrain.bench.gpu import accuracy, command, kernels, plan, recorded, recording, simulators, survey, tests
 from drivetrain.bench.gpu.held_out import held_out
-from drivetrain.bench.gpu.plan import Done, Found, Part, carry_out
+from drivetrain.bench.gpu.plan import Found, Part, carry_out, parts_in
 from drivetrain.bench.report import Case, Skipped, Target
 from drivetrain.bench.scope.held_out import HeldOut, TooFewBlocks
 from drivetrain.cli.main import main
-from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.errors import FileFormatError, InvalidInput, RunError
 from drivetrain.scope.cupti import headers
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.trace import gpu
@@ -38,13 +38,14 @@ def raising(error):
 def test_what_is_done_in_a_folder_is_not_done_again_and_comes_back_as_it_was(tmp_path):
     skipped = Skipped(name="peer", reason="absent", remedy="install it")
     first = part_of("first", lambda folder, limit_s: Found(cases=[CASE], skipped=[skipped]))
-    assert carry_out([first], Done(tmp_path), 100) == []
-    again = part_of("first", raising(AssertionError()))
-    done = Done(tmp_path)
-    assert carry_out([again, part_of("second")], done, 100) == []
-    assert done.found["first"].skipped == [skipped]
-    assert [case.as_json() for case in done.found["first"].cases] == [CASE.as_json()]
-    assert set(Done(tmp_path).found) == {"first", "second"}
+    assert carry_out([first], tmp_path, 100) == []
+    again, second = part_of("first", raising(AssertionError())), part_of("second")
+    assert carry_out([again, second], tmp_path, 100) == []
+    kept = parts_in(tmp_path)
+    found = kept.get(first.asked)
+    assert found.skipped == [skipped]
+    assert [case.as_json() for case in found.cases] == [CASE.as_json()]
+    assert kept.get(second.asked) is not None
 
 
 def test_a_part_that_fails_lacks_something_or_would_not_fit_is_left_with_the_reason_and_the_rest_is_done(tmp_path):
@@ -54,21 +55,23 @@ def test_a_part_that_fails_lacks_something_or_would_not_fit_is_left_with_the_rea
         part_of("long", most_s=200),
         part_of("fits"),
     ]
-    done = Done(tmp_path)
-    reasons = {one.name: one.reason for one in carry_out(parts, done, 100)}
+    reasons = {one.name: one.reason for one in carry_out(parts, tmp_path, 100)}
     assert reasons["fails"] == "it broke"
     assert reasons["lacks"] == "not installed: torch"
     assert "may take 200 s" in reasons["long"]
-    assert set(done.found) == {"fits"}
+    assert [part.name for part in parts if parts_in(tmp_path).get(part.asked)] == ["fits"]
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [('{"commit": "other", "parts": {}}', "got those of other"), ("[1", "remove it")]
-)
-def test_parts_of_another_commit_or_of_nobody_are_refused(tmp_path, text, says):
-    (tmp_path / plan.FILE).write_text(text)
-    with pytest.raises(InvalidInput, match=says):
-        Done(tmp_path)
+def test_parts_of_another_commit_are_done_again_and_a_file_of_nobody_is_refused(tmp_path, monkeypatch):
+    part = part_of("one")
+    with monkeypatch.context() as patched:
+        patched.setattr(plan, "describe_commit", lambda: "another")
+        carry_out([part], tmp_path, 100)
+        assert parts_in(tmp_path).get(part.asked) is not None
+    assert parts_in(tmp_path).get(part.asked) is None
+    (tmp_path / plan.FILE).write_text("[1")
+    with pytest.raises(FileFormatError, match="bench gpu"):
+        parts_in(tmp_path)
 
 
 def test_a_dry_run_says_what_is_missing_and_which_command_does_what(capsys):

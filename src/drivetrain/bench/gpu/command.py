@@ -6,7 +6,7 @@ from pathlib import Path
 
 from drivetrain.bench.gpu.accuracy import accuracy
 from drivetrain.bench.gpu.kernels import kernels
-from drivetrain.bench.gpu.plan import Done, Found, Part, carry_out
+from drivetrain.bench.gpu.plan import Part, carry_out, parts_in
 from drivetrain.bench.gpu.recording import recording
 from drivetrain.bench.gpu.simulators import simulators
 from drivetrain.bench.gpu.survey import survey
@@ -80,9 +80,8 @@ def run(options: Options, words: Sequence[str]) -> int:
     if remedy := examine().remedy:
         raise InvalidInput(f"bench gpu: there is no GPU here that can be recorded: {remedy}; or look with --dry-run")
     options.folder.mkdir(parents=True, exist_ok=True)
-    done = Done(options.folder)
-    left = carry_out(chosen, done, options.limit_s)
-    report = report_of(done, left, words)
+    left = carry_out(chosen, options.folder, options.limit_s)
+    report = report_of(options.folder, left, words)
     publish(report, json=options.folder / JSON, markdown=options.folder / PAGE)
     return 1 if left else 0
 
@@ -101,8 +100,10 @@ def announced(chosen: Sequence[Part], limit_s: float) -> list[str]:
     return lines
 
 
-def report_of(done: Done, left: Sequence[Skipped], words: Sequence[str]) -> Report:
+def report_of(folder: Path, left: Sequence[Skipped], words: Sequence[str]) -> Report:
     """Everything that was done in the folder so far."""
+    kept = parts_in(folder)
+    done = [found for part in parts() if (found := kept.get(part.asked)) is not None]
     return Report(
         title="What only a GPU can show",
         machine={**describe_machine(), "gpus": gpus()},
@@ -110,8 +111,8 @@ def report_of(done: Done, left: Sequence[Skipped], words: Sequence[str]) -> Repo
         commit=describe_commit(),
         command=describe_command(words),
         weaknesses=WEAKNESSES,
-        cases=[case for part in parts() for case in done.found.get(part.name, Found()).cases],
-        skipped=[*(one for found in done.found.values() for one in found.skipped), *left],
+        cases=[case for found in done for case in found.cases],
+        skipped=[*(one for found in done for one in found.skipped), *left],
     )
 
 

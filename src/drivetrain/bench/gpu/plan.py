@@ -1,22 +1,22 @@
 """The parts of `drivetrain bench gpu`, in order of what a short loan of a GPU should give first, and what is done.
 
-    Part -> run(folder, limit_s) -> Found -> FOLDER/parts.json, as soon as it is there
+    Part -> run(folder, limit_s) -> Found -> FOLDER/parts.jsonl, as soon as it is there
 
 A second command in the same folder goes on with what is left, so that a loan may be cut into commands.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from drivetrain.bench.kept import Kept
 from drivetrain.bench.machine import describe_commit
-from drivetrain.bench.report import Case, Skipped, Target, write_json
-from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.bench.report import Case, Skipped, Target
+from drivetrain.core.errors import RunError
 
-FILE = "parts.json"
+FILE = "parts.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,51 +43,31 @@ class Part:
     run: Callable[[Path, float], Found]
     missing: Callable[[], str] = lambda: ""
 
-
-@dataclass
-class Done:
-    """Parts that were done in a folder, by name; kept there."""
-
-    folder: Path
-    found: dict[str, Found] = field(default_factory=dict[str, Found])
-
-    def __post_init__(self) -> None:
-        """Read what is there.
-
-        Raises:
-            InvalidInput: It is of another commit, or not of this bench.
-        """
-        file = self.folder / FILE
-        if not file.exists():
-            return
-        try:
-            document: Any = json.loads(file.read_text())
-            commit = document["commit"]
-            self.found = {name: _restored(entry) for name, entry in document["parts"].items()}
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInput(f"{file}: expected parts of `drivetrain bench gpu`, got {error!r}; remove it") from error
-        if commit != describe_commit():
-            raise InvalidInput(
-                f"{file}: expected parts of this commit ({describe_commit()}), got those of {commit}; choose another "
-                "--folder"
-            )
-
-    def add(self, name: str, found: Found) -> None:
-        """Keep what a part came to."""
-        self.found[name] = found
-        parts = {name: asdict(found) for name, found in self.found.items()}
-        write_json(self.folder / FILE, {"commit": describe_commit(), "parts": parts})
+    @property
+    def asked(self) -> dict[str, str]:
+        """What it is known by among parts that were done."""
+        return {"part": self.name}
 
 
-def carry_out(parts: Sequence[Part], done: Done, limit_s: float) -> list[Skipped]:
-    """Do what is not done, as far as the time allows; those that are left, with the reason.
+def parts_in(folder: Path) -> Kept[Found]:
+    """Parts that were done in a folder by this code, kept there.
+
+    Raises:
+        FileFormatError: Its file is something else.
+    """
+    return Kept(folder / FILE, command="gpu", restored=_restored, conditions={"commit": describe_commit()})
+
+
+def carry_out(parts: Sequence[Part], folder: Path, limit_s: float) -> list[Skipped]:
+    """Do what was not done in a folder, as far as the time allows; those that are left, with the reason.
 
     A part that fails is left for another command, and so are those that would not fit.
     """
+    kept = parts_in(folder)
     until_s = time.monotonic() + limit_s
     left: list[Skipped] = []
     for part in parts:
-        if part.name in done.found:
+        if kept.get(part.asked) is not None:
             print(f"{part.name}: done before", flush=True)
             continue
         left_s = until_s - time.monotonic()
@@ -98,7 +78,8 @@ def carry_out(parts: Sequence[Part], done: Done, limit_s: float) -> list[Skipped
             print(f"{part.name}: at most {part.most_s:.0f} s", flush=True)
             began_s = time.monotonic()
             try:
-                done.add(part.name, part.run(done.folder, part.most_s))
+                found = part.run(folder, part.most_s)
+                kept.add(part.asked, found, asdict(found))
             except RunError as error:
                 why = str(error)
             print(f"{part.name}: {time.monotonic() - began_s:.0f} s{', ' + why if why else ''}", flush=True)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain.bench.kept import conditions
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Report
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
-from drivetrain.bench.scope.kept import Kept
 from drivetrain.bench.scope.own import NAMES, measure_own
-from drivetrain.bench.scope.rounds import BROKEN, Plan, Runner, measure
+from drivetrain.bench.scope.rounds import BROKEN, Plan, Runner, measure, runs_in
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.survey.outcome import run as run_load
 from drivetrain.bench.scope.survey.page import as_page
@@ -51,8 +51,8 @@ class Options:
     markdown: Path | None = None
     """Write the report as a page with tables to this file."""
     keep: Path | None = None
-    """Keep every run in this file as it is made, and do not make again those that it holds: a bench that was stopped
-    goes on."""
+    """Keep every run in this file as it is made, and take from it those of the same code and machine: a bench that was
+    stopped goes on."""
     quick: bool = False
     """One round of three programs without other tools; the numbers then mean little."""
     only: str = ""
@@ -143,11 +143,13 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
         Plan(programs=able, contenders=[JUDGED], num_rounds=rounds),
         Plan(programs=with_tools, contenders=[None, OURS, *tools], num_rounds=tool_rounds),
     ]
-    (judged, beside), failed = measure(plans, rng=random.Random(options.seed), run=runner, kept=Kept(options.keep))
+    distributions = (*DISTRIBUTIONS, *TOOL_DISTRIBUTIONS)
+    kept = runs_in() if options.keep is None else runs_in(options.keep, conditions(distributions))
+    (judged, beside), failed = measure(plans, rng=random.Random(options.seed), run=runner, kept=kept)
     return Report(
         title="What recording costs, and how near the corrected time is",
         machine=machine,
-        versions=describe_versions((*DISTRIBUTIONS, *TOOL_DISTRIBUTIONS)),
+        versions=describe_versions(distributions),
         commit=describe_commit(),
         command=describe_command(words),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],

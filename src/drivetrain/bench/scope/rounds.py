@@ -5,19 +5,23 @@ Plan (programs x contenders x rounds), Plan, ... -> Runner -> Measured per progr
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
+from drivetrain.bench.kept import Kept
 from drivetrain.bench.report import Skipped
 from drivetrain.bench.scope.contenders import JUDGED, OURS, Program, Tool
-from drivetrain.bench.scope.held_out import TooFewBlocks
-from drivetrain.bench.scope.kept import Kept
+from drivetrain.bench.scope.held_out import HeldOut, TooFewBlocks
 from drivetrain.bench.scope.trial import Trial
 from drivetrain.core.errors import RunError
 
 ALONE = "alone"
 BROKEN = "recording breaks it: "
 """How the reason begins why a program is missing that runs alone."""
+Runs = Kept[Trial | str]
+"""Runs, or the reasons why they failed."""
 Runner = Callable[[Program, Tool | None], Trial]
 
 
@@ -50,7 +54,7 @@ class Measured:
 
 
 def measure(
-    plans: Sequence[Plan], *, rng: random.Random, run: Runner, kept: Kept
+    plans: Sequence[Plan], *, rng: random.Random, run: Runner, kept: Runs
 ) -> tuple[list[list[Measured]], list[Skipped]]:
     """Run everything that is not kept from before; ends early, with what there is, when it is interrupted (Ctrl-C).
 
@@ -81,8 +85,29 @@ def measure(
     return there, skipped
 
 
+def runs_in(file: Path | None = None, conditions: Mapping[str, Any] | None = None) -> Runs:
+    """Runs that a file keeps from before under the same conditions, or the reasons why they failed.
+
+    Raises:
+        FileFormatError: The file is something else.
+    """
+
+    def restored(saved: Any) -> Trial | str:
+        if isinstance(saved, str):
+            return saved
+        inside = saved["held_out"]
+        return Trial(**saved | {"held_out": None if inside is None else HeldOut(**inside)})
+
+    return Kept(file, command="scope", restored=restored, conditions=conditions)
+
+
 def _carry_out(
-    plan: Plan, found: dict[str, Measured], failed: dict[str, str], rng: random.Random, run: Runner, kept: Kept
+    plan: Plan,
+    found: dict[str, Measured],
+    failed: dict[str, str],
+    rng: random.Random,
+    run: Runner,
+    kept: Runs,
 ) -> None:
     for number in range(plan.num_rounds):
         print(f"round {number + 1} of {plan.num_rounds}", flush=True)
@@ -93,14 +118,14 @@ def _carry_out(
                     _try(found[program.name], tool, number, run, failed, kept)
 
 
-def _try(measured: Measured, tool: Tool | None, number: int, run: Runner, failed: dict[str, str], kept: Kept) -> None:
+def _try(measured: Measured, tool: Tool | None, number: int, run: Runner, failed: dict[str, str], kept: Runs) -> None:
     name = _name(tool)
-    key = (measured.program.name, name, number)
-    result = kept.get(key)
+    asked = {"program": measured.program.name, "tool": name, "round": number}
+    result = kept.get(asked)
     if result is None:
         print(f"  {measured.program.name}, {name}", flush=True)
         result = _result(measured.program, tool, run)
-        kept.add(key, result)
+        kept.add(asked, result, result if isinstance(result, str) else asdict(result))
     if isinstance(result, str):
         failed[measured.program.name if _is_ours(tool) else f"{measured.program.name}, {name}"] = result
         measured.trials.pop(name, None)

@@ -8,10 +8,11 @@ processes; compilation is in them, evaluation and the imports of the main proces
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from drivetrain.bench.kept import Kept, conditions
 from drivetrain.bench.machine import (
     describe_command,
     describe_commit,
@@ -23,7 +24,7 @@ from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.train.cases import Row, continuous_rows, make_cases, ppo_rows, same_algorithm_rows, target_rows
 from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, Runner, probe_threads
-from drivetrain.bench.train.kept import runner_of
+from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.bench.train.plan import PROBE_STEPS, SETTINGS, STEPS, Plan, Threads
 from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
@@ -102,9 +103,32 @@ def run(options: Options, words: Sequence[str]) -> int:
     options.check()
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
-    run_one = runner_of(run_rival, options.keep)
-    publish(make_report(options, words, run_one), json=options.json, markdown=options.markdown)
+    publish(
+        make_report(options, words, runner_of(run_rival, options.keep)), json=options.json, markdown=options.markdown
+    )
     return 0
+
+
+def runner_of(run: Runner, file: Path | None) -> Runner:
+    """The same runner, which takes from the file what is there and adds what it runs; no file: the runner itself.
+
+    Raises:
+        InvalidInput: Runs of this code could not be known again.
+        FileFormatError: The file is something else.
+    """
+    if file is None:
+        return run
+    kept = Kept(file, command="train", restored=lambda saved: Outcome(**saved), conditions=conditions(DISTRIBUTIONS))
+
+    def run_once(rival: Rival, job: Job) -> Outcome:
+        asked = {"rival": rival.module, "job": asdict(job)}
+        outcome = kept.get(asked)
+        if outcome is None:
+            outcome = run(rival, job)
+            kept.add(asked, outcome, asdict(outcome))
+        return outcome
+
+    return run_once
 
 
 def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Report:

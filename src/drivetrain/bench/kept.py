@@ -1,0 +1,119 @@
+"""Runs kept in a file as they finish, so that a bench may be stopped, and go on at another quiet time.
+
+    {"asked", "conditions", "outcome"}    a line each
+
+A kept run stands for a new one where what was asked and the conditions are the same. The file is replaced as a whole:
+a killed command loses the run in progress and no other. Runs under other conditions stay in it, for commands of theirs.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from drivetrain.bench.machine import describe_machine, describe_versions, git
+from drivetrain.bench.report import write_text
+from drivetrain.core.errors import FileFormatError, InvalidInput
+
+CODE = ("src", "cpp")
+"""What of the checkout a run depends on."""
+Outcome = TypeVar("Outcome")
+
+
+class Kept(Generic[Outcome]):
+    """Outcomes of runs by what was asked; in a file, or nowhere but in memory."""
+
+    def __init__(
+        self,
+        file: Path | None = None,
+        *,
+        command: str,
+        restored: Callable[[Any], Outcome],
+        conditions: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Read what is in the file.
+
+        Args:
+            file: Where runs are kept; made with the first one.
+            command: Who keeps them, for messages.
+            restored: An outcome from its JSON.
+            conditions: What a run depends on beside what is asked.
+
+        Raises:
+            FileFormatError: The file is something else.
+        """
+        self._file, self._command, self._restored = file, command, restored
+        self._conditions = _as_json(conditions or {})
+        self._here: list[tuple[Any, Outcome]] = [
+            (record["asked"], outcome) for record, outcome in self._load() if record["conditions"] == self._conditions
+        ]
+
+    def get(self, asked: Mapping[str, Any]) -> Outcome | None:
+        """What a run came to; None where it was not made yet."""
+        wanted = _as_json(asked)
+        return next((outcome for other, outcome in self._here if other == wanted), None)
+
+    def add(self, asked: Mapping[str, Any], outcome: Outcome, as_json: Any) -> None:
+        """Keep a run.
+
+        Args:
+            asked: What was run.
+            outcome: What it came to.
+            as_json: The same as `restored` takes it.
+        """
+        self._here.append((_as_json(asked), outcome))
+        if self._file is not None:
+            record = {"asked": asked, "conditions": self._conditions, "outcome": as_json}
+            records = [*(record for record, _ in self._load()), record]
+            write_text(self._file, "".join(json.dumps(record) + "\n" for record in records))
+
+    def _load(self) -> list[tuple[dict[str, Any], Outcome]]:
+        """All records of the file, and their outcomes."""
+        if self._file is None or not self._file.exists():
+            return []
+        try:
+            records = [json.loads(line) for line in self._file.read_text(encoding="utf-8").splitlines()]
+            return [
+                ({name: record[name] for name in ("asked", "conditions", "outcome")}, self._restored(record["outcome"]))
+                for record in records
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise FileFormatError(
+                f"{self._file}: expected runs of `drivetrain bench {self._command}`, a line each, got: {error!r}; name "
+                "another file"
+            ) from error
+
+
+def conditions(distributions: Sequence[str]) -> Mapping[str, Any]:
+    """What a run of committed code depends on beside its job: code, versions, processor.
+
+    Raises:
+        InvalidInput: Runs of this code could not be known again.
+    """
+    machine = describe_machine()
+    return {
+        "code": describe_code(),
+        "versions": describe_versions(distributions),
+        **{name: machine[name] for name in ("cpu", "cores", "kernel", "python")},
+    }
+
+
+def describe_code(folder: Path = Path(__file__).parent) -> str:
+    """The committed state of the code, whatever else the commit holds.
+
+    Raises:
+        InvalidInput: There are changes, or the code is in no checkout: runs could not be told apart.
+    """
+    root = git(folder, "rev-parse", "--show-toplevel")
+    trees = None if root is None else git(Path(root), "rev-parse", *(f"HEAD:{name}" for name in CODE))
+    if root is None or trees is None or git(Path(root), "status", "--porcelain", "--", *CODE) != "":
+        raise InvalidInput(
+            f"--keep: expected {' and '.join(CODE)} committed in a git checkout, so that runs of the same code are "
+            "known again; commit the changes, or leave --keep out"
+        )
+    return " ".join(trees.split())
+
+
+def _as_json(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """As it will be read back: lists for tuples."""
+    return json.loads(json.dumps(fields))
