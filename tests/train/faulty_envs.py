@@ -1,6 +1,7 @@
 """Pendulums that break in the ways that environments do; FAULT says how, FAULT_STEP when, over all steps."""
 
 import os
+import subprocess
 import sys
 import time
 
@@ -21,12 +22,19 @@ class Faulty(PendulumEnv):
             observation, reward = FAULTS[os.environ["FAULT"]](observation, reward)
         return observation, reward, *rest
 
+    def close(self):
+        """Takes its process with it where it hangs, too, once it was stepped."""
+        if os.environ.get("FAULT") == "hang" and Faulty.num_steps:
+            os._exit(3)
+
 
 def hang_once(observation, reward):
-    """Not in the process that is started after."""
+    """Not in the process that is started after. The mark is the number of a process that only it knows of."""
     mark = os.environ["FAULT_MARK"]
     if not os.path.exists(mark):
-        open(mark, "w").close()
+        helper = subprocess.Popen(["sleep", "1000"])
+        with open(mark, "w") as file:
+            file.write(str(helper.pid))
         time.sleep(1000)
     return observation, reward
 

@@ -67,6 +67,16 @@ def test_what_has_no_evaluations_or_none_in_common_is_one_sentence(make_run, tmp
         curves([make_run("early", {1: 1.0}), make_run("late", {2: 1.0})])
 
 
+@pytest.mark.parametrize("line", ["null", "[]", "{}", '{"num_steps": "5"}', '{"num_steps": 5, "eval_return": "much"}'])
+def test_rows_that_are_no_metrics_are_one_sentence(make_run, capsys, line):
+    run_dir = make_run("a", {0: 0.0})
+    (run_dir / "metrics.jsonl").write_text(line + "\n")
+    assert main(["plot", str(run_dir)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"drivetrain: error: {run_dir / 'metrics.jsonl'}: ")
+    assert len(err.splitlines()) == 1
+
+
 def test_a_folder_of_several_seeds_stands_for_their_runs(make_run, tmp_path):
     folder = make_run("seeds/seed-2", {1: 2.0}).parent
     make_run("seeds/seed-10", {1: 4.0})

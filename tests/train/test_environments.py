@@ -9,15 +9,17 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 
 import gymnasium
 import strange_envs
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, MultiDiscrete, Tuple
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformAction
-from strange_envs import Old, clipped
+from strange_envs import Old, Shifted, clipped
 
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment, describe, trainable
+from drivetrain.train.environments import Environment, close_all, describe, trainable
+from drivetrain.train.faults import require_ends, require_reward
 from drivetrain.train.interface import Categories, DiscreteActions, Image, Interface, MultiDiscreteActions, Vector
-from drivetrain.train.spaces import actions_of, observations_of
+from drivetrain.train.spaces import actions_of, decoder, observations_of
+from drivetrain.train.topology import make_experience
 
 
 def of(algo, name, **settings):
@@ -82,7 +84,7 @@ def test_actions_are_bounded_again_by_the_wrapper_that_the_refusal_names():
 @pytest.mark.parametrize(
     ("step", "sentence"),
     [
-        (lambda self, action: (6, 0.0, np.zeros(2, bool), False, {}), r"True or False .* got bool\[2\] and bool\[\]"),
+        (lambda self, action: (6, 0.0, np.zeros(2, bool), False, {}), r"True or False .* got bool\[2\] and False"),
         (lambda self, action: sys.exit("no licence"), r"and it left the program \(SystemExit\('no licence'\)\)"),
     ],
 )
@@ -128,6 +130,104 @@ def test_answers_in_the_form_of_gym_are_told_from_gymnasiums(monkeypatch, resets
 
     with pytest.raises(RunError, match=sentence):
         play()
+
+
+@pytest.mark.parametrize(("terminated", "got"), [(None, "None"), ("no", "'no'"), (float("nan"), "nan"), (2, "2")])
+def test_what_only_counts_as_true_or_false_is_no_end_of_an_episode(terminated, got):
+    with pytest.raises(RunError, match=rf"expected True or False as terminated and .*, got {got} and False"):
+        require_ends("X-v0", 3, terminated, False)
+
+
+@pytest.mark.parametrize("true", [True, np.True_, 1, 1.0, np.array(True), np.array([1])])
+def test_ends_of_episodes_may_be_numbers_and_arrays_of_one(true):
+    assert require_ends("X-v0", 3, False, true) == (False, True)
+
+
+def test_a_reward_beyond_float32_is_refused_as_the_environments():
+    with pytest.raises(RunError, match=r"'X-v0', step 3 of .*: expected a finite number within float32 as .* 1e\+300"):
+        require_reward("X-v0", 3, 1e300)
+
+
+def test_a_reset_that_takes_no_seed_is_one_sentence():
+    seedless = type("Seedless", (Shifted,), {"reset": lambda self: (self.observe(0), {})})
+    config = TrainConfig.default("dqn", seedless)
+    with pytest.raises(RunError, match=r"start of an episode: expected reset\(\*, seed=None, .*unexpected .*seed"):
+        Environment(config, describe(config)).reset(0)
+
+
+def showing(space, observation):
+    """An environment that declares one thing and shows another."""
+    return type("Showing", (Shifted,), {"observation_space": space, "observe": lambda self, action: observation})
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "sentence"),
+    [
+        (Box(-1, 1, (2, 3)), np.zeros((3, 2), np.float32), r"float32\[2, 3\], got float32\[3, 2\]"),
+        (Box(-1, 1, (4,)), np.zeros((2, 2), np.float32), r"float32\[4\], got float32\[2, 2\]"),
+        (
+            Box(0, 255, (40, 44, 3), np.uint8),
+            np.zeros((3, 40, 44), np.uint8),
+            r"uint8\[40, 44, 3\], got .*\[3, 40, 44\]",
+        ),
+        (MultiDiscrete([[2, 2]]), np.zeros(2, np.int64), r"int32\[1, 2\], got int64\[2\]"),
+        (
+            Dict(a=Box(-1, 1, (4,))),
+            {"a": np.zeros((2, 2))},
+            r"a: float32\[4\], got a dict of .* \(a: float64\[2, 2\]\)",
+        ),
+    ],
+)
+def test_observations_of_another_shape_are_refused_also_where_the_numbers_would_fit(space, observation, sentence):
+    config = TrainConfig.default("dqn", showing(space, observation))
+    env = Environment(config, describe(config))
+    with pytest.raises(RunError, match="the start of an episode: expected an observation " + sentence):
+        env.reset(0)
+
+
+@pytest.mark.parametrize("observation", [0.5, np.float64(0.5), [0.5], np.array([[0.5]])])
+def test_one_number_may_come_in_any_shape(observation):
+    config = TrainConfig.default("dqn", showing(Box(-1, 1, ()), observation))
+    assert Environment(config, describe(config)).reset(0).tolist() == [0.5]
+
+
+def test_entries_whose_keys_have_slashes_are_named_with_dots_and_stored():
+    seen = {"walker/pos": np.zeros(3), "walker/vel": np.ones(2)}
+    space = Dict({name: Box(-1, 1, array.shape) for name, array in seen.items()})
+    config = TrainConfig.default("dqn", showing(space, seen))
+    interface = describe(config)
+    assert [name for name, _ in interface.observations.entries] == ["walker.pos", "walker.vel"]
+    assert Environment(config, interface).reset(0)["walker.vel"].tolist() == [1.0, 1.0]
+    make_experience(config, interface, shared=False).close()
+
+
+@pytest.mark.parametrize("space", [Dict(), Tuple(()), Dict(a=Box(-1, 1, (0,)), b=Box(-1, 1, (2,)))])
+def test_spaces_without_a_number_in_them_or_in_an_entry_are_refused(space):
+    with pytest.raises(InvalidInput, match=r"expected a number or more in its .*, got .*; leave it out"):
+        describe(TrainConfig.default("dqn", showing(space, None)))
+
+
+def test_an_environment_that_cannot_be_closed_takes_nothing_with_it(capsys):
+    class Stuck:
+        def __init__(self):
+            self.is_closed = False
+
+        def close(self):
+            self.is_closed = True
+            raise RuntimeError("it is held")
+
+    envs = [Stuck(), Stuck()]
+    close_all(envs, "X-v0")
+    assert all(env.is_closed for env in envs)
+    err = capsys.readouterr().err
+    assert "environment 'X-v0' cannot be closed: RuntimeError: it is held (" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_actions_reach_bounds_whose_distance_no_number_holds():
+    largest = np.finfo(np.float64).max
+    decode = decoder(actions_of(Box(-largest, largest, (1,), np.float64), "X-v0"))
+    assert [float(decode(np.array([action]))[0]) for action in (-1.0, 0.0, 1.0)] == [-largest, 0.0, largest]
 
 
 def test_a_category_that_the_space_does_not_have_is_refused_by_name():

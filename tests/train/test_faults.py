@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -98,6 +99,10 @@ def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_fi
     assert "actor 0 was ended: its environments have not come back from a step for 5 s (step_timeout_s)" in err
     assert "0.2500 updates per step" in out
     assert assert_loads(run.run_dir)["num_steps"] == 1_000
+    started = int((run.run_dir.parent / "mark").read_text())
+    assert not Path(f"/proc/{started}").exists()  # what the environment has started went with it
+    for name in ("actor 0", "the evaluator"):  # and when their work was done, they died of closing theirs
+        assert re.search(rf"{name} ended with exit code 3 \(log: .*\); its part was done", err), err
 
 
 def limit_files(pid, nbytes):

@@ -122,7 +122,9 @@ def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
     if isinstance(error, DrivetrainError):
         message = " ".join(str(error).split())
     elif isinstance(error, MemoryError):
-        message = f"there is not enough memory: {error or 'what was asked for does not fit'}; ask for something smaller"
+        message = (
+            f"there is not enough memory: {str(error) or 'what was asked for does not fit'}; ask for something smaller"
+        )
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where it is written, the system does not say

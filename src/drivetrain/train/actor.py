@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.embeddings import Encoders, embedded
-from drivetrain.train.environments import Environment
+from drivetrain.train.environments import Environment, close_all
 from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, rows_of, set_row
 from drivetrain.train.ledger import Grant, Ledger
@@ -122,8 +122,7 @@ class Actor:
 
     def close(self) -> None:
         """Release the environments."""
-        for env in self._envs:
-            env.close()
+        close_all(self._envs, self._env_id)
 
     @REPLAY
     def _write(self, num_envs: int, actions: NDArray[Any], rewards: NDArray[np.float32], next_obs: Arrays) -> None:
@@ -233,6 +232,7 @@ def run(assignment: Assignment) -> None:
         ledger.note_rest(assignment.index)
         news.add(lag, episodes)
     news.tell()
+    ledger.note_work(assignment.index)  # environments may hang when they are closed, too
     actor.close()
 
 

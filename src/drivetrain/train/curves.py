@@ -57,7 +57,10 @@ def evaluations(run_dir: Path) -> Evaluations:
     if not found:
         raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: there are no evaluations here (yet)")
     steps = sorted(found)
-    returns = np.array([found[step] for step in steps], np.float64)
+    try:
+        returns = np.array([found[step] for step in steps], np.float64)
+    except (TypeError, ValueError) as error:
+        raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: expected numbers as eval_return: {error}") from error
     return Evaluations(label, np.array(steps, np.float64), returns)
 
 

@@ -6,9 +6,10 @@ gymnasium.make(id), or gymnax/NAME by drivetrain.sim -> preprocessing -> frame s
 import contextlib
 import importlib
 import io
+import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, SupportsFloat, cast
 
@@ -23,15 +24,23 @@ from drivetrain.train.embeddings import require_encoder
 from drivetrain.train.faults import (
     NoSuchCategory,
     refuse,
+    require_ends,
     require_finite,
     require_reward,
     unfit_answer,
-    unfit_ends,
     unfit_observation,
 )
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Normalization
-from drivetrain.train.spaces import actions_of, algorithms_for, decoder, encoder, observations_of, require_fit
+from drivetrain.train.spaces import (
+    actions_of,
+    algorithms_for,
+    decoder,
+    encoder,
+    observations_of,
+    require_fit,
+    shapes_of,
+)
 
 _AnyEnv = gymnasium.Env[Any, Any]
 _PLAIN = (
@@ -170,7 +179,8 @@ class Environment:
         self._env = make(config.env, config.environment, training=training)
         self._env_id, self._interface = config.env, interface
         self._num_steps = 0  # of the present episode
-        self._encode = encoder(interface.observations)
+        self._shapes = shapes_of(self._env.observation_space)
+        self._encode = encoder(interface.observations, self._shapes)
         self._decode = decoder(interface.actions)
 
     def reset(self, seed: int | None = None) -> Arrays:
@@ -184,6 +194,8 @@ class Environment:
             result: Any = self._env.reset(seed=seed)
         except (TypeError, ValueError) as error:
             self._refuse_unpacked(error)
+            if "unexpected keyword argument 'seed'" in str(error):
+                refuse(self._env_id, 0, f"expected reset(*, seed=None, options=None), as of Gymnasium, and {error}")
             raise
         if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
             unfit_answer(self._env_id, 0, result)
@@ -213,11 +225,9 @@ class Environment:
         except (TypeError, ValueError):
             unfit_answer(self._env_id, self._num_steps, result)
         value = require_reward(self._env_id, self._num_steps, reward)
-        try:
-            ends = bool(terminated), bool(truncated)
-        except ValueError:  # arrays of several
-            unfit_ends(self._env_id, self._num_steps, terminated, truncated)
-        return self._encoded(observation), value, *ends
+        if type(terminated) is not bool or type(truncated) is not bool:  # seldom: a call here takes a microsecond
+            terminated, truncated = require_ends(self._env_id, self._num_steps, terminated, truncated)
+        return self._encoded(observation), value, terminated, truncated
 
     def _refuse_unpacked(self, error: Exception) -> None:
         """Say so where a wrapper of Gymnasium's has found another form of answer than Gymnasium's."""
@@ -231,11 +241,23 @@ class Environment:
         except NoSuchCategory as error:
             refuse(self._env_id, self._num_steps, str(error))
         except (ValueError, TypeError, KeyError, IndexError):
-            unfit_observation(self._env_id, self._num_steps, observation, self._interface)
+            unfit_observation(self._env_id, self._num_steps, observation, self._interface, self._shapes)
 
     def close(self) -> None:
-        """Release what the environment holds."""
+        """Release what the environment holds; what it raises is its own."""
         self._env.close()
+
+
+def close_all(envs: Iterable[Environment], env_id: str) -> None:
+    """Close environments whose work is done. What that raises is said on standard error, and takes nothing with it."""
+    errors: list[Exception | SystemExit] = []
+    for env in envs:
+        try:
+            env.close()
+        except (Exception, SystemExit) as error:  # a stranger's
+            errors.append(error)
+    if errors:
+        sys.stderr.write(f"environment {env_id!r} cannot be closed: {_why(errors[0])}; what it was for is done\n")
 
 
 def trainable() -> dict[str, tuple[tuple[str, ...], str]]:

@@ -12,7 +12,7 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.checkpoint import SavedPolicy, has_best_policy, load_policy, save_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment
+from drivetrain.train.environments import Environment, close_all
 from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, set_row
 from drivetrain.train.ledger import Ledger
@@ -90,8 +90,7 @@ class Evaluator:
 
     def close(self) -> None:
         """Release the environments."""
-        for env in self._envs:
-            env.close()
+        close_all(self._envs, self._env_id)
 
 
 def make_evaluator(config: TrainConfig, interface: Interface) -> Evaluating:
@@ -239,4 +238,5 @@ def run(assignment: Assignment) -> None:
         if counts.committed < next_steps:
             with WAITING:
                 time.sleep(_POLL_S)
+    ledger.note_work(config.num_actors)  # environments may hang when they are closed, too
     selection.close()

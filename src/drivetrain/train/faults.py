@@ -4,13 +4,15 @@ Every step: environment -> encode (shape, dtype) -> reward -> once per batch: ob
 """
 
 import math
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.interface import Arrays, Interface, entries_of
 
+_LARGEST = float(np.finfo(np.float32).max)
 REMEDY = "mend the environment, or wrap it"
 
 
@@ -30,7 +32,7 @@ class NoSuchCategory(ValueError):
 
 
 def require_reward(env_id: str, step: int, reward: Any) -> float:
-    """The reward of a step as a finite number.
+    """The reward of a step as a finite number, also in float32.
 
     Raises:
         RunError: It is none.
@@ -39,8 +41,9 @@ def require_reward(env_id: str, step: int, reward: Any) -> float:
         value = float(reward)
     except (TypeError, ValueError):
         value = math.nan
-    if not math.isfinite(value):
-        refuse(env_id, step, f"expected a finite number as reward, got {reward!r}")
+    if not abs(value) <= _LARGEST:
+        which = "within float32 " if math.isfinite(value) else ""
+        refuse(env_id, step, f"expected a finite number {which}as reward, got {reward!r}")
     return value
 
 
@@ -61,24 +64,45 @@ def unfit_answer(env_id: str, step: int, answer: Any, told: str = "") -> NoRetur
     refuse(env_id, step, f"expected {form}, as of Gymnasium and no longer of Gym, {got}")
 
 
-def unfit_ends(env_id: str, step: int, terminated: Any, truncated: Any) -> NoReturn:
-    """Say what is wrong with ends of episodes that are neither true nor false.
+def require_ends(env_id: str, step: int, terminated: Any, truncated: Any) -> tuple[bool, bool]:
+    """Whether an episode has ended, and how: True and False, of whatever kind, and nothing that only counts as that.
 
     Raises:
-        RunError: Always.
+        RunError: One is neither.
     """
-    got = f"{_kind_of(terminated)} and {_kind_of(truncated)}"
-    refuse(env_id, step, f"expected True or False as terminated and as truncated, got {got}")
+    ends: list[Any] = [terminated, truncated]
+    if not all(map(_is_end, ends)):
+        got = " and ".join(map(_end_of, ends))
+        refuse(env_id, step, f"expected True or False as terminated and as truncated, got {got}")
+    return bool(terminated), bool(truncated)
 
 
-def unfit_observation(env_id: str, step: int, observation: Any, interface: Interface) -> NoReturn:
+def _is_end(end: Any) -> bool:
+    array = np.asarray(end)
+    return array.size == 1 and array.dtype.kind in "biuf" and array.item() in (0, 1)
+
+
+def _end_of(end: Any) -> str:
+    return repr(end) if end is None or isinstance(end, str | bool | int | float) else _kind_of(end)
+
+
+def unfit_observation(
+    env_id: str, step: int, observation: Any, interface: Interface, shapes: Mapping[str, tuple[int, ...]]
+) -> NoReturn:
     """Say what is wrong with an observation that could not be stored.
+
+    Args:
+        env_id: The environment.
+        step: Of the episode.
+        observation: What came.
+        interface: What the environment looks like.
+        shapes: Of the entries of its observations, as it declares them.
 
     Raises:
         RunError: Always.
     """
     entries = entries_of(interface.observations)
-    wanted = {name: f"{entry.stored[1]}{list(entry.stored[0])}" for name, entry in entries.items()}
+    wanted = {name: f"{entry.stored[1]}{list(shapes.get(name, ()))}" for name, entry in entries.items()}
     expected = wanted[""] if "" in wanted else ", ".join(f"{name}: {text}" for name, text in wanted.items())
     refuse(env_id, step, f"expected an observation {expected}, got {_kind_of(observation)}")
 
@@ -115,8 +139,11 @@ def refuse(env_id: str, step: int, sentence: str) -> NoReturn:
 
 def _kind_of(observation: Any) -> str:
     """Shape and dtype of what came, as far as it has any."""
-    if isinstance(observation, dict | tuple):
-        return f"a {type(observation).__name__} of {len(observation)} entries"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(observation, dict):
+        named = ", ".join(f"{name}: {_kind_of(entry)}" for name, entry in cast("dict[Any, Any]", observation).items())
+        return f"a dict of {len(observation)} entries ({named})"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(observation, tuple):
+        return f"a tuple of {len(observation)} entries"  # pyright: ignore[reportUnknownArgumentType]
     try:
         array = np.asarray(observation)
     except ValueError:  # nested lists of uneven lengths

@@ -6,6 +6,7 @@ It dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor d
 writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
 """
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -60,7 +61,7 @@ class Child:
                 stderr=log,
                 env=environment,
                 pass_fds=[assignment.reports.fd, *([] if lock_fd is None else [lock_fd])],
-                process_group=0,  # out of the terminal's reach: Ctrl-C is the supervisor's alone
+                process_group=0,  # out of the terminal's reach: Ctrl-C is the supervisor's; its own processes are in it
             )
         inbox.close_writing()
         assert self.process.stdin is not None
@@ -97,10 +98,16 @@ class Child:
             return file.read().decode(errors="replace")
 
     def kill(self, reason: str = "") -> None:
-        """End it at once, and wait until it is gone."""
+        """End it at once, with what it has started, and wait until it is gone."""
         self._killed_because = reason
+        self.end_others()
         self.process.kill()
         self.process.wait()
+
+    def end_others(self) -> None:
+        """End the processes that its environments have started, and could not end: those of its process group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 def reason_in(words: str) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train.archives import append_whole, save_text
@@ -97,10 +98,13 @@ def read_rows(path: Path) -> list[Row]:
     """
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
-        return [json.loads(line) for line in lines]
+        rows: list[Any] = [json.loads(line) for line in lines]
+        if not all(isinstance(row, dict) and isinstance(row["num_steps"], int) for row in rows):
+            raise ValueError("a row is none, or has no number of steps")
+        return rows
     except FileNotFoundError as error:
         raise FileFormatError(f"{path}: there are no metrics here (yet)") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise FileFormatError(f"{path}: damaged, or no metrics of drivetrain: {error}") from error
 
 

@@ -111,7 +111,7 @@ def decoder(actions: Actions, xp: ModuleType = np) -> Callable[[Any], Any]:
         starts = np.array(actions.starts)
         return lambda action: (action + starts).astype(dtype).reshape(shape)
     low, high = np.array(actions.low), np.array(actions.high)
-    middle, half = (high + low) / 2, (high - low) / 2
+    middle, half = high / 2 + low / 2, high / 2 - low / 2  # the halves: their sum may be beyond a float64
     low, high = low.astype(dtype).reshape(shape), high.astype(dtype).reshape(shape)
     # Clipped: rounding must not carry -1 or 1 past the bounds, which some environments check.
     return lambda action: xp.clip((middle + half * action).astype(dtype).reshape(shape), low, high)
@@ -132,11 +132,11 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return _entry(space, name, frame_stack)
     leaves = list(_leaves(space, ()))
-    named = {".".join(map(str, path)): _entry(leaf, name, frame_stack) for path, leaf in leaves}
-    if len(named) < max(1, len(leaves)):
+    named = {_joined(path): _entry(leaf, name, frame_stack) for path, leaf in leaves}
+    if len(named) < len(leaves) or "" in named:
         raise InvalidInput(
             f"environment {name!r}: expected a dict or tuple of observations with names of their own, got {space}; "
-            "names of nested entries are joined by dots: rename one"
+            "names of nested entries are joined by dots, which stand for slashes, too: rename one"
         )
     return Entries(entries=tuple(named.items()), paths=tuple(path for path, _ in leaves))
 
@@ -147,10 +147,21 @@ def _require_set(space: Any, attribute: str, name: str) -> None:
             f"environment {name!r}: expected a space of Gymnasium's as its {attribute}, and it has none; set it where "
             "the environment is made"
         )
-    if space.shape is not None and 0 in space.shape:
+    if _is_empty(space):
         raise InvalidInput(
             f"environment {name!r}: expected a number or more in its {attribute}, got {space}; leave it out"
         )
+
+
+def _is_empty(space: Any) -> bool:
+    """Whether there is nothing in it, or in one of its entries."""
+    leaves = [leaf for _, leaf in _leaves(space, ())]
+    return not leaves or any(leaf.shape is not None and 0 in leaf.shape for leaf in leaves)
+
+
+def _joined(path: _Path) -> str:
+    """The name of an entry. The replay keeps slashes for its own."""
+    return ".".join(map(str, path)).replace("/", ".")
 
 
 def _leaves(space: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
@@ -220,40 +231,54 @@ def _choices(space: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(int(n) for n in np.ravel(space.nvec)), tuple(int(n) for n in np.ravel(space.start))
 
 
-def encoder(observations: Observations) -> Callable[[Any], Arrays]:
-    """From the environment's observation to the one that is stored."""
+def shapes_of(space: Any) -> dict[str, tuple[int, ...]]:
+    """The shape of each entry of the environment's observations; of one that is no dict or tuple under the name ""."""
+    return {_joined(path): leaf.shape for path, leaf in _leaves(space, ())}
+
+
+def encoder(observations: Observations, shapes: Mapping[str, tuple[int, ...]]) -> Callable[[Any], Arrays]:
+    """From the environment's observation, of these shapes and no others, to the one that is stored."""
     if isinstance(observations, Entries):
         parts = [
-            (name, path, _entry_encoder(entry, name))
+            (name, path, _entry_encoder(entry, shapes.get(name, ()), name))
             for (name, entry), path in zip(observations.entries, observations.paths, strict=True)
         ]
         return lambda observation: {
             name: part(functools.reduce(operator.getitem, path, observation)) for name, path, part in parts
         }
-    return _entry_encoder(observations)
+    return _entry_encoder(observations, shapes.get("", ()))
 
 
-def _entry_encoder(entry: Entry, name: str = "") -> Callable[[Any], NDArray[Any]]:
+def _entry_encoder(entry: Entry, given: tuple[int, ...], name: str = "") -> Callable[[Any], NDArray[Any]]:
     shape, dtype = entry.stored
     if isinstance(entry, Categories):
-        return _categories_encoder(entry, name)
+        return _categories_encoder(entry, given, name)
     kept_as = np.dtype(dtype)
 
     def encode(observation: Any) -> NDArray[Any]:
-        if type(observation) is np.ndarray and observation.dtype == kept_as and observation.shape == shape:
+        if type(observation) is np.ndarray and observation.dtype == kept_as and observation.shape == shape == given:
             return observation  # the usual case
         # Widths may differ, kinds may not: a picture in 0..1 is none in 0..255.
-        return np.asarray(observation).astype(kept_as, casting="same_kind", copy=False).reshape(shape)
+        array = _of_shape(observation, given)
+        return array.astype(kept_as, casting="same_kind", copy=False).reshape(shape)
 
     return encode
 
 
-def _categories_encoder(entry: Categories, name: str) -> Callable[[Any], NDArray[Any]]:
+def _of_shape(observation: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """As an array, if it is of that shape, or is one number: the numbers of another would come to lie elsewhere."""
+    array = np.asarray(observation)
+    if array.shape != shape and array.size != 1:
+        raise ValueError
+    return array
+
+
+def _categories_encoder(entry: Categories, given_shape: tuple[int, ...], name: str) -> Callable[[Any], NDArray[Any]]:
     """Numbers from 0. The network would take a value that the space does not have for none at all."""
     (shape, dtype), starts, counts = entry.stored, np.array(entry.starts, np.int64), np.array(entry.counts, np.int64)
 
     def encode(observation: Any) -> NDArray[Any]:
-        given = np.ravel(observation).astype(np.int64, casting="same_kind", copy=False)
+        given = _of_shape(observation, given_shape).ravel().astype(np.int64, casting="same_kind", copy=False)
         if given.shape != shape:
             raise ValueError
         indices = given - starts

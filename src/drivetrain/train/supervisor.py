@@ -214,14 +214,17 @@ class Supervisor:
 
     def _is_through(self, child: Child) -> bool:
         """Whether a child that says it is done may say so; an environment can call sys.exit, too."""
-        if self._signum or self._failure:
-            return True
+        return bool(self._signum or self._failure) or self._has_done_its_part(child)
+
+    def _has_done_its_part(self, child: Child) -> bool:
+        """Whether there is nothing left that anybody would need this actor, or the evaluator, for."""
         if child.role == "evaluator":
             return self._final_returns is not None
         counts = self._memory.ledger.counts()
         return counts.committed == self._memory.ledger.rules.total_steps
 
     def _mourn(self, child: Child) -> None:
+        child.end_others()
         if child.role != "learner":
             self._memory.ledger.note_rest(self._place(child))
         if child.role == "actor":
@@ -229,6 +232,9 @@ class Supervisor:
         if self._signum or self._failure:
             return
         ended = f"{child.name} {child.describe_end()} (log: {child.log})"
+        if child.role != "learner" and self._has_done_its_part(child):  # as when its environments cannot be closed
+            self._display.note(f"{ended}; its part was done")
+            return
         key = (child.role, child.index)
         now = time.monotonic()
         recent = [moment for moment in self._deaths_s.get(key, []) if now - moment < _RESTART_WINDOW_S]
