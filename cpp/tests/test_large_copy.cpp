@@ -24,9 +24,9 @@ struct Piece {
   std::size_t nbytes;
 };
 
-void every_byte_is_copied_and_no_other(bool past_caches) {
+void every_byte_is_copied_and_no_other(bool past_caches, SimdLevel simd) {
   Random random(past_caches);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 120; ++round) {
     std::vector<Piece> from, to;
     const std::size_t common = random.below(9000);
     for (int piece = 0; piece < 12; ++piece) {
@@ -38,7 +38,7 @@ void every_byte_is_copied_and_no_other(bool past_caches) {
       std::memset(to.back().begin, 7, nbytes + 64);
     }
     {
-      LargeCopies copies(past_caches, 1 + random.below(LargeCopies::kMost));
+      LargeCopies copies(past_caches, 1 + random.below(LargeCopies::kMost), simd);
       for (std::size_t i = 0; i < from.size(); ++i)
         copies.add(to[i].begin + 32, from[i].begin, from[i].nbytes);
     }
@@ -54,8 +54,9 @@ void every_byte_is_copied_and_no_other(bool past_caches) {
 
 int main() {
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
-  every_byte_is_copied_and_no_other(false);
-  every_byte_is_copied_and_no_other(true);
+  for (SimdLevel simd : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512})
+    for (bool past_caches : {false, true})
+      if (cpu_supports(simd)) every_byte_is_copied_and_no_other(past_caches, simd);
   { const LargeCopies nothing(true); }
   std::puts("ok");
 }

@@ -1,20 +1,17 @@
 // Copies of pieces of kilobytes that lie in memory, not in the caches.
 //
 // One such copy waits for memory: the processor follows a stream of addresses only so far ahead, and begins
-// anew at every page. Several pieces are therefore copied at once, a line of each by turns, which keeps more lines
-// under way (design/replay-speed.md has what that brings).
+// anew at every page. Several pieces are therefore copied at once, two lines of each by turns, which keeps more
+// lines under way (design/replay-speed.md has what that brings).
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "drivetrain/line_copy.hpp"
 #include "drivetrain/shared_copy.hpp"
-
-#if defined(__SSE2__) && !defined(DRIVETRAIN_TSAN)
-#include <emmintrin.h>
-#define DRIVETRAIN_STREAMS 1
-#endif
+#include "drivetrain/simd.hpp"
 
 namespace drivetrain {
 
@@ -29,8 +26,8 @@ class LargeCopies {
 
   /// past_caches: write whole lines without reading them before, and leave them in no cache, where the
   /// processor can; for more than the caches would keep until it is read. at_once: pieces, up to kMost.
-  explicit LargeCopies(bool past_caches, std::size_t at_once = 4) noexcept
-      : past_caches_(past_caches), at_once_(at_once) {
+  explicit LargeCopies(bool past_caches, std::size_t at_once = 4, SimdLevel simd = best_simd_level()) noexcept
+      : past_caches_(past_caches), at_once_(at_once), simd_(simd) {
     order_writes();
   }
   LargeCopies(const LargeCopies&) = delete;
@@ -49,12 +46,10 @@ class LargeCopies {
   }
 
  private:
-  static constexpr std::size_t kLine = 64;
-
   // Streamed writes are seen after what was written before all pieces, and before what is written after them.
   void order_writes() const noexcept {
-#if defined(DRIVETRAIN_STREAMS)
-    if (past_caches_) _mm_sfence();
+#if !defined(DRIVETRAIN_TSAN)
+    if (past_caches_) order_streams();
 #endif
   }
 
@@ -94,36 +89,14 @@ class LargeCopies {
 #if !defined(DRIVETRAIN_TSAN)
   template <std::size_t num>
   void copy_lines(std::size_t num_lines) const noexcept {
-    unsigned char* to[num];
-    const unsigned char* from[num];
-    std::copy_n(to_, num, to);
-    std::copy_n(from_, num, from);
-    const auto each = [&](auto&& move) {
-      for (std::size_t at = 0; at < num_lines * kLine; at += kLine)
-        for (std::size_t k = 0; k < num; ++k) move(to[k] + at, from[k] + at);
-    };
-    if (past_caches_) return each(stream_line);
-    each([](unsigned char* to, const unsigned char* from) { std::memcpy(to, from, kLine); });
-  }
-
-  static void stream_line(unsigned char* to, const unsigned char* from) noexcept {
-#if defined(DRIVETRAIN_STREAMS)
-    const auto* source = reinterpret_cast<const __m128i*>(from);
-    auto* target = reinterpret_cast<__m128i*>(to);
-    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
-    const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
-    _mm_stream_si128(target, a);
-    _mm_stream_si128(target + 1, b);
-    _mm_stream_si128(target + 2, c);
-    _mm_stream_si128(target + 3, d);
-#else
-    std::memcpy(to, from, kLine);
-#endif
+    if (past_caches_) return drivetrain::copy_lines<true, num>(to_, from_, num_lines, simd_);
+    drivetrain::copy_lines<false, num>(to_, from_, num_lines, simd_);
   }
 #endif
 
   bool past_caches_;
   std::size_t at_once_;
+  SimdLevel simd_;
   std::size_t num_ = 0, nbytes_ = 0;  // pieces that wait, all of one size
   unsigned char* to_[kMost];
   const unsigned char* from_[kMost];
