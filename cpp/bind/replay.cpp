@@ -83,8 +83,8 @@ NB_MODULE(_native, m) {
       .def("restore_unit", &bind::restore_unit, "exponent"_a)
       .def("restore", &bind::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a, "next_slot"_a);
   nb::class_<Writer>(m, "Writer")
-      .def(nb::init<Table&, std::size_t, std::size_t, double, std::size_t>(), nb::keep_alive<1, 2>(),
-           "table"_a, "num_envs"_a, "num_step"_a, "gamma"_a, "period"_a)
+      .def(nb::init<Table&, std::size_t, std::size_t, double, std::size_t, bool>(), nb::keep_alive<1, 2>(),
+           "table"_a, "num_envs"_a, "num_step"_a, "gamma"_a, "period"_a, "compares"_a)
       .def("add", nb::overload_cast<nb::dict>(&Writer::add), "step"_a)
       .def("keyword_add", [](nb::handle self, nb::handle slowly) {
         return drivetrain::bind::keyword_add(self, slowly);

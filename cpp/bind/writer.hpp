@@ -11,16 +11,16 @@ namespace drivetrain::bind {
 
 class Writer {
  public:
-  // period: steps between the beginnings of sequences; 0: rows are transitions.
-  Writer(Table& table, std::size_t num_envs, std::size_t num_step, double gamma, std::size_t period)
+  // period: steps between the beginnings of sequences; 0: rows are transitions. compares: see chains.hpp.
+  Writer(Table& table, std::size_t num_envs, std::size_t num_step, double gamma, std::size_t period, bool compares)
       : table_(table),
         mapping_(table.hold()),
         num_envs_(static_cast<npy_intp>(num_envs)),
         arrays_(table.inputs().size()) {
     if (period) {
-      sequences_.emplace(mapping_->table, table.schema(), num_envs, period, gamma);
+      sequences_.emplace(mapping_->table, table.schema(), num_envs, period, gamma, compares);
     } else {
-      transitions_.emplace(mapping_->table, table.schema(), num_envs, num_step, gamma);
+      transitions_.emplace(mapping_->table, table.schema(), num_envs, num_step, gamma, compares);
     }
     auto dtype = nb::module_::import_("numpy").attr("dtype");
     reward_f64_ = {nb::str("reward"), dtype("float64"), {}};

@@ -12,7 +12,8 @@ namespace drivetrain::bind {
 
 /// The keys of frames that a writer to a framed table works with; empty for others.
 struct StackStorage {
-  StackStorage(const RowSchema& schema, const TableConfig& config, std::size_t num_envs) {
+  StackStorage(const RowSchema& schema, const TableConfig& config, std::size_t num_envs, bool compares)
+      : compares(compares) {
     if (schema.stack == 0) return;
     const std::size_t planned =
         std::min(num_envs, FrameChains::max_envs(config, schema.stack)) * schema.stack;
@@ -23,8 +24,10 @@ struct StackStorage {
     claims.resize(2 * planned);
   }
   FrameChains::Storage chains() {
-    return {last.data(), obs.data(), next.data(), kept.data(), made.data(), claims.data()};
+    return {last.data(), obs.data(), next.data(), kept.data(), made.data(), claims.data(), compares};
   }
+
+  bool compares;
 
   std::vector<std::uint64_t> rows, last, obs, next, kept;
   std::vector<FrameChains::NewFrame> made;
@@ -35,14 +38,14 @@ struct StackStorage {
 class Transitions {
  public:
   Transitions(ReplayTable& table, const RowSchema& schema, std::size_t num_envs,
-              std::size_t num_step, double gamma)
+              std::size_t num_step, double gamma, bool compares = true)
       : windows_(num_envs),
         open_(num_envs * num_step),
         images_(num_step > 1 ? num_envs * num_step * (table.config().row_stride - sizeof(RowHeader))
                              : 0),
         emissions_(num_envs * num_step),
         keys_(num_envs * num_step * schema.stack),
-        stacks_(schema, table.config(), num_envs),
+        stacks_(schema, table.config(), num_envs, compares),
         writer_(table, schema, num_envs, num_step, gamma,
                 {windows_.data(), open_.data(), images_.data(), emissions_.data(), keys_.data(),
                  stacks_.rows.data()},
@@ -63,7 +66,7 @@ class Transitions {
 class Windows {
  public:
   Windows(ReplayTable& table, const RowSchema& schema, std::size_t num_envs, std::size_t period,
-          double gamma)
+          double gamma, bool compares = true)
       : open_(num_envs),
         images_(num_envs * SequenceWriter::image_nbytes(table.config())),
         initials_(has_initials(schema)
@@ -74,7 +77,7 @@ class Windows {
                         : 0),
         emissions_(num_envs),
         keys_(num_envs * table.config().num_refs),
-        stacks_(schema, table.config(), num_envs),
+        stacks_(schema, table.config(), num_envs, compares),
         writer_(table, schema, num_envs, period, gamma,
                 {open_.data(), images_.data(), initials_.data(), priorities_.data(),
                  emissions_.data(), keys_.data(), stacks_.rows.data()},

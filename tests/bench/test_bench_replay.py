@@ -8,7 +8,7 @@ import pytest
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay import command
-from drivetrain.bench.replay.contenders import FLOOR, NUMPY, OURS, OURS_ALL_CORES, OURS_TWO_ARRAYS, PEERS
+from drivetrain.bench.replay.contenders import FLOOR, NUMPY, OURS, OURS_ALL_CORES, OURS_BY_DEFAULT, PEERS
 from drivetrain.bench.replay.groups import all_cores_group, buffer_group, tree_group
 from drivetrain.bench.replay.plan import Plan
 from drivetrain.bench.replay.rounds import Measured, measure_group
@@ -64,7 +64,7 @@ def test_a_run_writes_the_contract_and_the_page_is_made_from_it(tiny, tmp_path, 
 
 
 def test_in_groups_of_all_cores_nobody_is_pinned_and_ours_is_told_to_use_them(make_rival, monkeypatch):
-    rivals = command.taking_part(all_cores_group("84x84x4 pairs", 2**10), [OURS, *PEERS, FLOOR, OURS_TWO_ARRAYS])
+    rivals = command.taking_part(all_cores_group("84x84x4 pairs", 2**10), [OURS, *PEERS, FLOOR, OURS_BY_DEFAULT])
     assert rivals == [OURS_ALL_CORES, *PEERS]
     assert OURS_ALL_CORES.name == OURS.name
     peek = make_rival(

@@ -8,7 +8,7 @@ from children import write_rows
 from stacks import Stacks, pixel_replay, pixel_steps, stack_fields, stack_spec
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.replay import Replay
+from drivetrain.replay import Replay, Sequences
 from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.frames import num_frames
 from drivetrain.replay.reference import ReferenceReplay, ReferenceWriter
@@ -227,3 +227,48 @@ def test_more_open_windows_than_frames_are_refused():
         replay.writer(20)
     replay.writer(4)
     pixel_replay(1, 2).writer(1000)  # without windows, any number goes in parts
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_step": 3}, {"sequence": Sequences(length=5, burn_in=1)}], ids=str)
+@pytest.mark.parametrize("stack", [1, 4])
+def test_observations_that_follow_each_other_need_not_be_compared(stack, settings):
+    replays = [pixel_replay(200, stack, seed=3, **settings) for _ in range(2)]
+    writers = replays[0].writer(2), replays[1].writer(2, check_obs=False)
+    for t, step in enumerate(pixel_steps(np.random.default_rng(0), 400, 2, stack, episode=23)):  # often round the ring
+        for writer in writers:
+            writer.add(**step)
+        assert frames_taken(replays[1]) == frames_taken(replays[0])
+        if t > 30 and t % 20 == 19:
+            num_rows = min(16, len(replays[0]))
+            assert_equal_samples(replays[1].sample(num_rows), replays[0].sample(num_rows))
+    check_consistent(replays[1])
+
+
+def test_a_writer_that_may_believe_reads_new_frames_only_and_each_episodes_first_observation():
+    replay = pixel_replay(100, 3)
+    writer = replay.writer(1, check_obs=False)
+    steps = list(pixel_steps(np.random.default_rng(0), 6, 1, 3, episode=3))
+    for step in steps:
+        told = {**step, "next_obs": step["next_obs"].copy(), "obs": step["obs"].copy()}
+        told["next_obs"][:, :-1] = 0  # believed to be those of obs
+        if step["number"][0] % 3:
+            told["obs"][:] = 0  # believed to be the last next_obs
+        writer.add(**told)
+    data = replay.sample(6).data  # rows of equal priority: each of them
+    assert sorted(data["number"]) == list(range(6))
+    for i, number in enumerate(data["number"]):
+        np.testing.assert_array_equal(data["obs"][i], steps[number]["obs"][0])
+        np.testing.assert_array_equal(data["next_obs"][i], steps[number]["next_obs"][0])
+
+
+def test_where_the_frames_of_an_open_episode_were_overwritten_its_observation_is_stored_anew():
+    replay = pixel_replay(64, 4)
+    waiting, busy = (replay.writer(1, check_obs=False) for _ in range(2))
+    steps = list(pixel_steps(np.random.default_rng(0), 2, 1, 4))
+    waiting.add(**steps[0])
+    for step in pixel_steps(np.random.default_rng(1), 400, 1, 4):
+        busy.add(**{**step, "number": step["number"] + 1000})
+    waiting.add(**steps[1])
+    data = replay.sample(len(replay)).data
+    (found,) = data["obs"][data["number"] == 1]
+    np.testing.assert_array_equal(found, steps[1]["obs"][0])

@@ -6,6 +6,8 @@
 //   obs       equal to the last next_obs, in frames still there ──▶ those frames; else stored anew
 //   next_obs  obs moved on by one frame ──▶ its frames and one new one; else stored anew
 //
+// A producer that vouches for both within an episode is believed: then only new frames are read.
+//
 // Within a stack stored anew, equal neighbours are one frame (a reset fills a stack with copies). A
 // row's newest frame is always new, even where its bytes are known: see frames.hpp.
 //
@@ -51,6 +53,7 @@ class FrameChains {
     std::uint64_t* kept;    // [max_envs]
     NewFrame* made;         // [2 * max_envs]
     Claim* claims;          // [2 * max_envs]
+    bool compares = true;   // else an episode's stacks are believed to follow each other
   };
 
   /// Environments per lock hold: all of them stored anew fit into half of the ring, so that no frame
@@ -145,6 +148,8 @@ class FrameChains {
       resolve(storage_.next[i]);
     }
     std::copy_n(storage_.next, num * stack_, storage_.chains + first * stack_);
+    for (std::size_t env = first; !storage_.compares && env < first + num; ++env)
+      if (step.terminated[env] || step.truncated[env]) storage_.chains[env * stack_] = 0;  // nothing follows
     LargeCopies copies(false);  // what comes next is compared with them
     for (std::size_t n = 0; n < batch_.count; ++n) {
       const NewFrame& made = storage_.made[n];
@@ -173,6 +178,7 @@ class FrameChains {
   // meanwhile; that is found under the lock, where reserve() looks at `kept`.
   bool shows(const std::uint64_t* chain, const Step& step, std::size_t env) const noexcept {
     if (chain[0] == 0 || !frames_.are_current(chain, stack_)) return false;
+    if (!storage_.compares) return true;
     for (std::size_t f = 0; f < schema_.num_fields; ++f) {
       const Field& field = schema_.fields[f];
       if (field.kind != FieldKind::kFrames) continue;
@@ -191,10 +197,10 @@ class FrameChains {
     for (std::size_t f = 0; f < schema_.num_fields; ++f) {
       const Field& field = schema_.fields[f];
       if (!field.is_framed() || part_nbytes(field) < kLargePiece) continue;
-      for (std::size_t j = 0; j < stack_; ++j)
+      for (std::size_t j = storage_.compares ? 0 : stack_ - 1; j < stack_; ++j)
         for (std::size_t line = 0; line < kLines; ++line) {
           fetch_line(part(step, f, env, j) + kLine * line);
-          if (field.kind == FieldKind::kFrames)
+          if (storage_.compares && field.kind == FieldKind::kFrames)
             fetch_line(frames_.bytes(Key::slot(chain[j])) + field.offset + kLine * line);
         }
     }
@@ -202,6 +208,7 @@ class FrameChains {
 
   // Whether next_obs starts with all frames of obs but the oldest.
   bool moves_on(const Step& step, std::size_t env) const noexcept {
+    if (!storage_.compares) return true;
     for (std::size_t f = 0, next = 0; f < schema_.num_fields; ++f) {
       if (schema_.fields[f].kind != FieldKind::kFrames) continue;
       while (schema_.fields[next].kind != FieldKind::kNextFrames) ++next;

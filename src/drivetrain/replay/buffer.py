@@ -198,8 +198,16 @@ class Replay:
             raise SegmentError("this replay is private to its process; create it with shared=True to hand it out")
         return ReplayHandle(segment=self._segment.handle())
 
-    def writer(self, num_envs: int = 1) -> "Writer":
+    def writer(self, num_envs: int = 1, *, check_obs: bool = True) -> "Writer":
         """A producer's way in: owns the n-step windows of `num_envs` environments stepped together.
+
+        Args:
+            num_envs: Environments of each step.
+            check_obs: Where observations are shared, find out by comparing bytes what of a step is there already.
+                False believes that within an episode `obs` is the `next_obs` before it, and `next_obs` is `obs`
+                moved on by one frame, so that only new frames are read and stored: quicker for images, and samples
+                hold other observations than were added where it is not so. An episode's first `obs` is stored as
+                it is, and so is one whose frames were overwritten meanwhile. Nothing changes where none are shared.
 
         Raises:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
@@ -209,7 +217,7 @@ class Replay:
         frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
         inputs = self._schema.inputs + ((PRIORITY,) if settings.initial_priority == "given" else ())
         period = settings.sequence.num_new_steps if settings.sequence else 0
-        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period)
+        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, bool(check_obs))
         return Writer(self._schema, inputs, num_envs, native)
 
     def sample(

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from drivetrain.bench.replay.contenders import FLOOR, OURS_TWO_ARRAYS
+from drivetrain.bench.replay.contenders import FLOOR, OURS_BY_DEFAULT
 from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.rounds import Measured
 from drivetrain.bench.replay.targets import targets_of
@@ -12,7 +12,7 @@ from drivetrain.bench.replay.timing import Timing
 from drivetrain.bench.report import Case, Skipped
 
 MICROSECONDS, NANOSECONDS, MEBIBYTES = "µs", "ns per element", "MiB"
-REFERENCES = (FLOOR.name, OURS_TWO_ARRAYS.name)
+REFERENCES = (FLOOR.name, OURS_BY_DEFAULT.name)
 
 
 def make_cases(group: Group, measured: Measured) -> list[Case]:

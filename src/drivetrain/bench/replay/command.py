@@ -27,7 +27,7 @@ from drivetrain.bench.replay.contenders import (
     FLOOR,
     OURS,
     OURS_ALL_CORES,
-    OURS_TWO_ARRAYS,
+    OURS_BY_DEFAULT,
     PEERS,
     SHARING,
     TREES,
@@ -55,7 +55,8 @@ WEAKNESSES = (
     "Several threads or processes on one buffer: Tianshou, Flashbax, SB3 and the NumPy replay are not "
     "made for it, cpprb for processes only, TorchRL for threads only.",
     "With shared frames a row of ours has obs and next_obs as two views of five frames (`join_stacks`), of peers as "
-    "two arrays of four; ours as two arrays, the default, stands beside it.",
+    "two arrays of four, and ours believes that stacks follow each other (`check_obs=False`), as Tianshou and Flashbax "
+    "do; ours by default, which compares them and samples two arrays, stands beside it.",
     "Where all cores may be used, only TorchRL, Flashbax and ours have threads to use them with, and ours has one "
     "unless `num_threads` says otherwise.",
     "TorchRL's wheel was built for another PyTorch than the tested one; its file says what was done.",
@@ -123,7 +124,7 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, machine = options.plan(), describe_machine()
     peers, absent = present(PEERS)
-    rivals = [OURS, *peers, FLOOR, OURS_TWO_ARRAYS]
+    rivals = [OURS, *peers, FLOOR, OURS_BY_DEFAULT]
     results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
     return Report(
         title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",
@@ -161,7 +162,7 @@ def taking_part(group: Group, rivals: Sequence[Rival]) -> list[Rival]:
         return [rival for rival in rivals if rival in TREES]
     if group.all_cores:
         return [OURS_ALL_CORES, *(rival for rival in rivals if rival in PEERS)]
-    without = [] if LAYOUTS[group.request["layout"]].shared else [OURS_TWO_ARRAYS]
+    without = [] if LAYOUTS[group.request["layout"]].shared else [OURS_BY_DEFAULT]
     return [rival for rival in rivals if rival not in without]
 
 

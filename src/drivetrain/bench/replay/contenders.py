@@ -12,7 +12,7 @@ def rival(name: str, module: str, *requires: str, install: str = PEER_INSTALL) -
 
 OURS = rival("ours", "ours", install='pip install "drivetrain"')
 OURS_ALL_CORES = rival("ours", "ours_all_cores", install='pip install "drivetrain"')
-OURS_TWO_ARRAYS = rival("ours, two arrays", "ours_two_arrays", install='pip install "drivetrain"')
+OURS_BY_DEFAULT = rival("ours, by default", "ours_by_default", install='pip install "drivetrain"')
 FLOOR = rival("floor", "floor", install='pip install "drivetrain"')
 CPPRB = rival("cpprb", "cpprb_per", "cpprb")
 TIANSHOU = rival("Tianshou", "tianshou_per", "tianshou")

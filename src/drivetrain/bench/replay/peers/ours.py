@@ -1,9 +1,10 @@
-"""Ours: `drivetrain.replay.Replay`, at its defaults; with shared frames, stacks are joined.
+"""Ours: `drivetrain.replay.Replay`, at its defaults; with shared frames, stacks are believed and joined.
 
 Every sample brings fresh arrays (no `out=`), with `next_obs`, both endings, discount, weights and
 keys; a key carries its row's generation, and an update of a row that was overwritten is skipped.
-With shared frames obs and next_obs are two views of five frames per row (`join_stacks`); what two arrays
-of eight take, the default, is measured beside it as "ours, two arrays".
+With shared frames, the stacks of an episode are believed to follow each other (`check_obs=False`), as Tianshou and
+Flashbax believe it and cpprb does not ask, and obs and next_obs are two views of five frames per row (`join_stacks`).
+What the defaults take, which compare stacks and sample two arrays, is measured beside it as "ours, by default".
 """
 
 from collections.abc import Callable
@@ -30,14 +31,17 @@ def make_replay(layout: Layout, capacity: int, *, shared: bool = False) -> Repla
 class OurStore:
     """A replay, of this process's own or shared."""
 
-    def __init__(self, replay: Replay, *, num_threads: int = 1, join_stacks: bool = True) -> None:
+    def __init__(
+        self, replay: Replay, *, num_threads: int = 1, join_stacks: bool = True, check_obs: bool = False
+    ) -> None:
         self.replay = replay
         self.num_threads = num_threads
         self.join_stacks = join_stacks
+        self.check_obs = check_obs
 
     def inserter(self, num_envs: int) -> Inserter:
         """The step as it is: a dict of NumPy arrays."""
-        add = self.replay.writer(num_envs).add
+        add = self.replay.writer(num_envs, check_obs=self.check_obs).add
 
         def insert(step: dict[str, Any]) -> None:
             add(**step)

@@ -1,4 +1,4 @@
-"""Ours with obs and next_obs as arrays of their own, the default: no contender, but beside ours with joined stacks."""
+"""Ours as it is by default: stacks are compared as they come and sampled as two arrays; no contender, but beside ours."""
 
 from drivetrain.bench.replay.layouts import Layout
 from drivetrain.bench.replay.peers.entry import Offer, serve
@@ -6,8 +6,8 @@ from drivetrain.bench.replay.peers.ours import OurStore, make_replay
 
 
 def make_store(layout: Layout, capacity: int) -> OurStore:
-    """A replay of this process's own, whose samples hold each frame as often as stacks show it."""
-    return OurStore(make_replay(layout, capacity), join_stacks=False)
+    """A replay of this process's own."""
+    return OurStore(make_replay(layout, capacity), join_stacks=False, check_obs=True)
 
 
 if __name__ == "__main__":
