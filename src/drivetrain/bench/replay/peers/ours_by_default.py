@@ -1,4 +1,4 @@
-"""Ours as it is by default: stacks are compared as they come and sampled as two arrays; no contender, but beside ours."""
+"""Ours as it is by default, which compares stacks and samples two arrays: no contender, but beside ours."""
 
 from drivetrain.bench.replay.layouts import Layout
 from drivetrain.bench.replay.peers.entry import Offer, serve
