@@ -84,7 +84,7 @@ def _joined(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     gives a bias's slopes is worked out again for every number of the vector (design/training-learners.md).
     """
     leaves, structure = jax.tree.flatten(tree)
-    if any(leaf.dtype != jnp.float32 for leaf in leaves):
+    if not leaves or any(leaf.dtype != jnp.float32 for leaf in leaves):
         return jax.flatten_util.ravel_pytree(tree)
     ends = np.cumsum([leaf.size for leaf in leaves]).tolist()
     vector = call(JOINED, (ends[-1],), lambda *arrays: jnp.concatenate([x.ravel() for x in arrays]), *leaves)
