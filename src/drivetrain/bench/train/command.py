@@ -103,9 +103,8 @@ def run(options: Options, words: Sequence[str]) -> int:
     options.check()
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
-    publish(
-        make_report(options, words, runner_of(run_rival, options.keep)), json=options.json, markdown=options.markdown
-    )
+    report = make_report(options, words, runner_of(run_rival, options.keep))
+    publish(report, json=options.json, markdown=options.markdown)
     return 0
 
 
