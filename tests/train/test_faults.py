@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 import faulty_envs
-from whole_run import ENDLESS, FLAGS, read
+from whole_run import ENDLESS, FLAGS, read, wait_until_dead
 
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
@@ -100,7 +100,7 @@ def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_fi
     assert "0.2500 updates per step" in out
     assert assert_loads(run.run_dir)["num_steps"] == 1_000
     started = int((run.run_dir.parent / "mark").read_text())
-    assert not Path(f"/proc/{started}").exists()  # what the environment has started went with it
+    wait_until_dead([started])  # what the environment has started went with it; it sleeps far longer than this waits
     for name in ("actor 0", "the evaluator"):  # and when their work was done, they died of closing theirs
         assert re.search(rf"{name} ended with exit code 3 \(log: .*\); its part was done", err), err
 

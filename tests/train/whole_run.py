@@ -56,10 +56,7 @@ class Run:
         for pid in [self.process.pid, *self.children()]:
             os.kill(pid, signal.SIGKILL)
         self.process.communicate()
-        deadline = time.monotonic() + 60
-        while any(is_running(pid) for pid in self.pids):
-            assert time.monotonic() < deadline, "processes are left"
-            time.sleep(0.01)
+        wait_until_dead(self.pids)
 
     def end(self):
         """(exit code, stdout, stderr), after making sure that nothing is left."""
@@ -79,3 +76,11 @@ def is_running(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def wait_until_dead(pids):
+    """Wait until processes that are not ours to reap are gone, or corpses that their reaper has not come to."""
+    deadline = time.monotonic() + 60
+    while left := [pid for pid in pids if is_running(pid)]:
+        assert time.monotonic() < deadline, f"processes are left: {left}"
+        time.sleep(0.01)
