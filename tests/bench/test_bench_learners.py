@@ -1,6 +1,7 @@
 """`drivetrain bench learners`: its numbers come from both forms, and a lost worker is an error."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -15,20 +16,41 @@ SMALL = Job(algo="dqn", batch_size=8, width=8, num_learners=1, updates_per_call=
 
 def test_a_worker_answers_with_a_time_for_each_call():
     with command.worker(SMALL) as process:
-        times = command.ask(process)
+        (times,) = command.ask([process])
     assert len(times) == command.CALLS_PER_ROUND
     assert min(times) > 0
     assert process.poll() is not None
 
 
+class Asked:
+    """Stands in for the workers: what each job answers, round by round, and who was asked at once."""
+
+    def __init__(self, monkeypatch, answers):
+        self.answers, self.together = {job: iter(times) for job, times in answers.items()}, []
+        monkeypatch.setattr(command, "ask", self.ask)
+        monkeypatch.setattr(command, "worker", command.contextlib.nullcontext)
+
+    def ask(self, jobs):
+        self.together.append(jobs)
+        return [next(self.answers[job]) for job in jobs]
+
+
 def test_a_case_has_both_forms_and_the_target_against_one_learner(monkeypatch):
-    asked = iter([[10.0], [4.0], [12.0], [6.0]])
-    monkeypatch.setattr(command, "ask", lambda _process: next(asked))
-    monkeypatch.setattr(command, "worker", lambda _job: command.contextlib.nullcontext())
-    case = command.measure(SMALL, 1.5, rounds=2).as_json()
+    half = replace(SMALL, precision="bfloat16")
+    Asked(monkeypatch, {SMALL: [[10.0], [12.0]], half: [[4.0], [6.0]]})
+    case = command.measure(half, 1.5, rounds=2).as_json()
     assert (case["ours"], case["references"]) == (5.0, {"one learner": 11.0})
     assert case["minima"] == {"ours": 4.0, "one learner": 10.0}
     assert case["targets"] == [{"against": "one learner", "aim": 1.5, "form": "ahead", "got": 2.2, "met": True}]
+
+
+def test_beside_two_learners_stand_two_that_never_meet_with_half_of_the_batch_each(monkeypatch):
+    two, half = replace(SMALL, num_learners=2), replace(SMALL, batch_size=4)
+    asked = Asked(monkeypatch, {SMALL: [[10.0]], two: [[6.0]], half: [[5.0, 1.0, 5.0], [4.0, 4.0, 9.0]]})
+    case = command.measure(two, None, rounds=1).as_json()
+    assert asked.together == [[SMALL], [two], [half, half]]
+    assert case["references"] == {"one learner": 10.0, command.APART: 5.0}
+    assert case["minima"] == {"ours": 6.0, "one learner": 10.0, command.APART: 1.0}
 
 
 def test_a_worker_that_ends_is_an_error_not_a_hang():
