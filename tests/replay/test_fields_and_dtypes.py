@@ -1,5 +1,9 @@
 """Any dtype of fixed size goes in and comes out the same, in nested dicts and through handles and files."""
 
+import subprocess
+import sys
+
+import ml_dtypes
 import numpy as np
 import pytest
 from filled import all_rows, slots_of
@@ -29,6 +33,8 @@ DTYPES = [
     "V7",
     ALIGNED,
     np.dtype([("a", "f4"), ("b", "u1", (3,))]),
+    ml_dtypes.bfloat16,
+    np.dtype([("a", ml_dtypes.float8_e4m3fn, (3,))]),
 ]
 
 
@@ -133,6 +139,19 @@ def test_a_dtype_with_axes_of_its_own_adds_them_to_the_shape():
     assert replay.sample(1).data["x"].shape == (1, 2, 3)
 
 
+def test_a_dtype_that_is_not_there_is_named_with_its_remedy(tmp_path):
+    Replay(4, {"x": ((), ml_dtypes.bfloat16)}).save(tmp_path / "replay")
+    code = f"""
+import sys
+sys.modules["ml_dtypes"] = None
+from drivetrain.replay import Replay
+Replay.load({str(tmp_path / "replay")!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the dtype bfloat16, which NumPy alone does not have: pip install ml_dtypes" in done.stderr
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint8, np.bool_])
 def test_rewards_of_any_real_dtype_are_kept_as_float32(dtype):
     replay = Replay(4, {"x": ((), "uint8")})
@@ -167,6 +186,7 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ({"x": ((4,), "S0")}, "no fixed size"),
         ({"x": ((4,), [("a", "f4"), ("b", "O")])}, "no fixed size"),
         ({"x": ((0,), "float32")}, "positive"),
+        ({"x": ((), np.dtype([(("title", "a"), "f4")]))}, "a dtype of NumPy's or ml_dtypes'"),
         ({"x": ((-1,), "float32")}, "positive"),
         ({"x": ((1,) * 40, "float32")}, "axes"),
         ({"x": ((2**40, 2**40), "float32")}, "row"),

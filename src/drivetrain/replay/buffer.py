@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +136,7 @@ class Replay:
                 frame_stack=frame_stack,
                 sequence=sequence,
             ),
-            shared=shared,
+            shared=checks.require_bool("shared", shared),
             segment=None,
         )
 
@@ -213,11 +213,12 @@ class Replay:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
         """
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
+        check_obs = checks.require_bool("check_obs", check_obs)
         settings, stack = self._settings, self._schema.frame_stack
         frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
         inputs = self._schema.inputs + ((PRIORITY,) if settings.initial_priority == "given" else ())
         period = settings.sequence.num_new_steps if settings.sequence else 0
-        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, bool(check_obs))
+        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, check_obs)
         return Writer(self._schema, inputs, num_envs, native)
 
     def sample(
@@ -256,6 +257,8 @@ class Replay:
 
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
+        if join_stacks is not False:
+            join_stacks = checks.require_bool("join_stacks", join_stacks)
         if join_stacks and out is not None:
             raise InvalidInput("out: joined stacks come in memory of their own; leave out= away, or join_stacks")
         try:
@@ -264,7 +267,7 @@ class Replay:
                 given = checks.fitting_draws(batch_size, beta, mode, num_batches)
                 num_threads = checks.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
                 fitting = None if out is None else self._fitting_out(out, given[0], given[3])
-                sample = self._table.sample(*given, fitting, num_threads, bool(join_stacks))
+                sample = self._table.sample(*given, fitting, num_threads, join_stacks)
                 if sample is None:
                     raise self._not_enough(given[0])
         except NotEnoughData:
@@ -524,7 +527,7 @@ class Replay:
             capacity: Rows held, instead of as many as the saved one; when there are more rows in the
                 file, the newest are kept.
             shared: Put it where other processes can attach.
-            save_number: Which of the file's last two saves (see the property); None: the last.
+            save_number: Which of the file's last two saves (see the property), from 1; None: the last.
 
         Warns:
             UserWarning: The last part of an incremental save was not finished, or is cut short; it is
@@ -534,8 +537,11 @@ class Replay:
             FileFormatError: The file is truncated, damaged, foreign, from a newer version, or without
                 the save that was asked for.
             SegmentError: There is not enough memory; nothing but the file's head was read.
-            InvalidInput: `capacity` is out of range.
+            InvalidInput: `capacity` or `save_number` is out of range.
         """
+        if save_number is not None:
+            save_number = checks.require_int("save_number", save_number, least=1)
+        shared = checks.require_bool("shared", shared)
         with files.opened(Path(path), save_number) as saved:
             settings = Settings.of_file(Path(path), saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)
@@ -566,6 +572,12 @@ class Replay:
         """
         ours = conversion.Side(self._table, self._schema, self.capacity)
         conversion.convert(conversion.Side(source._table, source._schema, source.capacity), ours, change)
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "a Replay cannot be pickled or copied; make it with shared=True and send replay.handle(), which "
+            "Replay.attach takes, or save and load it"
+        )
 
     def close(self) -> None:
         """Let go of the memory; calls in progress end first, later ones raise Closed."""

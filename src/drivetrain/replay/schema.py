@@ -15,6 +15,7 @@ begins with links to its frames:
 With sequences each field of a row holds all its steps, but those kept for the first step alone.
 """
 
+import importlib
 import math
 import operator
 import sys
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, MissingExtra
 from drivetrain.replay import _native
 
 if TYPE_CHECKING:  # sequences.py builds on checks.py, which builds on this file
@@ -304,7 +305,7 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         if dtype is None:  # NumPy would take it for float64
             raise TypeError("no dtype")
         dtype = np.dtype(dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
             f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; '
             "in a list, which stands for a tuple of arrays, each needs a spec of its own"
@@ -318,7 +319,19 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; use a numeric dtype")
     if min(shape, default=1) < 1:
         raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}")
+    if not _survives_json(dtype):  # else files could not be loaded, nor other processes attach
+        raise InvalidInput(
+            f"spec field {name!r}: expected a dtype of NumPy's or ml_dtypes', got {dtype}, which other processes and "
+            "files could not name; store its bytes, or cast it"
+        )
     return shape, dtype
+
+
+def _survives_json(dtype: np.dtype[Any]) -> bool:
+    try:
+        return _dtype_from_json(_dtype_json(dtype)) == dtype
+    except (TypeError, ValueError, MissingExtra):
+        return False
 
 
 def _require_sequences(declared: _Declared, sequence: "Sequences") -> None:
@@ -372,7 +385,8 @@ def _dtype_json(dtype: np.dtype[Any]) -> Any:
     if dtype.subdtype is not None:
         return [_dtype_json(dtype.subdtype[0]), list(dtype.subdtype[1])]
     if dtype.names is None or dtype.fields is None:
-        return dtype.str
+        is_numpys = np.dtype(dtype.str) == dtype
+        return dtype.str if is_numpys else dtype.name  # ml_dtypes' bfloat16 calls itself a void of two bytes
     fields: Any = dtype.fields
     parts = [fields[name] for name in dtype.names]
     return {
@@ -386,10 +400,23 @@ def _dtype_json(dtype: np.dtype[Any]) -> Any:
 
 def _dtype_from_json(value: Any) -> np.dtype[Any]:
     if isinstance(value, str):
-        return np.dtype(value)
+        return _dtype_named(value)
     if isinstance(value, list):
         element, shape = value  # pyright: ignore[reportUnknownVariableType]
         item: Any = (_dtype_from_json(element), tuple(shape))  # pyright: ignore[reportUnknownArgumentType]
         return np.dtype(item)
     parts: Any = {**value, "formats": [_dtype_from_json(part) for part in value["formats"]]}
     return np.dtype(parts, align=value["aligned"])
+
+
+def _dtype_named(name: str) -> np.dtype[Any]:
+    try:
+        return np.dtype(name)
+    except TypeError:  # ml_dtypes' are known by their names once it is imported, as JAX does
+        try:
+            importlib.import_module("ml_dtypes")
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                f"this needs the dtype {name}, which NumPy alone does not have: pip install ml_dtypes"
+            ) from error
+        return np.dtype(name)
