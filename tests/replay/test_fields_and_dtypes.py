@@ -117,6 +117,19 @@ def test_nested_dicts_keep_their_shape():
     assert (data["action"]["arm"] == 2).all()
 
 
+def test_keys_with_a_slash_are_other_fields_than_nested_ones():
+    replay = Replay(8, {"obs": {"a/b": ((), "int8"), "a": {"b": ((), "int16")}}}, share_next_obs=True)
+    step = {"reward": np.ones(2), "terminated": np.zeros(2, bool), "truncated": np.zeros(2, bool)}
+    obs = {"a/b": np.full(2, 1, np.int8), "a": {"b": np.full(2, 2, np.int16)}}
+    replay.writer(2).add(obs=obs, next_obs={"a/b": obs["a/b"] + 2, "a": {"b": obs["a"]["b"] + 2}}, **step)
+    for batch in (replay.sample(2), replay.sample(2, out=replay.new_batch(2)), replay.sample(2, join_stacks=True)):
+        assert {key: type(value) for key, value in batch.data["obs"].items()} == {"a/b": np.ndarray, "a": dict}
+        assert (batch.data["obs"]["a/b"].tolist(), batch.data["obs"]["a"]["b"].tolist()) == ([1, 1], [2, 2])
+        assert (batch.data["next_obs"]["a/b"].tolist(), batch.data["next_obs"]["a"]["b"].tolist()) == ([3, 3], [4, 4])
+    with pytest.raises(InvalidInput, match="missing obs/a\u2215b"):
+        replay.writer(2).add(obs={"a": obs["a"]}, next_obs=obs, **step)
+
+
 def test_there_is_next_obs_only_if_there_is_obs():
     replay = Replay(4, {"hidden": ((), "float32")})
     replay.writer().add(
@@ -196,6 +209,8 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ({"discount": ((), "float32")}, "reserved"),
         ({"a/b": ((), "float32")}, "reserved"),
         ({"": ((), "float32")}, "reserved"),
+        ({"x": {"": ((), "float32")}}, "'x/': this name is reserved; names are not empty"),
+        ({"x": {"a\u2215b": ((), "float32")}}, r"'x/a.b': this name is reserved; .* nor hold U\+2215"),
         ({3: ((), "float32")}, "expected a str"),
     ],
 )

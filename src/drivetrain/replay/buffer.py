@@ -274,7 +274,7 @@ class Replay:
             raise self._not_enough(batch_size) from None
         if out is not None:
             return out
-        return Sample(self._schema.as_tuples(sample.data), *sample[1:]) if self._schema.tuples else sample
+        return Sample(self._schema.as_declared(sample.data), *sample[1:]) if self._schema.is_respelled else sample
 
     def new_batch(self, batch_size: int, *, num_batches: int | None = None, pinned: bool = False) -> Sample:
         """A Sample for `sample(..., out=)`, in one piece of memory; what is in it means nothing yet.
@@ -413,7 +413,8 @@ class Replay:
             ) from None
 
     def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding.
+        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding (to float32, and to
+        the unit of leaves, which a priority far beyond the others makes coarse: docs/replay.md).
 
         Args:
             keys: From `sample.keys` or `all_keys()`, any shape.

@@ -1,8 +1,8 @@
 """The schema of a replay: which fields a row has, of what dtype and shape, and where.
 
 A user's spec is a nested dict whose leaves are `(shape, dtype)`; a list in it stands for a tuple of
-arrays, numbered. Fields are flattened to names joined by "/", and packed into one row per transition,
-widest alignment first:
+arrays, numbered. Fields are flattened to names joined by "/" (a "/" within a key becomes U+2215, which looks
+alike), and packed into one row per transition, widest alignment first:
 
     spec {"obs": {"position": ((3,), "float32")}, "action": ((), "int64")}
     row  action | obs/position | next_obs/position | reward | discount | terminated | truncated
@@ -40,6 +40,8 @@ FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED, FRAMES, NEXT_FRAMES, INITI
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
 
 _FROM_PRODUCER = -1  # of no row
+_SLASH = "\u2215"
+"""In flat names, in place of a slash within a key such as `walker/position`."""
 
 _OURS = {
     "reward": (REWARD, np.dtype(np.float32)),
@@ -193,7 +195,7 @@ class Schema:
     def nest(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
         """Arrays in field order to what users see."""
         data = self.nest_dicts(arrays)
-        return self.as_tuples(data) if self.tuples else data
+        return self.as_declared(data) if self.is_respelled else data
 
     def nest_dicts(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
         """Arrays in field order to nested dicts, as native code takes and gives them."""
@@ -208,15 +210,20 @@ class Schema:
             inner[last] = array
         return data
 
-    def as_tuples(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-        """The same with tuples where users see tuples; leaves `data` as it is."""
+    @cached_property
+    def is_respelled(self) -> bool:
+        """Whether users see more than nested dicts of flat names: tuples, or keys with a slash."""
+        return bool(self.tuples) or any(_SLASH in field.name for field in self.fields)
+
+    def as_declared(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        """The same with tuples and keys as users see them; leaves `data` as it is."""
         converted: dict[str, Any] = {}
         for key, value in data.items():
             if isinstance(value, dict):
-                value = self.as_tuples(cast(dict[str, Any], value), f"{prefix}{key}/")
+                value = self.as_declared(cast(dict[str, Any], value), f"{prefix}{key}/")
                 if f"{prefix}{key}" in self.tuples:
                     value = tuple(value.values())
-            converted[key] = value
+            converted[key.replace(_SLASH, "/")] = value
         return converted
 
     def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...], tuple[int, ...]]]:
@@ -272,11 +279,16 @@ def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple
     for key, value in spec.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"spec field {key!r}: expected a str as name, got {type(key).__name__}")
-        name = prefix + key
-        if not key or "/" in key or (not prefix and (key in _OURS or key.startswith("next_"))):
+        name = prefix + key.replace("/", _SLASH)
+        if not prefix and (key in _OURS or key.startswith("next_")):
             raise InvalidInput(
                 f"spec field {name!r}: this name is reserved; reward, terminated, truncated, discount and next_obs "
-                'exist by themselves, "next_" and "/" are not for names'
+                'exist by themselves, and "next_" is not for names'
+            )
+        if not key or _SLASH in key or (not prefix and "/" in key):
+            raise InvalidInput(
+                f"spec field {prefix + key!r}: this name is reserved; names are not empty, nor hold U+2215, and those "
+                'of whole fields have no "/"; choose another'
             )
         if isinstance(value, Mapping | list) and not value:
             raise InvalidInput(
@@ -371,13 +383,14 @@ def _stride(packed: int) -> int:
 def _walk(step: Mapping[str, Any], prefix: str, tuples: tuple[str, ...]) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in step.items():
+        name = prefix + str(key).replace("/", _SLASH) if prefix else key
         if isinstance(value, Mapping):
-            flat += _walk(value, f"{prefix}{key}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
-        elif f"{prefix}{key}" in tuples and isinstance(value, tuple | list):
+            flat += _walk(value, f"{name}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
+        elif name in tuples and isinstance(value, tuple | list):
             numbered = _numbered(cast(Iterable[Any], value))
-            flat += _walk(numbered, f"{prefix}{key}/", tuples)
+            flat += _walk(numbered, f"{name}/", tuples)
         else:
-            flat.append((f"{prefix}{key}", value))
+            flat.append((name, value))
     return flat
 
 
