@@ -323,6 +323,19 @@ def test_a_private_replay_has_no_handle_and_says_how_to_get_one():
         Replay(8, SPEC).handle()
 
 
+class Unreadable:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("Can't call numpy() on what needs a gradient. Detach it first.")
+
+
+def test_what_numpy_cannot_read_is_told_with_the_reason():
+    replay = filled_replay(8)
+    with pytest.raises(InvalidInput, match=r"priorities: expected an array .* got Unreadable \(.*Detach it first"):
+        replay.update_priorities(first_keys(2), Unreadable())
+    with pytest.raises(InvalidInput, match="keys: expected an array that NumPy can read"):
+        replay.priorities(Unreadable())
+
+
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_replay_that_is_to_be_copied_says_how_it_is_handed_out(copied):
     with pytest.raises(InvalidInput, match=r"cannot be pickled or copied; .* send replay\.handle\(\)"):

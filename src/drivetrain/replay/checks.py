@@ -95,7 +95,7 @@ def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Keys as uint64 and priorities as a float array of the same shape."""
-    key_array, priority_array = _uint64(keys), np.asarray(priorities)
+    key_array, priority_array = _uint64(keys), _array("priorities", priorities)
     if priority_array.dtype.kind not in "fiu":
         raise InvalidInput(
             f"priorities: expected real numbers, got {priority_array.dtype}; cast them with .astype('float32')"
@@ -124,8 +124,19 @@ def fitting_keys(keys: Any, capacity: int) -> npt.NDArray[np.uint64]:
     return np.require(key_array, requirements=("C", "A"))
 
 
+def _array(where: str, value: Any) -> npt.NDArray[Any]:
+    """As NumPy reads it, which tensors that need a gradient, lie on a GPU or hold bfloat16 do not let it."""
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever another library raises
+        reason = " ".join(str(error).split())
+        raise InvalidInput(
+            f"{where}: expected an array that NumPy can read, got {type(value).__name__} ({reason})"
+        ) from error
+
+
 def _uint64(keys: Any) -> npt.NDArray[np.uint64]:
-    array = np.asarray(keys)
+    array = _array("keys", keys)
     if array.dtype != np.uint64:
         raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {array.dtype}; pass them back unchanged")
     return array
@@ -209,7 +220,7 @@ def require_seconds(name: str, value: Any) -> float:
     """`value` as a duration."""
     is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool)
     if not is_number or not 0.0 <= float(value) < math.inf:
-        raise InvalidInput(f"{name}: expected a finite number of seconds >= 0, got {value!r}")
+        raise InvalidInput(f"{name}: expected a number of seconds >= 0, got {value!r}")
     return float(value)
 
 
