@@ -280,7 +280,10 @@ assert wait_for(forked(use_it)) == 0
         (lambda: Limiter(1, tolerance=1, min_size=1.5), "min_size"),
         (lambda: Limiter(1, tolerance=1, num_participants=0), "num_participants"),
         (lambda: make(tolerance=3).consumer().acquire(5), r"at most tolerance \+ 1 = 4 updates, got 5: .* at least 4"),
-        (lambda: make().consumer().acquire(timeout_s=float("nan")), "timeout_s: expected a number of seconds >= 0, got nan"),
+        (
+            lambda: make().consumer().acquire(timeout_s=float("nan")),
+            "timeout_s: expected a number of .* got nan",
+        ),
         (lambda: make().consumer().acquire(timeout_s="1"), "timeout_s: expected a number of seconds >= 0"),
         (lambda: pickle.dumps(make()), r"a Limiter cannot be pickled .* send limiter\.handle"),
         (lambda: make().producer().acquire(0), "amount: expected an integer >= 1, got 0"),
