@@ -437,6 +437,32 @@ class Replay:
         """
         return self._table.all_keys()
 
+    def read(self, keys: npt.NDArray[np.uint64]) -> Sample:
+        """The rows of some keys, in the order of these, as `sample` gives them.
+
+        With `all_keys()`, some at a time, it reads everything: to work out all priorities anew, or to take
+        the rows elsewhere. Safe against concurrent `add`: a row comes out whole or as a stale one.
+
+        Args:
+            keys: uint64 `[B]` or `[U, B]`, from `sample.keys` or `all_keys()`.
+
+        Returns:
+            A Sample with these leading axes. Its weights are 1; where a key is stale, since the row was
+            overwritten, the weight and all of the row are 0.
+
+        Raises:
+            InvalidInput: Foreign keys, or of more than two axes.
+        """
+        keys = checks.fitting_keys(keys, self.capacity)
+        if keys.ndim not in (1, 2):
+            raise InvalidInput(f"keys: expected one or two axes, [B] or [U, B], got shape {list(keys.shape)}")
+        leading: tuple[int, ...] = keys.shape
+        wanted = self._wanted(leading[-1], leading[0] if keys.ndim == 2 else None)
+        *arrays, weights, copied = arrays_in_slab([w[1:] for w in wanted], pinned=False)
+        if not self._table.read(keys, Sample(self._schema.nest_dicts(arrays), weights, copied)):
+            raise AssertionError("keys that fit were turned down")
+        return Sample(self._schema.nest(arrays), weights, copied)
+
     def priority_stats(self) -> PriorityStats:
         """Count, smallest, largest, sum and mean of what draws are proportional to.
 
