@@ -1,7 +1,5 @@
 """Whatever does not fit is refused in a sentence that says what was expected, and changes nothing."""
 
-import copy
-import pickle
 import threading
 
 import numpy as np
@@ -316,41 +314,6 @@ def test_a_writer_needs_a_sensible_number_of_environments(num_envs):
 def test_more_capacity_than_memory_is_refused_before_it_is_touched(shared):
     with pytest.raises(SegmentError, match=r"capacity 4294967295 needs .* GiB, but .* are available; use a smaller"):
         Replay(2**32 - 1, {"obs": ((84, 84, 4), "uint8")}, shared=shared)
-
-
-def test_a_private_replay_has_no_handle_and_says_how_to_get_one():
-    with pytest.raises(SegmentError, match="shared=True"):
-        Replay(8, SPEC).handle()
-
-
-class Unreadable:
-    def __array__(self, dtype=None, copy=None):
-        raise RuntimeError("Can't call numpy() on what needs a gradient. Detach it first.")
-
-
-def test_what_numpy_cannot_read_is_told_with_the_reason():
-    replay = filled_replay(8)
-    with pytest.raises(InvalidInput, match=r"priorities: expected an array .* got Unreadable \(.*Detach it first"):
-        replay.update_priorities(first_keys(2), Unreadable())
-    with pytest.raises(InvalidInput, match="keys: expected an array that NumPy can read"):
-        replay.priorities(Unreadable())
-
-
-@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_a_replay_that_is_to_be_copied_says_how_it_is_handed_out(copied):
-    with pytest.raises(InvalidInput, match=r"cannot be pickled or copied; .* send replay\.handle\(\)"):
-        copied(Replay(8, SPEC))
-
-
-def test_a_step_without_names_is_told_how_to_give_it():
-    with pytest.raises(TypeError, match=r"by their names, as in add\(\*\*step\)"):
-        Replay(8, SPEC).writer(2).add(step())
-
-
-@pytest.mark.parametrize("handle", [None, "handle", 3, b""])
-def test_attach_takes_handles_only(handle):
-    with pytest.raises(InvalidInput, match=r"replay\.handle\(\)"):
-        Replay.attach(handle)
 
 
 @pytest.mark.parametrize("shared", [True, False])

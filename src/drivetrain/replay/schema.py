@@ -15,7 +15,6 @@ begins with links to its frames:
 With sequences each field of a row holds all its steps, but those kept for the first step alone.
 """
 
-import importlib
 import math
 import operator
 import sys
@@ -27,8 +26,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput, MissingExtra
-from drivetrain.replay import _native
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import _native, dtypes
 
 if TYPE_CHECKING:  # sequences.py builds on checks.py, which builds on this file
     from drivetrain.replay.sequences import Sequences
@@ -236,7 +235,7 @@ class Schema:
 
     def to_json(self) -> Any:
         """JSON-able form; `from_json` inverts it."""
-        fields = [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
+        fields = [[f.name, f.kind, list(f.shape), dtypes.to_json(f.dtype), f.offset] for f in self.fields]
         return {"fields": fields, "tuples": list(self.tuples)} if self.tuples else fields
 
     @classmethod
@@ -249,7 +248,7 @@ class Schema:
         with_tuples = cast(dict[str, Any], value if isinstance(value, dict) else {"fields": value, "tuples": []})
         fields: list[list[Any]] = with_tuples["fields"]
         declared = {
-            name: _leaf(name, (tuple(shape), _dtype_from_json(dtype)))
+            name: _leaf(name, (tuple(shape), dtypes.from_json(dtype)))
             for name, kind, shape, dtype, _ in fields
             if kind in (FIRST, FRAMES, INITIAL)
         }
@@ -331,19 +330,12 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; use a numeric dtype")
     if min(shape, default=1) < 1:
         raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}")
-    if not _survives_json(dtype):  # else files could not be loaded, nor other processes attach
+    if not dtypes.survives_json(dtype):  # else files could not be loaded, nor other processes attach
         raise InvalidInput(
             f"spec field {name!r}: expected a dtype of NumPy's or ml_dtypes', got {dtype}, which other processes and "
             "files could not name; store its bytes, or cast it"
         )
     return shape, dtype
-
-
-def _survives_json(dtype: np.dtype[Any]) -> bool:
-    try:
-        return _dtype_from_json(_dtype_json(dtype)) == dtype
-    except (TypeError, ValueError, MissingExtra):
-        return False
 
 
 def _require_sequences(declared: _Declared, sequence: "Sequences") -> None:
@@ -392,44 +384,3 @@ def _walk(step: Mapping[str, Any], prefix: str, tuples: tuple[str, ...]) -> list
         else:
             flat.append((name, value))
     return flat
-
-
-def _dtype_json(dtype: np.dtype[Any]) -> Any:
-    if dtype.subdtype is not None:
-        return [_dtype_json(dtype.subdtype[0]), list(dtype.subdtype[1])]
-    if dtype.names is None or dtype.fields is None:
-        is_numpys = np.dtype(dtype.str) == dtype
-        return dtype.str if is_numpys else dtype.name  # ml_dtypes' bfloat16 calls itself a void of two bytes
-    fields: Any = dtype.fields
-    parts = [fields[name] for name in dtype.names]
-    return {
-        "names": list(dtype.names),
-        "formats": [_dtype_json(part[0]) for part in parts],
-        "offsets": [part[1] for part in parts],
-        "itemsize": dtype.itemsize,
-        "aligned": dtype.isalignedstruct,  # decides its alignment, and so the layout of rows
-    }
-
-
-def _dtype_from_json(value: Any) -> np.dtype[Any]:
-    if isinstance(value, str):
-        return _dtype_named(value)
-    if isinstance(value, list):
-        element, shape = value  # pyright: ignore[reportUnknownVariableType]
-        item: Any = (_dtype_from_json(element), tuple(shape))  # pyright: ignore[reportUnknownArgumentType]
-        return np.dtype(item)
-    parts: Any = {**value, "formats": [_dtype_from_json(part) for part in value["formats"]]}
-    return np.dtype(parts, align=value["aligned"])
-
-
-def _dtype_named(name: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(name)
-    except TypeError:  # ml_dtypes' are known by their names once it is imported, as JAX does
-        try:
-            importlib.import_module("ml_dtypes")
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                f"this needs the dtype {name}, which NumPy alone does not have: pip install ml_dtypes"
-            ) from error
-        return np.dtype(name)
