@@ -62,6 +62,7 @@ NB_MODULE(_native, m) {
            "num_batches"_a.none(), "out"_a.none(), "num_threads"_a.none(), "join_stacks"_a)
       .def_prop_ro("num_frames", &Table::num_frames)
       .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
+      .def("read", &Table::read, "keys"_a, "out"_a)
       .def("leaf_stats", &bind::leaf_stats)
       .def("all_keys", &bind::all_keys)
       .def("read_priorities", &bind::read_priorities, "keys"_a, "priorities"_a)

@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "bind/arrays.hpp"
@@ -197,6 +199,24 @@ class Table {
                : apply_priorities(held->table, key, static_cast<const double*>(values), count, simd);
   }
 
+  // The rows of keys of this table into `out`, a sample of their shape: weights 1; where a key is stale, all is zero.
+  // False: they do not fit each other.
+  bool read(nb::handle keys, nb::handle out) {
+    auto held = hold();
+    auto* array = reinterpret_cast<PyArrayObject*>(keys.ptr());
+    if (!PyArray_Check(keys.ptr()) || PyArray_TYPE(array) != NPY_UINT64 || !PyArray_ISCARRAY_RO(array)) return false;
+    const int axes = PyArray_NDIM(array);
+    if (axes < 1 || axes > 2) return false;
+    const BatchShape shape{{PyArray_DIM(array, 0), axes == 2 ? PyArray_DIM(array, 1) : 0}, axes};
+    Addresses addresses;
+    std::vector<nb::object> arrays;
+    if (!samples_->take(out, shape, addresses, arrays)) return false;
+    const auto* key = static_cast<const std::uint64_t*>(PyArray_DATA(array));
+    nb::gil_scoped_release released;
+    read_rows(held->table, key, shape.count(), addresses);
+    return true;
+  }
+
   double alpha() const { return hold()->table.alpha(); }
 
   void set_alpha(double alpha, bool rescale) {
@@ -308,6 +328,22 @@ class Table {
       std::fill_n(weights, count, 1.0f);
     write_keys(draws, count, reinterpret_cast<std::uint64_t*>(outputs[rows.num_fields + 1]));
     return status;
+  }
+
+  void read_rows(ReplayTable& table, const std::uint64_t* keys, std::size_t count, const Addresses& outputs) const {
+    const RowSchema rows = schema();
+    std::vector<Draw> draws(count);
+    const Sampler sampler(table, best_simd_level());
+    sampler.read(keys, count, draws.data(), [&](std::size_t first, std::size_t num, const Draw* drawn) {
+      gather_rows(rows, table, outputs.data(), first, num, drawn);
+    });
+    auto* weights = reinterpret_cast<float*>(outputs[rows.num_fields]);
+    for (std::size_t i = 0; i < count; ++i) {
+      weights[i] = is_committed(draws[i].generation) ? 1.0f : 0.0f;
+      for (std::size_t f = 0; f < rows.num_fields && weights[i] == 0; ++f)
+        std::memset(outputs[f] + i * rows.fields[f].nbytes, 0, rows.fields[f].nbytes);
+    }
+    std::copy_n(keys, count, reinterpret_cast<std::uint64_t*>(outputs[rows.num_fields + 1]));
   }
 
   TableConfig config_;

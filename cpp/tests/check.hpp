@@ -158,4 +158,24 @@ inline Status sample_tagged(ReplayTable& table, std::size_t count, bool stratifi
   return Status::kOk;
 }
 
+/// Reads rows back by the keys of draws and checks that those which are still there are whole and hold these tags;
+/// how many are.
+inline std::size_t reread_tagged(ReplayTable& table, const Draw* draws, const std::uint64_t* tags, std::size_t count) {
+  std::vector<std::uint64_t> rows(count * kTagWords), keys(count);
+  std::vector<Draw> found(count);
+  for (std::size_t i = 0; i < count; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);
+  Sampler(table, best_simd_level())
+      .read(keys.data(), count, found.data(), [&](std::size_t first, std::size_t num, const Draw* drawn) {
+        for (std::size_t i = 0; i < num; ++i)
+          copy_from_shared(&rows[(first + i) * kTagWords], table.fields(drawn[i].slot), kTagWords * 8);
+      });
+  std::size_t num_there = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!is_committed(found[i].generation)) continue;
+    for (std::size_t w = 0; w < kTagWords; ++w) CHECK(rows[i * kTagWords + w] == tags[i]);
+    ++num_there;
+  }
+  return num_there;
+}
+
 }  // namespace drivetrain::test

@@ -18,7 +18,8 @@ void inserting(ReplayTable& table, std::uint64_t stream, int rounds) {
     while (!insert_tagged(table, 1 + random.below(24), (stream << 40) + 1 + 24u * i)) std::this_thread::yield();
 }
 
-void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<std::uint64_t>& stale) {
+void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<std::uint64_t>& stale,
+              std::atomic<std::uint64_t>& reread) {
   Random random(stream);
   std::vector<Draw> draws(64);
   std::vector<std::uint64_t> tags(64), keys(64);
@@ -29,6 +30,7 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
       keys[k] = Key::make(draws[k].slot, draws[k].generation);
       leaves[k] = static_cast<float>(random.uniform() * (random.below(50) == 0 ? 1e5 : 1.0)) + 1e-3f;
     }
+    reread.fetch_add(reread_tagged(table, draws.data(), tags.data(), 64), std::memory_order_relaxed);
     std::uint64_t num_stale = 0;
     if (table.config().prioritized)
       CHECK(table.update_priorities(keys.data(), leaves, leaves, 64, table.alpha(), &num_stale) == Status::kOk);
@@ -38,21 +40,22 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
 
 void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const TableConfig& config) {
   SharedTable table(config);
-  std::atomic<std::uint64_t> stale{0};
+  std::atomic<std::uint64_t> stale{0}, reread{0};
   // Each thread views the table for itself, as each process does.
   std::vector<std::thread> threads;
   for (std::uint64_t t = 1; t <= 3; ++t)
     threads.emplace_back([&, t, view = *table]() mutable { inserting(view, t, 1500); });
   for (std::uint64_t t = 4; t <= 5; ++t)
-    threads.emplace_back([&, t, view = *table]() mutable { learning(view, t, 800, stale); });
+    threads.emplace_back([&, t, view = *table]() mutable { learning(view, t, 800, stale, reread); });
   if (config.prioritized)
     threads.emplace_back([view = *table]() mutable {
       for (int i = 0; i < 300; ++i) CHECK(view.set_alpha(i % 2 ? 0.4 : 0.9, i % 3 != 0) == Status::kOk);
     });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
-  std::printf("%s: %llu stale updates skipped\n", what,
-              static_cast<unsigned long long>(stale.load()));
+  CHECK(reread.load() > 0);
+  std::printf("%s: %llu stale updates skipped, %llu rows read again\n", what,
+              static_cast<unsigned long long>(stale.load()), static_cast<unsigned long long>(reread.load()));
 }
 
 void stacks(ReplayTable& table, std::uint64_t stream, int rounds) {

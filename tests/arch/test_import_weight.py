@@ -31,16 +31,16 @@ def test_a_light_module_brings_no_framework_and_few_modules(module):
     assert len(added) <= MOST_MODULES[module], f"{module} brings {len(added)} modules: {sorted(added)}"
 
 
-def test_the_replay_asks_for_a_framework_by_name_in_one_place_only(sources):
+def test_the_replay_asks_by_name_for_what_it_does_without_in_two_places_only(sources):
     asking = [
         source.module
         for source in sources
         if source.module.startswith(("drivetrain.core", "drivetrain.replay")) and "import_module" in source.text
     ]
-    assert asking == ["drivetrain.replay.slab"]
-    assert "torch" not in modules_after(
-        "from drivetrain.replay import Replay; Replay(4, {'x': ((), 'u1')}).new_batch(2)"
-    )
+    assert asking == ["drivetrain.replay.dtypes", "drivetrain.replay.slab"]
+    modules = modules_after("from drivetrain.replay import Replay; Replay(4, {'x': ((), 'u1')}).new_batch(2)")
+    assert "torch" not in modules
+    assert "ml_dtypes" not in modules
 
 
 def test_recording_does_without_numpy():

@@ -2,10 +2,13 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+from drivetrain.bench.publish import publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped, ahead, write_json, write_text
+from drivetrain.core.errors import InvalidInput
 
 
 def make_case(**changes):
@@ -92,3 +95,22 @@ def test_a_number_that_json_cannot_hold_is_refused(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "report.json", {"value": float("nan")})
     assert os.listdir(tmp_path) == []
+
+
+def test_what_was_measured_is_shown_also_where_it_cannot_be_written(tmp_path, capsys):
+    with pytest.raises(FileNotFoundError):
+        publish(make_report(), json=tmp_path / "gone" / "report.json", markdown=None)
+    assert "dqn on CartPole-v1" in capsys.readouterr().out
+
+
+def test_a_path_that_no_report_can_be_written_to_is_refused_beforehand(tmp_path):
+    (tmp_path / "old.json").write_text("{}")
+    require_folders(None, tmp_path / "old.json", tmp_path / "new.json", Path("new.json"))
+    for path, message in [
+        (tmp_path, "expected the name of a file, got a folder"),
+        (Path("/dev/null"), "got a folder or a device"),
+        (tmp_path / "no" / "report.json", "its folder does not exist"),
+        (Path("/proc/self/report.json") if os.geteuid() else Path("/dev/full"), "nothing be written|a device"),
+    ]:
+        with pytest.raises(InvalidInput, match=message):
+            require_folders(path)

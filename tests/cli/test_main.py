@@ -1,6 +1,7 @@
 """The command line: verbs, exit codes, and one line for every mistake of the user's."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import drivetrain
 from drivetrain.cli import main as command
 from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.replay import Replay
 
 
 @pytest.fixture
@@ -169,3 +171,16 @@ def test_a_command_started_without_standard_streams_works(tmp_path):
     shell = f"exec {sys.executable} -m drivetrain.cli.main doctor --json {file} <&- >&- 2>&-"
     assert subprocess.run(["bash", "-c", shell], check=False).returncode == 0
     assert json.loads(file.read_text())["ok"]
+
+
+def test_names_that_the_output_cannot_encode_are_escaped(tmp_path):
+    Replay(4, {"länge": ((), "float32")}).save(tmp_path / "ö.bin")
+    for arguments in (["inspect", str(tmp_path / "ö.bin")], ["inspect", str(tmp_path / "none ö")]):
+        done = subprocess.run(
+            [sys.executable, "-m", "drivetrain.cli.main", "replay", *arguments],
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            capture_output=True,
+            check=False,
+        )
+        assert b"\\xf6" in done.stdout + done.stderr
+        assert b"Traceback" not in done.stderr

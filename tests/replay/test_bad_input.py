@@ -67,7 +67,7 @@ def test_a_step_that_does_not_fit_is_refused(changes, message, num_step):
 def test_a_reward_that_is_no_number_is_refused(bad, dtype, kind):
     replay = Replay(16, SPEC, **kind)
     writer = replay.writer(2)
-    with pytest.raises(InvalidInput, match=r'field "reward"\[1\]: expected finite .* got (nan|-?inf)'):
+    with pytest.raises(InvalidInput, match=r'field "reward"\[1\]: expected finite .* got (nan|-?inf|1e\+39)'):
         writer.add(**step(reward=np.array([0, bad], dtype)))
     assert len(replay) == 0
     writer.add(**step(truncated=np.ones(2, bool), reward=np.full(2, 60000, dtype)))
@@ -79,7 +79,7 @@ def test_a_reward_that_is_no_number_is_refused(bad, dtype, kind):
     [
         ([0.5, -1.0], r'field "priority"\[1\]: expected a finite float32 >= 0, got -1.0'),
         ([np.nan, 1.0], r"got nan"),
-        ([1.0, 1e39], r"got inf"),
+        ([1.0, 1e39], r"got 1e\+39"),
         ([1.0], r'field "priority": expected float32\[2\], got float64\[1\]'),
         (["1", "2"], r'field "priority": expected float32\[2\], got <U1\[2\]'),
         (None, "missing priority"),
@@ -196,6 +196,8 @@ def test_a_uniform_replay_takes_no_priorities():
         ({"num_batches": 1.5}, "num_batches"),
         ({"num_batches": 2**40}, "num_batches"),
         ({"out": (1, 2, 3)}, "out: expected a Sample"),
+        ({"out": Sample(None, None, None)}, "out: expected x to be a writable"),
+        ({"join_stacks": "no"}, "join_stacks: expected True or False, got 'no'"),
     ],
 )
 def test_arguments_of_sample_that_do_not_fit_are_refused(options, message):
@@ -290,6 +292,9 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"initial_priority": None}, "initial_priority"),
         ({"weights_by": "max"}, r'weights_by: expected "batch" or "buffer", got .max'),
         ({"weights_by": None}, "weights_by"),
+        ({"prioritized": "no"}, "prioritized: expected True or False, got 'no'"),
+        ({"share_next_obs": None}, "share_next_obs: expected True or False"),
+        ({"shared": 2}, "shared: expected True or False"),
         ({"initial_priority": 1.0, "prioritized": False}, "a uniform replay has no priorities, got 1.0"),
         ({"initial_priority": "given", "spec": {"priority": {"x": ((), "f4")}}}, "the name is taken"),
     ],
@@ -309,17 +314,6 @@ def test_a_writer_needs_a_sensible_number_of_environments(num_envs):
 def test_more_capacity_than_memory_is_refused_before_it_is_touched(shared):
     with pytest.raises(SegmentError, match=r"capacity 4294967295 needs .* GiB, but .* are available; use a smaller"):
         Replay(2**32 - 1, {"obs": ((84, 84, 4), "uint8")}, shared=shared)
-
-
-def test_a_private_replay_has_no_handle_and_says_how_to_get_one():
-    with pytest.raises(SegmentError, match="shared=True"):
-        Replay(8, SPEC).handle()
-
-
-@pytest.mark.parametrize("handle", [None, "handle", 3, b""])
-def test_attach_takes_handles_only(handle):
-    with pytest.raises(InvalidInput, match=r"replay\.handle\(\)"):
-        Replay.attach(handle)
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -1,5 +1,9 @@
 """Any dtype of fixed size goes in and comes out the same, in nested dicts and through handles and files."""
 
+import subprocess
+import sys
+
+import ml_dtypes
 import numpy as np
 import pytest
 from filled import all_rows, slots_of
@@ -29,6 +33,8 @@ DTYPES = [
     "V7",
     ALIGNED,
     np.dtype([("a", "f4"), ("b", "u1", (3,))]),
+    ml_dtypes.bfloat16,
+    np.dtype([("a", ml_dtypes.float8_e4m3fn, (3,))]),
 ]
 
 
@@ -111,6 +117,19 @@ def test_nested_dicts_keep_their_shape():
     assert (data["action"]["arm"] == 2).all()
 
 
+def test_keys_with_a_slash_are_other_fields_than_nested_ones():
+    replay = Replay(8, {"obs": {"a/b": ((), "int8"), "a": {"b": ((), "int16")}}}, share_next_obs=True)
+    step = {"reward": np.ones(2), "terminated": np.zeros(2, bool), "truncated": np.zeros(2, bool)}
+    obs = {"a/b": np.full(2, 1, np.int8), "a": {"b": np.full(2, 2, np.int16)}}
+    replay.writer(2).add(obs=obs, next_obs={"a/b": obs["a/b"] + 2, "a": {"b": obs["a"]["b"] + 2}}, **step)
+    for batch in (replay.sample(2), replay.sample(2, out=replay.new_batch(2)), replay.sample(2, join_stacks=True)):
+        assert {key: type(value) for key, value in batch.data["obs"].items()} == {"a/b": np.ndarray, "a": dict}
+        assert (batch.data["obs"]["a/b"].tolist(), batch.data["obs"]["a"]["b"].tolist()) == ([1, 1], [2, 2])
+        assert (batch.data["next_obs"]["a/b"].tolist(), batch.data["next_obs"]["a"]["b"].tolist()) == ([3, 3], [4, 4])
+    with pytest.raises(InvalidInput, match="missing obs/a\u2215b"):
+        replay.writer(2).add(obs={"a": obs["a"]}, next_obs=obs, **step)
+
+
 def test_there_is_next_obs_only_if_there_is_obs():
     replay = Replay(4, {"hidden": ((), "float32")})
     replay.writer().add(
@@ -131,6 +150,19 @@ def test_a_dtype_with_axes_of_its_own_adds_them_to_the_shape():
     step = {"reward": np.ones(1), "terminated": np.zeros(1, bool), "truncated": np.zeros(1, bool)}
     replay.writer().add(x=np.ones((1, 2, 3), np.float32), **step)
     assert replay.sample(1).data["x"].shape == (1, 2, 3)
+
+
+def test_a_dtype_that_is_not_there_is_named_with_its_remedy(tmp_path):
+    Replay(4, {"x": ((), ml_dtypes.bfloat16)}).save(tmp_path / "replay")
+    code = f"""
+import sys
+sys.modules["ml_dtypes"] = None
+from drivetrain.replay import Replay
+Replay.load({str(tmp_path / "replay")!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the dtype bfloat16, which NumPy alone does not have: pip install ml_dtypes" in done.stderr
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint8, np.bool_])
@@ -167,6 +199,7 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ({"x": ((4,), "S0")}, "no fixed size"),
         ({"x": ((4,), [("a", "f4"), ("b", "O")])}, "no fixed size"),
         ({"x": ((0,), "float32")}, "positive"),
+        ({"x": ((), np.dtype([(("title", "a"), "f4")]))}, "a dtype of NumPy's or ml_dtypes'"),
         ({"x": ((-1,), "float32")}, "positive"),
         ({"x": ((1,) * 40, "float32")}, "axes"),
         ({"x": ((2**40, 2**40), "float32")}, "row"),
@@ -176,6 +209,8 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ({"discount": ((), "float32")}, "reserved"),
         ({"a/b": ((), "float32")}, "reserved"),
         ({"": ((), "float32")}, "reserved"),
+        ({"x": {"": ((), "float32")}}, "'x/': this name is reserved; names are not empty"),
+        ({"x": {"a\u2215b": ((), "float32")}}, r"'x/a.b': this name is reserved; .* nor hold U\+2215"),
         ({3: ((), "float32")}, "expected a str"),
     ],
 )

@@ -1,6 +1,7 @@
 """What `drivetrain replay inspect` says of a file is what is in it."""
 
 import json
+import os
 import tracemalloc
 
 import numpy as np
@@ -116,7 +117,10 @@ def test_files_without_rows_or_priorities_are_told_too(tmp_path, capsys, num_row
     replay.save(path)
     assert command.main(["replay", "inspect", str(path)]) == 0
     text = capsys.readouterr().out
-    assert ("priorities: none are kept" in text) == (not prioritized or not num_rows)
+    assert ("priorities: none are kept" in text) == (not prioritized)
+    assert ("priorities: none, for there are no rows" in text) == (prioritized and not num_rows)
+    bars = [line.split() for line in text.splitlines() if line.endswith("#")]
+    assert bars == ([["1", "..", "1", "8", "#" * 40]] if prioritized and num_rows else [])  # one priority, one bar
     assert command.main(["replay", "inspect", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rewards"]["mean"] == (None if num_rows == 0 else 3.5)
 
@@ -149,6 +153,13 @@ def test_the_verb_says_what_it_can_do(capsys, argv, code):
     assert command.main(["replay", *argv]) == code
     printed = capsys.readouterr()
     assert "inspect" in printed.out + printed.err
+
+
+@pytest.mark.parametrize("make", [lambda path: os.mkfifo(path), lambda path: path.symlink_to("/dev/null")])
+def test_a_pipe_or_a_device_is_no_file_and_is_not_waited_for(tmp_path, capsys, make):
+    make(tmp_path / "replay")
+    assert command.main(["replay", "inspect", str(tmp_path / "replay")]) == 2
+    assert "expected a file that Replay.save wrote, got a pipe or a device" in capsys.readouterr().err
 
 
 def test_an_unfinished_save_is_told(saved, capsys):

@@ -280,6 +280,12 @@ assert wait_for(forked(use_it)) == 0
         (lambda: Limiter(1, tolerance=1, min_size=1.5), "min_size"),
         (lambda: Limiter(1, tolerance=1, num_participants=0), "num_participants"),
         (lambda: make(tolerance=3).consumer().acquire(5), r"at most tolerance \+ 1 = 4 updates, got 5: .* at least 4"),
+        (
+            lambda: make().consumer().acquire(timeout_s=float("nan")),
+            "timeout_s: expected a number of .* got nan",
+        ),
+        (lambda: make().consumer().acquire(timeout_s="1"), "timeout_s: expected a number of seconds >= 0"),
+        (lambda: pickle.dumps(make()), r"a Limiter cannot be pickled .* send limiter\.handle"),
         (lambda: make().producer().acquire(0), "amount: expected an integer >= 1, got 0"),
         (lambda: make().producer().commit(1), "at most the 0 acquired and not committed, got 1; acquire first"),
         (lambda: Limiter.attach("handle"), r"expected what limiter\.handle\(\) returned, got str"),
@@ -288,6 +294,10 @@ assert wait_for(forked(use_it)) == 0
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+def test_numpys_integers_are_a_ratio_too():
+    assert Limiter(np.int64(2), tolerance=0).rule.updates_per_insert == 2
 
 
 def test_a_full_limiter_says_who_is_registered_and_a_closed_place_is_free():

@@ -168,6 +168,12 @@ def test_a_file_from_before_a_setting_existed_is_loaded_with_its_default(tmp_pat
     assert len(loaded) == 40
 
 
+@pytest.mark.parametrize("number", [0, -1, "1", 1.0])
+def test_a_save_number_that_none_has_is_refused(good_file, number):
+    with pytest.raises(InvalidInput, match="save_number: expected an integer >= 1"):
+        Replay.load(good_file, save_number=number)
+
+
 def test_a_missing_file_is_an_ordinary_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Replay.load(tmp_path / "nothing")
@@ -182,7 +188,7 @@ def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, full_d
         big.save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["replay"]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"'[^']*/no/such/folder'$"):
         big.save(tmp_path / "no" / "such" / "folder")
 
 

@@ -53,6 +53,9 @@ def test_every_value_of_a_line_within_0_and_1_is_a_beta():
         (lambda: Exponential(1, -1, 3), "expected start and end > 0"),
         (lambda: Linear(0, 1, 3)(-1), "step: expected a number >= 0, got -1"),
         (lambda: Constant(1)(float("nan")), "step"),
+        (lambda: Linear(None, 1, 3), "start: expected a finite number, got None"),
+        (lambda: Linear(0, np.ones(2), 3), "end: expected a finite number"),
+        (lambda: Linear(0, 1, 3)("2"), "step: expected a number >= 0, got '2'"),
     ],
 )
 def test_what_makes_no_schedule_is_refused(make, message):

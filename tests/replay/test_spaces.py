@@ -19,6 +19,8 @@ NESTED = spaces.Dict(
         "inner": spaces.Dict({"count": spaces.Discrete(5, start=2), "pair": spaces.Tuple([spaces.Discrete(3)] * 2)}),
         "many": spaces.MultiDiscrete([[3, 4], [5, 6]]),
         "bits": spaces.MultiBinary([2, 2]),
+        "walker/joints": spaces.Tuple([spaces.Discrete(3), spaces.Dict({"left/knee": spaces.Box(0, 1, (2,))})]),
+        "walker/velocity": spaces.Box(0, 1, (3,)),
         "tuple_of_dicts": spaces.Tuple([spaces.Dict({"x": spaces.Box(0, 1, (1,))}), spaces.MultiBinary(3)]),
     }
 )

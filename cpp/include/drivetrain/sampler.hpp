@@ -51,6 +51,24 @@ class Sampler {
     return Status::kOk;
   }
 
+  /// The rows of `count` keys, handed to gather as sample() does it. Where a row is gone, or goes meanwhile, the draw
+  /// is of no committed generation, and what was gathered there means nothing.
+  template <class Gather>
+  void read(const std::uint64_t* keys, std::size_t count, Draw* draws, Gather&& gather) const noexcept {
+    const Headers rows = headers();
+    for (std::size_t first = 0; first < count; first += kMaxBatch) {
+      const std::size_t num = std::min(kMaxBatch, count - first);
+      for (std::size_t i = first; i < first + num; ++i) {
+        const std::uint32_t slot = Key::slot(keys[i]);
+        draws[i] = {slot, noted(rows, slot) == Key::generation(keys[i]) ? Key::generation(keys[i]) : kNothing, 1.0};
+      }
+      gather(first, num, draws + first);
+      std::atomic_thread_fence(std::memory_order_acquire);  // every copy is over before the checks
+      for (std::size_t i = first; i < first + num; ++i)
+        if (!is_unchanged(rows, draws[i])) draws[i].generation = kNothing;
+    }
+  }
+
  private:
   // Positions of a batch.
   struct Run {

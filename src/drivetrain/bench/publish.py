@@ -3,6 +3,7 @@
 peers -> present (absent ones are announced) ... Report -> publish -> JSON, page, screen
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,18 @@ def require_folders(*paths: Path | None) -> None:
     """Refuse a report that could not be written, before anything is measured; None: not asked for.
 
     Raises:
-        InvalidInput: A folder does not exist.
+        InvalidInput: A folder does not exist or lets nothing be written, or the path is no file's.
     """
     for path in paths:
-        if path is not None and not path.absolute().parent.is_dir():
+        if path is None:
+            continue
+        folder = path.resolve().parent
+        if not folder.is_dir():
             raise InvalidInput(f"{path}: its folder does not exist; make it first")
+        if path.exists() and not path.is_file():
+            raise InvalidInput(f"{path}: expected the name of a file, got a folder or a device; name a file")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidInput(f"{path}: its folder lets nothing be written; choose another")
 
 
 def publish(
@@ -49,8 +57,10 @@ def publish(
     """
     document = report.as_json()
     text = page(document)
-    if json is not None:
-        write_json(json, document)
-    if markdown is not None:
-        write_text(markdown, text)
-    print(text)
+    try:
+        if json is not None:
+            write_json(json, document)
+        if markdown is not None:
+            write_text(markdown, text)
+    finally:  # what was measured is shown, also where the disk is full by now
+        print(text)

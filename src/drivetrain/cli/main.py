@@ -12,7 +12,8 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import cast
+from io import TextIOWrapper
+from typing import Any, cast
 
 import drivetrain
 from drivetrain.core.errors import DrivetrainError, InvalidInput, RunError
@@ -63,13 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def open_streams() -> None:
     """Give a process that was started without standard streams the null device for them.
 
-    What is opened next would else become one of them, and get what is printed.
+    What is opened next would else become one of them, and get what is printed. What a terminal's encoding
+    lacks is printed as an escape.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR_FD:
         os.set_inheritable(fd, True)
     os.close(fd)
     sys.stdout = sys.stdout or os.fdopen(_STDOUT_FD, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(_STDERR_FD, "w", closefd=False)
+    stdout = cast(object, sys.stdout)
+    if isinstance(stdout, TextIOWrapper) and stdout.errors == "strict":  # files and fields may have any name
+        cast("TextIOWrapper[Any]", stdout).reconfigure(errors="backslashreplace")
 
 
 def dispatch(arguments: list[str]) -> int:

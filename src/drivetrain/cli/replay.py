@@ -101,7 +101,8 @@ def _parts(report: FileReport) -> list[str]:
 
 def _priorities(report: FileReport) -> list[str]:
     if report.priorities is None or report.histogram is None:
-        return ["priorities: none are kept"]
+        is_empty = report.settings["prioritized"] and not report.num_rows
+        return ["priorities: none, for there are no rows" if is_empty else "priorities: none are kept"]
     edges, counts = report.histogram.edges, report.histogram.counts
     labels = [f"{low:.3g} .. {high:.3g}" for low, high in pairwise(edges)]
     width, most, digits = max(map(len, labels)), max(counts), len(str(max(counts)))

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +136,7 @@ class Replay:
                 frame_stack=frame_stack,
                 sequence=sequence,
             ),
-            shared=shared,
+            shared=checks.require_bool("shared", shared),
             segment=None,
         )
 
@@ -213,11 +213,12 @@ class Replay:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
         """
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
+        check_obs = checks.require_bool("check_obs", check_obs)
         settings, stack = self._settings, self._schema.frame_stack
         frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
         inputs = self._schema.inputs + ((PRIORITY,) if settings.initial_priority == "given" else ())
         period = settings.sequence.num_new_steps if settings.sequence else 0
-        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, bool(check_obs))
+        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, check_obs)
         return Writer(self._schema, inputs, num_envs, native)
 
     def sample(
@@ -256,6 +257,8 @@ class Replay:
 
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
+        if join_stacks is not False:
+            join_stacks = checks.require_bool("join_stacks", join_stacks)
         if join_stacks and out is not None:
             raise InvalidInput("out: joined stacks come in memory of their own; leave out= away, or join_stacks")
         try:
@@ -264,14 +267,14 @@ class Replay:
                 given = checks.fitting_draws(batch_size, beta, mode, num_batches)
                 num_threads = checks.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
                 fitting = None if out is None else self._fitting_out(out, given[0], given[3])
-                sample = self._table.sample(*given, fitting, num_threads, bool(join_stacks))
+                sample = self._table.sample(*given, fitting, num_threads, join_stacks)
                 if sample is None:
                     raise self._not_enough(given[0])
         except NotEnoughData:
             raise self._not_enough(batch_size) from None
         if out is not None:
             return out
-        return Sample(self._schema.as_tuples(sample.data), *sample[1:]) if self._schema.tuples else sample
+        return Sample(self._schema.as_declared(sample.data), *sample[1:]) if self._schema.is_respelled else sample
 
     def new_batch(self, batch_size: int, *, num_batches: int | None = None, pinned: bool = False) -> Sample:
         """A Sample for `sample(..., out=)`, in one piece of memory; what is in it means nothing yet.
@@ -410,7 +413,8 @@ class Replay:
             ) from None
 
     def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding.
+        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding (to float32, and to
+        the unit of leaves, which a priority far beyond the others makes coarse: docs/replay.md).
 
         Args:
             keys: From `sample.keys` or `all_keys()`, any shape.
@@ -432,6 +436,32 @@ class Replay:
         that others insert meanwhile may be missing, and keys of rows they overwrite are stale.
         """
         return self._table.all_keys()
+
+    def read(self, keys: npt.NDArray[np.uint64]) -> Sample:
+        """The rows of some keys, in the order of these, as `sample` gives them.
+
+        With `all_keys()`, some at a time, it reads everything: to work out all priorities anew, or to take
+        the rows elsewhere. Safe against concurrent `add`: a row comes out whole or as a stale one.
+
+        Args:
+            keys: uint64 `[B]` or `[U, B]`, from `sample.keys` or `all_keys()`.
+
+        Returns:
+            A Sample with these leading axes. Its weights are 1; where a key is stale, since the row was
+            overwritten, the weight and all of the row are 0.
+
+        Raises:
+            InvalidInput: Foreign keys, or of more than two axes.
+        """
+        keys = checks.fitting_keys(keys, self.capacity)
+        if keys.ndim not in (1, 2):
+            raise InvalidInput(f"keys: expected one or two axes, [B] or [U, B], got shape {list(keys.shape)}")
+        leading: tuple[int, ...] = keys.shape
+        wanted = self._wanted(leading[-1], leading[0] if keys.ndim == 2 else None)
+        *arrays, weights, copied = arrays_in_slab([w[1:] for w in wanted], pinned=False)
+        if not self._table.read(keys, Sample(self._schema.nest_dicts(arrays), weights, copied)):
+            raise AssertionError("keys that fit were turned down")
+        return Sample(self._schema.nest(arrays), weights, copied)
 
     def priority_stats(self) -> PriorityStats:
         """Count, smallest, largest, sum and mean of what draws are proportional to.
@@ -524,7 +554,7 @@ class Replay:
             capacity: Rows held, instead of as many as the saved one; when there are more rows in the
                 file, the newest are kept.
             shared: Put it where other processes can attach.
-            save_number: Which of the file's last two saves (see the property); None: the last.
+            save_number: Which of the file's last two saves (see the property), from 1; None: the last.
 
         Warns:
             UserWarning: The last part of an incremental save was not finished, or is cut short; it is
@@ -534,8 +564,11 @@ class Replay:
             FileFormatError: The file is truncated, damaged, foreign, from a newer version, or without
                 the save that was asked for.
             SegmentError: There is not enough memory; nothing but the file's head was read.
-            InvalidInput: `capacity` is out of range.
+            InvalidInput: `capacity` or `save_number` is out of range.
         """
+        if save_number is not None:
+            save_number = checks.require_int("save_number", save_number, least=1)
+        shared = checks.require_bool("shared", shared)
         with files.opened(Path(path), save_number) as saved:
             settings = Settings.of_file(Path(path), saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)
@@ -566,6 +599,12 @@ class Replay:
         """
         ours = conversion.Side(self._table, self._schema, self.capacity)
         conversion.convert(conversion.Side(source._table, source._schema, source.capacity), ours, change)
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "a Replay cannot be pickled or copied; make it with shared=True and send replay.handle(), which "
+            "Replay.attach takes, or save and load it"
+        )
 
     def close(self) -> None:
         """Let go of the memory; calls in progress end first, later ones raise Closed."""

@@ -48,18 +48,18 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
         if array.shape == field.shape:
             remedy = "add the leading axis of environments, array[None]"
         raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
-    if array.dtype != field.dtype:
-        if (field.kind != REWARD and field is not PRIORITY) or array.dtype.kind not in "fiub":
-            remedy = f"cast it with .astype({str(field.dtype)!r})"
-            if field.name.split("/")[0] in ("obs", "action", "next_obs"):
-                remedy += f", or declare {array.dtype} in the spec"
-            raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
-        with np.errstate(over="ignore"):  # what is beyond float32 is refused just below
-            array = array.astype(np.float32)
+    is_number = (field.kind == REWARD or field is PRIORITY) and array.dtype.kind in "fiub"
+    if array.dtype != field.dtype and not is_number:
+        remedy = f"cast it with .astype({str(field.dtype)!r})"
+        if field.name.split("/")[0] in ("obs", "action", "next_obs"):
+            remedy += f", or declare {array.dtype} in the spec"
+        raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
     if field is PRIORITY:
         _require_priorities(where, array)
     elif field.kind == REWARD:
         _require_rewards(where, array)
+    if array.dtype != field.dtype:
+        array = array.astype(np.float32)
     return np.require(array, requirements=("C", "A"))
 
 
@@ -81,7 +81,8 @@ def require_num_batches(num_batches: Any, batch_size: int) -> int | None:
 
 def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple[int, ...]]], out: Any) -> list[Any]:
     """The arrays of a sample to write into: the fields in their order, weights, keys, as `wanted` says."""
-    flat = schema.flatten(out.data)
+    data = out.data
+    flat = schema.flatten(cast(dict[str, Any], data)) if isinstance(data, dict) else {}
     arrays = [flat.get(name) for name, _, _ in wanted[:-2]] + [out.weights, out.keys]
     for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
         if not is_writable_array(array, dtype, shape):
@@ -94,9 +95,11 @@ def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Keys as uint64 and priorities as a float array of the same shape."""
-    key_array, priority_array = _uint64(keys), np.asarray(priorities)
+    key_array, priority_array = _uint64(keys), _array("priorities", priorities)
     if priority_array.dtype.kind not in "fiu":
-        raise InvalidInput(f"priorities: expected real numbers, got {priority_array.dtype}")
+        raise InvalidInput(
+            f"priorities: expected real numbers, got {priority_array.dtype}; cast them with .astype('float32')"
+        )
     if key_array.shape != priority_array.shape:
         raise InvalidInput(
             f"priorities: expected one per key, shape {list(key_array.shape)}, got {list(priority_array.shape)}"
@@ -121,8 +124,19 @@ def fitting_keys(keys: Any, capacity: int) -> npt.NDArray[np.uint64]:
     return np.require(key_array, requirements=("C", "A"))
 
 
+def _array(where: str, value: Any) -> npt.NDArray[Any]:
+    """As NumPy reads it, which tensors that need a gradient, lie on a GPU or hold bfloat16 do not let it."""
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever another library raises
+        reason = " ".join(str(error).split())
+        raise InvalidInput(
+            f"{where}: expected an array that NumPy can read, got {type(value).__name__} ({reason})"
+        ) from error
+
+
 def _uint64(keys: Any) -> npt.NDArray[np.uint64]:
-    array = np.asarray(keys)
+    array = _array("keys", keys)
     if array.dtype != np.uint64:
         raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {array.dtype}; pass them back unchanged")
     return array
@@ -139,7 +153,8 @@ def _require_priorities(where: str, values: npt.NDArray[Any]) -> None:
 
 
 def _require_rewards(where: str, values: npt.NDArray[Any]) -> None:
-    bad = ~np.isfinite(values)
+    with np.errstate(over="ignore"):  # what is beyond float32 is infinite in it
+        bad = ~np.isfinite(values.astype(np.float32))
     if bad.any():
         at = int(bad.argmax())
         raise InvalidInput(
@@ -164,6 +179,13 @@ def require_initial_priority(value: Any, prioritized: Any, schema: Schema) -> st
     if value == "given" and any(field.name.split("/")[0] == "priority" for field in schema.fields):
         raise InvalidInput('spec field "priority": the name is taken by initial_priority="given"; call it otherwise')
     return value if isinstance(value, str) else number
+
+
+def require_bool(name: str, value: Any) -> bool:
+    """`value` as a bool; 0 and 1 will do, and NumPy's. Texts such as "no" would count as true."""
+    if isinstance(value, bool | np.bool_ | int | np.integer) and value in (0, 1):
+        return value == 1
+    raise InvalidInput(f"{name}: expected True or False, got {value!r}")
 
 
 def require_one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:

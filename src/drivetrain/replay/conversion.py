@@ -121,7 +121,7 @@ def _observations(side: Side, stacks: npt.NDArray[np.uint32]) -> Any:
         for group in groups:
             inner = cast(dict[str, Any], inner.setdefault(group, {}))
         inner[last] = part.view(field.dtype).reshape(len(stacks), *field.shape)
-    return side.schema.as_tuples(nested)["obs"]
+    return side.schema.as_declared(nested)["obs"]
 
 
 def _store(side: Side, observations: Any, count: int) -> npt.NDArray[np.uint64]:

@@ -64,7 +64,7 @@ class FileReport:
     dead_share: float
     """Of all parts: what later ones have replaced."""
     priorities: Spread | None
-    """None in a uniform replay, and where alpha is 0, which forgets them."""
+    """None in a uniform replay, where there are no rows, and where alpha is 0, which forgets them."""
     histogram: Histogram | None
     rewards: Spread
     num_terminated: int
@@ -142,13 +142,14 @@ def _priorities(leaves: npt.NDArray[np.float32], alpha: float) -> tuple[Spread |
         return None, None
     least, most = (float(priority_of(leaf, alpha)) for leaf in (leaves.min(), leaves.max()))
     first, last = math.log10(least + EPSILON), math.log10(most + EPSILON)
-    logs: npt.NDArray[np.float64] = np.linspace(first, max(last, first + 1e-3), _NUM_BINS + 1)
-    counts, total = np.zeros(_NUM_BINS, np.int64), 0.0
+    num_bins = _NUM_BINS if last - first > 1e-6 else 1  # one for one priority
+    logs: npt.NDArray[np.float64] = np.linspace(first, last, num_bins + 1)
+    counts, total = np.zeros(num_bins, np.int64), 0.0
     for begin in range(0, len(leaves), 2**16):
         values = priority_of(leaves[begin : begin + 2**16], alpha)
         total += float(values.sum())
         bins = np.searchsorted(logs, np.log10(values + EPSILON), side="right") - 1
-        counts += np.bincount(np.clip(bins, 0, _NUM_BINS - 1), minlength=_NUM_BINS)
+        counts += np.bincount(np.clip(bins, 0, num_bins - 1), minlength=num_bins)
     edges = np.maximum(10.0**logs - EPSILON, 0.0)
     spread = Spread(count=len(leaves), minimum=least, mean=total / len(leaves), maximum=most)
     return spread, Histogram(edges=edges.tolist(), counts=counts.tolist())

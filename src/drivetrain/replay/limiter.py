@@ -17,11 +17,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from numbers import Rational
+from typing import Any, NoReturn
 
 from drivetrain.core.errors import Closed, InvalidInput, SegmentError, TimedOut
 from drivetrain.core.segments import Segment, SegmentHandle
-from drivetrain.replay.checks import require_int
+from drivetrain.replay.checks import require_int, require_seconds
 from drivetrain.replay.tally import Counts, Side, Tally
 
 _KIND = "limiter"
@@ -124,6 +125,9 @@ class Limiter:
         """What another process needs to `attach`; valid while this process holds the limiter."""
         return LimiterHandle(segment=self._segment.handle())
 
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput("a Limiter cannot be pickled or copied; send limiter.handle(), which Limiter.attach takes")
+
     def producer(self) -> "Participation":
         """Register this process as one that inserts. One thread at a time; `close` it, or use `with`.
 
@@ -177,7 +181,7 @@ class Participation:
 
         Args:
             amount: Inserts or updates.
-            timeout_s: Seconds after which to give up; None waits for as long as it takes.
+            timeout_s: Seconds after which to give up, finite; None waits for as long as it takes.
 
         Raises:
             TimedOut: Nothing was granted; the message says who waits for whom.
@@ -186,6 +190,8 @@ class Participation:
         """
         index, rule = self._own_index(), self._rule
         amount = require_int("amount", amount, least=1)
+        if timeout_s is not None:  # a NaN would never be over
+            require_seconds("timeout_s", timeout_s)
         if self._side is Side.CONSUMERS and amount > rule.tolerance + 1:
             raise InvalidInput(
                 f"amount: expected at most tolerance + 1 = {rule.tolerance + 1} updates, got {amount}: producers wait "
@@ -282,9 +288,9 @@ class Participation:
 
 
 def _require_ratio(value: Any) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, int | Fraction) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, Rational) or value < 0:  # NumPy's integers are rational too
         raise InvalidInput(
             f"updates_per_insert: expected a ratio of integers >= 0, an int or a Fraction, got {value!r}; "
             "write 0.25 as Fraction(1, 4)"
         )
-    return Fraction(value)
+    return Fraction(int(value.numerator), int(value.denominator))

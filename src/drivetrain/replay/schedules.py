@@ -10,6 +10,7 @@ caller counts: updates, environment steps, calls.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import SupportsFloat
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay.checks import require_int
@@ -18,14 +19,22 @@ Schedule = Callable[[int], float]
 """A value for each step; any function will do."""
 
 
+def _number(value: object) -> float:
+    """As a float; NaN of what is none."""
+    try:
+        return float(value) if isinstance(value, SupportsFloat) else math.nan
+    except (TypeError, ValueError):
+        return math.nan
+
+
 def _require_finite(**values: float) -> None:
     for name, value in values.items():
-        if isinstance(value, str) or not math.isfinite(value):
+        if not math.isfinite(_number(value)):
             raise InvalidInput(f"{name}: expected a finite number, got {value!r}")
 
 
 def _require_step(step: float) -> None:
-    if not step >= 0:
+    if not _number(step) >= 0:
         raise InvalidInput(f"step: expected a number >= 0, got {step!r}")
 
 

@@ -1,8 +1,8 @@
 """The schema of a replay: which fields a row has, of what dtype and shape, and where.
 
 A user's spec is a nested dict whose leaves are `(shape, dtype)`; a list in it stands for a tuple of
-arrays, numbered. Fields are flattened to names joined by "/", and packed into one row per transition,
-widest alignment first:
+arrays, numbered. Fields are flattened to names joined by "/" (a "/" within a key becomes U+2215, which looks
+alike), and packed into one row per transition, widest alignment first:
 
     spec {"obs": {"position": ((3,), "float32")}, "action": ((), "int64")}
     row  action | obs/position | next_obs/position | reward | discount | terminated | truncated
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import _native
+from drivetrain.replay import _native, dtypes
 
 if TYPE_CHECKING:  # sequences.py builds on checks.py, which builds on this file
     from drivetrain.replay.sequences import Sequences
@@ -39,6 +39,8 @@ FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED, FRAMES, NEXT_FRAMES, INITI
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
 
 _FROM_PRODUCER = -1  # of no row
+_SLASH = "\u2215"
+"""In flat names, in place of a slash within a key such as `walker/position`."""
 
 _OURS = {
     "reward": (REWARD, np.dtype(np.float32)),
@@ -192,7 +194,7 @@ class Schema:
     def nest(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
         """Arrays in field order to what users see."""
         data = self.nest_dicts(arrays)
-        return self.as_tuples(data) if self.tuples else data
+        return self.as_declared(data) if self.is_respelled else data
 
     def nest_dicts(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
         """Arrays in field order to nested dicts, as native code takes and gives them."""
@@ -207,15 +209,20 @@ class Schema:
             inner[last] = array
         return data
 
-    def as_tuples(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-        """The same with tuples where users see tuples; leaves `data` as it is."""
+    @cached_property
+    def is_respelled(self) -> bool:
+        """Whether users see more than nested dicts of flat names: tuples, or keys with a slash."""
+        return bool(self.tuples) or any(_SLASH in field.name for field in self.fields)
+
+    def as_declared(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        """The same with tuples and keys as users see them; leaves `data` as it is."""
         converted: dict[str, Any] = {}
         for key, value in data.items():
             if isinstance(value, dict):
-                value = self.as_tuples(cast(dict[str, Any], value), f"{prefix}{key}/")
+                value = self.as_declared(cast(dict[str, Any], value), f"{prefix}{key}/")
                 if f"{prefix}{key}" in self.tuples:
                     value = tuple(value.values())
-            converted[key] = value
+            converted[key.replace(_SLASH, "/")] = value
         return converted
 
     def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...], tuple[int, ...]]]:
@@ -228,7 +235,7 @@ class Schema:
 
     def to_json(self) -> Any:
         """JSON-able form; `from_json` inverts it."""
-        fields = [[f.name, f.kind, list(f.shape), _dtype_json(f.dtype), f.offset] for f in self.fields]
+        fields = [[f.name, f.kind, list(f.shape), dtypes.to_json(f.dtype), f.offset] for f in self.fields]
         return {"fields": fields, "tuples": list(self.tuples)} if self.tuples else fields
 
     @classmethod
@@ -241,7 +248,7 @@ class Schema:
         with_tuples = cast(dict[str, Any], value if isinstance(value, dict) else {"fields": value, "tuples": []})
         fields: list[list[Any]] = with_tuples["fields"]
         declared = {
-            name: _leaf(name, (tuple(shape), _dtype_from_json(dtype)))
+            name: _leaf(name, (tuple(shape), dtypes.from_json(dtype)))
             for name, kind, shape, dtype, _ in fields
             if kind in (FIRST, FRAMES, INITIAL)
         }
@@ -271,11 +278,16 @@ def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple
     for key, value in spec.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"spec field {key!r}: expected a str as name, got {type(key).__name__}")
-        name = prefix + key
-        if not key or "/" in key or (not prefix and (key in _OURS or key.startswith("next_"))):
+        name = prefix + key.replace("/", _SLASH)
+        if not prefix and (key in _OURS or key.startswith("next_")):
             raise InvalidInput(
                 f"spec field {name!r}: this name is reserved; reward, terminated, truncated, discount and next_obs "
-                'exist by themselves, "next_" and "/" are not for names'
+                'exist by themselves, and "next_" is not for names'
+            )
+        if not key or _SLASH in key or (not prefix and "/" in key):
+            raise InvalidInput(
+                f"spec field {prefix + key!r}: this name is reserved; names are not empty, nor hold U+2215, and those "
+                'of whole fields have no "/"; choose another'
             )
         if isinstance(value, Mapping | list) and not value:
             raise InvalidInput(
@@ -304,7 +316,7 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         if dtype is None:  # NumPy would take it for float64
             raise TypeError("no dtype")
         dtype = np.dtype(dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
             f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; '
             "in a list, which stands for a tuple of arrays, each needs a spec of its own"
@@ -318,6 +330,11 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; use a numeric dtype")
     if min(shape, default=1) < 1:
         raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}")
+    if not dtypes.survives_json(dtype):  # else files could not be loaded, nor other processes attach
+        raise InvalidInput(
+            f"spec field {name!r}: expected a dtype of NumPy's or ml_dtypes', got {dtype}, which other processes and "
+            "files could not name; store its bytes, or cast it"
+        )
     return shape, dtype
 
 
@@ -358,38 +375,12 @@ def _stride(packed: int) -> int:
 def _walk(step: Mapping[str, Any], prefix: str, tuples: tuple[str, ...]) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in step.items():
+        name = prefix + str(key).replace("/", _SLASH) if prefix else key
         if isinstance(value, Mapping):
-            flat += _walk(value, f"{prefix}{key}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
-        elif f"{prefix}{key}" in tuples and isinstance(value, tuple | list):
+            flat += _walk(value, f"{name}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
+        elif name in tuples and isinstance(value, tuple | list):
             numbered = _numbered(cast(Iterable[Any], value))
-            flat += _walk(numbered, f"{prefix}{key}/", tuples)
+            flat += _walk(numbered, f"{name}/", tuples)
         else:
-            flat.append((f"{prefix}{key}", value))
+            flat.append((name, value))
     return flat
-
-
-def _dtype_json(dtype: np.dtype[Any]) -> Any:
-    if dtype.subdtype is not None:
-        return [_dtype_json(dtype.subdtype[0]), list(dtype.subdtype[1])]
-    if dtype.names is None or dtype.fields is None:
-        return dtype.str
-    fields: Any = dtype.fields
-    parts = [fields[name] for name in dtype.names]
-    return {
-        "names": list(dtype.names),
-        "formats": [_dtype_json(part[0]) for part in parts],
-        "offsets": [part[1] for part in parts],
-        "itemsize": dtype.itemsize,
-        "aligned": dtype.isalignedstruct,  # decides its alignment, and so the layout of rows
-    }
-
-
-def _dtype_from_json(value: Any) -> np.dtype[Any]:
-    if isinstance(value, str):
-        return np.dtype(value)
-    if isinstance(value, list):
-        element, shape = value  # pyright: ignore[reportUnknownVariableType]
-        item: Any = (_dtype_from_json(element), tuple(shape))  # pyright: ignore[reportUnknownArgumentType]
-        return np.dtype(item)
-    parts: Any = {**value, "formats": [_dtype_from_json(part) for part in value["formats"]]}
-    return np.dtype(parts, align=value["aligned"])

@@ -40,7 +40,9 @@ class Sequences:
         integer("Sequences.burn_in", self.burn_in, least=0, most=_MOST_STEPS)
         if self.period is not None:  # beyond the length, some steps would never be learned from
             integer("Sequences.period", self.period, least=1, most=self.length)
-        if isinstance(self.initial, str) or not all(isinstance(name, str) for name in self.initial):  # pyright: ignore[reportUnnecessaryIsInstance]
+        names: Any = self.initial
+        is_names = isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)  # pyright: ignore[reportUnknownVariableType]
+        if not is_names:
             raise InvalidInput(f'Sequences.initial: expected names such as ("state",), got {self.initial!r}')
 
     @property

@@ -56,12 +56,12 @@ class Settings:
         initial = values.get("initial_priority", cls.initial_priority)
         return cls(
             capacity=integer("capacity", values["capacity"], least=1, most=2**32 - 1),
-            prioritized=bool(values["prioritized"]),
+            prioritized=checks.require_bool("prioritized", values["prioritized"]),
             alpha=fraction("alpha", values["alpha"], meaning=ALPHA_MEANING),
             num_step=integer("num_step", values["num_step"], least=1, most=100_000),
             gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
-            share_next_obs=bool(values["share_next_obs"]),
+            share_next_obs=checks.require_bool("share_next_obs", values["share_next_obs"]),
             frame_stack=values["frame_stack"],
             sequence=values["sequence"],
             schema=values["schema"],

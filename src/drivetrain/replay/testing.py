@@ -132,6 +132,8 @@ def _bytes_of(tags: npt.NDArray[np.uint64], num_bytes: int) -> npt.NDArray[np.ui
 
 def _check(sample: Sample, expected: dict[str, npt.NDArray[Any]]) -> None:
     num_rows = sample.keys.size
+    if not num_rows:
+        return
     for name, array in expected.items():
         drawn = sample.data[name].reshape(num_rows, -1)
         wrong = np.flatnonzero((drawn != array.reshape(num_rows, -1)).any(axis=1))

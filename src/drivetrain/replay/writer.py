@@ -45,8 +45,12 @@ class Writer:
         self._add(**step)
 
 
-def _add(native: _native.Writer, schema: Schema, inputs: tuple[Field, ...], num_envs: int, /, **step: Any) -> None:
+def _add(
+    native: _native.Writer, schema: Schema, inputs: tuple[Field, ...], num_envs: int, /, *unnamed: Any, **step: Any
+) -> None:
     """Add a step of any nesting, after making it fit if it does not; no method, to refer to no Writer."""
+    if unnamed:
+        raise TypeError("Writer.add takes the fields of a step by their names, as in add(**step)")
     if schema.is_nested:
         step = schema.flatten(step)
     if not native.add(step):

@@ -95,7 +95,7 @@ class Options:
             raise InvalidInput(f"expected --processes of at least 2, got {self.processes}")
         require_folders(self.json, self.markdown)
         if not self.plan().names():
-            names = ", ".join(replace(self, only="").plan().names())
+            names = "; ".join(replace(self, only="").plan().names())  # which have commas
             raise InvalidInput(f"--only {self.only!r} is in the name of no group of cases: {names}")
 
     def plan(self) -> Plan:

@@ -7,6 +7,7 @@ A file is read twice, and nothing of it is believed before the first time is ove
 
 import json
 import os
+import stat
 import warnings
 import zlib
 from collections.abc import Generator, Iterator
@@ -180,7 +181,7 @@ def opened(path: Path, save_number: int | None = None) -> Generator[Saved, None,
         FileFormatError: It is foreign, from a newer version, damaged, has no whole part, or not the
             one asked for.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_opener) as file:
         head = file.read(HEAD.size)
         if len(head) < HEAD.size or not head.startswith(MAGIC):
             raise FileFormatError(f"{path}: not a replay file of drivetrain (written by Replay.save)")
@@ -218,6 +219,18 @@ def opened(path: Path, save_number: int | None = None) -> Generator[Saved, None,
             _old_state={**header.get("state", {}), "alpha": header["settings"].get("alpha")},
             _identity=identity,
         )
+
+
+def _opener(name: str, flags: int) -> int:
+    """Opens regular files, which can be read twice; a pipe would be waited for."""
+    fd = os.open(name, flags | os.O_NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of a folder, open() says so itself
+        return fd
+    os.close(fd)
+    raise FileFormatError(
+        f"{name}: expected a file that Replay.save wrote, got a pipe or a device; save it to a file first"
+    )
 
 
 def _header(path: Path, text: bytes, nbytes: int, crc: int) -> dict[str, dict[str, Any]]:

@@ -91,9 +91,11 @@ def _add_part(path: Path, table: _native.Table, schema: Schema, known: Known) ->
             file.seek(end)
             write_part(out, table, schema, known)
             os.fsync(file.fileno())
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 file.truncate(end)
+            if isinstance(error, OSError) and error.filename is None:  # a write names no file
+                error.filename = str(path)
             raise
         commit = Commit(known.commit.number + 1, end + out.nbytes)
         _write_commit(file, commit, known.start)

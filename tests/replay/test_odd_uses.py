@@ -1,0 +1,48 @@
+"""What is done with a replay that it is not made for is told in a sentence with the remedy."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from filled import filled_replay, first_keys
+
+from drivetrain.core.errors import InvalidInput, SegmentError
+from drivetrain.replay import Replay
+
+SPEC = {"obs": ((4,), "float32")}
+
+
+class Unreadable:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("Can't call numpy() on what needs a gradient. Detach it first.")
+
+
+def test_what_numpy_cannot_read_is_told_with_the_reason():
+    replay = filled_replay(8)
+    with pytest.raises(InvalidInput, match=r"priorities: expected an array .* got Unreadable \(.*Detach it first"):
+        replay.update_priorities(first_keys(2), Unreadable())
+    with pytest.raises(InvalidInput, match="keys: expected an array that NumPy can read"):
+        replay.priorities(Unreadable())
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_replay_that_is_to_be_copied_says_how_it_is_handed_out(copied):
+    with pytest.raises(InvalidInput, match=r"cannot be pickled or copied; .* send replay\.handle\(\)"):
+        copied(Replay(8, SPEC))
+
+
+def test_a_step_without_names_is_told_how_to_give_it():
+    with pytest.raises(TypeError, match=r"by their names, as in add\(\*\*step\)"):
+        Replay(8, SPEC).writer(2).add({"obs": np.zeros((2, 4), np.float32)})
+
+
+def test_a_private_replay_has_no_handle_and_says_how_to_get_one():
+    with pytest.raises(SegmentError, match="shared=True"):
+        Replay(8, SPEC).handle()
+
+
+@pytest.mark.parametrize("handle", [None, "handle", 3, b""])
+def test_attach_takes_handles_only(handle):
+    with pytest.raises(InvalidInput, match=r"replay\.handle\(\)"):
+        Replay.attach(handle)
