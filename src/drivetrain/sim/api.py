@@ -157,6 +157,12 @@ class Rollout:
         return RolloutState(state.env, state.keys, state.step, state.done, last), trajectory
 
 
+def dtype_of(x: Any) -> np.dtype[Any]:
+    """NumPy's type of an array of any library; those of PyTorch have the same names."""
+    dtype = x.dtype
+    return np.dtype(str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype)
+
+
 def describe(x: Any) -> str:
     """Type and shape, as float32[4]."""
-    return f"{np.dtype(x.dtype).name}[{','.join(map(str, x.shape))}]"
+    return f"{dtype_of(x).name}[{','.join(map(str, x.shape))}]"
