@@ -120,7 +120,11 @@ class Rollout:
     has_policy: bool = False
 
     def reset(self, seed: int = 0) -> RolloutState:
-        """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`."""
+        """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`.
+
+        Raises:
+            InvalidInput: The seed is no integer, or this process was forked after simulators had used JAX.
+        """
         return self.start(seed)
 
     def __call__(
