@@ -261,6 +261,41 @@ def test_arrays_of_any_library_are_taken_if_they_can_be_read_and_else_named():
         rollout(state, Elsewhere())
 
 
+def test_the_engine_xla_names_what_does_not_fit_and_takes_arrays_of_any_library_too():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "xla")
+    state, actions = rollout.reset(), random_actions(rollout.env, 2, 3)
+    expected = rollout(state, actions)[1]["obs"]
+    np.testing.assert_array_equal(rollout(state, OnlyDLPack(actions))[1]["obs"], expected)
+    for given, message in (
+        (None, r"actions: expected one array int32\[2,3\], got none"),
+        (actions.tolist(), r"actions: expected one array int32\[2,3\], got a list"),
+        (actions[:1], r"actions: expected int32\[2,3\], got int32\[1,3\]"),
+        (jax.numpy.asarray(actions[:1]), r"actions: expected int32\[2,3\], got int32\[1,3\]; of JAX's arrays"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            rollout(state, given)
+
+
+@pytest.mark.parametrize("seed", [1.5, None, "1", [1, 2], np.float32(1), np.array([1, 2])])
+def test_a_start_from_what_is_no_seed_is_refused(seed):
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "numpy")
+    with pytest.raises(InvalidInput, match="seed: expected an integer, got "):
+        rollout.reset(seed)
+
+
+def test_weights_speak_dlpack_or_are_named():
+    env = sim.make("CartPole-v1")
+
+    def push(params, obs, key):
+        return jax.numpy.int32(0), {"weight": params["weight"]}
+
+    rollout = sim.compile(env, 3, 2, "numpy", policy=push, policy_params={"weight": 1.0}, record=("weight",))
+    weight = OnlyDLPack(np.full((), 2.0, np.float32))
+    assert (rollout(rollout.reset(), policy={"weight": weight})[1]["weight"] == 2.0).all()
+    with pytest.raises(InvalidInput, match=r"policy\['weight'\]: expected an array or a number, got a str"):
+        rollout(rollout.reset(), policy={"weight": "heavy"})
+
+
 def test_results_that_are_too_large_for_the_memory_are_told():
     with pytest.raises(InvalidInput, match=r"float32\[10{12},1000\], and there is no memory for 40{15} bytes: take"):
         Recycled(1).empty((10**12, 1000), np.dtype("float32"))

@@ -1,5 +1,6 @@
 """Our environments by id from Gymnasium's own functions, single and in batches."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -10,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
+from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.gymnasium.single import SimEnv
 from drivetrain.sim.gymnasium.vector import SimVectorEnv
@@ -70,9 +72,31 @@ def test_a_single_environment_is_one_of_a_batch_and_says_when_it_has_to_be_resta
         expected = batch.step(np.array([0]))
         np.testing.assert_array_equal(obs, expected[0][0])
         assert (type(reward), type(terminated), type(truncated), info) == (float, bool, bool, {})
-    with pytest.raises(InvalidInput, match="the episode of environment 0 has ended"):
+    with pytest.raises(InvalidInput, match="step: the episode has ended; call `reset`"):
         env.step(0)
+    env.reset()
+    for action in (2, -1, 0.5, True, np.array([1]), None):
+        with pytest.raises(InvalidInput, match="action: expected an integer from 0 to 1, got "):
+            env.step(action)
     env.close()
+
+
+def test_a_forked_process_is_told_what_to_do_in_place_of_waiting_for_ever_for_threads_that_are_not_there():
+    env = SimEnv("CartPole-v1", "numpy")
+    rollout = sim.compile(sim.make("CartPole-v1"), 1, 1, "xla")
+    state = rollout.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX and, from 3.12, Python warn of forks
+        child = os.fork()
+    if child == 0:
+        told = 0
+        for wait in (env.reset, rollout.reset, lambda: rollout(state, np.zeros((1, 1), np.int32))):
+            try:
+                wait()
+            except InvalidInput as error:
+                told += 'context="spawn"' in str(error)
+        os._exit(told)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 
 def test_an_id_may_name_the_package_that_registers_it():

@@ -17,6 +17,8 @@ from drivetrain.core.errors import Closed, InvalidInput
 from drivetrain.sim.gymnasium.single import SimEnv
 from drivetrain.sim.spaces import Box, Discrete
 
+PENDULUM = sim.make("Pendulum-v1").default_params
+
 
 class Count:
     """Counts to three and says so; a draw at each start shows which keys were used."""
@@ -230,6 +232,7 @@ def test_a_copy_goes_on_from_the_same_place_and_on_its_own(copied):
         (Count(), [0.0, 1.0, 1.0], r"expected 3 integers from 0 to 1, got float64\[3\]"),
         (Push(), [0.0, 1.0, 1.0], r"expected float32\[3, 1\], one row for each environment, got float64\[3\]"),
         (Push(), [[0.0], [np.nan], [1.0]], "expected finite numbers, got nan for environment 1"),
+        (Push(), [[0.0], [1e300], [1.0]], "expected finite numbers, got 1e\\+300 for environment 1"),
     ],
 )
 def test_actions_that_do_not_fit_are_refused(env, actions, message):
@@ -239,6 +242,17 @@ def test_actions_that_do_not_fit_are_refused(env, actions, message):
     with pytest.raises(InvalidInput, match=message):
         venv.step(np.array(actions))
     assert venv.state is before
+    with pytest.raises(InvalidInput, match="actions: expected an array that NumPy can read, got a list"):
+        venv.step([[0], [1, 1], [0]])
+
+
+def test_real_actions_of_an_integer_box_are_whole_numbers():
+    env = type("Whole", (Push,), {"action_space": lambda self, params: Box(-1, 1, (1,), jnp.int32)})()
+    venv = sim.make_vec(env, 2, "numpy")
+    venv.reset(seed=0)
+    venv.step(np.array([[1.0], [-1.0]]))
+    with pytest.raises(InvalidInput, match=r"expected whole numbers that fit int64, got 0\.5 for environment 1"):
+        venv.step(np.array([[1.0], [0.5]]))
 
 
 def test_calls_that_make_no_sense_are_refused():
@@ -268,6 +282,18 @@ def test_calls_that_make_no_sense_are_refused():
         ({"env": "CartPole-v1", "engine": "fast"}, "engine: expected one of"),
         ({"env": "CartPole-v1", "autoreset": "never"}, "autoreset: expected one of"),
         ({"env": Count(), "size": 3}, "size: options are for environments by name"),
+        ({"env": "CartPole-v1", "size": 3}, "size: expected an option of CartPole-v1, which has none"),
+        ({"env": "Snake", "sise": 3}, "sise: expected an option of Snake, which has size, packed"),
+        ({"env": "Snake", "size": 4.5}, r"size: expected an integer from 4 to 16, got 4\.5"),
+        ({"env": "Knob", "live_nbytes": "64"}, "live_nbytes: expected a positive multiple of 4, got '64'"),
+        ({"env": "gymnax/CartPole-v1", "size": 3}, "size: gymnax's CartPole-v1 refuses these options"),
+        ({"env": "CartPole-v1", "max_episode_steps": 9}, "max_episode_steps: a time limit is one of .* parameters"),
+        ({"env": "CartPole-v1", "generator": "pcg"}, "generator: expected one of threefry, philox, got 'pcg'"),
+        ({"env": "CartPole-v1", "num_envs": 10**12}, "num_envs: there is no memory for the bounds of 1000000000000"),
+        (
+            {"env": "CartPole-v1", "params": PENDULUM},
+            r"expected a .*\.cartpole\.Params, .* got a .*pendulum\.Params",
+        ),
     ],
 )
 def test_a_vector_environment_that_cannot_be_is_refused_before_anything_starts(arguments, message):

@@ -337,6 +337,8 @@ def test_what_cannot_be_asked_for_is_refused():
                          ({"head": "softmax"}, "head: expected None or one of"),
                          ({"activation": "gelu"}, "activation: expected one of tanh, relu"),
                          ({"head": "epsilon_greedy", "separate_value": True}, "separate_value: expected a head"),
+                         ({"hidden": 64}, r"hidden: expected at least 1 unit in each layer, as \(64, 64\), got 64"),
+                         ({"hidden": (64.0,)}, "hidden: expected at least 1 unit"),
                          ({"hidden": (8, 0)}, "hidden: expected at least 1 unit")):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             sim.policies.mlp(env, **wrong)

@@ -9,6 +9,7 @@ from comparing import applied, assert_engine_equals_xla, assert_same, random_act
 from primitives import CASES
 
 from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.engines.arrays import checked_array
 
 torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
@@ -75,3 +76,24 @@ def test_a_policy_acts_as_under_xla():
     oracle, tested = (sim.compile(env, 9, 4, engine, **options) for engine in ("xla", "torch"))
     state = oracle.reset(seed=2)
     assert_same(oracle(state, policy=params), tested(state, policy=params))
+
+
+@pytest.mark.parametrize("engine", ["xla", "numpy"])
+def test_tensors_are_states_actions_and_weights_of_every_engine(engine):
+    env = sim.make("CartPole-v1")
+    act = sim.policies.linear(env)
+    params = act.init(jax.random.key(0))
+    state, actions = sim.compile(env, 3, 2).reset(), random_actions(env, 2, 3)
+    led = sim.compile(env, 3, 2, engine, policy=act, policy_params=params, record=("value",))
+    alone = sim.compile(env, 3, 2, engine, record=("obs",))
+
+    def tensors(tree):
+        return jax.tree.map(lambda x: torch.from_numpy(np.array(x)) if np.ndim(x) else x, tree)
+
+    assert_same(led(led.reset(), policy=tensors(params))[1], led(led.reset(), policy=params)[1])
+    assert_same(alone(tensors(state), tensors(actions))[1], alone(state, actions)[1])
+    assert sim.compile(env, 3, 2, engine, policy=act, policy_params=tensors(params)).has_policy
+    with pytest.raises(InvalidInput, match=r"policy\['output'\]\['bias'\]: expected an array .* requires grad"):
+        led(led.reset(), policy={**params, "output": {**params["output"], "bias": torch.zeros(2, requires_grad=True)}})
+    with pytest.raises(InvalidInput, match=r"policy.* expected float32\[2\], .* got float64\[2\]"):
+        led(led.reset(), policy={**params, "output": {**params["output"], "bias": torch.zeros(2).double()}})

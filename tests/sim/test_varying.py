@@ -97,9 +97,23 @@ def test_vector_environments_take_them_and_have_bounds_that_hold_for_all():
     [
         ("mass_pole", np.ones(4), r"params.mass_pole: expected one value, or 3 rows, one for each .*, got 4 rows"),
         ("max_steps", np.ones(3), "params.max_steps: expected numbers that fit int32, got float64"),
+        ("max_steps", np.array([1, 2**40, 1]), "params.max_steps: expected numbers that fit int32, got 1099511627776"),
+        ("mass_pole", np.array([1, 1e300, np.inf]), r"mass_pole: expected numbers that fit float32, got 1e\+300"),
+        ("mass_pole", [1.0, 2.0, 3.0], "mass_pole: expected a number or an array, got a list; numpy.asarray makes"),
+        ("mass_pole", None, "mass_pole: expected a number or an array, got none"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(leaf, rows, message):
     env = sim.make("CartPole-v1")
     with pytest.raises(InvalidInput, match=message):
         sim.compile(env, 3, 1, "numpy", dataclasses.replace(env.default_params, **{leaf: rows}))
+
+
+def test_parameters_that_a_program_only_knows_when_it_runs_are_refused():
+    env = sim.make("CartPole-v1")
+
+    def steps(gravity):
+        return sim.compile(env, 3, 1, "xla", dataclasses.replace(env.default_params, gravity=gravity)).settings
+
+    with pytest.raises(InvalidInput, match=r"params\.gravity: .* call sim\.compile outside of jax\.jit"):
+        jax.eval_shape(steps, 9.81)

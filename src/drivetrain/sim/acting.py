@@ -19,7 +19,16 @@ import jax
 import numpy as np
 
 from drivetrain.core.errors import CompileError, InvalidInput
-from drivetrain.sim.api import RECORDABLE, RECORDABLE_OF_POLICY, Environment, RolloutState, Runner, Tree, describe
+from drivetrain.sim.api import (
+    RECORDABLE,
+    RECORDABLE_OF_POLICY,
+    Environment,
+    RolloutState,
+    Runner,
+    Tree,
+    describe,
+    dtype_of,
+)
 from drivetrain.sim.narrowing import Narrow, narrowed
 from drivetrain.sim.random import Generator, policy_key
 from drivetrain.sim.transition import strong
@@ -86,7 +95,7 @@ def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
     """Shape and type of an array, of a Python number as JAX would take it, or of what says them."""
     if not hasattr(leaf, "dtype"):
         leaf = jax.dtypes.canonicalize_dtype(np.result_type(leaf)).type(leaf)
-    return jax.ShapeDtypeStruct(tuple(leaf.shape), np.dtype(leaf.dtype))
+    return jax.ShapeDtypeStruct(tuple(leaf.shape), dtype_of(leaf))
 
 
 def check_acts(name: str, space: Tree, action: Tree, extras: dict[str, Any], record: tuple[str, ...]) -> None:
@@ -180,11 +189,21 @@ def checked_params(expected: Tree, given: Tree) -> Tree:
             f"{jax.tree.structure(given)}"
         )
     named = jax.tree_util.tree_leaves_with_path(given)
-    leaves = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf, shape_of(leaf).dtype) for _, leaf in named]
+    leaves = [array_of(f"policy{jax.tree_util.keystr(path)}", leaf) for path, leaf in named]
     for (path, _), x, y in zip(named, jax.tree.leaves(expected), leaves, strict=True):
-        if (tuple(y.shape), np.dtype(y.dtype)) != (x.shape, x.dtype):
+        if (tuple(y.shape), dtype_of(y)) != (x.shape, x.dtype):
             raise InvalidInput(
                 f"policy{jax.tree_util.keystr(path)}: expected {describe(x)}, as in policy_params of sim.compile, got "
                 f"{describe(y)}; convert it, or compile anew"
             )
     return jax.tree.unflatten(jax.tree.structure(expected), leaves)
+
+
+def array_of(name: str, leaf: Any) -> Any:
+    """An array as it is, or what NumPy makes of a number, or of what speaks nothing but DLPack."""
+    if hasattr(leaf, "dtype"):
+        return leaf
+    try:
+        return np.from_dlpack(leaf) if hasattr(leaf, "__dlpack__") else np.asarray(leaf, shape_of(leaf).dtype)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise InvalidInput(f"{name}: expected an array or a number, got a {type(leaf).__name__}: {error}") from error

@@ -120,7 +120,11 @@ class Rollout:
     has_policy: bool = False
 
     def reset(self, seed: int = 0) -> RolloutState:
-        """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`."""
+        """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`.
+
+        Raises:
+            InvalidInput: The seed is no integer, or this process was forked after simulators had used JAX.
+        """
         return self.start(seed)
 
     def __call__(
@@ -157,6 +161,12 @@ class Rollout:
         return RolloutState(state.env, state.keys, state.step, state.done, last), trajectory
 
 
+def dtype_of(x: Any) -> np.dtype[Any]:
+    """NumPy's type of an array of any library; those of PyTorch have the same names."""
+    dtype = x.dtype
+    return np.dtype(str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype)
+
+
 def describe(x: Any) -> str:
     """Type and shape, as float32[4]."""
-    return f"{np.dtype(x.dtype).name}[{','.join(map(str, x.shape))}]"
+    return f"{dtype_of(x).name}[{','.join(map(str, x.shape))}]"

@@ -29,10 +29,11 @@ from drivetrain.sim.api import (
 )
 from drivetrain.sim.engines.arrays import is_traced
 from drivetrain.sim.finding import built, marked, slow_file
+from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
 from drivetrain.sim.policies import check_given
-from drivetrain.sim.random import Generator, first_key
+from drivetrain.sim.random import Generator, check_generator, first_key
 from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced, told_of_params, trace
 from drivetrain.sim.transition import first
@@ -94,8 +95,7 @@ def compile(
         MissingExtra: The engine needs PyTorch, or what the extra "cuda" brings.
     """
     settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads, stream, policy is not None)
-    if generator not in get_args(Generator):
-        raise InvalidInput(f"generator: expected one of {', '.join(get_args(Generator))}, got {generator!r}")
+    check_generator(generator)
     env = cast("Environment", adapted(env))
     params = env.default_params if params is None else params
     narrow = None if narrow_obs is None else checked_narrow(narrow_obs)
@@ -154,6 +154,8 @@ class Start:
 
     def __call__(self, seed: Any) -> RolloutState:
         """See `Rollout.reset`."""
+        refuse_after_fork()
+        check_seed(seed)
         is_word = isinstance(seed, int) and 0 <= seed < 2**32  # of any other JAX makes what it can, as of a traced one
         whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
         return whole if self.engine == "xla" or is_traced(whole) else jax.tree.map(np.asarray, whole)
@@ -167,6 +169,13 @@ class Start:
             state, obs = state
         seen = obs if self.remembers or self.with_obs else None
         return RolloutState(state, words, jnp.uint32(0), done, seen)
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what no key can be made of; an integer may be an array's or a traced one."""
+    is_integer = getattr(getattr(seed, "dtype", None), "kind", "") in ("i", "u") and np.shape(seed) == ()
+    if not (isinstance(seed, int) or is_integer):
+        raise InvalidInput(f"seed: expected an integer, got {seed!r}")
 
 
 def checked(num_envs: Any, num_steps: Any, engine: str, record: Any, autoreset: str, num_threads: Any,

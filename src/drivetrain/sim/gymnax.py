@@ -70,11 +70,16 @@ def from_gymnax(env: Any, **options: Any) -> GymnaxEnvironment:
         options: For gymnax's `make`, where a name is given.
 
     Raises:
-        InvalidInput: gymnax has no such environment.
+        InvalidInput: gymnax has no such environment, or refuses the options.
     """
     if not isinstance(env, str):
         return GymnaxEnvironment(env)
     gymnax: Any = importlib.import_module("gymnax")
     if env not in gymnax.registered_envs:
         raise InvalidInput(f"gymnax has no environment {env!r}: choose from {', '.join(gymnax.registered_envs)}")
-    return GymnaxEnvironment(gymnax.make(env, **options)[0])
+    try:
+        return GymnaxEnvironment(gymnax.make(env, **options)[0])
+    except TypeError as error:
+        if not options:
+            raise
+        raise InvalidInput(f"{', '.join(options)}: gymnax's {env} refuses these options: {error}") from error

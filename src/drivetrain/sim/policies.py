@@ -213,5 +213,6 @@ def check_head(head: str, discrete: bool, activation: str, hidden: Sequence[int]
         raise InvalidInput(f"head: expected {fitting} for {kind} actions, got {head!r}")
     if activation not in ACTIVATIONS:
         raise InvalidInput(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-    if any(size < 1 for size in hidden):
-        raise InvalidInput(f"hidden: expected at least 1 unit in each layer, got {tuple(hidden)}")
+    given: Any = hidden
+    if not isinstance(given, list | tuple) or not all(hasattr(size, "__index__") and size > 0 for size in hidden):
+        raise InvalidInput(f"hidden: expected at least 1 unit in each layer, as (64, 64), got {hidden!r}")

@@ -18,10 +18,12 @@ Reference: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", se
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
+
+from drivetrain.core.errors import InvalidInput
 
 Generator = Literal["threefry", "philox"]
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -43,6 +45,12 @@ class Counter(NamedTuple):
 
 
 Key = jax.Array | Counter
+
+
+def check_generator(generator: str) -> None:
+    """Refuse a generator that there is not."""
+    if generator not in get_args(Generator):
+        raise InvalidInput(f"generator: expected one of {', '.join(get_args(Generator))}, got {generator!r}")
 
 
 def keys_of_step(words: jax.Array, number: jax.Array, generator: Generator) -> tuple[Key, Key]:

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import inspect
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
@@ -30,7 +31,7 @@ def make(name: str, **options: Any) -> Any:
         options: For the environment's class.
 
     Raises:
-        InvalidInput: There is none of that name.
+        InvalidInput: There is none of that name, or it has no such option.
     """
     if name.startswith("gymnax/"):
         return from_gymnax(name.removeprefix("gymnax/"), **options)
@@ -40,4 +41,9 @@ def make(name: str, **options: Any) -> Any:
         remedy = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(ENVIRONMENTS)}"
         raise InvalidInput(f"there is no environment {name!r}: {remedy}")
     module, kind = ENVIRONMENTS[short]
-    return getattr(importlib.import_module(f"drivetrain.sim.envs.{module}"), kind)(**options)
+    made = getattr(importlib.import_module(f"drivetrain.sim.envs.{module}"), kind)
+    known = list(inspect.signature(made).parameters)
+    for option in options:
+        if option not in known:
+            raise InvalidInput(f"{option}: expected an option of {short}, which has {', '.join(known) or 'none'}")
+    return made(**options)

@@ -212,9 +212,11 @@ def told_of_params(env: Environment, params: Tree) -> Yields[None]:
         expected = env.default_params
         if expected is None or isinstance(params, type(expected)):
             raise
+        wanted, got = (kind.__name__ for kind in (type(expected), type(params)))
+        if wanted == got:  # each environment may have its Params
+            wanted, got = (f"{kind.__module__}.{kind.__name__}" for kind in (type(expected), type(params)))
         raise InvalidInput(
-            f"params: expected a {type(expected).__name__}, as default_params of {name_of(env)} is, got a "
-            f"{type(params).__name__}, with which {error}"
+            f"params: expected a {wanted}, as default_params of {name_of(env)} is, got a {got}, with which {error}"
         ) from error
 
 

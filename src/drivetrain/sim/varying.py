@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +61,10 @@ def varied(env: Environment, params: Tree, num_envs: int) -> Varied | None:
     A leaf differs when it has one axis more than that of `env.default_params`, and num_envs rows.
 
     Raises:
-        InvalidInput: A leaf has an axis more and another number of rows, or numbers of another kind.
+        InvalidInput: A leaf has an axis more and another number of rows, or numbers of another kind, is no number, or
+            only known when a program of JAX runs.
     """
+    refuse_what_is_no_number(env, params)
     if jax.tree.structure(params) != jax.tree.structure(env.default_params):
         return None
     usual = jax.tree.leaves(env.default_params)
@@ -88,7 +91,34 @@ def rows_of(name: str, leaf: Any, default: Any, num_envs: int) -> npt.NDArray[An
     fits = rows.dtype.kind in "fiu" if dtype.kind == "f" else rows.dtype.kind == dtype.kind
     if not fits:
         raise InvalidInput(f"{name}: expected numbers that fit {dtype.name}, got {rows.dtype.name}")
-    return rows.astype(dtype)
+    with np.errstate(over="ignore"):
+        cast = rows.astype(dtype)
+    lost = np.isfinite(rows) & ~np.isfinite(cast) if dtype.kind == "f" else cast != rows
+    if lost.any():
+        raise InvalidInput(f"{name}: expected numbers that fit {dtype.name}, got {rows[lost][0]}")
+    return cast
+
+
+def refuse_what_is_no_number(env: Environment, params: Tree) -> None:
+    """Lists, which JAX takes for several parameters, texts and None in the place of a number, and traced values."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if isinstance(leaf, jax.core.Tracer):
+            raise InvalidInput(
+                f"params{jax.tree_util.keystr(path)}: expected numbers, got a value of a program that JAX traces; call "
+                "sim.compile outside of jax.jit"
+            )
+    usual, structure = jax.tree_util.tree_flatten_with_path(env.default_params)
+    try:
+        parts = structure.flatten_up_to(params)
+    except (ValueError, TypeError):  # of another type, which may be right: the trace will tell
+        return
+    for (path, default), part in zip(usual, parts, strict=True):
+        if isinstance(part, list | tuple | str | None) and not isinstance(default, type(part)):
+            got = "none" if part is None else f"a {type(part).__name__}"
+            raise InvalidInput(
+                f"params{jax.tree_util.keystr(path)}: expected a number or an array, got {got}; numpy.asarray makes "
+                "an array of numbers"
+            )
 
 
 def carrying(runner: Runner, varied: Varied) -> Runner:

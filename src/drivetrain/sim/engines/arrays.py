@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import jax
 import jax.core
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -121,9 +122,18 @@ def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...]
     leaves, found = jax.tree.flatten(tree)
     shapes, structure = jax.tree.flatten(expected)
     if found != structure:
-        raise InvalidInput(f"{name}: expected {structure}, got {found}")
+        raise misfit(name, tree, structure, shapes, leading)
     names = names_of(name, structure)
     return [taken(*each, leading) for each in zip(names, leaves, shapes, strict=True)]
+
+
+def misfit(name: str, tree: Tree, structure: Any, shapes: list[Any], leading: tuple[int, ...]) -> InvalidInput:
+    """What to say of a pytree with another structure."""
+    if structure.num_nodes > 1:
+        return InvalidInput(f"{name}: expected {structure}, got {jax.tree.structure(tree)}")
+    whole = jax.ShapeDtypeStruct((*leading, *shapes[0].shape), shapes[0].dtype)
+    got = "none" if tree is None else f"a {type(tree).__name__}"
+    return InvalidInput(f"{name}: expected one array {describe(whole)}, got {got}")
 
 
 @functools.lru_cache
@@ -153,6 +163,19 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
     if not fits:
         raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(on_host(name, leaf))}")
     return np.asarray(array, order="C")
+
+
+def checked_value(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> jax.Array:
+    """One leaf as JAX's, or a value of a program; integers are only widened, since nobody looks at values."""
+    array = jnp.asarray(leaf)
+    whole = jax.ShapeDtypeStruct((*leading, *expected.shape), np.dtype(expected.dtype))
+    widens = array.dtype.kind in "iu" and whole.dtype.kind in "iu" and np.can_cast(array.dtype, whole.dtype)
+    if array.shape != whole.shape or not (array.dtype == whole.dtype or widens):
+        raise InvalidInput(
+            f"{name}: expected {describe(whole)}, got {describe(array)}; of JAX's arrays, and inside its "
+            "programs, nothing is converted that could lose something: reshape it, or convert it with astype"
+        )
+    return array.astype(whole.dtype)
 
 
 def on_host(name: str, leaf: Any) -> Array:

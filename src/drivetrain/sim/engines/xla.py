@@ -4,12 +4,15 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import contextlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
+from drivetrain.sim.engines.arrays import checked_array, checked_inputs, checked_value
+from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.trace import Traced
 
 
@@ -28,4 +31,35 @@ def build(traced: Traced, settings: Settings) -> Runner:
         (keys, number, env, done), recorded = jax.lax.scan(body, start, actions, settings.num_steps)
         return RolloutState(env, keys, number, done, None), recorded
 
-    return run
+    action = jax.tree.structure(traced.action)
+
+    def call(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
+        refuse_after_fork()
+        if jax.tree.structure(actions) == action:  # none at all would be an action to some environments
+            with contextlib.suppress(TypeError, ValueError):  # of JAX, whose words do not name what does not fit
+                return run(state, actions, shared)
+        return run(*converted(traced, settings, state, actions, shared))
+
+    return call
+
+
+def converted(
+    traced: Traced, settings: Settings, state: RolloutState, actions: Tree, shared: Tree
+) -> tuple[RolloutState, Tree, Tree]:
+    """The arguments as JAX takes them.
+
+    Raises:
+        InvalidInput: Something has another structure, shape or type.
+    """
+    given = checked_inputs(traced, settings, state, actions, shared, taken)
+    env, keys, step, done, action, alike = given
+    env, action, alike = (
+        jax.tree.unflatten(jax.tree.structure(tree), leaves)
+        for tree, leaves in ((traced.state, env), (traced.action, action), (traced.shared, alike))
+    )
+    return RolloutState(env, keys, step, done, None), action, alike
+
+
+def taken(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Any:
+    """An array of JAX's, or another's as NumPy's."""
+    return (checked_value if isinstance(leaf, jax.Array) else checked_array)(name, leaf, expected, leading)

@@ -9,8 +9,10 @@ axis of Gleeson et al., Optimizing Data Collection in Deep RL, arXiv:2207.07736.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log1p
+from numbers import Integral, Real
 from typing import Any
 
 import jax
@@ -61,11 +63,12 @@ class Knob:
         self, live_nbytes: int = 64, flops_per_byte: float = 1.0, dead_nbytes: int = 0, reset_rate: float = 0.01
     ) -> None:
         """See the class."""
-        require("live_nbytes", "a positive multiple of 4", live_nbytes, live_nbytes > 0 and live_nbytes % 4 == 0)
-        require("dead_nbytes", "a multiple of 4", dead_nbytes, dead_nbytes >= 0 and dead_nbytes % 4 == 0)
-        fits = 0 < flops_per_byte <= MOST_FLOPS_PER_BYTE and flops_per_byte % 0.5 == 0
-        require("flops_per_byte", f"a multiple of 0.5, above 0 and at most {MOST_FLOPS_PER_BYTE}", flops_per_byte, fits)
-        require("reset_rate", "a number from 0 to 1", reset_rate, 0 <= reset_rate <= 1)
+        require("live_nbytes", "a positive multiple of 4", live_nbytes, Integral, lambda x: x > 0 and x % 4 == 0)
+        require("dead_nbytes", "a multiple of 4", dead_nbytes, Integral, lambda x: x >= 0 and x % 4 == 0)
+        most = MOST_FLOPS_PER_BYTE
+        wanted = f"a multiple of 0.5, above 0 and at most {most}"
+        require("flops_per_byte", wanted, flops_per_byte, Real, lambda x: 0 < x <= most and x % 0.5 == 0)
+        require("reset_rate", "a number from 0 to 1", reset_rate, Real, lambda x: 0 <= x <= 1)
         self.num_live, self.num_dead = live_nbytes // 4, dead_nbytes // 4
         self.num_rounds = int(2 * flops_per_byte)
         self.reset_rate = reset_rate
@@ -103,7 +106,7 @@ class Knob:
         return Box(-1.0, 1.0, (1,))
 
 
-def require(name: str, expected: str, got: float, fits: bool) -> None:
+def require(name: str, expected: str, got: Any, kind: type[Any], fits: Callable[[Any], bool]) -> None:
     """Refuse a setting that does not fit."""
-    if not fits:
-        raise InvalidInput(f"{name}: expected {expected}, got {got}")
+    if isinstance(got, bool) or not isinstance(got, kind) or not fits(got):
+        raise InvalidInput(f"{name}: expected {expected}, got {got!r}")

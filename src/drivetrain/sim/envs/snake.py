@@ -68,8 +68,8 @@ class Snake:
 
     def __init__(self, size: int = 10, packed: bool = True) -> None:
         """See the class."""
-        if not 4 <= size <= 16:
-            raise InvalidInput(f"size: expected 4 to 16, got {size}")
+        if isinstance(size, bool) or not hasattr(size, "__index__") or not 4 <= size <= 16:
+            raise InvalidInput(f"size: expected an integer from 4 to 16, got {size!r}")
         self.size = int(size)
         self.board = boards(self.size, self.size, packed=bool(packed))
 

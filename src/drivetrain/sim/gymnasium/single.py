@@ -10,10 +10,12 @@ import gymnasium
 import jax
 import numpy as np
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Engine, Tree
 from drivetrain.sim.envs.drawing import Frame
 from drivetrain.sim.gymnasium.arguments import NUM_SEEDS, RENDER_MODES, checked_seed
 from drivetrain.sim.gymnasium.infos import of_each
+from drivetrain.sim.gymnasium.spaces import check_index
 from drivetrain.sim.gymnasium.vector import FRAMES_PER_S, SimVectorEnv
 from drivetrain.sim.random import Generator
 
@@ -63,6 +65,10 @@ class SimEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Tree, float, bool, bool, dict[str, Any]]:
         """Take one step; see `SimVectorEnv.step`."""
+        state = self.batch.state
+        if state is not None and bool(np.asarray(state.done)[0]):
+            raise InvalidInput("step: the episode has ended; call `reset`")
+        check_index(self.action_space, action)
         actions = jax.tree.map(lambda x: np.asarray(x)[None], action)
         obs, reward, terminated, truncated, infos = self.batch.step(actions)
         first = jax.tree.map(lambda x: x[0], obs)

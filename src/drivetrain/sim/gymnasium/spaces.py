@@ -18,8 +18,9 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Environment, Tree
 from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.spaces import Box
-from drivetrain.sim.trace import abstract
+from drivetrain.sim.trace import abstract, name_of
 from drivetrain.sim.transition import first
+from drivetrain.sim.untraceable import failure
 from drivetrain.sim.varying import Varied
 
 Space = gymnasium.Space[Any]
@@ -42,17 +43,19 @@ def single_spaces(
     drawn, _ = abstract(env, "action_space", lambda w: draw(jax.random.wrap_key_data(w)), words)
     action = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, wide) if x.dtype.kind in "iu" else x, drawn)
     return (
-        space_of("observation", widest(env.observation_space, params, differing), obs),
-        space_of("action", widest(env.action_space, params, differing), action),
+        space_of("observation", widest(env, "observation_space", params, differing), obs),
+        space_of("action", widest(env, "action_space", params, differing), action),
     )
 
 
-def widest(space: Callable[[Tree], Any], params: Tree, differing: Varied | None) -> Any:
+def widest(env: Environment, which: str, params: Tree, differing: Varied | None) -> Any:
     """The space of every environment where parameters differ: bounds that hold for all of them."""
-    if differing is None:
-        return space(params)
-    one = space(differing.of(0))
-    if not hasattr(one, "low"):
+    space: Callable[[Tree], Any] = getattr(env, which)
+    try:
+        one = space(params if differing is None else differing.of(0))
+    except Exception as error:  # whatever the author's code raises
+        raise failure(name_of(env), which, error) from error
+    if differing is None or not hasattr(one, "low"):
         return one
 
     def bounds(rows: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -129,10 +132,31 @@ def checked_actions(space: Space, actions: Any, what: str = "actions") -> Tree:
             raise InvalidInput(f"{what}: expected a tuple of {len(space.spaces)}, got {actions!r}")
         pairs = enumerate(zip(space.spaces, actions, strict=True))
         return tuple(checked_actions(part, each, f"{what}[{k}]") for k, (part, each) in pairs)
-    array = np.asarray(actions)
+    array = array_of(actions, what)
     if isinstance(space, spaces.MultiDiscrete):
         return checked_indices(int(np.min(space.nvec)), space.shape, array, what)
     return checked_numbers(cast("Any", space.dtype), cast("tuple[int, ...]", space.shape), array, what)
+
+
+def check_index(space: Space, action: Any) -> None:
+    """Refuse a discrete action of ONE environment that its space has not; of others a batch says more.
+
+    Raises:
+        InvalidInput: Says what was expected.
+    """
+    if isinstance(space, spaces.Discrete):
+        index = array_of(action, "action")
+        if index.shape or index.dtype.kind not in "iu" or not 0 <= index < space.n:
+            raise InvalidInput(f"action: expected an integer from 0 to {space.n - 1}, got {action!r}")
+
+
+def array_of(actions: Any, what: str) -> Array:
+    """Actions as an array, if they have the form of one."""
+    try:
+        return np.asarray(actions)
+    except (TypeError, ValueError, RuntimeError) as error:
+        got = type(actions).__name__
+        raise InvalidInput(f"{what}: expected an array that NumPy can read, got a {got}: {error}") from error
 
 
 def checked_indices(n: int, shape: tuple[int, ...], array: Array, what: str) -> Array:
@@ -155,7 +179,11 @@ def checked_numbers(dtype: np.dtype[Any], shape: tuple[int, ...], array: Array, 
             f"{what}: expected {dtype.name}{list(shape)}, one row for each environment, got "
             f"{array.dtype.name}{list(array.shape)}"
         )
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        place = tuple(np.argwhere(~np.isfinite(array))[0])
-        raise InvalidInput(f"{what}: expected finite numbers, got {array[place]} for environment {place[0]}")
-    return array.astype(dtype, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        numbers = array.astype(dtype, copy=False)
+    same = np.isfinite(numbers) if dtype.kind == "f" else numbers == array
+    if not same.all():
+        place = tuple(np.argwhere(~same)[0])
+        kind = "finite numbers" if dtype.kind == "f" else f"whole numbers that fit {dtype.name}"
+        raise InvalidInput(f"{what}: expected {kind}, got {array[place]} for environment {place[0]}")
+    return numbers

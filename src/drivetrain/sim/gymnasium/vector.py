@@ -18,6 +18,7 @@ from drivetrain.core.errors import Closed, InvalidInput
 from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree
 from drivetrain.sim.compiler import checked, compile
 from drivetrain.sim.envs.drawing import Frame, render
+from drivetrain.sim.forked import first_user
 from drivetrain.sim.gymnasium.arguments import (
     NUM_SEEDS,
     RENDER_MODES,
@@ -28,8 +29,9 @@ from drivetrain.sim.gymnasium.arguments import (
 from drivetrain.sim.gymnasium.infos import batched, final
 from drivetrain.sim.gymnasium.spaces import checked_actions, single_spaces
 from drivetrain.sim.gymnax import adapted
-from drivetrain.sim.random import Generator
+from drivetrain.sim.random import Generator, check_generator
 from drivetrain.sim.registry import make
+from drivetrain.sim.trace import told_of_params
 from drivetrain.sim.varying import varied
 
 Array = npt.NDArray[Any]
@@ -68,6 +70,11 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         **options: Any,
     ) -> None:
         """Nothing is compiled yet."""
+        if "max_episode_steps" in options:
+            raise InvalidInput(
+                "max_episode_steps: a time limit is one of the environment's parameters: give params=, as "
+                "dataclasses.replace(env.default_params, max_steps=100)"
+            )
         if options and not isinstance(env, str):
             raise InvalidInput(f"{', '.join(options)}: options are for environments by name; give them to your own")
         self.env = cast("Environment", adapted(make(env, **options) if isinstance(env, str) else env))
@@ -75,17 +82,23 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         record = ("obs", "reward", "terminated", "truncated", "info")
         record = (*record, "final_obs") if autoreset == "same_step" else record
         self._settings = checked(num_envs, 1, engine, record, autoreset, num_threads)
+        check_generator(generator)
+        first_user()  # spaces are made by JAX; a fork of this process is refused at its first `reset`
         self._engine: Engine = engine
         self._generator: Generator = generator
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": MODES[autoreset], "render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
         self.render_mode = checked_render_mode(render_mode, self.env)
         self._differing = varied(self.env, self.params, num_envs)
-        self.single_observation_space, self.single_action_space = single_spaces(
-            self.env, self.params, self._differing, generator
-        )
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        with told_of_params(self.env, self.params):
+            self.single_observation_space, self.single_action_space = single_spaces(
+                self.env, self.params, self._differing, generator
+            )
+        try:
+            self.observation_space = batch_space(self.single_observation_space, num_envs)
+            self.action_space = batch_space(self.single_action_space, num_envs)
+        except MemoryError as error:
+            raise InvalidInput(f"num_envs: there is no memory for the bounds of {num_envs} environments") from error
         self.state: RolloutState | None = None
 
     @cached_property

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Settings, describe
+from drivetrain.sim.api import Settings
+from drivetrain.sim.engines.arrays import checked_value
 from drivetrain.sim.trace import Shapes
 
 Operation = Callable[..., Sequence[jax.Array]]
@@ -41,15 +42,7 @@ class Program:
         Raises:
             InvalidInput: Its shape or type does not fit.
         """
-        array = jnp.asarray(leaf)
-        whole = jax.ShapeDtypeStruct((*leading, *expected.shape), np.dtype(expected.dtype))
-        widens = array.dtype.kind in "iu" and whole.dtype.kind in "iu" and np.can_cast(array.dtype, whole.dtype)
-        if array.shape != whole.shape or not (array.dtype == whole.dtype or widens):
-            raise InvalidInput(
-                f"{name}: expected {describe(whole)}, got {describe(array)}; inside a program of JAX nothing is "
-                "converted that could lose something: reshape it, or convert it with astype"
-            )
-        return array.astype(whole.dtype)
+        return checked_value(name, leaf, expected, leading)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> jax.ShapeDtypeStruct:
         """See `Memory`."""

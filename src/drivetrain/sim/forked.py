@@ -1,0 +1,26 @@
+"""Forked processes, into which XLA's threads do not come along: whoever waits for them there waits for ever."""
+
+import functools
+import os
+
+from drivetrain.core.errors import InvalidInput
+
+
+@functools.cache
+def first_user() -> int:
+    """The process in which a simulator used XLA first: this one, or one that it was forked from."""
+    return os.getpid()
+
+
+def refuse_after_fork() -> None:
+    """Say what to do in place of waiting for ever; the process that asks first may use XLA from then on.
+
+    Raises:
+        InvalidInput: This process was forked from one in which simulators had used XLA.
+    """
+    if first_user() != os.getpid():
+        raise InvalidInput(
+            "a simulator in a forked process: expected a process started anew, since JAX was used before the fork and "
+            'its threads are missing here; use context="spawn" (of gymnasium.make_vec: vector_kwargs={"context": '
+            '"spawn"}), or sim.make_vec, which steps all environments in one process'
+        )
