@@ -75,7 +75,7 @@ def _launching(usage: Usage) -> str:
     api_ns, num_api = time_of_calls(usage, "accelerator_api")
     sync_ns, num_sync = time_of_calls(usage, "accelerator_sync")
     if num_api:
-        parts.append(f"launching and copying took {seconds(api_ns)} in {num_api} calls")
+        parts.append(f"launching and copying took {seconds(api_ns)} in {num_api} call{'s' * (num_api != 1)}")
     if num_sync:
         parts.append(f"waiting for it {seconds(sync_ns)} in {num_sync}")
     if not parts:
