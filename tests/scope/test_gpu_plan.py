@@ -184,6 +184,14 @@ def test_doctor_is_content_where_everything_is_there(installed, driver, monkeypa
     assert row.found == "CUPTI headers 130500; libcupti loads; a compiler; a driver"
 
 
+def test_doctor_says_when_cupti_is_newer_than_the_driver(installed, driver, monkeypatch):
+    monkeypatch.setenv(headers.LIBRARY_VARIABLE, "libc.so.6")
+    monkeypatch.setattr(headers, "driver_cuda", lambda: 12)
+    row = doctor.gpu_recording_row()
+    assert (row.status, row.remedy) == ("absent", "update the driver, or set CUDA_HOME to a toolkit of CUDA 12")
+    assert "CUPTI of CUDA 13 with a driver of CUDA 12" in row.found
+
+
 def test_doctor_says_when_only_administrators_may_profile(installed, driver, monkeypatch, tmp_path):
     monkeypatch.setenv(headers.LIBRARY_VARIABLE, "libc.so.6")
     (tmp_path / "params").write_text("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n")
