@@ -116,6 +116,13 @@ def test_where_recording_failed_nobody_says_that_no_gpu_was_used(failure):
     assert refused.as_json()["gpu"] is None
 
 
+def test_calls_of_which_nothing_is_known_to_have_run_are_no_unused_gpu():
+    trace = program()
+    lost = Profile(replace(trace, gpu=replace(trace.gpu, activity=empty().activity)))
+    assert gpu.in_words(lost.usage) == [gpu.ONLY_CALLED]
+    assert gpu.ONLY_CALLED in page.render(lost, "any")
+
+
 def test_json_holds_rows_of_streams_and_all_numbers_on_gpus(profile, tmp_path):
     found = json.loads(json.dumps(profile.as_json(), allow_nan=False))
     of_streams = [row for row in found["rows"] if row["thread"] == "GPU 0 stream 7"]
