@@ -269,6 +269,14 @@ def test_a_name_that_is_cut_off_is_unknown(recording):
     assert sorted(names(trace, trace.gpu.activity)) == ["two", "unknown"]  # what was flushed first was named first
 
 
+def test_records_that_found_no_room_are_no_unused_gpu(recording):
+    for file in recording.glob("*.gpu"):
+        file.unlink()
+    profile = scope.load(recording)
+    assert words.in_words(profile.usage) == [words.NOT_RECORDED]
+    assert any("found no room" in note for note in profile.notes)
+
+
 def test_records_of_another_version_are_refused(recording):
     (file,) = recording.glob("*.gpu")
     whole = file.read_bytes()
