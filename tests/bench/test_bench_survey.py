@@ -162,6 +162,10 @@ def test_every_load_of_the_survey_is_a_program_that_exists_and_has_a_name_of_its
     assert len({load.name for load in every}) == len(every)
     assert {load.env for load in every} >= {"Pendulum-v1", "HalfCheetah-v5", "Walker2d-v5", "ALE/Pong-v5"}
     assert {load.algo for load in every} >= {"A2C", "PPO", "DQN", "DDPG", "TD3", "SAC"}
+    names = {load.name for load in every}
+    assert {name.replace("SB3", "SBX") for name in names if name.startswith("SB3") and " A2C " not in name} - names == {
+        "SBX PPO Walker2d-v5, 2 subprocesses"
+    }
 
 
 def test_what_belongs_to_the_other_bench_is_refused(tmp_path):

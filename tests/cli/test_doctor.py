@@ -7,6 +7,7 @@ import pytest
 
 from drivetrain.cli import doctor
 from drivetrain.cli.main import main
+from drivetrain.scope.cupti import headers
 
 
 def rows_of(tmp_path):
@@ -83,6 +84,20 @@ def test_gpus_are_named_without_their_serial_numbers(nvidia_smi):
     nvidia_smi("nvidia-smi", "GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n")
     row = doctor.gpu_row()
     assert (row.status, row.found) == ("ok", "GPU 0: NVIDIA H200; GPU 1: NVIDIA H200")
+
+
+def test_a_driver_without_its_tool_is_told_from_none(nvidia_smi, monkeypatch):
+    nvidia_smi(None)
+    monkeypatch.setattr(headers, "has_driver", lambda: True)
+    assert "a driver, and no nvidia-smi" in doctor.gpu_row().found
+
+
+def test_a_tool_that_prints_no_text_is_a_finding(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf 'GPU 0: \\377'\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(tool))
+    assert doctor.gpu_row().found == "GPU 0: \ufffd"
 
 
 def test_an_unwritable_file_is_one_sentence(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 from brute import thread_of, trace_of
 from brute_gpu import BACKWARD, SITES_OF_TRAINING, gpu_of
 
@@ -18,6 +19,7 @@ NAMES = (
     "cudaGraphLaunch",
 )
 US = 1000
+STEP_NS = 500 * US
 AUTOGRAD = 4242
 
 
@@ -36,12 +38,24 @@ def program(num_steps=50):
         events += [(now + 400 * US, BEGIN, BACKWARD), (now + 500 * US, END, BACKWARD)]
         api += [call(now + 410 * US, 8, first + 3, name=5, tid=AUTOGRAD)]
         activity += [ran(now + 430 * US, 50, first + 3, kind=gpu.GRAPH, graph=1, stream=13)]
-        now += 500 * US
+        now += STEP_NS
         events += [(now, STEP, 0)]
     trace = trace_of([thread_of(events)], 0, now, SITES_OF_TRAINING)
     trace.threads[0].value[:] = MARKED
     readings = [{"time_ns": t, "utilization": 60, "memory_nbytes": 2**31} for t in range(0, now + 1, now // 10)]
     return replace(trace, gpu=gpu_of(activity, api, readings, NAMES))
+
+
+def with_steps_unrecorded(trace, first, last):
+    """The same, where the recording of GPUs was switched off before one step and on again before another."""
+    rows = [
+        {**call(step * STEP_NS, 1, 0), "kind": gpu.OVERHEAD, "detail": detail}
+        for step, detail in ((first, gpu.SWITCHED_OFF), (last, gpu.SWITCHED_ON))
+    ]
+    more = gpu_of((), rows, (), NAMES).api
+    names = gpu.GpuApi.dtypes()
+    joined = {name: np.concatenate([getattr(trace.gpu.api, name), getattr(more, name)]) for name in names}
+    return replace(trace, gpu=replace(trace.gpu, api=gpu.GpuApi(**joined)))
 
 
 def call(begin_ns, length_us, correlation, *, name=0, tid=7):

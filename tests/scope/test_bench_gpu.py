@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import gpu_program
 import numpy as np
 import pytest
 from brute import trace_of
@@ -14,6 +15,8 @@ from drivetrain.bench.gpu.held_out import held_out
 from drivetrain.bench.gpu.plan import Found, Part, carry_out, parts_in
 from drivetrain.bench.report import Case, Skipped, Target
 from drivetrain.bench.scope.held_out import HeldOut, TooFewBlocks
+from drivetrain.bench.scope.survey import outcome
+from drivetrain.bench.scope.window import Window
 from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput, RunError
 from drivetrain.scope.cupti import headers
@@ -195,6 +198,15 @@ def test_simulators_have_xla_beside_them_by_where_it_ran():
     said = {"xla on": "cpu", "rates": {"cuda, nothing": [2e6], "xla, nothing": [1e6]}}
     (case,) = simulators.cases_of("CartPole-v1", said)
     assert (case.value("ours"), case.value("our xla on cpu")) == (2.0, 1.0)
+
+
+def test_the_survey_counts_the_time_in_which_gpus_were_recorded():
+    window = Window(pid=7, begin_ns=0, end_ns=50 * gpu_program.STEP_NS, cpu_s=0.0)
+    whole = outcome.gpu_in(Profile(gpu_program.program()), window)
+    partly = outcome.gpu_in(Profile(gpu_program.with_steps_unrecorded(gpu_program.program(), 10, 20)), window)
+    assert (whole.busy, whole.bound) == (pytest.approx(0.2), pytest.approx(0.08))
+    assert partly.busy == pytest.approx(0.2, rel=0.02)
+    assert partly.bound == pytest.approx(0.08, rel=0.02)
 
 
 def test_the_survey_asks_for_loads_that_there_are():

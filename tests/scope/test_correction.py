@@ -187,6 +187,16 @@ def test_what_was_expected_fills_in_where_a_run_says_little_and_gives_way_where_
     assert "contradict" in costs["wrong"].source
 
 
+def test_a_process_without_costs_does_not_keep_others_from_being_corrected():
+    """Its description is missing where it was killed at once, or the disk was full."""
+    trace, _ = gather(0, inside_ns=300.0, around_ns=500.0, rounds=6)
+    unknown = replace(trace.processes[1], alone_ns={}, parent=99)
+    profile = Profile(replace(trace, processes=(trace.processes[0], unknown, *trace.processes[2:])))
+    corrected = {row.process: row.corrected_ns for row in profile.breakdown()}
+    assert corrected.pop("8") is None
+    assert None not in corrected.values()
+
+
 def test_a_trace_without_costs_is_left_uncorrected():
     trace = trace_of([thread_of([(0, BEGIN, 0), (10, END, 0)])], 0, 20, SITES)
     profile = Profile(replace(trace, processes=(replace(trace.processes[0], alone_ns={}),)))

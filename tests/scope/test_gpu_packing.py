@@ -1,5 +1,6 @@
 """Packed records of GPUs are the same records, by time, in a fraction of the space."""
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -84,6 +85,16 @@ def test_packing_writes_the_records_of_gpus_too(tmp_path, monkeypatch):
         "trace.parquet",
     ]
     assert sorted_rows(scope.load(tmp_path / "run").trace.gpu.activity) == sorted_rows(records.activity)
+
+
+def test_damaged_pages_are_said(tmp_path):
+    file = tmp_path / "gpu.parquet"
+    gpu_parquet.write(gpu_of([{"begin_ns": 977 * n * n, "end_ns": 977 * n * n + 5} for n in range(200)]), file)
+    whole = file.read_bytes()
+    for place in range(4, len(whole) // 2, 16):
+        file.write_bytes(whole[:place] + bytes(16) + whole[place + 16 :])
+        with contextlib.suppress(FileFormatError, LookupError, TypeError, ValueError):  # as trace/folder.py expects
+            gpu_parquet.read(file)
 
 
 def test_a_damaged_file_or_another_one_is_said(tmp_path):

@@ -1,11 +1,13 @@
 """Whether a GPU is recorded is decided before the program starts, and said in one sentence where it cannot be."""
 
+import threading
+
 import pytest
 
 from drivetrain.cli import doctor
 from drivetrain.cli.main import main
 from drivetrain.core.errors import CompileError, InvalidInput
-from drivetrain.scope.cupti import build, examine, headers
+from drivetrain.scope.cupti import build, examine, headers, injection, readings
 from drivetrain.scope.cupti.plan import plan
 
 NOWHERE = "libcuda-that-is-nowhere.so"
@@ -45,15 +47,53 @@ def test_where_there_is_no_driver_nothing_is_said_and_nothing_done(monkeypatch):
     assert not any(found.environment.values())
 
 
-def test_on_refuses_to_run_without_a_driver(monkeypatch, capsys, tmp_path):
+@pytest.mark.parametrize("words", [("--gpu", "on"), ("--gpu=on",)])
+def test_on_refuses_to_run_without_a_driver(words, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv(headers.DRIVER_VARIABLE, NOWHERE)
     script = tmp_path / "script.py"
     script.write_text("print('ran')")
-    assert main(["profile", "-o", str(tmp_path / "run"), "--gpu", "on", str(script)]) == 2
+    assert main(["profile", "-o", str(tmp_path / "run"), *words, str(script)]) == 2
     said = capsys.readouterr()
     assert "--gpu on: no NVIDIA driver (libcuda.so.1) can be loaded here" in said.err
     assert said.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("option", ["--gpu=", "--gpu=maybe", "--torch-operators=yes", "-o=run", "--gp=on"])
+def test_options_that_are_none_are_refused(option, capsys, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print('ran')")
+    assert main(["profile", option, str(script)]) == 2
+    said = capsys.readouterr().err
+    assert "unknown option" in said or "expected auto, on, off" in said
+
+
+def test_a_kept_layer_that_is_damaged_says_what_to_do(monkeypatch, tmp_path):
+    layer = tmp_path / "cupti.so"
+    layer.touch()
+    monkeypatch.setenv(injection.VARIABLE, str(layer))
+    with pytest.raises(InvalidInput, match=r"cupti\.so: .*; remove the file, and the next run compiles it again"):
+        injection.attach()
+
+
+def test_an_nvml_that_never_returns_holds_nobody(monkeypatch, tmp_path):
+    over, began = threading.Event(), threading.Event()
+
+    class Lost:
+        def read(self):
+            began.set()
+            over.wait()
+            return []
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(readings, "Nvml", Lost)
+    monkeypatch.setattr(readings, "ANSWER_S", 0.01)
+    with readings.Readings(tmp_path):
+        began.wait()
+    over.set()
+    assert (tmp_path / "gpu-nvml.not-captured").read_text().startswith("NVML did not answer for 0.01 s")
 
 
 def test_an_unknown_mode_is_refused():
@@ -142,6 +182,14 @@ def test_doctor_is_content_where_everything_is_there(installed, driver, monkeypa
     row = doctor.gpu_recording_row()
     assert (row.status, row.remedy) == ("ok", "")
     assert row.found == "CUPTI headers 130500; libcupti loads; a compiler; a driver"
+
+
+def test_doctor_says_when_cupti_is_newer_than_the_driver(installed, driver, monkeypatch):
+    monkeypatch.setenv(headers.LIBRARY_VARIABLE, "libc.so.6")
+    monkeypatch.setattr(headers, "driver_cuda", lambda: 12)
+    row = doctor.gpu_recording_row()
+    assert (row.status, row.remedy) == ("absent", "update the driver, or set CUDA_HOME to a toolkit of CUDA 12")
+    assert "CUPTI of CUDA 13 with a driver of CUDA 12" in row.found
 
 
 def test_doctor_says_when_only_administrators_may_profile(installed, driver, monkeypatch, tmp_path):

@@ -9,12 +9,14 @@ import pytest
 import rich.console
 from browser import FITS, needs_chromium, seen
 from brute import trace_of
-from gpu_program import AUTOGRAD, US, program
+from gpu_program import AUTOGRAD, US, program, with_steps_unrecorded
 from test_reports import Cells
 
+from drivetrain.scope.accelerator.launches import GAP
+from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu, page, perfetto, table, terminal
-from drivetrain.scope.report.shares import shares
+from drivetrain.scope.report.shares import in_words, shares
 from drivetrain.scope.trace.gpu import empty
 
 
@@ -85,6 +87,40 @@ def test_the_page_has_the_numbers_of_the_profile_and_closes_every_tag(profile):
 
 def test_shares_of_threads_are_without_the_time_of_devices(profile):
     assert not {share.time_class for share in shares(profile.breakdown())} & {"gpu_kernel", "gpu_copy"}
+
+
+def test_what_is_unrecorded_on_devices_is_no_time_of_threads_either():
+    without = Profile(with_steps_unrecorded(program(), 10, 20))
+    assert any(row.operation == GAP.operation for row in without.breakdown())
+    of_threads = [row.raw_ns for row in without.breakdown() if not row.thread.startswith("GPU")]
+    idle = [row.raw_ns for row in without.breakdown() if row.time_class == "idle" and not row.thread.startswith("GPU")]
+    assert sum(share.raw_ns for share in shares(without.breakdown())) == sum(of_threads) - sum(idle)
+    assert GAP.operation not in printed(without)
+    assert f'"says":"{GAP.operation}"' in page.render(without, "any"), "streams have it over time"
+
+
+def test_waiting_for_a_device_is_waiting():
+    trace = program()
+    longer = trace.gpu.api.end_ns + 200 * US * (trace.gpu.api.name == 1)
+    slow = replace(trace, gpu=replace(trace.gpu, api=replace(trace.gpu.api, end_ns=longer)))
+    text = " ".join(in_words(Profile(slow)))
+    assert "47% is waiting: for other processes, or for a device" in text
+
+
+@pytest.mark.parametrize("failure", ["cupti refused", "no compiler"])
+def test_where_recording_failed_nobody_says_that_no_gpu_was_used(failure):
+    readings = replace(empty(), readings=program().gpu.readings)
+    refused = Profile(replace(trace_of([]), gpu=readings, notes=(f"{GPU_REFUSED}: {failure}.",)))
+    assert gpu.NOT_RECORDED in printed(refused)
+    assert gpu.NOT_USED not in printed(refused)
+    assert refused.as_json()["gpu"] is None
+
+
+def test_calls_of_which_nothing_is_known_to_have_run_are_no_unused_gpu():
+    trace = program()
+    lost = Profile(replace(trace, gpu=replace(trace.gpu, activity=empty().activity)))
+    assert gpu.in_words(lost.usage) == [gpu.ONLY_CALLED]
+    assert gpu.ONLY_CALLED in page.render(lost, "any")
 
 
 def test_json_holds_rows_of_streams_and_all_numbers_on_gpus(profile, tmp_path):

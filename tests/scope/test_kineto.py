@@ -7,18 +7,22 @@ GPU is read too, where PyTorch is installed.
 import gzip
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from brute_gpu import gpu_of
 
 from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.report.shares import in_words
 from drivetrain.scope.session import WALL_CLOCK
 from drivetrain.scope.trace import gpu, kineto
-from drivetrain.scope.trace.events import BEGIN
+from drivetrain.scope.trace.events import BEGIN, Process
 
 BY_HAND = Path(__file__).with_name("kineto.json")
 US = 1000
@@ -118,6 +122,32 @@ def test_a_session_takes_the_devices_of_a_trace_by_its_own_clock(recorded, tmp_p
     assert len(joined.threads) == 1
 
 
+def test_a_session_that_could_not_record_gpus_itself_keeps_what_nvml_said(recorded):
+    folder, file, begin_ns = recorded
+    trace = scope.load(folder).trace
+    readings = [{"time_ns": begin_ns + 10**6 * number, "utilization": 90} for number in range(3)]
+    refused = replace(trace, gpu=gpu_of((), (), readings), notes=(f"{GPU_REFUSED}: another profiler has it.", "Else."))
+    assert Profile(refused).usage is None
+    joined = Profile(kineto.into(refused, [file]))
+    assert joined.usage.devices[0].nvml.utilization == pytest.approx(0.9)
+    assert joined.trace.notes == ("Else.",)
+
+
+def test_of_several_processes_those_whose_traces_are_given_are_named(recorded):
+    folder, file, _ = recorded
+    trace = scope.load(folder).trace
+    pid = trace.processes[0].pid
+    more = replace(trace, processes=(*trace.processes, Process(pid=pid + 1, start=0, parent=pid, argv=())))
+    (note,) = kineto.into(more, [file]).gpu.notes
+    assert note == f"What GPUs did is known of process {pid} only, by --kineto."
+
+
+def test_alone_nothing_is_said_of_imports_and_of_our_own_annotations(alone):
+    words = " ".join(in_words(alone))
+    assert "imports" not in words
+    assert "scope.operation" not in words
+
+
 def test_files_that_do_not_fit_are_refused_in_a_sentence(recorded, tmp_path, capsys):
     folder, file, _ = recorded
     trace = scope.load(folder).trace
@@ -142,6 +172,7 @@ def test_files_that_do_not_fit_are_refused_in_a_sentence(recorded, tmp_path, cap
         kineto.trace_of(damaged)
     for words in (
         [str(folder), "--kineto", str(tmp_path / "none.json")],
+        [str(folder), "--kineto", str(file), str(file)],
         [str(BY_HAND), "--pack"],
         [str(tmp_path / "x")],
     ):
@@ -189,9 +220,11 @@ def test_what_pytorch_exports_without_a_gpu_is_read_and_says_so(tmp_path):
     [
         {"ts": float("inf")},
         {"dur": 1e300},
+        {"dur": -1},
         {"args": "none"},
         {"args": {"correlation": 2**40}},
         {"args": {"device": float("nan")}},
+        {"args": {"stream": float("-inf")}},
         {"args": {"External id": []}},
     ],
 )

@@ -149,9 +149,15 @@ def gpu_row() -> Row:
     """NVIDIA GPUs, as the driver's own tool lists them; no framework is imported to find out."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return Row(name="gpu", status="absent", found="no NVIDIA driver; nothing here needs one")
+        from drivetrain.scope.cupti import headers
+
+        driver = "a driver, and no nvidia-smi that would list GPUs"
+        found = driver if headers.has_driver() else "no NVIDIA driver; nothing here needs one"
+        return Row(name="gpu", status="absent", found=found)
     try:
-        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=GPU_TIMEOUT_S, check=True)
+        listed = subprocess.run(
+            [tool, "-L"], capture_output=True, text=True, errors="replace", timeout=GPU_TIMEOUT_S, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return Row(name="gpu", status="absent", found=f"nvidia-smi does not answer: {error}")
     names = [line.partition(" (UUID")[0] for line in listed.stdout.splitlines() if line]

@@ -93,8 +93,12 @@ def _show(folder: Path) -> None:
 def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """Our own options with their values, and what follows `python`."""
     options: dict[str, list[str]] = {}
-    while argv and argv[0] in (*_WITH_VALUE, *_WITHOUT):
-        name, num_words = argv[0], 2 if argv[0] in _WITH_VALUE else 1
+    while argv and (name := argv[0].partition("=")[0]) in (*_WITH_VALUE, *_WITHOUT):
+        if name != argv[0]:
+            if name not in _WITH_VALUE or not name.startswith("--"):
+                break
+            argv = [name, argv[0].removeprefix(f"{name}="), *argv[1:]]  # --gpu=on is --gpu on
+        num_words = 2 if name in _WITH_VALUE else 1
         if len(argv) <= num_words:
             value = " VALUE" if num_words == 2 else ""
             raise InvalidInput(f"profile: expected {name}{value} SCRIPT.py [ARGS...], got too few words")

@@ -45,6 +45,8 @@ def compiled_aside(target: Path) -> Generator[Path, None, None]:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         aside = Path(folder) / target.name
         yield aside
+        with aside.open("rb") as whole:
+            os.fsync(whole)  # or a machine that stops now may keep the name, and nothing behind it
         aside.replace(target)
 
 

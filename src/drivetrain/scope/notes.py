@@ -7,6 +7,8 @@ import contextlib
 from pathlib import Path
 
 PATTERN = "*.not-captured"
+GPU_REFUSED = "GPU work was not recorded"
+"""How a sentence begins that says why what GPUs did is not known (scope/cupti/layer.cpp writes them, too)."""
 
 
 def leave_note(folder: Path, cause: str, sentence: str) -> None:

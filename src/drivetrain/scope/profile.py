@@ -49,7 +49,7 @@ class Profile:
     """What a session recorded, analysed; see `drivetrain.scope.load`."""
 
     def __init__(self, trace: Trace) -> None:
-        self.devices = Devices(trace, trace.gpu) if trace.gpu is not None else None
+        self.devices = Devices(trace, trace.gpu) if trace.gpu is not None and trace.knows_gpus else None
         self.trace = self.devices.trace if self.devices else trace
         self.space = self.devices.space if self.devices else StateSpace(trace.sites)
 

@@ -18,7 +18,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.cupti import injection
 from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
-from drivetrain.scope.notes import leave_note
+from drivetrain.scope.notes import GPU_REFUSED, leave_note
 from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, leave
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
@@ -99,7 +99,7 @@ def attach(folder: str) -> None:
     try:
         injection.attach()
     except Exception as error:  # everything else can be recorded all the same
-        leave_note(path, "gpu-attach", f"GPU work was not recorded: {error}")
+        leave_note(path, "gpu-attach", f"{GPU_REFUSED}: {error}")
     imports.install()
     garbage.install()
     atexit.register(leave, path)

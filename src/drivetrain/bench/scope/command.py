@@ -83,7 +83,8 @@ class Options:
         if self.survey and (self.keep is not None or self.tools_on):
             raise InvalidInput("--survey: expected neither --keep nor --tools-on, which belong to the other bench")
         if not self.programs() and not self.own():
-            names = ", ".join([*(program.name for program in self.everything()), *(() if self.survey else NAMES)])
+            asked = [program.name for program in self.everything() if program.is_quick or not self.quick]
+            names = ", ".join([*asked, *(() if self.survey else NAMES)])
             raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
 
     def everything(self) -> list[Program]:

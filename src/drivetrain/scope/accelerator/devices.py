@@ -17,8 +17,8 @@ from drivetrain.scope.calibration.device_calls import DeviceCalls
 from drivetrain.scope.intervals import Intervals, Ints
 from drivetrain.scope.states import IDLE, State, StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
-from drivetrain.scope.trace.events import Trace
-from drivetrain.scope.trace.gpu import GpuTrace
+from drivetrain.scope.trace.events import THREAD_END, Trace
+from drivetrain.scope.trace.gpu import CUPTI, OVERHEAD, GpuTrace
 
 
 class Devices:
@@ -133,12 +133,29 @@ class Devices:
     @property
     def notes(self) -> tuple[str, ...]:
         """What of devices was not captured, or does not fit the session, in sentences."""
-        activity = self.gpu.activity
+        notes, activity = [*self.gpu.notes], self.gpu.activity
+        if self._cut_off:
+            names = ", ".join(self._cut_off)
+            notes.append(f"What GPUs did last in process {names} is missing: it was killed with that in buffers.")
         outside = (activity.end_ns < self.trace.begin_ns) | (activity.begin_ns > self.trace.end_ns)
-        if not outside.any():
-            return self.gpu.notes
-        of_all = f"{int(outside.sum())} of {len(activity)} activities of GPUs"
-        return (*self.gpu.notes, f"{of_all} lie outside the session's time and are not counted.")
+        if outside.any():
+            of_all = f"{int(outside.sum())} of {len(activity)} activities of GPUs"
+            notes.append(f"{of_all} lie outside the session's time and are not counted.")
+        return tuple(notes)
+
+    @property
+    def _cut_off(self) -> list[str]:
+        """Processes that used GPUs and whose main thread did not say that it ended."""
+        used = set(self.gpu.api.process[self.gpu.api.kind != OVERHEAD].tolist())
+        unended = [
+            thread.process
+            for thread in self.trace.threads
+            if thread.tid == self.trace.processes[thread.process].pid
+            and thread.num_events
+            and thread.kind[-1] != THREAD_END
+        ]
+        is_recorded = bool(self.trace.about.get("end_ns")) and self.gpu.source == CUPTI
+        return [self.trace.process_names[number] for number in unended if number in used and is_recorded]
 
     @cached_property
     def lines_of_states(self) -> list[Timeline]:

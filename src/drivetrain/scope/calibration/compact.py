@@ -63,7 +63,8 @@ class _Candidate(NamedTuple):
 
 def compact(trace: Trace, charges: Sequence[Charges], scenarios: Scenarios, space: StateSpace) -> list[Moved | None]:
     """Per thread; None where nothing is known of the costs in its process."""
-    lines = [_Line(charge, scenarios.of_process[charge.thread.process], space) for charge in charges]
+    costs = scenarios.of_process
+    lines = [_Line(charge, costs[charge.thread.process], scenarios.num, space) for charge in charges]
     runs = np.array([[line.runs_from for line in lines], [line.runs_to for line in lines]])
     waits = [wait for number in range(len(lines)) for wait in _waits(trace, lines, number, runs)]
     for wait in sorted(waits, key=lambda wait: (wait.end_ns, wait.first >= 0)):
@@ -74,9 +75,9 @@ def compact(trace: Trace, charges: Sequence[Charges], scenarios: Scenarios, spac
 class _Line:
     """A thread while its waits are being moved, in order of their ends."""
 
-    def __init__(self, charges: Charges, costs: Floats | None, space: StateSpace) -> None:
+    def __init__(self, charges: Charges, costs: Floats | None, num: int, space: StateSpace) -> None:
         self.charges, self.line, self.is_known = charges, charges.line, costs is not None
-        costs = np.zeros((NUM_PARTS, 1)) if costs is None else costs
+        costs = np.zeros((NUM_PARTS, num)) if costs is None else costs
         # The last two columns: likely costs, other waits.
         self.costs = np.concatenate([costs, costs[:, :1], costs[:, :1]], axis=1)
         kind = self.line.state // len(space.phases) % len(CLASSES)

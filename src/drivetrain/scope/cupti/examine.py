@@ -37,6 +37,10 @@ def examine() -> Examined:
         note(_loads(cupti.library), "libcupti loads", f"{cupti.library} does not load", build.REMEDY)
     note(find_cxx() is not None, "a compiler", "no C++ compiler", "install g++ or clang++, or name one by CXX")
     note(headers.has_driver(), "a driver", "no NVIDIA driver", "run where an NVIDIA GPU and its driver are")
+    known = headers.driver_cuda()
+    if cupti is not None and known is not None and cupti.cuda > known:
+        remedy = f"update the driver, or set CUDA_HOME to a toolkit of CUDA {known}"
+        note(False, "", f"CUPTI of CUDA {cupti.cuda} with a driver of CUDA {known}", remedy)
     if _is_for_administrators() and os.geteuid() != 0:
         note(False, "", "the driver lets administrators profile only", "set NVreg_RestrictProfilingToAdminUsers=0")
     return Examined(found, remedies[0] if remedies else "")

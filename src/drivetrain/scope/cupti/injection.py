@@ -33,13 +33,15 @@ def attach() -> None:
     """In a process of the program that records by now: tell the layer where records go.
 
     Raises:
-        InvalidInput: The layer is of another version than the recorder.
-        OSError: It cannot be loaded.
+        InvalidInput: The layer cannot be loaded, or is of another version than the recorder.
     """
     path = os.environ.get(VARIABLE)
     if not path:
         return
-    layer = ctypes.CDLL(path)
+    try:
+        layer = ctypes.CDLL(path)
+    except OSError as error:
+        raise InvalidInput(f"{error}; remove the file, and the next run compiles it again") from error
     layer.drivetrain_gpu_attach.argtypes = [ctypes.c_void_p]
     if layer.drivetrain_gpu_attach(_native.gpu_sink()) != 1:
         raise InvalidInput(f"{path}: expected records of version {_native.GPU_RECORD_VERSION}, got another; remove it")

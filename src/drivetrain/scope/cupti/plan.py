@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.scope.cupti import build, headers
 from drivetrain.scope.cupti.injection import INJECTION_VARIABLE, VARIABLE, Plan
+from drivetrain.scope.notes import GPU_REFUSED
 
 Mode = Literal["auto", "on", "off"]
 
@@ -29,7 +30,7 @@ def plan(mode: str) -> Plan:
         raise InvalidInput(f"--gpu on: {lacking}; leave it out to profile without the GPU")
     if lacking:
         instead = "A trace of torch.profiler can be added instead: drivetrain report DIR --kineto FILE."
-        return Plan(note=f"GPU work was not recorded: {lacking}. {instead}", takes_readings=True)
+        return Plan(note=f"{GPU_REFUSED}: {lacking}. {instead}", takes_readings=True)
     cupti, layer = headers.find(), str(build.built())
     assert cupti is not None  # or it would not have been compiled
     environment = {VARIABLE: layer, INJECTION_VARIABLE: layer, headers.LIBRARY_VARIABLE: cupti.library}

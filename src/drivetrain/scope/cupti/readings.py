@@ -22,6 +22,8 @@ FORM = struct.Struct("<qqhB5x")
 """CLOCK_MONOTONIC, bytes in use by all programs, device, percent of the time before in which a kernel ran."""
 INTERVAL_S = 0.1
 """NVML itself looks every sixth of a second to every second, depending on the device."""
+ANSWER_S = 5.0
+"""How long a call of NVML is waited for at the end: with a device that is lost it may never return."""
 
 _NAME_NBYTES = 96
 """NVML_DEVICE_NAME_V2_BUFFER_SIZE."""
@@ -132,7 +134,10 @@ class Readings:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        self._thread.join()
+        self._thread.join(ANSWER_S)
+        if self._thread.is_alive():
+            sentence = f"NVML did not answer for {ANSWER_S:g} s: its readings of the GPU end before the program."
+            leave_note(self._folder, "gpu-nvml", sentence)
 
     def _run(self) -> None:
         try:

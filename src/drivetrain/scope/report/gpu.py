@@ -6,6 +6,7 @@ from drivetrain.scope.report.amounts import part, seconds
 
 NOT_RECORDED = "No GPU was recorded."
 NOT_USED = "No GPU was used."
+ONLY_CALLED = "CUDA was called, and nothing is known to have run on a GPU."
 _MOST_CALLS = 12
 _MOST_COMBINATIONS = 8
 
@@ -30,7 +31,7 @@ def in_words(usage: Usage | None) -> list[str]:
     if usage is None:
         return [NOT_RECORDED]
     if not usage.was_used:
-        return [NOT_USED]
+        return [ONLY_CALLED if usage.calls else NOT_USED]
     text = [
         _busy(usage),
         *gpu_recording.of_what(usage),
@@ -75,7 +76,7 @@ def _launching(usage: Usage) -> str:
     api_ns, num_api = time_of_calls(usage, "accelerator_api")
     sync_ns, num_sync = time_of_calls(usage, "accelerator_sync")
     if num_api:
-        parts.append(f"launching and copying took {seconds(api_ns)} in {num_api} calls")
+        parts.append(f"launching and copying took {seconds(api_ns)} in {num_api} call{'s' * (num_api != 1)}")
     if num_sync:
         parts.append(f"waiting for it {seconds(sync_ns)} in {num_sync}")
     if not parts:

@@ -9,6 +9,7 @@ table beside it, which needs no script.
 from collections import Counter, defaultdict
 from html import escape
 
+from drivetrain.scope.accelerator.launches import GAP
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import bars, gpu_page, ledger, strip, transitions
 from drivetrain.scope.report.amounts import seconds
@@ -22,8 +23,8 @@ _NOBODY = -1
 def render(profile: Profile, title: str) -> str:
     """The page."""
     found = shares(profile.breakdown())
-    launched = [one.operation for one in profile.usage.operations] if profile.usage else []
-    colors = color_of([*(share.operation for share in found), *launched])
+    of_devices = [*(one.operation for one in profile.usage.operations), GAP.operation] if profile.usage else []
+    colors = color_of([*(share.operation for share in found), *of_devices])
     sections = [
         ("Where the time went", _words(profile) + _shares(found, colors) + _breakdown(found, colors)),
         ("GPUs", gpu_page.render(profile.usage)),

@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from drivetrain.scope.accelerator.usage import GPU_CLASSES
+from drivetrain.scope.accelerator.launches import GAP
+from drivetrain.scope.accelerator.usage import GPU_CLASSES, RESTING
 from drivetrain.scope.overlap import Overlap
 from drivetrain.scope.profile import Profile, Row
 from drivetrain.scope.report.amounts import seconds
-from drivetrain.scope.sites import UNRECORDED, WAITING
+from drivetrain.scope.sites import UNRECORDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ def shares(rows: Iterable[Row]) -> list[Share]:
     """
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
     for row in rows:
-        if row.time_class not in ("idle", *GPU_CLASSES):
+        if row.time_class not in ("idle", *GPU_CLASSES) and row.operation != GAP.operation:
             corrected = [row.raw_ns if x is None else x for x in (row.corrected_ns, row.low_ns, row.high_ns)]
             for place, value in enumerate([row.raw_ns, *corrected]):
                 sums[row.operation, row.time_class][place] += value
@@ -69,6 +70,7 @@ _ADVICE = {
     "optimizer": "Use the framework's fused or foreach optimizer, or compile it into the update.",
     "other": "This time is in no known operation: annotate the program with scope.operation to see what it is.",
 }
+_ADVICE_ALONE = "This time is in no known operation: name it by torch.profiler.record_function to see what it is."
 
 
 def in_words(profile: Profile) -> list[str]:
@@ -82,12 +84,14 @@ def in_words(profile: Profile) -> list[str]:
     muted = sum(share.raw_ns for share in found if share.operation == UNRECORDED.operation)
     for share in found:
         by_operation[share.operation] += share.raw_ns
-        waiting += share.raw_ns if share.time_class in WAITING else 0
+        waiting += share.raw_ns if share.time_class in RESTING else 0
     first, ns = max(by_operation.items(), key=lambda item: (item[0] != UNRECORDED.operation, item[1]))
     name = "time outside known operations" if first == "other" else first
     text = [f"Most of the time is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
-    text.append(_ADVICE.get(first, f"Look into {first} first: nothing else can save as much."))
-    if (startup := profile.startup_ns()) > 0.1 * profile.wall_ns:
+    is_session = bool(profile.trace.about)  # not a trace of torch.profiler alone, which begins anywhere
+    advice = _ADVICE if is_session else {**_ADVICE, "other": _ADVICE_ALONE}
+    text.append(advice.get(first, f"Look into {first} first: nothing else can save as much."))
+    if is_session and (startup := profile.startup_ns()) > 0.1 * profile.wall_ns:
         text.append(
             f"{seconds(startup)} of {seconds(profile.wall_ns)} passed before the first operation, in imports and "
             "setting up: a longer run has less of that."

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace.gpu import GpuTrace
 
@@ -85,6 +86,13 @@ class Trace:
             so_far[process.pid] += 1
             names.append(f"{process.pid}" + f" ({so_far[process.pid]})" * (so_far[process.pid] > 1))
         return tuple(names)
+
+    @property
+    def knows_gpus(self) -> bool:
+        """Whether it is known what GPUs did, be it nothing: readings of NVML alone do not say whose work they saw."""
+        if self.gpu is None or len(self.gpu.activity):
+            return self.gpu is not None
+        return not any(note.startswith(GPU_REFUSED) for note in self.notes)
 
     @property
     def num_events(self) -> int:

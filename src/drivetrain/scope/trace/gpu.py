@@ -110,6 +110,10 @@ class GpuReading(Columns):
     """In use on the device, by all programs."""
 
 
+CUPTI = "CUPTI"
+"""Who records GPUs in sessions of ours."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GpuTrace:
     """All of that of a session. Without any activity, no GPU was used."""
@@ -121,7 +125,7 @@ class GpuTrace:
     """Of kernels, of calls, of kinds of overhead."""
     notes: tuple[str, ...] = ()
     """What was not captured, and why, in sentences."""
-    source: str = "CUPTI"
+    source: str = CUPTI
     """Who recorded it, in a word or two."""
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope import _native
 from drivetrain.scope.cupti import readings
+from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.trace.files import header_of
 from drivetrain.scope.trace.gpu import GRAPH, GpuActivity, GpuApi, GpuReading, GpuTrace
 
@@ -92,6 +93,13 @@ def read_folder(folder: Path, processes: Mapping[tuple[int, int], Recorded]) -> 
         names=tuple(names),
         notes=tuple(_notes(records)),
     )
+
+
+def lost_in(folder: Path) -> list[str]:
+    """That there was something to record of GPUs, which has names, and no room for it; else nothing."""
+    if not any(folder.glob("*.gpu-names")) or any(folder.glob("*.gpu")):
+        return []
+    return [f"{GPU_REFUSED}: its records found no room in the session's budget, or on the disk."]
 
 
 def _segment(file: Path) -> tuple[Any, NDArray[Any]]:

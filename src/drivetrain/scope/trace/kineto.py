@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.session import WALL_CLOCK
 from drivetrain.scope.trace.events import Process, Trace
 from drivetrain.scope.trace.kineto_file import Export, read
@@ -38,7 +39,14 @@ def into(trace: Trace, files: Sequence[Path]) -> Trace:
             raise InvalidInput(f"--kineto: expected a trace of the session's processes {of}, {file} is of {export.pid}")
         exports.append((export, pids.index(export.pid)))
     known = {(thread.process, thread.tid) for thread in trace.threads}
-    return replace(trace, gpu=gpu_of(exports, known))
+    found = gpu_of(exports, known)
+    given = {process for _, process in exports}
+    if len(given) < len(trace.processes):
+        names = ", ".join(trace.process_names[process] for process in sorted(given))
+        found = replace(found, notes=(*found.notes, f"What GPUs did is known of process {names} only, by --kineto."))
+    if trace.gpu is not None:  # what NVML said while the session recorded nothing else of them
+        found = replace(found, readings=trace.gpu.readings)
+    return replace(trace, gpu=found, notes=tuple(note for note in trace.notes if not note.startswith(GPU_REFUSED)))
 
 
 def trace_of(file: Path) -> Trace:

@@ -89,7 +89,7 @@ def read(file: Path) -> Export:
 def _event(entry: dict[str, Any], base_ns: int) -> Event:
     begin_ns = base_ns + round(float(entry["ts"]) * 1000)
     end_ns = begin_ns + round(float(entry.get("dur", 0)) * 1000)
-    if max(abs(begin_ns), abs(end_ns)) > _LATEST_NS:
+    if max(abs(begin_ns), abs(end_ns)) > _LATEST_NS or end_ns < begin_ns:
         raise ValueError(f"no time: {entry['ts']}, {entry.get('dur')}")
     return Event(
         begin_ns,
@@ -106,7 +106,7 @@ def _arguments(found: Any) -> dict[str, Any]:
     """The same, if it is none but numbers that a trace can hold."""
     for name, most in _MOST.items():
         number = found.get(name, 0)
-        if isinstance(number, int | float) and not number <= most:
+        if isinstance(number, int | float) and not -most <= number <= most:
             raise ValueError(f"{name}: expected at most {most}, got {number}")
         if name == "External id" and not isinstance(number, int):
             raise ValueError(f"{name}: expected a number, got {number!r}")

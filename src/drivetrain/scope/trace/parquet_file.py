@@ -60,7 +60,7 @@ class PackedFile:
         """
         try:
             table: Any = pq.read_table(file)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:  # damaged pages are an OSError
             raise FileFormatError(f"{file}: expected {self.content}, and it cannot be read: {error}") from error
         head = json.loads((table.schema.metadata or {}).get(self.key, b"{}"))
         if head.get("version") != self.version:

@@ -69,7 +69,7 @@ def read_folder(folder: Path) -> Trace:
     )
     begin_ns, end_ns = _extent(about, threads)
     notes = _notes(folder, about, processes, threads)
-    notes += _unnamed(processes, threads, sites)
+    notes += [*_unnamed(processes, threads, sites), *gpu_segments.lost_in(folder)]
     recorded = {key: gpu_segments.Recorded(number, numbers[number]) for key, number in index.items()}
     return Trace(
         begin_ns=begin_ns,

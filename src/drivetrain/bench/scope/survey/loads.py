@@ -40,7 +40,11 @@ class Load:
 def loads() -> list[Load]:
     """Everything, whether it can run here or not."""
     found = [_load(SB3, "with_sb3", algo, env, steps) for algo, env, steps in _STEPS]
-    found += [_load(SBX, "with_sbx", algo, env, steps) for algo, env, steps in _STEPS if algo != "A2C" and env != PONG]
+    found += [
+        _load(SBX, "with_sbx", algo, env, _STEPS_OF_SBX.get((algo, env), steps))
+        for algo, env, steps in _STEPS
+        if algo != "A2C"  # SBX has none
+    ]
     return [*found, _subprocesses("PPO", WALKER, 16_384, num_processes=2), _self_play(num_workers=3)]
 
 
@@ -53,6 +57,8 @@ _STEPS: Sequence[tuple[str, str, int]] = (
     ("PPO", PONG, 4_096),
     ("DQN", PONG, 2_000),
 )
+_STEPS_OF_SBX = {("PPO", PONG): 2_048, ("DQN", PONG): 800}
+"""Where a step takes it several times as long."""
 _NEEDS = {PENDULUM: (), HALF_CHEETAH: ("mujoco",), WALKER: ("mujoco",), PONG: ("ale_py", "cv2")}
 _INSTALL = {"mujoco": 'pip install "drivetrain[mujoco]"', "ale_py": 'pip install "drivetrain[atari]"'}
 
@@ -64,10 +70,12 @@ def _needing(framework: Rival, env: str) -> Rival:
 
 
 def _load(framework: Rival, script: str, algo: str, env: str, num_steps: int) -> Load:
+    before = (framework.name,) if env == PONG else ()
+    after = ("auto",) if framework is SB3 and env != PONG else ()
     program = Program(
         name=f"{framework.name} {algo} {env}",
-        script=_script("with_sb3_atari" if env == PONG else script),
-        arguments=(algo, env, str(num_steps), *(("auto",) if framework is SB3 and env != PONG else ())),
+        script=_script("with_atari" if env == PONG else script),
+        arguments=(*before, algo, env, str(num_steps), *after),
         framework=_needing(framework, env),
         is_quick=framework is SB3 and env == PENDULUM and algo in ("A2C", "SAC"),
     )

@@ -32,7 +32,7 @@ RESTING = ("wait", "idle")
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """How GPUs were used, in the window of the main process.
+    """How GPUs were used, in the window of the main process, as far as they were recorded.
 
     Attributes:
         busy: Share of it in which something ran on some device.
@@ -115,7 +115,7 @@ def outcome(profile: Profile, window: Window | None) -> Outcome:
         num_steps=round(steps),
         num_processes=len({thread.process for thread in profile.trace.threads}),
         overhead=_overhead(profile),
-        gpu=_gpu(profile, window),
+        gpu=gpu_in(profile, window),
     )
 
 
@@ -172,16 +172,17 @@ def _share(profile: Profile, index: int, begin_ns: int, end_ns: int, classes: Se
     return float(wanted / (end_ns - begin_ns))
 
 
-def _gpu(profile: Profile, window: Window) -> Gpu | None:
-    """Of the whole recording: what runs on devices runs in the window."""
-    usage = profile.usage
-    if usage is None or not usage.was_used:
+def gpu_in(profile: Profile, window: Window) -> Gpu | None:
+    """How GPUs were used in a window, as far as they were recorded: blocks of steps without it are left out."""
+    usage, devices = profile.usage, profile.devices
+    if usage is None or devices is None or not usage.was_used:
         return None
-    wall_ns = window.end_ns - window.begin_ns
+    begin_ns, end_ns = devices.clock(np.array([window.begin_ns, window.end_ns])).tolist()
+    recorded_ns = max(end_ns - begin_ns, 1)
     readings = [one.nvml.inflation for one in usage.devices if one.nvml is not None]
     return Gpu(
-        busy=usage.busy_ns / wall_ns,
-        bound=usage.bound_ns / wall_ns,
+        busy=devices.recorded.within(begin_ns, end_ns).covered_ns / recorded_ns,
+        bound=usage.bound_ns / recorded_ns,  # what waits for devices does so in the window
         inflation=max((one for one in readings if one is not None), default=None),
     )
 

@@ -22,8 +22,9 @@ WEAKNESSES = (
     "Runs of seconds, maybe on a shared machine: shares of busy time are sound to some percent, times per step less "
     "so. RL-Scope's runs were of a machine with a GPU, which takes back-propagation off the CPU and makes simulation's "
     "share of the rest larger; where nothing ran on a GPU here, its claims about them are not judged.",
-    "Settings are the libraries' defaults (RL-zoo's for Atari); RL-Scope's were those of the zoo of its day. How often "
-    "an algorithm learns per step decides its shares.",
+    "Settings are the libraries' defaults (RL-zoo's for Atari), but SBX's networks of DDPG and TD3, which have the "
+    "size of Stable-Baselines3's; RL-Scope's were those of the zoo of its day. How often an algorithm learns per step "
+    "decides its shares.",
     "Its simulators were PyBullet's, AirLearning and Atari; ours are Gymnasium's Pendulum, MuJoCo and Atari.",
     "Shares are raw, of threads that are busy: waiting and idling are left out. What recording added stands beside "
     "them. A process counts from its first operation on.",
