@@ -40,7 +40,8 @@ def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
             yield file
     except OSError as error:
         if error.filename is None or str(error.filename).endswith(_SUFFIX):  # a write names no file
-            error.filename, error.filename2 = str(given), None
+            error.filename = str(given)
+            del error.filename2  # set to None, it would be printed
         raise
 
 

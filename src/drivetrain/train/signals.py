@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from drivetrain.core.interrupts import NotedInterrupts
+from drivetrain.core.interrupts import NotedInterrupts, end_at_next_interrupt
 
 SIGTERM_EXIT = 128 + signal.SIGTERM
 
@@ -26,6 +26,7 @@ class Signals:
     def __init__(self, interrupt: Callable[[int], None]) -> None:
         self._interrupt = interrupt
         self._before: dict[int, Any] = {}
+        self._came = False
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -38,6 +39,9 @@ class Signals:
     def __exit__(self, *exc_info: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
+        if self._came and isinstance(self._before.get(signal.SIGINT), NotedInterrupts):
+            end_at_next_interrupt()
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
+        self._came = True
         self._interrupt(signum)
