@@ -35,12 +35,12 @@ OFTEN = ["--checkpoint-interval-s", "0.1", "--log-interval-steps", "100"]
 def start_faulty(start, tmp_path, monkeypatch):
     """Starts a run whose environments break, in processes of their own or in one."""
 
-    def start_run(fault, step, *flags):
+    def start_run(fault, step, *flags, env="Faulty-v0"):
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
         monkeypatch.setenv("FAULT", fault)
         monkeypatch.setenv("FAULT_STEP", str(step))
         monkeypatch.setenv("FAULT_MARK", str(tmp_path / "mark"))
-        return start(*PENDULUM, *flags, what=("sac", "faulty_envs:Faulty-v0"))
+        return start(*PENDULUM, *flags, what=("sac", f"faulty_envs:{env}"))
 
     return start_run
 
@@ -124,6 +124,14 @@ def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_fi
     wait_until_dead([started])  # what the environment has started went with it; it sleeps far longer than this waits
     for name in ("actor 0", "the evaluator"):  # and when their work was done, they died of closing theirs
         assert re.search(rf"{name} ended with exit code 3 \(log: .*\); its part was done", err), err
+
+
+def test_a_constructor_that_hangs_before_there_are_processes_is_given_up_after_the_time_out(start_faulty):
+    run = start_faulty("hang", 10**9, "--step-timeout-s", "0.3", env="NeverMade")
+    code, _, err = run.end()
+    assert code == 2
+    assert "'faulty_envs:NeverMade' cannot be made: it has not come back for 0.3 s (step_timeout_s)" in err
+    assert len(err.splitlines()) == 1
 
 
 def limit_files(pid, nbytes):

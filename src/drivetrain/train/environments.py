@@ -33,6 +33,7 @@ from drivetrain.train.faults import (
 )
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Normalization
+from drivetrain.train.signals import time_limit
 from drivetrain.train.spaces import (
     actions_of,
     algorithms_for,
@@ -59,7 +60,9 @@ def describe(config: TrainConfig) -> Interface:
         InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; says why
             and what to do.
     """
-    interface = _describe(config.env, config.environment)
+    timeout_s = config.run.step_timeout_s
+    with time_limit(timeout_s, f"it has not come back for {timeout_s:g} s (step_timeout_s)"):
+        interface = _describe(config.env, config.environment)
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised
     require_encoder(config, interface)
