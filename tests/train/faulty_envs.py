@@ -28,6 +28,13 @@ class Faulty(PendulumEnv):
             os._exit(3)
 
 
+class NeverMade(PendulumEnv):
+    """Waits for a simulator that does not answer."""
+
+    def __init__(self):
+        time.sleep(1000)
+
+
 def hang_once(observation, reward):
     """Not in the process that is started after. The mark is the number of a process that only it knows of."""
     mark = os.environ["FAULT_MARK"]

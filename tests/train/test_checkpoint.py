@@ -18,6 +18,7 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
 from drivetrain.train.checkpoint import (
     checkpoint_nbytes,
+    has_checkpoint,
     load_checkpoint,
     load_policy,
     load_replay,
@@ -193,6 +194,18 @@ def test_an_absent_checkpoint_is_a_clear_error_and_so_is_an_old_one(tmp_path):
         load_checkpoint(tmp_path)
 
 
+def test_a_manifest_that_somebody_took_away_is_missed_but_where_the_first_save_never_ended(tmp_path):
+    for is_first in (True, False):
+        save_checkpoint(tmp_path, ARRAYS, META)
+        manifest = tmp_path / "checkpoint" / "manifest.json"
+        content = manifest.read_text()
+        manifest.unlink()
+        assert has_checkpoint(tmp_path) != is_first
+        with pytest.raises(FileFormatError, match=r"no checkpoint here" if is_first else r"manifest\.json is gone"):
+            load_checkpoint(tmp_path)
+        manifest.write_text(content)
+
+
 @pytest.mark.parametrize("name", ["state-1.npz", "manifest.json"])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 0.99])
 def test_a_truncated_checkpoint_is_refused(tmp_path, share, name):
@@ -231,8 +244,9 @@ def test_foreign_files_are_refused_and_a_pickle_is_never_run(tmp_path):
     for name in ("state-1.npz", "manifest.json"):
         for data in (pickle.dumps(Trap()), b"hello", b"[]", b"PK\x03\x04 nothing"):
             (folder / name).write_bytes(data)
-            with pytest.raises(FileFormatError):
+            with pytest.raises(FileFormatError) as refused:
                 load_checkpoint(tmp_path)
+            assert "pickle" not in str(refused.value)  # nobody is told to allow one
     assert not (tmp_path / "sprung").exists()
 
 

@@ -35,12 +35,12 @@ OFTEN = ["--checkpoint-interval-s", "0.1", "--log-interval-steps", "100"]
 def start_faulty(start, tmp_path, monkeypatch):
     """Starts a run whose environments break, in processes of their own or in one."""
 
-    def start_run(fault, step, *flags):
+    def start_run(fault, step, *flags, env="Faulty-v0"):
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
         monkeypatch.setenv("FAULT", fault)
         monkeypatch.setenv("FAULT_STEP", str(step))
         monkeypatch.setenv("FAULT_MARK", str(tmp_path / "mark"))
-        return start(*PENDULUM, *flags, what=("sac", "faulty_envs:Faulty-v0"))
+        return start(*PENDULUM, *flags, what=("sac", f"faulty_envs:{env}"))
 
     return start_run
 
@@ -78,8 +78,29 @@ def test_on_the_command_line_it_is_one_sentence(start_faulty):
     run = start_faulty("nan", 9, "--num-actors", "0", "--total-steps", "1000")
     code, _, err = run.end()
     assert code == 1
-    assert len(err.splitlines()) == 1, err
-    assert "environment 'faulty_envs:Faulty-v0', step 5 of an episode: expected finite numbers" in err
+    told = [line for line in err.splitlines() if not line.startswith("8/1,000 steps")]  # the checkpoint's row
+    assert len(told) == 1, err
+    assert "environment 'faulty_envs:Faulty-v0', step 5 of an episode: expected finite numbers" in told[0]
+
+
+def test_without_processes_what_an_environment_raises_is_told_with_its_place_and_nothing_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAULT", "raise")
+    monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 61))
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(RunError) as raised:
+        train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
+    run_dir = tmp_path / "run"
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    told = re.fullmatch(
+        r"environment 'faulty_envs:Faulty-v0', step 31 of an episode: RuntimeError: the rod broke "
+        r"\(.*/faulty_envs\.py, line \d+\); mend the environment, or wrap it "
+        r"\(log: (?P<log>.*)\); the latest checkpoint is (?P<checkpoint>.*)",
+        str(raised.value),
+    )
+    assert told is not None, raised.value
+    assert (told["log"], told["checkpoint"]) == (str(run_dir / "logs" / "sequential.log"), str(run_dir / "checkpoint"))
+    assert "in complain" in Path(told["log"]).read_text()
+    assert load_checkpoint(run_dir)[1]["num_steps"] == 60
 
 
 def test_an_environment_that_always_breaks_late_ends_the_run_with_the_checkpoint_whole(start_faulty):
@@ -103,6 +124,14 @@ def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_fi
     wait_until_dead([started])  # what the environment has started went with it; it sleeps far longer than this waits
     for name in ("actor 0", "the evaluator"):  # and when their work was done, they died of closing theirs
         assert re.search(rf"{name} ended with exit code 3 \(log: .*\); its part was done", err), err
+
+
+def test_a_constructor_that_hangs_before_there_are_processes_is_given_up_after_the_time_out(start_faulty):
+    run = start_faulty("hang", 10**9, "--step-timeout-s", "0.3", env="NeverMade")
+    code, _, err = run.end()
+    assert code == 2
+    assert "'faulty_envs:NeverMade' cannot be made: it has not come back for 0.3 s (step_timeout_s)" in err
+    assert len(err.splitlines()) == 1
 
 
 def limit_files(pid, nbytes):
@@ -158,6 +187,18 @@ def test_a_file_that_finds_no_room_is_named(tmp_path):
     with pytest.raises(OSError, match=r"No space left on device: '.*/kept\.json'"):
         write()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_process_prints_is_lost_where_its_log_has_no_room_and_the_process_goes_on():
+    code = (
+        "import sys; from drivetrain.train.launch import print_without_fail; print_without_fail()\n"
+        "print('joint 3'); sys.stderr.write('warm\\n'); sys.exit(7 if len(sys.argv) > 1 else 0)"
+    )
+    with open("/dev/full", "wb") as full:
+        words = [sys.executable, "-c", code]
+        assert subprocess.run(words, stdout=full, stderr=full, check=False).returncode == 0
+    done = subprocess.run([*words, "7"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "joint 3\n", "warm\n")
 
 
 def test_a_run_goes_on_when_there_is_no_room_for_its_metrics_and_says_so_once(start):

@@ -170,7 +170,9 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_anew_in_its_folder(
     np.testing.assert_array_equal(load_policy(run_dir, "last").vector, weights)
     assert [row["num_steps"] for row in rows_of(run_dir)] == [row["num_steps"] for row in rows]
     shutil.rmtree(run_dir / "checkpoint")
-    with pytest.raises(FileFormatError, match="there is no checkpoint here"):  # somebody took a finished run's away
+    with pytest.raises(
+        FileFormatError, match="is finished, and has no checkpoint"
+    ):  # somebody took a finished run's away
         resume(run_dir, total_steps=300)
 
 
@@ -207,6 +209,16 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
         resume(copy, total_steps=500)
     done = subprocess.run([*COMMAND, "resume", str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_a_damaged_best_policy_is_refused_before_anything_starts_and_missing_logs_are_no_hindrance(copy):
+    best = copy / "best" / "policy.npz"
+    best.write_bytes(best.read_bytes()[:100])
+    with pytest.raises(FileFormatError, match=r"best/policy\.npz: truncated.*remove it to keep the best from here on"):
+        resume(copy, total_steps=410)
+    best.unlink()
+    shutil.rmtree(copy / "logs")
+    assert resume(copy, total_steps=410).num_steps == 410
 
 
 def test_too_few_steps_to_fill_a_lost_replay_are_refused(copy):

@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM reach whoever runs, and a Ctrl-C that came before is not forgotten."""
 
+import os
 import signal
 
 import pytest
@@ -46,3 +47,18 @@ def test_whoever_has_a_handler_of_their_own_keeps_it():
         assert signal.getsignal(signal.SIGINT) is own
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("pythons_own_interrupts")
+def test_after_a_run_was_interrupted_another_ctrl_c_ends_the_command_at_once_and_a_caller_of_train_not(monkeypatch):
+    ended, own = [], signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with Signals(lambda signum: None):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is own
+    with noting_interrupts():
+        with Signals(lambda signum: None):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [130]
+    assert signal.getsignal(signal.SIGINT) is own

@@ -216,7 +216,7 @@ def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_aro
     monkeypatch.syspath_prepend(os.path.dirname(__file__))
     config = TrainConfig.default("sac", "faulty_envs:Faulty-v0").override(num_actors="auto", update_ratio=0)
     interface = interface_of(config)
-    with pytest.raises(RunError, match=r"acting could not be measured .*the rod broke; give num_actors"):
+    with pytest.raises(RunError, match=r"acting could not be measured: .*the rod broke .*; give num_actors"):
         size(config, interface)
 
 

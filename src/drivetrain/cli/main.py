@@ -18,7 +18,7 @@ from typing import Any, cast
 import drivetrain
 from drivetrain.core.errors import DrivetrainError, InvalidInput, RunError
 from drivetrain.core.extras import missing_extra
-from drivetrain.core.interrupts import noting_interrupts
+from drivetrain.core.interrupts import INTERRUPTED, end_at_next_interrupt, noting_interrupts
 
 # verb -> one line of help; each is a file of this folder with `run(argv: list[str]) -> int`.
 VERBS: dict[str, str] = {
@@ -39,13 +39,21 @@ TAKE_MODULES = ("train", "resume", "eval")
 
 _STDOUT_FD, _STDERR_FD = 1, 2
 
-INTERRUPTED = 130
 OUTPUT_CLOSED = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; argv is without the program's name."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return answer(list(argv))
+    code = answer(sys.argv[1:])
+    if code == INTERRUPTED:  # the interpreter ends next
+        end_at_next_interrupt()
+    return code
+
+
+def answer(arguments: list[str]) -> int:
+    """Run one command line; what goes wrong is a line on standard error, and an exit code."""
     open_streams()
     with noting_interrupts() as interrupts:
         try:

@@ -1,10 +1,14 @@
-"""Ctrl-C while libraries load: remembered, since some of them swallow the exception or make another one of it."""
+"""Ctrl-C on the command line: while libraries load, since some of them swallow the exception, and while all ends."""
 
+import os
 import signal
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code of a command that Ctrl-C has ended."""
 
 
 class NotedInterrupts:
@@ -28,5 +32,18 @@ def noting_interrupts() -> Generator[NotedInterrupts, None, None]:
     try:
         yield notes
     finally:
-        if signal.getsignal(signal.SIGINT) is notes:
+        if signal.getsignal(signal.SIGINT) in (notes, _end):
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def end_at_next_interrupt() -> None:
+    """Let another Ctrl-C end the process without a word.
+
+    For when all that mattered is done: an exception would be shown by whatever clears up, or break it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _end)
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)

@@ -54,7 +54,10 @@ def load_archive(path: Path, kind: str) -> tuple[Arrays, dict[str, Any]]:
     """
     try:
         # Read whole first: a file replaced meanwhile must not give half of each.
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+        content = path.read_bytes()
+        if not zipfile.is_zipfile(io.BytesIO(content)):  # NumPy would take it for a pickle, and speak of that
+            raise ValueError("it is no .npz file, or not all of one")
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays: Arrays = {name: file[name] for name in file.files}
         meta: Any = json.loads(bytes(arrays.pop(_META)))
     except FileNotFoundError as error:

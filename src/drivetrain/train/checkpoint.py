@@ -96,8 +96,12 @@ def save_checkpoint(
 
 
 def has_checkpoint(run_dir: Path) -> bool:
-    """Whether a checkpoint was written, of whatever version; its folder alone is what a full disk leaves."""
-    return any((run_dir / "checkpoint" / name).exists() for name in (_MANIFEST, _OLDER))
+    """Whether a checkpoint was written, of whatever version, also where somebody has taken its manifest away.
+
+    Its folder alone, or with files of the first generation, is what a full disk or a kill leaves.
+    """
+    folder = run_dir / "checkpoint"
+    return any((folder / name).exists() for name in (_MANIFEST, _OLDER)) or _has_lost_manifest(folder)
 
 
 def checkpoint_nbytes(run_dir: Path) -> tuple[int, int]:
@@ -186,14 +190,21 @@ def _manifest(folder: Path) -> dict[str, Any]:
         if not all(isinstance(manifest[name], int) for name in ("generation", "num_steps", "num_updates")):
             raise ValueError("its counts are no numbers")
     except FileNotFoundError as error:
-        older = (folder / _OLDER).exists()
-        what = (
-            "a checkpoint of an older drivetrain, which this one cannot read" if older else "no checkpoint here (yet)"
-        )
-        raise FileFormatError(f"{folder}: there is {what}") from error
+        what = "there is no checkpoint here (yet)"
+        if (folder / _OLDER).exists():
+            what = "there is a checkpoint of an older drivetrain, which this one cannot read"
+        elif _has_lost_manifest(folder):
+            what = f"its {_MANIFEST} is gone; use an older copy of the folder, or remove it to begin the run anew"
+        raise FileFormatError(f"{folder}: {what}") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: {error}") from error
     return manifest
+
+
+def _has_lost_manifest(folder: Path) -> bool:
+    """Whether there is a generation that another must have come before, and no manifest."""
+    later = any(path.name != "state-1.npz" for path in folder.glob("state-*.npz"))
+    return later and not (folder / _MANIFEST).exists()
 
 
 def _save_replay(folder: Path, before: dict[str, Any], name: str, replay: Replay) -> None:

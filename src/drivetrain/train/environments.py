@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, SupportsFloat, cast
+from typing import Any, NoReturn, SupportsFloat, cast
 
 import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
@@ -23,6 +23,7 @@ from drivetrain.train.config.given import Given
 from drivetrain.train.embeddings import require_encoder
 from drivetrain.train.faults import (
     NoSuchCategory,
+    raised,
     refuse,
     require_ends,
     require_finite,
@@ -32,6 +33,7 @@ from drivetrain.train.faults import (
 )
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Normalization
+from drivetrain.train.signals import time_limit
 from drivetrain.train.spaces import (
     actions_of,
     algorithms_for,
@@ -58,7 +60,9 @@ def describe(config: TrainConfig) -> Interface:
         InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; says why
             and what to do.
     """
-    interface = _describe(config.env, config.environment)
+    timeout_s = config.run.step_timeout_s
+    with time_limit(timeout_s, f"it has not come back for {timeout_s:g} s (step_timeout_s)"):
+        interface = _describe(config.env, config.environment)
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised
     require_encoder(config, interface)
@@ -187,16 +191,15 @@ class Environment:
         """Start an episode; its first observation.
 
         Raises:
-            RunError: It is not what the environment promised.
+            EnvironmentFault: It is not what the environment promised, or the environment has raised something.
         """
         self._num_steps = 0
         try:
             result: Any = self._env.reset(seed=seed)
-        except (TypeError, ValueError) as error:
-            self._refuse_unpacked(error)
-            if "unexpected keyword argument 'seed'" in str(error):
+        except (Exception, SystemExit) as error:
+            if isinstance(error, TypeError) and "unexpected keyword argument 'seed'" in str(error):
                 refuse(self._env_id, 0, f"expected reset(*, seed=None, options=None), as of Gymnasium, and {error}")
-            raise
+            self._refuse_raised(error)
         if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
             unfit_answer(self._env_id, 0, result)
         observation, _ = cast("tuple[Any, Any]", result)
@@ -208,18 +211,15 @@ class Environment:
         """Take an action of the agent's: (observation, reward, terminated, truncated).
 
         Raises:
-            RunError: The environment returned something else than it promised. Whether there are NaNs
-                in observations is seen to by `require_finite`, for many at once.
+            EnvironmentFault: The environment returned something else than it promised, or raised something. Whether
+                there are NaNs in observations is seen to by `require_finite`, for many at once.
         """
         result: tuple[Any, SupportsFloat, bool, bool, Any]
         self._num_steps += 1
         try:
             result = self._env.step(self._decode(action))
-        except (TypeError, ValueError) as error:
-            self._refuse_unpacked(error)
-            raise
-        except SystemExit as error:
-            refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")
+        except (Exception, SystemExit) as error:  # a stranger's
+            self._refuse_raised(error)
         try:
             observation, reward, terminated, truncated, _ = result
         except (TypeError, ValueError):
@@ -229,11 +229,15 @@ class Environment:
             terminated, truncated = require_ends(self._env_id, self._num_steps, terminated, truncated)
         return self._encoded(observation), value, terminated, truncated
 
-    def _refuse_unpacked(self, error: Exception) -> None:
-        """Say so where a wrapper of Gymnasium's has found another form of answer than Gymnasium's."""
+    def _refuse_raised(self, error: Exception | SystemExit) -> NoReturn:
+        """Say what came in place of an answer; a wrapper of Gymnasium's may have found one of another form."""
+        if isinstance(error, SystemExit):
+            refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")
         last = traceback.extract_tb(error.__traceback__)[-1]
-        if "unpack" in str(error) and Path(last.filename).is_relative_to(_GYMNASIUM):
+        is_unpacking = isinstance(error, TypeError | ValueError) and "unpack" in str(error)
+        if is_unpacking and Path(last.filename).is_relative_to(_GYMNASIUM):
             unfit_answer(self._env_id, self._num_steps, None, str(error))
+        raised(self._env_id, self._num_steps, error, self._env.unwrapped)
 
     def _encoded(self, observation: Any) -> Arrays:
         try:

@@ -1,9 +1,11 @@
-"""What environments may not return, and the sentences that say so.
+"""What environments may not return or raise, and the sentences that say so.
 
 Every step: environment -> encode (shape, dtype) -> reward -> once per batch: observations are numbers
 """
 
+import inspect
 import math
+import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
@@ -14,6 +16,10 @@ from drivetrain.train.interface import Arrays, Interface, entries_of
 
 _LARGEST = float(np.finfo(np.float32).max)
 REMEDY = "mend the environment, or wrap it"
+
+
+class EnvironmentFault(RunError):
+    """An environment did what no environment may; its cause is what it raised, if it did."""
 
 
 class NoSuchCategory(ValueError):
@@ -131,10 +137,34 @@ def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
         refuse(env_id, steps[lane], f"expected finite numbers in an observation, got {values}{where}")
 
 
-def refuse(env_id: str, step: int, sentence: str) -> NoReturn:
+def refuse(env_id: str, step: int, sentence: str, cause: BaseException | None = None) -> NoReturn:
     """Raise the sentence about a step of an episode; 0 is its start."""
     where = f"step {step} of an episode" if step else "the start of an episode"
-    raise RunError(f"environment {env_id!r}, {where}: {sentence}; {REMEDY}")
+    raise EnvironmentFault(f"environment {env_id!r}, {where}: {sentence}; {REMEDY}") from cause
+
+
+def raised(env_id: str, step: int, error: Exception, env: object) -> NoReturn:
+    """Say what an environment has raised, and where in its own file: what that called may be somebody else's.
+
+    Raises:
+        EnvironmentFault: Always.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    try:
+        own = [frame for frame in frames if frame.filename == inspect.getfile(type(env))]
+    except (OSError, TypeError):  # a class of a notebook, or of C
+        own = []
+    place = (own or frames)[-1]
+    refuse(env_id, step, f"{what(error)} ({place.filename}, line {place.lineno})", error)
+
+
+def what(error: BaseException) -> str:
+    """An exception's kind and its message's first line; strangers' may fail to say theirs."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = ["its message cannot be read"]
+    return ": ".join([type(error).__name__, *lines[:1]])
 
 
 def _kind_of(observation: Any) -> str:

@@ -9,16 +9,20 @@ writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
 import contextlib
 import ctypes
 import importlib
+import io
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import traceback
 from pathlib import Path
+from typing import Any
 
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.devices import device_environment
+from drivetrain.train.faults import EnvironmentFault
 from drivetrain.train.recording import STARTING, record_as
 from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role
@@ -142,8 +146,30 @@ def die_with(supervisor_pid: int) -> None:
         sys.exit("the supervisor died before this process had started")
 
 
+class _Log(io.FileIO):
+    """What takes what a process prints; where there is no room for that it is lost, and the process goes on."""
+
+    def write(self, data: Any, /) -> int:
+        """As that of FileIO, never failing."""
+        try:
+            return super().write(data) or len(data)
+        except OSError:
+            return len(data)
+
+
+def print_without_fail() -> None:
+    """Let what is printed from here on be lost where it cannot be written: a full disk is no mistake of who prints."""
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            io.BufferedWriter(_Log(fd, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True
+        )
+        for fd in (1, 2)
+    )
+
+
 def main() -> None:
     """Be a child: read the assignment and do it."""
+    print_without_fail()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     assignment: Assignment = pickle.load(sys.stdin.buffer)
@@ -156,6 +182,8 @@ def main() -> None:
             role = importlib.import_module(_MODULES[assignment.role])
         role.run(assignment)
     except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
+        if isinstance(error, EnvironmentFault) and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         sys.exit(" ".join(str(error).split()))
 
 

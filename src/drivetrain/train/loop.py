@@ -6,17 +6,23 @@ The same functions as the processes use, in a fixed order, so a seed fixes every
 there are cores to spare, and the place to set a breakpoint.
 """
 
+import contextlib
 import signal
 import sys
 import time
+import traceback
+from collections.abc import Generator
+from pathlib import Path
 from typing import NoReturn
 
+from drivetrain.core.errors import RunError
 from drivetrain.train.actor import make_actor
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.devices import prepare_devices
 from drivetrain.train.embeddings import Encoders
 from drivetrain.train.evaluate import Selection, next_evaluation
+from drivetrain.train.faults import EnvironmentFault
 from drivetrain.train.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
@@ -26,7 +32,7 @@ from drivetrain.train.results import Result
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.run import Job, result
-from drivetrain.train.saving import Progress, Saver
+from drivetrain.train.saving import Progress, Saver, latest_checkpoint
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
 from drivetrain.train.topology import make_experience, stored_interface, writers
 
@@ -35,21 +41,37 @@ def run_sequentially(job: Job) -> Result:
     """Carry out a run in this process.
 
     Raises:
+        RunError: An environment's fault has ended it, after the checkpoint is saved; or learning has diverged.
         KeyboardInterrupt: Ctrl-C, after the checkpoint is saved (again: before).
         SystemExit: SIGTERM, likewise; the code is 143.
         BaseException: What a callback has raised, likewise.
     """
     display = Display(job.config.run.total_steps, quiet=job.quiet)
-    with STARTING:
-        use_compilation_cache()
-        prepare_devices(job.config)
-        loop = Loop(job, display)
+    with _telling_of_faults(job.run_dir):
+        with STARTING:
+            use_compilation_cache()
+            prepare_devices(job.config)
+            loop = Loop(job, display)
+        try:
+            with Signals(loop.interrupt), MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics:
+                return loop.run(metrics)
+        finally:
+            loop.close()
+            display.close()
+
+
+@contextlib.contextmanager
+def _telling_of_faults(run_dir: Path) -> Generator[None, None, None]:
+    """Say of an environment's fault what a run with processes says: where the traceback is, and the checkpoint."""
     try:
-        with Signals(loop.interrupt), MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics:
-            return loop.run(metrics)
-    finally:
-        loop.close()
-        display.close()
+        yield
+    except EnvironmentFault as fault:
+        log, noted = run_dir / "logs" / "sequential.log", ""
+        if fault.__cause__ is not None:
+            with contextlib.suppress(OSError), log.open("a") as file:  # where there is no room, the sentence has to do
+                traceback.print_exception(fault.__cause__, file=file)
+                noted = f" (log: {log})"
+        raise RunError(f"{fault}{noted}; {latest_checkpoint(run_dir)}") from fault.__cause__
 
 
 class Loop:
@@ -104,8 +126,16 @@ class Loop:
         self._signum = signum
 
     def run(self, metrics: MetricsFile) -> Result:
-        """Take all steps, and do all updates they call for."""
+        """Take all steps, and do all updates they call for; save what there is where an environment ends that."""
         self._metrics = metrics
+        try:
+            return self._run()
+        except EnvironmentFault:
+            if not self._has_learned:
+                self._save()
+            raise
+
+    def _run(self) -> Result:
         self._learn()  # what the checkpoint left to do
         next_eval = next_evaluation(self._config, self._counts.committed)
         while self._counts.committed < self._rules.total_steps:
@@ -235,7 +265,7 @@ class Loop:
         self._leave()
 
     def _leave(self) -> NoReturn:
-        self._display.note(f"stopped; the latest checkpoint is {self._job.run_dir / 'checkpoint'}")
+        self._display.note(f"stopped; {latest_checkpoint(self._job.run_dir)}")
         if self._signum == signal.SIGTERM:
             sys.exit(SIGTERM_EXIT)
         raise KeyboardInterrupt

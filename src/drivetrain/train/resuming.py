@@ -13,7 +13,7 @@ from typing import Any
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
-from drivetrain.train.checkpoint import has_checkpoint, load_checkpoint
+from drivetrain.train.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.environments import describe
@@ -40,7 +40,10 @@ def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[Train
             config.json is.
     """
     require_run_dir(run_dir)
-    if not has_checkpoint(run_dir) and load_result(run_dir) is None:
+    if not has_checkpoint(run_dir):
+        if load_result(run_dir) is not None:
+            why = "the run is finished, and has no checkpoint to go on from: none could be written, or it was removed"
+            raise FileFormatError(f"{run_dir}: {why}; begin a new run")
         config = TrainConfig.load(run_dir / "config.json", **again).override(run_dir=str(run_dir.resolve()))
         return config.override(total_steps=total_steps or config.run.total_steps).resolved(), None
     _, meta = load_checkpoint(run_dir)
@@ -122,6 +125,8 @@ def take_up(
         if meta is not None:
             require_same(config.env, interface, meta["interface"])
         run_dir = run_dir.resolve()
+        require_best(run_dir)
+        (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
         save_text(run_dir / "config.json", config.to_json())
         (run_dir / "result.json").unlink(missing_ok=True)
         job = Job(
@@ -136,6 +141,22 @@ def take_up(
         )
         ready(job)
         return carry_out(job)
+
+
+def require_best(run_dir: Path) -> None:
+    """Refuse a best policy that cannot be read, before an evaluator finds that it cannot.
+
+    Raises:
+        FileFormatError: Says what to do.
+    """
+    if not has_best_policy(run_dir):
+        return
+    try:
+        load_policy(run_dir, "best")
+    except FileFormatError as error:
+        raise FileFormatError(
+            f"{error}; put an older copy there, or remove it to keep the best from here on"
+        ) from error
 
 
 def require_same(env: str, interface: Interface, saved: dict[str, str]) -> None:

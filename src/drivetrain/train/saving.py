@@ -107,6 +107,12 @@ class Saver:
             self._thread.join()
 
 
+def latest_checkpoint(run_dir: Path) -> str:
+    """Where a run that has ended early can go on from, in words."""
+    path = run_dir / "checkpoint"
+    return f"the latest checkpoint is {path}" if has_checkpoint(run_dir) else "there is no checkpoint yet"
+
+
 def describe_interface(interface: Interface) -> dict[str, Any]:
     """What the environment looks like, in a form that can be compared after JSON."""
     return {entry.name: str(getattr(interface, entry.name)) for entry in fields(interface)}

@@ -1,12 +1,14 @@
-"""Ctrl-C and SIGTERM as notes to whoever runs, instead of exceptions anywhere."""
+"""Ctrl-C and SIGTERM as notes to whoever runs, instead of exceptions anywhere; and alarms for what may hang."""
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any
 
-from drivetrain.core.interrupts import NotedInterrupts
+from drivetrain.core.errors import TimedOut
+from drivetrain.core.interrupts import NotedInterrupts, end_at_next_interrupt
 
 SIGTERM_EXIT = 128 + signal.SIGTERM
 
@@ -26,6 +28,7 @@ class Signals:
     def __init__(self, interrupt: Callable[[int], None]) -> None:
         self._interrupt = interrupt
         self._before: dict[int, Any] = {}
+        self._came = False
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -38,6 +41,35 @@ class Signals:
     def __exit__(self, *exc_info: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
+        if self._came and isinstance(self._before.get(signal.SIGINT), NotedInterrupts):
+            end_at_next_interrupt()
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
+        self._came = True
         self._interrupt(signum)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float, sentence: str) -> Generator[None, None, None]:
+    """Let the block raise a sentence where it takes longer: waiting in Python ends then, computing in C does not.
+
+    By the process's alarm, so only in the main thread, and where nobody else has set one; elsewhere nothing is limited.
+
+    Raises:
+        TimedOut: It took longer.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL or signal.getitimer(signal.ITIMER_REAL)[0]:
+        yield
+        return
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        raise TimedOut(sentence)
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)

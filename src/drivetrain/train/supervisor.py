@@ -22,7 +22,6 @@ import time
 from typing import Any
 
 from drivetrain.core.errors import RunError
-from drivetrain.train.checkpoint import has_checkpoint
 from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts, Rules
 from drivetrain.train.metrics import Meter, MetricsFile, Row
@@ -31,6 +30,7 @@ from drivetrain.train.recording import METRICS, STARTING, WAITING
 from drivetrain.train.reports import Inbox, Reports
 from drivetrain.train.results import Result
 from drivetrain.train.run import Job, result
+from drivetrain.train.saving import latest_checkpoint
 from drivetrain.train.signals import SIGTERM_EXIT, Signals
 from drivetrain.train.topology import Assignment, Memory, Role
 
@@ -279,16 +279,12 @@ class Supervisor:
             child.kill()
         self._callbacks.require_none_raised()
         if self._failure:
-            raise RunError(f"{self._failure}; {self._saved()}")
+            raise RunError(f"{self._failure}; {latest_checkpoint(self._run_dir)}")
         if self._signum:
-            self._display.note(f"stopped; {self._saved()}")
+            self._display.note(f"stopped; {latest_checkpoint(self._run_dir)}")
             if self._signum == signal.SIGTERM:
                 sys.exit(SIGTERM_EXIT)
             raise KeyboardInterrupt
-
-    def _saved(self) -> str:
-        path = self._run_dir / "checkpoint"
-        return f"the latest checkpoint is {path}" if has_checkpoint(self._run_dir) else "there is no checkpoint yet"
 
     def _result(self) -> Result:
         counts = self._memory.ledger.counts()

@@ -47,7 +47,8 @@ class RunConfig:
     checkpoint_interval_s: float = 10.0
     """Seconds between checkpoints; the first is written at the end of warm-up."""
     step_timeout_s: float = 300.0
-    """Seconds after which an actor whose environments do not come back from a step is started anew."""
+    """Seconds after which an actor whose environments do not come back from a step is started anew, and an environment
+    that does not come back from being made, to see what it looks like, is refused."""
     log_interval_steps: int = 1_000
     """Environment steps between rows of metrics.jsonl."""
     csv: bool = False

@@ -73,5 +73,5 @@ def ask(question: Question) -> dict[str, Any]:
         raise RunError(f"{question.what} could not be measured (exit code {done.returncode}): {last}; {_REMEDY}")
     answer: dict[str, Any] = json.loads(done.stdout)
     if "error" in answer:
-        raise RunError(answer["error"])
+        raise RunError(f"{question.what} could not be measured: {answer['error']}; {_REMEDY}")
     return answer
