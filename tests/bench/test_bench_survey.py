@@ -6,13 +6,14 @@ import random
 
 import pytest
 
+from drivetrain.bench.report import Skipped
 from drivetrain.bench.scope import command
 from drivetrain.bench.scope.contenders import Program
 from drivetrain.bench.scope.survey.claims import findings
 from drivetrain.bench.scope.survey.loads import PONG, WALKER, Load, loads
 from drivetrain.bench.scope.survey.outcome import Gpu, Outcome, run
 from drivetrain.bench.scope.survey.page import as_page
-from drivetrain.bench.scope.survey.survey import survey, survey_report
+from drivetrain.bench.scope.survey.survey import runs_in, survey, survey_report
 from drivetrain.core.errors import InvalidInput, RunError
 
 TEXT = """
@@ -142,7 +143,7 @@ def test_a_survey_runs_every_load_once_per_round_and_names_what_failed_and_what_
             raise RunError("it crashed")
         return outcome_of(0.5)
 
-    surveyed = survey([good, bad], num_rounds=3, rng=random.Random(0), run=runner)
+    surveyed = survey([good, bad], num_rounds=3, rng=random.Random(0), run=runner, kept=runs_in())
     assert asked.count(good.name) == 3
     assert asked.count(bad.name) == 1
     assert [len(runs) for _, runs in surveyed.outcomes.values()] == [3]
@@ -168,8 +169,58 @@ def test_every_load_of_the_survey_is_a_program_that_exists_and_has_a_name_of_its
     }
 
 
-def test_what_belongs_to_the_other_bench_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="--keep"):
-        command.Options(survey=True, keep=tmp_path / "kept.jsonl").check()
+def test_a_survey_that_was_stopped_goes_on_with_the_runs_that_it_kept(tmp_path):
+    asked, loads_ = [], [load_of("a.py", "SB3 A2C Walker2d-v5", "A2C"), load_of("b.py", "SB3 SAC Walker2d-v5", "SAC")]
+    gpu = Gpu(busy=0.04, bound=0.01, inflation=None)
+
+    def stopped(load):
+        asked.append(load.name)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return dataclasses.replace(outcome_of(len(asked) / 10), overhead=0.5, gpu=gpu)
+
+    def refused(load):
+        asked.append(load.name)
+        raise RunError("it crashed")
+
+    def surveyed(runner):
+        kept = runs_in(tmp_path / "kept.jsonl", {"code": "of today"})
+        return survey(loads_, num_rounds=2, rng=random.Random(0), run=runner, kept=kept)
+
+    early = surveyed(stopped)
+    assert [one.reason for one in early.skipped] == ["the run was interrupted"]
+    for _ in range(2):  # what failed is kept as well
+        late = surveyed(refused)
+        assert len(asked) == 5
+        assert late.outcomes == early.outcomes
+        assert [one.reason for one in late.skipped] == ["it crashed", "it crashed"]
+    other = survey(loads_, num_rounds=1, rng=random.Random(0), run=refused, kept=runs_in(tmp_path / "kept.jsonl", {}))
+    assert other.outcomes == {}, "under other conditions nothing is taken over"
+
+
+def test_a_survey_of_which_nothing_has_run_writes_nothing(tmp_path, monkeypatch):
+    def crash(_load):
+        raise RunError("it crashed")
+
+    monkeypatch.setattr(command, "run_load", crash)
+    monkeypatch.setattr(command.Options, "everything", lambda _self: [load_of(__file__).program])
+    monkeypatch.setattr(command, "loads", lambda: [load_of(__file__)])
+    report = tmp_path / "survey.json"
+    report.write_text("the one before")
+    with pytest.raises(RunError, match="no load has run; SB3 PPO Walker2d-v5: it crashed"):
+        command.run(command.Options(survey=True, rounds=1, json=report), ["--survey"])
+    assert report.read_text() == "the one before"
+
+
+def test_where_none_of_the_programs_can_run_that_is_said_before_anything_is_written(monkeypatch):
+    absent = Skipped(name="SB3", reason="it is not installed", remedy='pip install "drivetrain[bench]"')
+    monkeypatch.setattr(Program, "missing", lambda _self: absent)
+    with pytest.raises(InvalidInput, match=r"none of the 2 programs asked for can run here; it is not installed: pip"):
+        command.Options(survey=True, quick=True).check()
+
+
+def test_what_belongs_to_the_other_bench_is_refused():
+    with pytest.raises(InvalidInput, match="--tools-on"):
+        command.Options(survey=True, tools_on="SB3").check()
     with pytest.raises(InvalidInput, match="no program: SB3 A2C Pendulum-v1"):
         command.Options(survey=True, only="Tetris").check()

@@ -16,7 +16,8 @@ from drivetrain.bench.scope.rounds import BROKEN, Plan, Runner, measure, runs_in
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.survey.outcome import run as run_load
 from drivetrain.bench.scope.survey.page import as_page
-from drivetrain.bench.scope.survey.survey import survey, survey_report
+from drivetrain.bench.scope.survey.survey import DISTRIBUTIONS_HERE, survey, survey_report
+from drivetrain.bench.scope.survey.survey import runs_in as survey_runs_in
 from drivetrain.bench.scope.trial import run as run_trial
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import InvalidInput, RunError
@@ -80,12 +81,16 @@ class Options:
             if number < 1:
                 raise InvalidInput(f"{name}: expected at least 1, got {number}")
         require_folders(self.json, self.markdown, self.keep)
-        if self.survey and (self.keep is not None or self.tools_on):
-            raise InvalidInput("--survey: expected neither --keep nor --tools-on, which belong to the other bench")
+        if self.survey and self.tools_on:
+            raise InvalidInput("--survey: expected no --tools-on, which belongs to the other bench")
         if not self.programs() and not self.own():
             asked = [program.name for program in self.everything() if program.is_quick or not self.quick]
             names = ", ".join([*asked, *(() if self.survey else NAMES)])
             raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
+        absent = [program.missing() for program in self.programs()]
+        if all(absent) and not self.own():
+            remedies = sorted({f"{one.reason}: {one.remedy}" for one in absent if one is not None})
+            raise InvalidInput(f"none of the {len(absent)} programs asked for can run here; {'; '.join(remedies)}")
 
     def everything(self) -> list[Program]:
         """What could be asked for."""
@@ -114,17 +119,29 @@ def run(options: Options, words: Sequence[str]) -> int:
     """
     options.check()
     if options.survey:
-        asked = [load for load in loads() if load.program in options.programs()]
-        rounds = 1 if options.quick else options.rounds
-        found = survey(asked, num_rounds=rounds, rng=random.Random(options.seed), run=run_load)
-        publish(survey_report(found, words, is_quick=options.quick), json=options.json, markdown=options.markdown,
-                page=as_page)  # fmt: skip
-        return 0
+        return run_survey(options, words)
     report = make_report(options, words, run_trial)
     publish(report, json=options.json, markdown=options.markdown)
     broken = [f"{one.name}: {one.reason}" for one in report.skipped if one.reason.startswith(BROKEN)]
     if broken:
         raise RunError("; ".join(broken))
+    return 0
+
+
+def run_survey(options: Options, words: Sequence[str]) -> int:
+    """Likewise, of the survey.
+
+    Raises:
+        RunError: Every load has failed; there is nothing to write.
+    """
+    asked = [load for load in loads() if load.program in options.programs()]
+    rounds = 1 if options.quick else options.rounds
+    kept = survey_runs_in() if options.keep is None else survey_runs_in(options.keep, conditions(DISTRIBUTIONS_HERE))
+    found = survey(asked, num_rounds=rounds, rng=random.Random(options.seed), run=run_load, kept=kept)
+    if not found.outcomes:
+        raise RunError("no load has run; " + "; ".join(f"{one.name}: {one.reason}" for one in found.skipped))
+    report = survey_report(found, words, is_quick=options.quick)
+    publish(report, json=options.json, markdown=options.markdown, page=as_page)
     return 0
 
 

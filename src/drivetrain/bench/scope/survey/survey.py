@@ -5,14 +5,17 @@ loads -> outcomes -> findings -> Report: one case per finding and per load
 
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
+from drivetrain.bench.kept import Kept
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.scope.survey.claims import Finding, findings, simulation_percent
 from drivetrain.bench.scope.survey.loads import Load
-from drivetrain.bench.scope.survey.outcome import Outcome
+from drivetrain.bench.scope.survey.outcome import Gpu, Outcome
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import RunError
 from drivetrain.scope.sites import OPERATIONS
@@ -34,7 +37,9 @@ WEAKNESSES = (
     "Self-play is Connect Four with small networks, not Minigo.",
 )
 QUICK_WEAKNESS = "A quick run: one round of two loads. It shows that everything runs, not where time goes."
-DISTRIBUTIONS_HERE = ("mujoco", "ale-py")
+DISTRIBUTIONS_HERE = (*DISTRIBUTIONS, "mujoco", "ale-py")
+Runs = Kept[Outcome | str]
+"""Runs, or the reasons why they failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +50,23 @@ class Surveyed:
     skipped: list[Skipped] = field(default_factory=list[Skipped])
 
 
+def runs_in(file: Path | None = None, conditions: Mapping[str, Any] | None = None) -> Runs:
+    """Runs that a file keeps from before under the same conditions, or the reasons why they failed.
+
+    Raises:
+        FileFormatError: The file is something else.
+    """
+
+    def restored(saved: Any) -> Outcome | str:
+        if isinstance(saved, str):
+            return saved
+        return Outcome(**saved | {"gpu": None if saved["gpu"] is None else Gpu(**saved["gpu"])})
+
+    return Kept(file, command="scope --survey", restored=restored, conditions=conditions)
+
+
 def survey(
-    asked: Sequence[Load], *, num_rounds: int, rng: random.Random, run: Callable[[Load], Outcome]
+    asked: Sequence[Load], *, num_rounds: int, rng: random.Random, run: Callable[[Load], Outcome], kept: Runs
 ) -> Surveyed:  # fmt: skip
     """Run everything that can run here; ends early, with what there is, when it is interrupted (Ctrl-C).
 
@@ -55,6 +75,7 @@ def survey(
         num_rounds: How often.
         rng: Of the order.
         run: Runs a load once.
+        kept: Runs made before; new ones go there too.
     """
     absent = {load.name: skipped for load in asked if (skipped := load.program.missing()) is not None}
     found: dict[str, list[Outcome]] = {load.name: [] for load in asked if load.name not in absent}
@@ -64,11 +85,11 @@ def survey(
             print(f"round {number + 1} of {num_rounds}", flush=True)
             for load in rng.sample(asked, len(asked)):
                 if load.name in found and load.name not in failed:
-                    print(f"  {load.name}", flush=True)
-                    try:
-                        found[load.name].append(run(load))
-                    except RunError as error:
-                        failed[load.name] = str(error)
+                    result = _once(load, number, run, kept)
+                    if isinstance(result, str):
+                        failed[load.name] = result
+                    else:
+                        found[load.name].append(result)
     except KeyboardInterrupt:
         failed["everything that is missing"] = "the run was interrupted"
     return Surveyed(
@@ -78,12 +99,26 @@ def survey(
     )  # fmt: skip
 
 
+def _once(load: Load, number: int, run: Callable[[Load], Outcome], kept: Runs) -> Outcome | str:
+    """A run of a round, kept or new, or why it failed."""
+    asked = {"load": load.name, "round": number}
+    result = kept.get(asked)
+    if result is None:
+        print(f"  {load.name}", flush=True)
+        try:
+            result = run(load)
+        except RunError as error:
+            result = str(error)
+        kept.add(asked, result, result if isinstance(result, str) else asdict(result))
+    return result
+
+
 def survey_report(surveyed: Surveyed, words: Sequence[str], *, is_quick: bool) -> Report:
     """Everything as one report."""
     return Report(
         title="RL-Scope's survey on today's software",
         machine=describe_machine(),
-        versions=describe_versions((*DISTRIBUTIONS, *DISTRIBUTIONS_HERE)),
+        versions=describe_versions(DISTRIBUTIONS_HERE),
         commit=describe_commit(),
         command=describe_command(words),
         weaknesses=[*([QUICK_WEAKNESS] if is_quick else []), *WEAKNESSES],
