@@ -100,8 +100,11 @@ def test_rows_that_are_read_while_others_write_are_whole():
     tagged, stop = TaggedRows(1024), threading.Event()
     with Replay(512, tagged.spec) as replay:
 
+        writer = replay.writer(8)
+        writer.add(**tagged.step(np.arange(8)))
+
         def write():
-            writer, tags = replay.writer(8), np.arange(8)
+            tags = np.arange(8, 16)
             while not stop.is_set():
                 writer.add(**tagged.step(tags))
                 tags = tags + 8
@@ -109,8 +112,9 @@ def test_rows_that_are_read_while_others_write_are_whole():
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            num_read = 0
-            for _ in range(20):
+            num_rounds = num_read = 0
+            while num_rounds < 20 or not num_read:
+                num_rounds += 1
                 rows = replay.read(replay.all_keys())
                 is_there = rows.weights == 1
                 tagged.check(rows.map(lambda array, is_there=is_there: array[is_there]))
@@ -118,4 +122,3 @@ def test_rows_that_are_read_while_others_write_are_whole():
         finally:
             stop.set()
             thread.join()
-    assert num_read > 0

@@ -135,7 +135,7 @@ def test_food_lies_on_each_free_cell_equally_often():
 
 
 def test_a_snake_of_no_room_is_refused():
-    with pytest.raises(InvalidInput, match="size: expected 4 to 16, got 3"):
+    with pytest.raises(InvalidInput, match="size: expected an integer from 4 to 16, got 3"):
         sim.make("Snake", size=3)
 
 

@@ -9,6 +9,7 @@ snake knows in two bits where the next one towards the head is, so a step change
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -68,7 +69,7 @@ class Snake:
 
     def __init__(self, size: int = 10, packed: bool = True) -> None:
         """See the class."""
-        if isinstance(size, bool) or not hasattr(size, "__index__") or not 4 <= size <= 16:
+        if isinstance(size, bool) or not isinstance(size, Integral) or not 4 <= size <= 16:
             raise InvalidInput(f"size: expected an integer from 4 to 16, got {size!r}")
         self.size = int(size)
         self.board = boards(self.size, self.size, packed=bool(packed))
