@@ -99,7 +99,6 @@ def test_no_keys_are_no_rows_and_misfits_are_refused():
 def test_rows_that_are_read_while_others_write_are_whole():
     tagged, stop = TaggedRows(1024), threading.Event()
     with Replay(512, tagged.spec) as replay:
-
         writer = replay.writer(8)
         writer.add(**tagged.step(np.arange(8)))
 
