@@ -11,13 +11,13 @@ from programs import entered, profiled
 from drivetrain import scope
 
 
-def assert_same(tmp_path, text, *, code=0):
-    """Run a script alone and recorded; both must print the same. What they printed."""
+def assert_same(tmp_path, text, *flags, code=0):
+    """Run a script alone and recorded, with flags; both must print the same. What they printed."""
     script = tmp_path / "program.py"
     script.write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     alone = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=False)
-    recorded = profiled(tmp_path / "run.scope", script, check=False)
+    recorded = profiled(tmp_path / "run.scope", *flags, script, check=False)
     assert (alone.returncode, recorded.returncode) == (code, code), (alone.stderr, recorded.stderr)
     assert recorded.stdout == alone.stdout
     assert recorded.stderr.startswith(alone.stderr)  # behind it comes the report
@@ -68,7 +68,7 @@ subprocess.run([sys.executable, "-c", text], input=cloudpickle.dumps([env, make(
 env.step(0)
 env.step(1)
 """
-    assert_same(tmp_path, text, code=1)
+    assert_same(tmp_path, text, "--calibrate-every", "0", code=1)  # so that calls can be counted
     by_process = Counter(thread.process for thread in scope.load(tmp_path / "run.scope").trace.threads)
     assert len(by_process) == 2
     counts = entered(tmp_path / "run.scope")

@@ -97,7 +97,7 @@ assert pickle.loads(pickle.dumps(physics.advance)) is physics.advance
     )
     paths = ["advance", "fast", "World.step", "World.reset", "World.distance", "lib.labs"]
     options = [word for path in paths for word in ("--simulator", f"physics:{path}")]
-    profiled(folder, *options, script)
+    profiled(folder, "--calibrate-every", 0, *options, script)
     counts = entered(folder)
     assert {path: counts[f"physics.{path}"] for path in paths} == {
         path: 10 if path == "World.reset" else 5 for path in paths
