@@ -84,6 +84,21 @@ class Kept(Generic[Outcome]):
             ) from error
 
 
+def runs_or_reasons(
+    file: Path | None, conditions: Mapping[str, Any] | None, *, command: str, restored: Callable[[Any], Outcome]
+) -> "Kept[Outcome | str]":
+    """Runs, or the reasons why they failed, which a file keeps as text; see `Kept`.
+
+    Raises:
+        FileFormatError: The file is something else.
+    """
+
+    def either(saved: Any) -> Outcome | str:
+        return saved if isinstance(saved, str) else restored(saved)
+
+    return Kept(file, command=command, restored=either, conditions=conditions)
+
+
 def conditions(distributions: Sequence[str]) -> Mapping[str, Any]:
     """What a run of committed code depends on beside its job: code, versions, processor.
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.kept import Kept
+from drivetrain.bench.kept import Kept, runs_or_reasons
 from drivetrain.bench.report import Skipped
 from drivetrain.bench.scope.contenders import JUDGED, OURS, Program, Tool
 from drivetrain.bench.scope.held_out import HeldOut, TooFewBlocks
@@ -92,13 +92,11 @@ def runs_in(file: Path | None = None, conditions: Mapping[str, Any] | None = Non
         FileFormatError: The file is something else.
     """
 
-    def restored(saved: Any) -> Trial | str:
-        if isinstance(saved, str):
-            return saved
+    def restored(saved: Any) -> Trial:
         inside = saved["held_out"]
         return Trial(**saved | {"held_out": None if inside is None else HeldOut(**inside)})
 
-    return Kept(file, command="scope", restored=restored, conditions=conditions)
+    return runs_or_reasons(file, conditions, command="scope", restored=restored)
 
 
 def _carry_out(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.kept import Kept
+from drivetrain.bench.kept import Kept, runs_or_reasons
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.scope.survey.claims import Finding, findings, simulation_percent
@@ -57,12 +57,10 @@ def runs_in(file: Path | None = None, conditions: Mapping[str, Any] | None = Non
         FileFormatError: The file is something else.
     """
 
-    def restored(saved: Any) -> Outcome | str:
-        if isinstance(saved, str):
-            return saved
+    def restored(saved: Any) -> Outcome:
         return Outcome(**saved | {"gpu": None if saved["gpu"] is None else Gpu(**saved["gpu"])})
 
-    return Kept(file, command="scope --survey", restored=restored, conditions=conditions)
+    return runs_or_reasons(file, conditions, command="scope --survey", restored=restored)
 
 
 def survey(
