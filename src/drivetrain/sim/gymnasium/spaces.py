@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.engines.arrays import on_host
 from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.spaces import Box
 from drivetrain.sim.trace import abstract, name_of
@@ -132,7 +133,7 @@ def checked_actions(space: Space, actions: Any, what: str = "actions") -> Tree:
             raise InvalidInput(f"{what}: expected a tuple of {len(space.spaces)}, got {actions!r}")
         pairs = enumerate(zip(space.spaces, actions, strict=True))
         return tuple(checked_actions(part, each, f"{what}[{k}]") for k, (part, each) in pairs)
-    array = array_of(actions, what)
+    array = on_host(what, actions)
     if isinstance(space, spaces.MultiDiscrete):
         return checked_indices(int(np.min(space.nvec)), space.shape, array, what)
     return checked_numbers(cast("Any", space.dtype), cast("tuple[int, ...]", space.shape), array, what)
@@ -145,18 +146,9 @@ def check_index(space: Space, action: Any) -> None:
         InvalidInput: Says what was expected.
     """
     if isinstance(space, spaces.Discrete):
-        index = array_of(action, "action")
+        index = on_host("action", action)
         if index.shape or index.dtype.kind not in "iu" or not 0 <= index < space.n:
             raise InvalidInput(f"action: expected an integer from 0 to {space.n - 1}, got {action!r}")
-
-
-def array_of(actions: Any, what: str) -> Array:
-    """Actions as an array, if they have the form of one."""
-    try:
-        return np.asarray(actions)
-    except (TypeError, ValueError, RuntimeError) as error:
-        got = type(actions).__name__
-        raise InvalidInput(f"{what}: expected an array that NumPy can read, got a {got}: {error}") from error
 
 
 def checked_indices(n: int, shape: tuple[int, ...], array: Array, what: str) -> Array:
