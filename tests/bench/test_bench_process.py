@@ -1,6 +1,7 @@
 """One rival in a fresh process: job in, outcome out, failures in one line."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,10 +123,18 @@ def test_threads_are_pinned_or_left_alone_and_nobody_has_a_compilation_cache():
     assert one["JAX_ENABLE_COMPILATION_CACHE"] == free["JAX_ENABLE_COMPILATION_CACHE"] == "false"
 
 
+def test_a_rival_has_variables_of_its_own_beside_those_of_all(make_rival, tmp_path):
+    rival = make_rival("shows", "import os; print(os.environ['MINE'], os.environ['OMP_NUM_THREADS'])")
+    process = launch(replace(rival, variables=(("MINE", "yes"),)), [], folder=tmp_path)
+    assert process.wait(60) == 0
+    assert last_words(tmp_path) == "yes 1"
+
+
 def test_a_rival_that_is_not_installed_is_named_with_its_remedy():
-    absent = Rival(name="peer", module="m", requires=("json", "no_such_module"), install="pip install peer")
+    needed = ("json", "no_such_module", "none.part")
+    absent = Rival(name="peer", module="m", requires=needed, install="pip install peer")
     missing = absent.missing()
     assert missing is not None
-    assert (missing.name, missing.reason) == ("peer", "not installed: no_such_module")
+    assert (missing.name, missing.reason) == ("peer", "not installed: no_such_module, none.part")
     assert missing.remedy == "pip install peer"
     assert Rival(name="here", module="m", requires=("json",), install="").missing() is None

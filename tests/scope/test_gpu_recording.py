@@ -9,9 +9,9 @@ import pytest
 from programs import profiled, profiled_text
 
 from drivetrain import scope
-from drivetrain.bench.gpu import command as command_of_bench
 from drivetrain.bench.gpu import recorded as bench
 from drivetrain.bench.gpu import recording as recording_of_bench
+from drivetrain.bench.machine import gpus
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.cupti import headers
 from drivetrain.scope.cupti.readings import Nvml, NvmlError, Readings
@@ -354,7 +354,7 @@ fake.fake_set(ctypes.c_uint64(64))  # of no call
     assert found["with an external id"] == found["not begun before that call"] == 1
     assert found["of backpropagation"] == pytest.approx(1000 / 2100)
     assert found["attributed"] == pytest.approx(2000 / 2100)
-    assert command_of_bench.gpus() == ["Fake A", "Fake B"]
+    assert gpus() == ["Fake A", "Fake B"]
 
 
 def test_a_cupti_that_the_program_has_loaded_already_is_the_one_that_is_used(folder, tmp_path, monkeypatch, libraries):

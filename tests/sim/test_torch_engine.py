@@ -9,6 +9,8 @@ from comparing import applied, assert_engine_equals_xla, assert_same, random_act
 from primitives import CASES
 
 from drivetrain import sim
+from drivetrain.bench.serving import NotOffered
+from drivetrain.bench.sim.scene import Scene
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.engines.arrays import checked_array
 
@@ -45,6 +47,35 @@ def test_several_steps_in_one_call_and_states_of_other_engines():
         assert_same(expected, got)
         state = got[0]
     assert type(jax.tree.leaves(state)[0]) is np.ndarray
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # Inductor imports what PyTorch has deprecated
+@pytest.mark.parametrize("engine", ["torch", "torch_compiled"])
+def test_tensors_that_stay_where_they_are_take_the_steps_of_calls_with_arrays(engine):
+    rollout = sim.compile(sim.make("CartPole-v1"), 5, 4, engine, record=("obs", "terminated"))
+    actions, state = random_actions(rollout.env, 4, 5), rollout.reset(seed=2)
+    carried, words, number, rows, alike = rollout.runner.taken(state, actions)
+    for _ in range(8):
+        state, trajectory = rollout(state, actions)
+        carried, number, columns = rollout.runner.advanced(carried, words, number, rows, alike)
+    got = [x.numpy() for x in (*carried, *columns)]
+    expected = [*jax.tree.leaves(state.env), state.done, *jax.tree.leaves(trajectory)]
+    assert all(np.array_equal(x, y) for x, y in zip(got, expected, strict=True))
+    assert number.tolist() == [state.step] == [32]
+
+
+def test_the_contender_of_the_bench_goes_on_on_its_device_and_says_where_there_is_none():
+    from drivetrain.bench.sim.peers import ours_torch_on_gpu
+
+    scene = Scene(env="CartPole-v1", num_envs=3, num_steps=2, num_calls=5)
+    if not torch.cuda.is_available():
+        with pytest.raises(NotOffered, match="finds no GPU"):
+            ours_torch_on_gpu.simulator(scene, "torch")
+    try:
+        run = ours_torch_on_gpu.simulator(scene, "torch", "cpu")
+        assert run() == run() == 3 * 2 * 5
+    finally:
+        torch.set_default_device(None)
 
 
 @pytest.mark.slow  # minutes: XLA compiles each

@@ -11,6 +11,7 @@ from typing import Any
 
 import drivetrain
 from drivetrain.core.machine import memory_nbytes, num_cores, read
+from drivetrain.scope.cupti.readings import Nvml, NvmlError
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -33,6 +34,20 @@ def describe_machine(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
         "python": platform.python_version(),
         "load_1min_before": os.getloadavg()[0],
     }
+
+
+def gpus() -> list[str]:
+    """What NVML calls the devices; empty where it does not say."""
+    try:
+        nvml = Nvml()
+    except NvmlError:
+        return []
+    try:
+        return nvml.names()
+    except NvmlError:
+        return []
+    finally:
+        nvml.close()
 
 
 def describe_versions(distributions: Iterable[str]) -> dict[str, str]:

@@ -35,20 +35,40 @@ TIDY_S = 10.0  # for resource trackers to remove what others left
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
-    """One contender: its name in tables, its module, and what must be installed for it."""
+    """One contender.
+
+    Attributes:
+        name: In tables.
+        module: What its process runs.
+        requires: Modules that must be installed for it.
+        install: The command that installs them.
+        variables: Of its process's environment, beside those that everybody has.
+    """
 
     name: str
     module: str
     requires: tuple[str, ...]
     install: str
+    variables: tuple[tuple[str, str], ...] = ()
 
     def missing(self) -> Skipped | None:
         """The reason why this rival cannot run here; None when it can."""
-        absent = [name for name in self.requires if importlib.util.find_spec(name) is None]
-        if not absent:
-            return None
-        reason = f"not installed: {', '.join(absent)}"
-        return Skipped(name=self.name, reason=reason, remedy=self.install)
+        reason = lacking(*self.requires)
+        return Skipped(name=self.name, reason=reason, remedy=self.install) if reason else None
+
+
+def lacking(*modules: str) -> str:
+    """Which of these modules are not installed, in words; empty where all are. None is imported but for its parent."""
+    absent = [name for name in modules if not is_installed(name)]
+    return f"not installed: {', '.join(absent)}" if absent else ""
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be found; one inside a package that is not there, too, is not."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def environment_of(threads: int | None, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -73,9 +93,8 @@ def launch(
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a rival's module in a process group of its own, with its output in `folder`/log.txt."""
-    return start(
-        ["-P", "-W", "ignore", "-m", rival.module, *arguments], folder=folder, threads=threads, pass_fds=pass_fds
-    )
+    words = ["-P", "-W", "ignore", "-m", rival.module, *arguments]
+    return start(words, folder=folder, threads=threads, pass_fds=pass_fds, variables=dict(rival.variables))
 
 
 def start(

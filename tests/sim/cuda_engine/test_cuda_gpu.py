@@ -1,5 +1,6 @@
 """CUDA kernels on a GPU give the bits of `native`; arrays go in and out where they are, in the order of streams."""
 
+import json
 import sys
 import time
 
@@ -10,6 +11,7 @@ from comparing import EVERYTHING, random_actions
 from on_gpu import why_no_gpu
 
 from drivetrain import sim
+from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.registry import ENVIRONMENTS
 
@@ -121,3 +123,12 @@ def test_a_scan_inside_a_program_of_jax_gives_the_bits_of_native():
         np.testing.assert_array_equal(np.asarray(trajectory["obs"][number]), wanted["obs"])
     for x, y in zip(jax.tree.leaves(state.env), jax.tree.leaves(expected.env), strict=True):
         np.testing.assert_array_equal(np.asarray(x), y)
+
+
+def test_the_comparisons_of_the_paper_are_made_on_the_gpu(tmp_path):
+    report = tmp_path / "paper.json"
+    assert bench.run(["sim", "--paper", "--device", "gpu", "--quick", "--json", str(report)]) == 0
+    found = json.loads(report.read_text())
+    assert found["machine"]["device"] == "gpu"
+    assert found["cases"]
+    assert all(case["ours"] > 0 for case in found["cases"])

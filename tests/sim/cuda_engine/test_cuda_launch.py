@@ -16,6 +16,9 @@ pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrai
 from on_host import OnHost
 
 from drivetrain import sim
+from drivetrain.bench.sim.peers import ours_cuda
+from drivetrain.bench.sim.peers.ours import compiled
+from drivetrain.bench.sim.scene import Scene
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.engines.cuda import device, engine
 
@@ -142,6 +145,18 @@ def test_the_callers_stream_is_used_and_waits_for_arrays_of_another(gpu):
     other(state, actions)
     assert gpu.launched_on is stream
     assert set(stream.waited) == {gpu.device.default_stream}
+
+
+def test_the_contender_of_the_bench_copies_its_actions_once_and_waits_after_so_many_calls(gpu):
+    scene = Scene(env="CartPole-v1", num_envs=NUM_ENVS, num_steps=NUM_STEPS, num_calls=3)
+    like = compiled(scene, "native")
+    gpu.host = OnHost(like.runner.traced, like.settings)
+    run = ours_cuda.simulator(scene)
+    assert run() == 3 * NUM_STEPS * NUM_ENVS
+    copied, stream = len(gpu.copies), gpu.device.default_stream
+    assert all(event.is_done for event in stream.events)
+    run()
+    assert len(gpu.copies) == copied
 
 
 def test_an_array_on_the_gpu_that_does_not_fit_is_refused(gpu):

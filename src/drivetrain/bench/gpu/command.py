@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain.bench.gpu.accuracy import accuracy
+from drivetrain.bench.gpu.curves import curves
 from drivetrain.bench.gpu.kernels import kernels
 from drivetrain.bench.gpu.plan import Part, carry_out, parts_in
 from drivetrain.bench.gpu.recording import recording
 from drivetrain.bench.gpu.simulators import simulators
 from drivetrain.bench.gpu.survey import survey
 from drivetrain.bench.gpu.tests import tests
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions, gpus
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.cupti.examine import examine
-from drivetrain.scope.cupti.readings import Nvml, NvmlError
 
 JSON, PAGE = "gpu.json", "gpu.md"
 WEAKNESSES = (
@@ -32,7 +32,7 @@ DISTRIBUTIONS_HERE = ("nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "cuda-core", "ja
 
 def parts() -> list[Part]:
     """All of them, what takes least and matters most first."""
-    return [recording(), kernels(), accuracy(), simulators(), tests(), survey()]
+    return [recording(), kernels(), accuracy(), simulators(), tests(), survey(), curves()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Options:
     """Measure what only a GPU can show; again in the same folder, go on with what is left."""
 
     folder: Path = Path("gpu")
-    """Where everything goes: gpu.json, gpu.md, recording/, scope-survey-gpu.json; made where it is not there."""
+    """Where everything goes: gpu.json, gpu.md, recording/, reports of survey and curves; made where it is not there."""
     only: str = ""
     """Parts, separated by commas; all where empty."""
     limit_s: float = 540.0
@@ -114,17 +114,3 @@ def report_of(folder: Path, left: Sequence[Skipped], words: Sequence[str]) -> Re
         cases=[case for found in done for case in found.cases],
         skipped=[*(one for found in done for one in found.skipped), *left],
     )
-
-
-def gpus() -> list[str]:
-    """What NVML calls the devices; empty where it does not say."""
-    try:
-        nvml = Nvml()
-    except NvmlError:
-        return []
-    try:
-        return nvml.names()
-    except NvmlError:
-        return []
-    finally:
-        nvml.close()

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from drivetrain.bench.gpu.plan import Found, Part
-from drivetrain.bench.gpu.recorded import PROGRAMS, lacking, record, under_kineto
+from drivetrain.bench.gpu.recorded import PROGRAMS, record, under_kineto
+from drivetrain.bench.process import lacking
 from drivetrain.bench.report import Case, Target
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.trace.gpu import KERNEL

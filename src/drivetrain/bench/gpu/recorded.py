@@ -1,6 +1,5 @@
 """A program of this bench under `drivetrain profile --gpu on`, or under torch.profiler, and what that left."""
 
-import importlib.util
 from pathlib import Path
 
 from drivetrain import scope
@@ -48,9 +47,3 @@ def used(profile: Profile, name: str) -> Profile:
         said = [note for note in profile.trace.notes if "GPU" in note] or ["nothing ran there"]
         raise RunError(f"{name}: expected activities of a GPU, got none: {said[0]}")
     return profile
-
-
-def lacking(*modules: str) -> str:
-    """Which of these Python modules are not installed; empty where all are."""
-    absent = [name for name in modules if importlib.util.find_spec(name) is None]
-    return f"not installed: {', '.join(absent)}" if absent else ""

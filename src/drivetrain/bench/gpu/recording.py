@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from drivetrain import scope
 from drivetrain.bench.gpu.plan import Found, Part
-from drivetrain.bench.gpu.recorded import PROGRAMS, lacking, record
+from drivetrain.bench.gpu.recorded import PROGRAMS, record
+from drivetrain.bench.process import lacking
 from drivetrain.bench.report import Case, Target
 from drivetrain.scope.profile import Profile
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.gpu.plan import Found, Part
-from drivetrain.bench.gpu.recorded import PROGRAMS, lacking
+from drivetrain.bench.gpu.recorded import PROGRAMS
+from drivetrain.bench.process import lacking
 from drivetrain.bench.report import Case, Skipped
 from drivetrain.bench.scope.trial import finish
 from drivetrain.core.errors import RunError

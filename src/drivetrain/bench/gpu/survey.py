@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from drivetrain.bench.gpu.plan import Found, Part
-from drivetrain.bench.gpu.recorded import lacking
+from drivetrain.bench.process import lacking
 from drivetrain.bench.scope.command import named
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.trial import finish

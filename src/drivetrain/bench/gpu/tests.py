@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from drivetrain.bench.gpu.plan import Found, Part
-from drivetrain.bench.gpu.recorded import lacking
-from drivetrain.bench.process import LOG_NAME, last_words
+from drivetrain.bench.process import LOG_NAME, lacking, last_words
 from drivetrain.bench.report import Case
 from drivetrain.bench.scope.trial import finish
 from drivetrain.core.errors import RunError

@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 from drivetrain.bench.report import Case
 from drivetrain.bench.sim.cases import UNFUSED
 from drivetrain.bench.sim.contenders import MAKE, OURS, TORCH, TORCH_COMPILED, XLA
-from drivetrain.bench.sim.paper import OVER_STEPS, PYTORCH, VECTORISED, along_knob
-from drivetrain.bench.sim.plan import Plan, Trial
+from drivetrain.bench.sim.devices import Device
+from drivetrain.bench.sim.paper import KNOB, OVER_STEPS, PYTORCH, VECTORISED, knob_name
+from drivetrain.bench.sim.plan import Plan
 from drivetrain.bench.sim.scene import Scene
+from drivetrain.bench.sim.trial import Trial
 
 KEYS_NBYTES, DONE_NBYTES, ACTION_NBYTES, COUNT_NBYTES = 8, 1, 4, 4
 CARTPOLE_NBYTES = 20
 """Four floats and a count of steps."""
-ONE_CORE = "One core on every side."
 
 Cases = Mapping[str, Case]
+Write = Callable[[Cases, Trial, Case], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +60,19 @@ class Cause:
         )
 
 
-def with_causes(cases: Sequence[Case], plan: Plan) -> list[Case]:
+def with_causes(cases: Sequence[Case], plan: Plan, device: Device) -> list[Case]:
     """The cases with where their ratios come from, those that can be split."""
     by_name = {case.name: case for case in cases}
     found: list[Case] = []
     for trial, case in zip(plan.trials, cases, strict=True):
         write = next(write for group, write in SENTENCES.items() if trial.group.startswith(group))
         sentence = write(by_name, trial, case)
-        found.append(replace(case, notes=[*case.notes, *([sentence] if sentence else [])]))
+        found.append(replace(case, notes=[*case.notes, *([f"{sentence} {device.text}"] if sentence else [])]))
     return found
 
 
 def nanoseconds(case: Case | None, name: str) -> float | None:
-    """CPU time of a step, from a rate in million steps per CPU-second."""
+    """Time of a step, from a rate in million steps per second, of the CPU or of the clock as the case has it."""
     rate = None if case is None else case.value(name)
     return None if not rate else 1e3 / rate
 
@@ -109,10 +111,10 @@ def knob_sentence(by_name: Cases, trial: Trial, case: Case) -> str:
     """Fused beside unfused."""
     scene = trial.scenes[OURS.name][1]
     live, _ = (int(number) for _, number in scene.options)
-    bare = by_name.get(f"{trial.group}: {along_knob(live, 0, scene.num_envs).name}")
+    bare = by_name.get(f"{trial.group}: {knob_name(live, 0)}")
     calls = call_ns(by_name, UNFUSED, scene.num_envs)
     cause = cause_of(nanoseconds(case, OURS.name), nanoseconds(case, UNFUSED), calls, nanoseconds(bare, UNFUSED))
-    return "" if cause is None else f"{trial.name}: {fusion_text(cause, scene)} {ONE_CORE}"
+    return "" if cause is None else f"{trial.name}: {fusion_text(cause, scene)}"
 
 
 def fusion_text(cause: Cause, scene: Scene) -> str:
@@ -134,10 +136,10 @@ def envs_sentence(by_name: Cases, trial: Trial, case: Case) -> str:
     beside = ""
     if single is not None:
         beside = (
-            f"gymnasium.make takes {single:,.0f} ns a step of its one environment, {single / cause.slow:,.1f}× this "
-            f"unfused and {single / cause.fast:,.1f}× fused: its step is Python. "
+            f" gymnasium.make takes {single:,.0f} ns a step of its one environment, {single / cause.slow:,.1f}× this "
+            f"unfused and {single / cause.fast:,.1f}× fused: its step is Python, on one core."
         )
-    return f"{trial.name}: {fusion_text(cause, scene)} {beside}{ONE_CORE}"
+    return f"{trial.name}: {fusion_text(cause, scene)}{beside}"
 
 
 def steps_sentence(by_name: Cases, trial: Trial, case: Case) -> str:
@@ -148,12 +150,12 @@ def steps_sentence(by_name: Cases, trial: Trial, case: Case) -> str:
     if scene.num_steps == 1 or share is None:
         return ""
     cause = cause_of(nanoseconds(case, OURS.name), alone, share * (1 - 1 / scene.num_steps), None)
-    return "" if cause is None else f"{trial.name}, native: {fusion_text(cause, scene)} {ONE_CORE}"
+    return "" if cause is None else f"{trial.name}, ours: {fusion_text(cause, scene)}"
 
 
 def frameworks_sentence(by_name: Cases, trial: Trial, case: Case) -> str:
     """XLA beside PyTorch."""
-    scene = trial.scenes[XLA.name][1]
+    scene = trial.scenes[OURS.name][1]
     parts: list[str] = []
     for name in (XLA.name, TORCH_COMPILED.name, TORCH.name):
         whole, calls = nanoseconds(case, name), call_ns(by_name, name, scene.num_envs, PYTORCH)
@@ -163,10 +165,13 @@ def frameworks_sentence(by_name: Cases, trial: Trial, case: Case) -> str:
     return (
         f"{trial.name}, a step: {'; '.join(parts)}. Calls are what does not grow with N: of operations in PyTorch, "
         f"of turns of a loop in XLA. State and action of a step are {nbytes:,.0f} bytes in and out on both sides; what "
-        f"operations leave in memory between them comes on top. {ONE_CORE}"
+        "operations leave in memory between them comes on top."
     )
 
 
-SENTENCES: dict[str, Callable[[Cases, Trial, Case], str]] = {
-    VECTORISED: envs_sentence, OVER_STEPS: steps_sentence, PYTORCH: frameworks_sentence, "Knob": knob_sentence,
-}  # fmt: skip
+SENTENCES: dict[str, Write] = {
+    VECTORISED: envs_sentence,
+    OVER_STEPS: steps_sentence,
+    PYTORCH: frameworks_sentence,
+    KNOB: knob_sentence,
+}

@@ -10,15 +10,16 @@ Everybody is a process of its own with one computation thread.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions, gpus
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
-from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_THE_PAPER, SIM
+from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_CUDA, SIM
+from drivetrain.bench.sim.devices import GPU, Device, device_of
 from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.pictures import draw
 from drivetrain.bench.sim.plan import Plan, full_plan, quick_plan
@@ -41,7 +42,17 @@ WEAKNESSES = (
     "A shared or virtual machine: only the ratios of one run count, and steps per CPU-second still feel shared caches "
     "and memory.",
 )
-PAPER_TITLE = "Simulators, vectorised and fused: the comparisons of arXiv 2207.07736 on one core"
+PAPER_TITLE = "Simulators, vectorised and fused: the comparisons of arXiv 2207.07736 on "
+GPU_WEAKNESSES = (
+    "Actions are supplied and random, lie on the device, and results stay there: what a training loop adds is not in "
+    "these numbers, nor what a host that needs them would wait for.",
+    f"{GPU.num_calls} calls follow each other before anybody waits for the device, in every process: what a call costs "
+    "is what is left of it where calls overlap.",
+    "One simulator (`gymnasium.make`) is a core's, all else is the device's: that ratio is one of two machines.",
+    "XLA computes what it is given, a scan of a vmap; PyTorch runs the operations of the same program one by one, or "
+    "compiled in pieces by torch.compile. A simulator written by hand for either may be quicker.",
+    "Rates are by the clock, in turn; clocks of a GPU that others use change between the turns.",
+)
 MOST_NAMED = 12
 """Cases, where none is meant."""
 QUICK_WEAKNESS = "A quick run: two short rounds of a few cases. It shows that everything runs, not who is ahead."
@@ -63,6 +74,8 @@ class Options:
     """Only cases whose group and name contain this, such as "CartPole", "uint8", "equality" or "compiling"."""
     paper: bool = False
     """The comparisons of arXiv 2207.07736 instead: curves over N and K, and along the environment Knob."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """With --paper: one core of the CPU, or a GPU; auto: a GPU where the engine `cuda` runs."""
     plots: Path | None = None
     """With --paper: draw the curves into this folder."""
     rounds: int = 0
@@ -79,16 +92,25 @@ class Options:
         require_folders(self.json, self.markdown)
         if self.plots is not None and not (self.paper and self.plots.is_dir()):
             raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")
-        everybody = OF_THE_PAPER if self.paper else EVERYBODY
-        if not self.plan(everybody, 1.0).names():
-            names = replace(self, only="").plan(everybody, 1.0).names()
+        if self.device != "auto" and not self.paper:
+            raise InvalidInput(f"--device {self.device}: only --paper has a choice; the other cases are of the CPU")
+
+    def check_names(self, device: Device | None) -> None:
+        """Refuse to run nothing.
+
+        Raises:
+            InvalidInput: Nothing is left to run.
+        """
+        everybody = device.rivals if device else EVERYBODY
+        if not self.plan(device, everybody, 1.0).names():
+            names = replace(self, only="").plan(device, everybody, 1.0).names()
             some = "; ".join(names[:: -(-len(names) // MOST_NAMED)])
             raise InvalidInput(f"--only {self.only!r} is in the name of no case: of {len(names)} some are {some}")
 
-    def plan(self, rivals: Sequence[Rival], share: float) -> Plan:
-        """What is run for these options; see `full_plan`."""
-        if self.paper:
-            plan = paper_plan(rivals, quick=self.quick)
+    def plan(self, device: Device | None, rivals: Sequence[Rival], share: float) -> Plan:
+        """What is run for these options, with --paper on a device; see `full_plan`."""
+        if device is not None:
+            plan = paper_plan(device, rivals, quick=self.quick)
         elif self.quick:
             plan = quick_plan(rivals, share)
         else:
@@ -104,7 +126,9 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: Our own process failed.
     """
     options.check()
-    report = make_report(options, words)
+    device = device_of(options.device) if options.paper else None
+    options.check_names(device)
+    report = make_report(options, device, words)
     publish(report, json=options.json, markdown=options.markdown)
     if options.plots is not None:
         for path in draw(report.as_json(), options.plots):
@@ -112,23 +136,27 @@ def run(options: Options, words: Sequence[str]) -> int:
     return 0
 
 
-def make_report(options: Options, words: Sequence[str]) -> Report:
+def make_report(options: Options, device: Device | None, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     machine = describe_machine()
     share = 1.0 if "avx512f" in machine["simd"] else 0.5
-    rivals, absent = present(OF_THE_PAPER if options.paper else EVERYBODY)
-    plan = options.plan(rivals, share)
+    rivals, absent = present(device.rivals if device else EVERYBODY)
+    plan = options.plan(device, rivals, share)
     speed, skipped = measure_speed(plan)
     others, unfit = ask_about(plan)
-    if options.paper:
-        speed = with_causes(speed, plan)
+    title, weaknesses = "Simulators: steps per CPU-second, and equality with XLA", WEAKNESSES
+    if device is not None:
+        speed = with_causes(speed, plan, device)
+        title = PAPER_TITLE + device.words
+        machine |= {"device": device.name, "gpus": gpus()}
+        weaknesses = GPU_WEAKNESSES if device is GPU else WEAKNESSES
     return Report(
-        title=PAPER_TITLE if options.paper else "Simulators: steps per CPU-second, and equality with XLA",
+        title=title,
         machine=machine,
-        versions=describe_versions(DISTRIBUTIONS),
+        versions=describe_versions((*DISTRIBUTIONS, *OF_CUDA) if device is GPU else DISTRIBUTIONS),
         commit=describe_commit(),
         command=describe_command(words),
-        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *weaknesses],
         cases=[*median_case(speed, share), *speed, *others],
         skipped=[*absent, *skipped, *unfit],
     )

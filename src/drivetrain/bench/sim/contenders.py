@@ -2,10 +2,15 @@
 
 from drivetrain.bench.process import Rival
 
+Variables = tuple[tuple[str, str], ...]
+ON_CPU: Variables = (("JAX_PLATFORMS", "cpu"), ("CUDA_VISIBLE_DEVICES", ""))
+"""Rates per CPU-second are of those who compute on the CPU, also where a GPU is."""
 
-def rival(name: str, module: str, *requires: str, install: str) -> Rival:
+
+def rival(name: str, module: str, *requires: str, install: str, variables: Variables = ON_CPU) -> Rival:
     """A contender of this bench."""
-    return Rival(name=name, module=f"drivetrain.bench.sim.peers.{module}", requires=requires, install=install)
+    module = f"drivetrain.bench.sim.peers.{module}"
+    return Rival(name=name, module=module, requires=requires, install=install, variables=variables)
 
 
 SIM, GYMNASIUM = 'pip install "drivetrain[gymnax]"', 'pip install "drivetrain[train]"'
@@ -57,4 +62,17 @@ OURSELVES = (OURS, XLA, NUMPY, TORCH, TORCH_COMPILED)  # peers are all the other
 SIMULATORS = (OURS, GYMNAX, OWN, ENVPOOL, MAKE, SYNC, ASYNC, XLA, NUMPY)
 EVERYBODY = (*SIMULATORS, VECTOR, *OF_CLEANRL.values(), *OF_SB3.values(), *TRAINER.values())
 OF_THE_PAPER = (OURS, XLA, TORCH, TORCH_COMPILED, MAKE)
+
+# The same on a GPU. What JAX does around our kernels, such as to trace them, it does on the CPU.
+CUDA = rival("ours", "ours_cuda", "jax", "cuda.core", "cuda.bindings", install='pip install "drivetrain[cuda]"',
+             variables=(("JAX_PLATFORMS", "cpu"),))  # fmt: skip
+XLA_ON_GPU = rival("our xla", "ours_xla", "jax", install='pip install "jax[cuda13]"',
+                   variables=(("JAX_PLATFORMS", "cuda"), ("XLA_PYTHON_CLIENT_PREALLOCATE", "false")))  # fmt: skip
+WITH_CUDA = 'pip install "drivetrain[sim]", and a torch that was built with CUDA'
+TORCH_ON_GPU, TORCH_COMPILED_ON_GPU = (
+    rival(cpu.name, f"{module}_on_gpu", "jax", "torch", install=WITH_CUDA, variables=(("JAX_PLATFORMS", "cpu"),))
+    for cpu, module in ((TORCH, "ours_torch"), (TORCH_COMPILED, "ours_torch_compiled"))
+)
+OF_THE_PAPER_ON_GPU = (CUDA, XLA_ON_GPU, TORCH_ON_GPU, TORCH_COMPILED_ON_GPU, MAKE)
 DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool", "torch", "stable-baselines3")
+OF_CUDA = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "jax-cuda13-plugin", "jax-cuda12-plugin")

@@ -1,4 +1,4 @@
-"""The comparisons of arXiv 2207.07736 on the CPU: vectorised, fused, both, and XLA beside PyTorch.
+"""The comparisons of arXiv 2207.07736: vectorised, fused, both, and XLA beside PyTorch; on one core, or on a GPU.
 
 A fused call takes K = 64 steps with the state at hand. The unfused one is the same kernel with K = 1: it is called
 for every step, and reads and writes the whole state. `Knob` is the paper's axis: bytes of state that a step touches,
@@ -11,40 +11,40 @@ from dataclasses import replace
 from drivetrain.bench.process import Rival
 from drivetrain.bench.sim.cases import UNFUSED, XLA_UNFUSED
 from drivetrain.bench.sim.contenders import MAKE, OURS, TORCH, TORCH_COMPILED, XLA
-from drivetrain.bench.sim.plan import Plan, Trial
-from drivetrain.bench.sim.rounds import everybody
+from drivetrain.bench.sim.devices import Device
+from drivetrain.bench.sim.plan import Plan
 from drivetrain.bench.sim.scene import Scene
+from drivetrain.bench.sim.trial import Trial
 
-NUMS_ENVS = (1, 16, 64, 256, 1024, 4096, 16384)
 NUMS_STEPS = (1, 2, 4, 16, 64, 256)
 KNOBS = ((16, 0), (64, 0), (256, 0), (1024, 0), (4096, 0), (64, 1024), (64, 4096))
 """(bytes that a step reads and writes, bytes that it does not touch)."""
-KNOB_NUMS_ENVS = (64, 1024, 16384)
-PYTORCH_NUMS_ENVS = (1, 64, 1024, 16384)
 K, PYTORCH_K = 64, 16
 VECTORISED = "CartPole over N: one simulator, many (K = 1), many and fused (K = 64)"
 OVER_STEPS = "CartPole over K, N = 1,024"
 PYTORCH = f"XLA against PyTorch: CartPole over N, K = {PYTORCH_K}"
+KNOB = "Knob, fused and unfused, N = "
 
 
-def fused(num_envs: int) -> str:
-    """Heading of the table along `Knob`."""
-    return f"Knob, fused and unfused, N = {num_envs:,}"
+def paper_plan(device: Device, rivals: Sequence[Rival], *, quick: bool) -> Plan:
+    """All points of all curves; quick: two of each.
 
-
-def paper_plan(rivals: Sequence[Rival], *, quick: bool) -> Plan:
-    """All points of all curves; quick: two of each."""
-    envs, steps, knobs, knob_envs = NUMS_ENVS, NUMS_STEPS, KNOBS, KNOB_NUMS_ENVS
-    torch_envs = PYTORCH_NUMS_ENVS
+    Args:
+        device: Where.
+        rivals: Those of the device's who are installed.
+        quick: Whether only a minute is wanted.
+    """
+    here = {rival.name for rival in rivals}
+    envs, steps, knobs, knob_envs = device.nums_envs, NUMS_STEPS, KNOBS, device.knob_nums_envs
+    torch_envs = device.torch_nums_envs
     if quick:
         envs, steps, knobs, knob_envs, torch_envs = (1, 1024), (1, 64), ((64, 0), (64, 4096)), (1024,), (1, 1024)
-    frameworks = [rival for rival in (OURS, XLA, TORCH_COMPILED, TORCH) if rival in rivals]
     return Plan(
         trials=[
-            *(over_envs(num_envs, MAKE in rivals) for num_envs in envs),
-            *(over_steps(num_steps) for num_steps in steps),
-            *(along_knob(live, dead, num_envs) for num_envs in knob_envs for live, dead in knobs),
-            *(over_frameworks(num_envs, frameworks) for num_envs in torch_envs if TORCH in frameworks),
+            *(over_envs(device, num_envs, here) for num_envs in envs),
+            *(over_steps(device, num_steps, here) for num_steps in steps),
+            *(along_knob(device, live, dead, num_envs) for num_envs in knob_envs for live, dead in knobs),
+            *(over_frameworks(device, num_envs, here) for num_envs in torch_envs if TORCH.name in here),
         ],
         comparisons=[],
         compiled=[],
@@ -53,37 +53,41 @@ def paper_plan(rivals: Sequence[Rival], *, quick: bool) -> Plan:
     )
 
 
-def over_envs(num_envs: int, has_gymnasium: bool) -> Trial:
+def over_envs(device: Device, num_envs: int, here: set[str]) -> Trial:
     """N CartPoles in every form."""
     scene = Scene(env="CartPole-v1", num_envs=num_envs, num_steps=K)
-    single = {MAKE.name: (MAKE, replace(scene, num_envs=1))} if has_gymnasium else {}
-    forms = {
-        OURS.name: (OURS, scene),
-        UNFUSED: (OURS, replace(scene, num_steps=1)),
-        XLA.name: (XLA, scene),
-        XLA_UNFUSED: (XLA, replace(scene, num_steps=1)),
-    }
-    return Trial(group=VECTORISED, name=f"N = {num_envs:,}", scenes=forms | single)
+    unfused = replace(scene, num_steps=1)
+    forms = {OURS.name: scene, UNFUSED: unfused}
+    if XLA.name in here:
+        forms |= {XLA.name: scene, XLA_UNFUSED: unfused}
+    if MAKE.name in here:
+        forms |= {MAKE.name: replace(scene, num_envs=1)}
+    return device.trial(VECTORISED, f"N = {num_envs:,}", forms)
 
 
-def over_steps(num_steps: int) -> Trial:
+def over_steps(device: Device, num_steps: int, here: set[str]) -> Trial:
     """K steps per call."""
     scene = Scene(env="CartPole-v1", num_envs=1024, num_steps=num_steps)
-    return Trial(group=OVER_STEPS, name=f"K = {num_steps:,}", scenes={OURS.name: (OURS, scene), XLA.name: (XLA, scene)})
-
-
-def along_knob(live: int, dead: int, num_envs: int) -> Trial:
-    """One place on the axis."""
-    options = (("live_nbytes", live), ("dead_nbytes", dead))
-    scene = Scene(env="Knob", num_envs=num_envs, num_steps=K, options=options)
-    return Trial(
-        group=fused(num_envs),
-        name=f"{live:,} bytes touched, {dead:,} not",
-        scenes={OURS.name: (OURS, scene), UNFUSED: (OURS, replace(scene, num_steps=1))},
+    return device.trial(
+        OVER_STEPS, f"K = {num_steps:,}", {name: scene for name in (OURS.name, XLA.name) if name in {OURS.name, *here}}
     )
 
 
-def over_frameworks(num_envs: int, frameworks: Sequence[Rival]) -> Trial:
+def along_knob(device: Device, live: int, dead: int, num_envs: int) -> Trial:
+    """One place on the axis."""
+    options = (("live_nbytes", live), ("dead_nbytes", dead))
+    scene = Scene(env="Knob", num_envs=num_envs, num_steps=K, options=options)
+    forms = {OURS.name: scene, UNFUSED: replace(scene, num_steps=1)}
+    return device.trial(f"{KNOB}{num_envs:,}", knob_name(live, dead), forms)
+
+
+def knob_name(live: int, dead: int) -> str:
+    """A place on the axis, in the tables."""
+    return f"{live:,} bytes touched, {dead:,} not"
+
+
+def over_frameworks(device: Device, num_envs: int, here: set[str]) -> Trial:
     """The same program by XLA and by PyTorch, ours beside them."""
     scene = Scene(env="CartPole-v1", num_envs=num_envs, num_steps=PYTORCH_K)
-    return Trial(group=PYTORCH, name=f"N = {num_envs:,}", scenes=everybody(frameworks, scene))
+    names = [rival.name for rival in (OURS, XLA, TORCH_COMPILED, TORCH) if rival.name in here]
+    return device.trial(PYTORCH, f"N = {num_envs:,}", dict.fromkeys(names, scene))

@@ -8,13 +8,14 @@ from typing import Any
 
 from drivetrain.bench.sim.cases import UNFUSED, XLA_UNFUSED
 from drivetrain.bench.sim.contenders import MAKE, OURS, TORCH, TORCH_COMPILED, XLA
-from drivetrain.bench.sim.paper import KNOB_NUMS_ENVS, OVER_STEPS, PYTORCH, PYTORCH_K, VECTORISED, K, fused
+from drivetrain.bench.sim.devices import GPU
+from drivetrain.bench.sim.paper import KNOB, OVER_STEPS, PYTORCH, PYTORCH_K, VECTORISED, K
 
 Document = Mapping[str, Any]
 Points = Sequence[tuple[float, float]]
 LABELS = {
-    OURS.name: "native, K = 64",
-    UNFUSED: "native, K = 1",
+    OURS.name: "ours, K = 64",
+    UNFUSED: "ours, K = 1",
     XLA.name: "XLA, K = 64",
     XLA_UNFUSED: "XLA, K = 1",
     MAKE.name: "gymnasium.make",
@@ -29,31 +30,39 @@ FRAMEWORKS = {
 
 
 def draw(document: Document, folder: Path) -> list[Path]:
-    """Write one picture per comparison that the report has; their files.
+    """Write one picture per comparison that the report has; their files. Those of a GPU have names of their own.
 
     Raises:
         OSError: A file cannot be written.
     """
-    native = {OURS.name: "native", XLA.name: "XLA"}
+    on_gpu = document["machine"].get("device") == GPU.name
+    start, where = ("sim-gpu", "one GPU") if on_gpu else ("sim", "one core each")
+    ours = {OURS.name: "ours", XLA.name: "XLA"}
     rates = [
-        ("sim-vectorised.svg", "CartPole: one simulator, many, many and fused", VECTORISED, "environments N", LABELS),
-        ("sim-pytorch.svg", "CartPole: XLA against PyTorch", PYTORCH, "environments N", FRAMEWORKS),
-        ("sim-steps.svg", "CartPole: steps per call, N = 1,024", OVER_STEPS, "steps per call K", native),
+        ("vectorised", "CartPole: one simulator, many, many and fused", VECTORISED, "environments N", LABELS),
+        ("pytorch", "CartPole: XLA against PyTorch", PYTORCH, "environments N", FRAMEWORKS),
+        ("steps", "CartPole: steps per call, N = 1,024", OVER_STEPS, "steps per call K", ours),
     ]
     written: list[Path] = []
-    for file, title, group, axis, labels in rates:
-        curves = {label: rates_of(document, group, name) for name, label in labels.items()}
-        written += picture(folder / file, title, axis, "million steps per CPU-second", curves)
+
+    def add(name: str, title: str, x_label: str, y_label: str, curves: Mapping[str, Points]) -> None:
+        written.extend(picture(folder / f"{start}-{name}.svg", f"{title} ({where})", x_label, y_label, curves))
+
+    for name, title, group, axis, labels in rates:
+        curves = {label: rates_of(document, group, who) for who, label in labels.items()}
+        add(name, title, axis, f"million steps per {'second' if on_gpu else 'CPU-second'}", curves)
     knobs = [
-        ("sim-fused.svg", "Knob: all of the state touched", "bytes of state", touched),
-        ("sim-untouched.svg", "Knob: 64 bytes touched, the others not", "bytes of state", untouched),
+        ("fused", "Knob: all of the state touched", "bytes of state", touched),
+        ("untouched", "Knob: 64 bytes touched, the others not", "bytes of state", untouched),
     ]
-    for file, title, axis, chosen in knobs:
-        ratios = {f"N = {n:,}": ratios_of(document, fused(n), chosen) for n in KNOB_NUMS_ENVS}
-        written += picture(folder / file, title, axis, f"fused (K = {K}) over unfused (K = 1)", ratios)
+    groups = list(dict.fromkeys(case["group"] for case in document["cases"] if case["group"].startswith(KNOB)))
+    for name, title, axis, chosen in knobs:
+        ratios = {group.removeprefix(KNOB): ratios_of(document, group, chosen) for group in groups}
+        labelled = {f"N = {num_envs}": points for num_envs, points in ratios.items()}
+        add(name, title, axis, f"fused (K = {K}) over unfused (K = 1)", labelled)
     product = {"fused and vectorised": quotients(document, OURS.name), "vectorised": quotients(document, UNFUSED)}
-    title = "CartPole: vectorised, fused, and their product"
-    return written + picture(folder / "sim-product.svg", title, "environments N", "times gymnasium.make", product)
+    add("product", "CartPole: vectorised, fused, and their product", "environments N", "times gymnasium.make", product)
+    return written
 
 
 def touched(live: float, dead: float) -> float | None:
@@ -128,7 +137,7 @@ def picture(path: Path, title: str, x_label: str, y_label: str, curves: Mapping[
     axes.set_ylim(
         10 ** floor(min(heights)), 10 ** ceil(max(heights) + 1e-9)
     )  # whole decades, so that ticks have numbers
-    axes.set_title(f"{title} (one core each)")
+    axes.set_title(title)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid(visible=True, alpha=0.3)

@@ -22,6 +22,7 @@ class Scene:
         generator: Of random numbers, for our engines.
         num_threads: Of the native engine.
         options: Of the environment.
+        num_calls: Of those who take several steps per call: so many follow each other before anybody waits.
         policy: Who acts, of our engines: one of `POLICIES`; everything that a learner needs is recorded then. Empty:
             actions are supplied.
     """
@@ -33,6 +34,7 @@ class Scene:
     generator: str = "threefry"
     num_threads: int = 1
     options: tuple[tuple[str, float], ...] = ()
+    num_calls: int = 1
     policy: str = ""
 
     @property

@@ -4,7 +4,9 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -25,32 +27,64 @@ def build(traced: Traced, settings: Settings) -> Runner:
     """The simplified program, evaluated num_steps times per call."""
     block = simplified(import_jaxpr(traced.jaxpr))
     evaluator = Evaluator()
-    return runner(traced, settings, block, lambda arguments: evaluator.block(block, arguments))
+    return TensorRunner(traced, settings, block, lambda arguments: evaluator.block(block, arguments))
 
 
-def runner(traced: Traced, settings: Settings, block: Block, step: Step) -> Runner:
-    """Calls a step on tensors num_steps times per call, from arrays to arrays."""
-    record = jax.tree.structure(traced.record)
-    num_leaves = len(jax.tree.leaves(traced.state))
+@dataclass(frozen=True)
+class TensorRunner:
+    """Calls a step on tensors num_steps times per call.
 
-    def run(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
-        leaves, keys, number, done, action_leaves, given = checked_inputs(traced, settings, state, actions, shared)
-        alike = [tensor_of(leaf[None]) for leaf in given]
-        carried = [tensor_of(x) for x in (*leaves, done)]
-        words, every = tensor_of(keys), [tensor_of(x) for x in action_leaves]
-        rows: list[list[Tensor]] = []
-        for index in range(settings.num_steps):
-            here = tensor_of(np.asarray([number + index]).astype(np.uint32))
-            results = step([words, here, *carried, *(x[index] for x in every), *alike])
-            whole = [x.expand(settings.num_envs, *x.shape[1:]) for x in results]
-            carried = whole[: num_leaves + 1]
-            rows.append(whole[num_leaves + 1 :])
-        columns = [torch.stack(column) for column in zip(*rows, strict=True)]
-        dtypes = [value.dtype for value in block.outputs]
-        trajectory = [array_of(x, dtype) for x, dtype in zip(columns, dtypes[num_leaves + 1 :], strict=True)]
-        after = [array_of(x.contiguous(), dtype) for x, dtype in zip(carried, dtypes, strict=False)]
-        env = jax.tree.unflatten(jax.tree.structure(traced.state), after[:num_leaves])
-        last = RolloutState(env, keys, steps_after(number, settings), after[num_leaves], None)
-        return last, jax.tree.unflatten(record, trajectory)
+    arrays ─`taken`─▶ tensors ─`advanced`─▶ tensors ─▶ arrays
 
-    return run
+    Attributes:
+        traced: What is simulated.
+        settings: How.
+        block: The program of a step.
+        step: It, on tensors.
+    """
+
+    traced: Traced
+    settings: Settings
+    block: Block
+    step: Step
+
+    def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
+        """See `Runner`."""
+        carried, _, columns = self.advanced(*self.taken(state, actions, shared))
+        dtypes = [value.dtype for value in self.block.outputs]
+        trajectory = [array_of(x, dtype) for x, dtype in zip(columns, dtypes[len(carried) :], strict=True)]
+        *after, done = (array_of(x.contiguous(), dtype) for x, dtype in zip(carried, dtypes, strict=False))
+        env = jax.tree.unflatten(jax.tree.structure(self.traced.state), after)
+        number = steps_after(operator.index(state.step), self.settings)
+        last = RolloutState(env, np.asarray(state.keys), number, done, None)
+        return last, jax.tree.unflatten(jax.tree.structure(self.traced.record), trajectory)
+
+    def taken(
+        self, state: RolloutState, actions: Tree, shared: Tree = ()
+    ) -> tuple[list[Tensor], Tensor, Tensor, list[Tensor], list[Tensor]]:
+        """What a call is given, as tensors: state and `done`, keys, the step's number, actions, what all share.
+
+        Raises:
+            InvalidInput: Something has another structure, shape or type.
+        """
+        given = checked_inputs(self.traced, self.settings, state, actions, shared)
+        leaves, keys, number, done, action_leaves, alike = given
+        return (
+            [tensor_of(x) for x in (*leaves, done)],
+            tensor_of(keys),
+            tensor_of(np.asarray([number]).astype(np.uint32)),
+            [tensor_of(x) for x in action_leaves],
+            [tensor_of(leaf[None]) for leaf in alike],
+        )
+
+    def advanced(
+        self, carried: list[Tensor], words: Tensor, number: Tensor, rows: list[Tensor], alike: list[Tensor]
+    ) -> tuple[list[Tensor], Tensor, list[Tensor]]:
+        """State, `done` and the step's number after a call, and its records; nothing leaves the tensors' device."""
+        steps: list[list[Tensor]] = []
+        for index in range(self.settings.num_steps):
+            results = self.step([words, number, *carried, *(x[index] for x in rows), *alike])
+            whole = [x.expand(self.settings.num_envs, *x.shape[1:]) for x in results]
+            carried, number = whole[: len(carried)], number + 1
+            steps.append(whole[len(carried) :])
+        return carried, number, [torch.stack(column) for column in zip(*steps, strict=True)]

@@ -16,7 +16,7 @@ from drivetrain.sim.api import Runner, Settings
 from drivetrain.sim.engines.native.toolchain import compiler
 from drivetrain.sim.engines.tensors.evaluate import Evaluator, Known
 from drivetrain.sim.engines.tensors.words import Tensor, torch
-from drivetrain.sim.engines.torch import runner
+from drivetrain.sim.engines.torch import TensorRunner
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified
 from drivetrain.sim.ir.passes.sinking import inputs_of
@@ -38,7 +38,7 @@ def build(traced: Traced, settings: Settings) -> Runner:
     """
     compiler()
     block = simplified(import_jaxpr(traced.jaxpr))
-    return runner(traced, settings, block, Pieces(block))
+    return TensorRunner(traced, settings, block, Pieces(block))
 
 
 class Pieces:

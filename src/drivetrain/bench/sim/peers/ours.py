@@ -8,6 +8,7 @@ another type than the environment's own, the environment is asked to give that t
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -94,22 +95,38 @@ def simulator(scene: Scene, engine: Engine) -> Simulator:
     Raises:
         NotOffered: The engine does not compile the environment.
     """
-    try:
-        rollout = compiled(scene, engine)
-    except CompileError as error:
-        raise NotOffered(str(error)) from error
+    rollout = offered(scene, engine)
     if scene.policy:
         return led(rollout, scene)
     actions = random_actions(rollout.env, rollout.params, scene.num_steps, scene.num_envs)
     if engine != "xla":
         actions = jax.tree.map(np.asarray, actions)
+    return going_on(rollout, actions, scene, jax.block_until_ready)
+
+
+def offered(scene: Scene, engine: Engine) -> Rollout:
+    """The rollout of a scene.
+
+    Raises:
+        NotOffered: The engine does not compile the environment.
+    """
+    try:
+        return compiled(scene, engine)
+    except CompileError as error:
+        raise NotOffered(str(error)) from error
+
+
+def going_on(rollout: Rollout, actions: Any, scene: Scene, wait_for: Callable[[Any], object]) -> Simulator:
+    """Calls that go on from where the last one left; `wait_for` is given what the last one returned."""
     state = rollout.reset(seed=0)
 
     def run() -> int:
         nonlocal state
-        state, trajectory = rollout(state, actions)
-        jax.block_until_ready((state.env, trajectory))
-        return scene.num_envs * scene.num_steps
+        trajectory = None
+        for _ in range(scene.num_calls):
+            state, trajectory = rollout(state, actions)
+        wait_for((state.env, trajectory))
+        return scene.num_calls * scene.num_steps * scene.num_envs
 
     return run
 
