@@ -20,7 +20,7 @@ from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.forms import form_for, write_forms
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import Layout
-from drivetrain.sim.engines.native.toolchain import digest_of, effort_for, lanes, load_kernel
+from drivetrain.sim.engines.native.toolchain import digest_of, effort_for, lanes, load_kernel, num_registers
 from drivetrain.sim.engines.native.written import Written, kernels_of, text_of
 from drivetrain.sim.engines.recycled import Recycled
 from drivetrain.sim.ir.importer import import_jaxpr
@@ -50,7 +50,7 @@ def load(written: Written) -> ctypes.CDLL:
 
 def written_for(traced: Traced | Recalled, settings: Settings) -> Written:
     """The kernel of a step, written now or before, in the form for its settings."""
-    forms = kernels_of(kept_source(traced, source_of))
+    forms = kernels_of(kept_source(traced, source_of, f".{num_registers()}.cpp"))
     return form_for(forms, -(-settings.num_envs // lanes()), settings.num_threads)
 
 

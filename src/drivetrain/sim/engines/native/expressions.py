@@ -81,6 +81,9 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
         return narrowed(f"-{inputs[0]}", out)
     if name in ("max", "min") and out == "bool":
         return f"{inputs[0]} {'|' if name == 'max' else '&'} {inputs[1]}"
+    if name in ("max", "min") and out == "float32" and is_number(constants[1]):
+        text = f"{'larger' if name == 'max' else 'smaller'}({inputs[1]}, {inputs[0]})"  # NaN passes as the second operand
+        return f"({text} + 0.0f)" if constants[1] == 0 else text  # of two zeros the positive one
     if name in ("div", "rem") and out != "float32" and constants[1] not in (None, 0, -1):
         return f"{inputs[0]} {'/' if name == 'div' else '%'} {constants[1]}{'u' if vector(out) == 'vu' else ''}"
     if name == "div" and out == "float32":
@@ -93,6 +96,11 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
     if name == "clz" and out in WIDTHS:
         text = f"{text} - {32 - WIDTHS[out]}"
     return narrowed(text, out)
+
+
+def is_number(constant: Any) -> bool:
+    """Whether an operand is a number and the same one everywhere; not NaN, and not the negative zero."""
+    return constant is not None and constant == constant and not (constant == 0 and np.signbit(constant))
 
 
 def compared(name: str, inputs: Sequence[str], dtype: str) -> str:

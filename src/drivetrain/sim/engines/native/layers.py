@@ -18,11 +18,12 @@ from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.rectified import rectified, write_kept
 from drivetrain.sim.engines.native.tile import Tile
+from drivetrain.sim.engines.native.toolchain import num_registers
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.program import Block, Op, Value
 
-OF_SEVERAL_TILES = 12
-"""Sums in registers where tiles share weights: of sixteen registers the others hold what they are made of."""
+OF_SEVERAL_TILES = {16: 12, 32: 16}
+"""By the processor's registers: sums in them where tiles share weights; others hold what the sums are made of."""
 Sums = Mapping[int, Sequence[Sequence[str]]]
 """Of a tile, by its number: for each product the names of its sums."""
 IN_TURN = 4
@@ -49,7 +50,7 @@ class Together:
     def __init__(self, at: Emitter, block: Block, tiles: Sequence[Tile]) -> None:
         """Nothing is written yet."""
         self.at, self.block, self.tiles = at, block, tiles
-        self.num_columns = IN_REGISTERS if len(tiles) == 1 else OF_SEVERAL_TILES // len(tiles)
+        self.num_columns = IN_REGISTERS if len(tiles) == 1 else OF_SEVERAL_TILES[num_registers()] // len(tiles)
         self.products: dict[Op, list[Op]] = {}
         """By the operation whose result lies in memory: the products whose sums end there."""
         self.written: set[Op] = set()

@@ -5,6 +5,19 @@
 #if LANES % 8 == 0 && defined(__AVX2__)
 #define HAS_WORDS 1
 typedef int32_t w8 __attribute__((vector_size(32), may_alias));
+#if defined(WIDE) && (defined(__clang__) || __GNUC__ >= 12)  // through memory a whole would wait for what was written as halves
+template <class V>
+INLINE w8 half_of(const V& v, int k) {
+  const w16 whole = (w16)v;
+  return k == 0 ? __builtin_shufflevector(whole, whole, 0, 1, 2, 3, 4, 5, 6, 7)
+                : __builtin_shufflevector(whole, whole, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+template <class V>
+INLINE void set_half(V& v, int k, w8 part) {
+  const w8 other = half_of(v, 1 - k), low = k == 0 ? part : other, high = k == 0 ? other : part;
+  v = (V)__builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+#else
 template <class V>
 INLINE w8 half_of(const V& v, int k) {
   w8 part;
@@ -13,6 +26,7 @@ INLINE w8 half_of(const V& v, int k) {
 }
 template <class V>
 INLINE void set_half(V& v, int k, w8 part) { std::memcpy((char*)&v + 32 * k, &part, 32); }
+#endif
 INLINE w8 gather8(const void* from, w8 place) {  // r[l] = from[place[l]]
 #ifdef __clang__
   return (w8)__builtin_ia32_gatherd_d256(w8{}, (const int*)from, place, ~w8{}, 4);
@@ -21,9 +35,13 @@ INLINE w8 gather8(const void* from, w8 place) {  // r[l] = from[place[l]]
 #endif
 }
 INLINE vi gather_words(const void* from, vi place) {
-  vi r;
+#ifdef WIDE
+  return (vi)__builtin_ia32_gathersiv16si(w16{}, from, (w16)place, (short)-1, 4);
+#else
+  vi r{};
   for (int k = 0; k < LANES / 8; ++k) set_half(r, k, gather8(from, half_of(place, k)));
   return r;
+#endif
 }
 #ifdef __clang__
 #define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -45,9 +63,11 @@ INLINE void transpose(w8* r) {  // r[i][l] becomes r[l][i]: pairs of words, of p
 #undef HALVES
 }
 INLINE vi lane_numbers() {
-  vi r;
-  for (int l = 0; l < LANES; ++l) r[l] = l;
-  return r;
+#if LANES == 16
+  return vi{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#else
+  return vi{0, 1, 2, 3, 4, 5, 6, 7};
+#endif
 }
 #endif
 template <class V>
@@ -107,7 +127,9 @@ INLINE void store_mask(uint8_t* to, int64_t stride, int num_valid, vi m) { store
 
 // Lanes of a group of tiles, by their number in the group.
 INLINE int list_lanes(int32_t* listed, int num_listed, int first, vi mask) {  // those of a mask; how many there are then
-#ifdef HAS_WORDS
+#ifdef WIDE
+  for (unsigned set = bits_of(mask); set != 0; set &= set - 1) listed[num_listed++] = first + __builtin_ctz(set);
+#elif defined(HAS_WORDS)
   typedef float w __attribute__((vector_size(32)));
   for (int k = 0; k < LANES / 8; ++k)
     for (unsigned set = (unsigned)__builtin_ia32_movmskps256((w)half_of(mask, k)); set != 0; set &= set - 1)

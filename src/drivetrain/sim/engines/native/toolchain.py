@@ -38,6 +38,11 @@ def lanes() -> int:
     return 16 if {"avx512f", "avx512dq"} <= flags else 8 if "avx2" in flags else 4
 
 
+def num_registers() -> int:
+    """Hardware vectors that this processor can hold at once."""
+    return 32 if lanes() == 16 or platform.machine() == "aarch64" else 16
+
+
 @functools.cache
 def cpu_flags() -> frozenset[str]:
     """What the processor can do, as the kernel lists it."""

@@ -33,6 +33,19 @@ INLINE vf f_(float x) { return x - vf{}; }
 INLINE vi i_(int32_t x) { return x - vi{}; }
 INLINE vu u_(uint32_t x) { return x - vu{}; }
 
+// AVX-512: what GCC does not find by itself. Its functions take a mask of lanes, clang's do not; 4 rounds as always.
+#if LANES == 16 && defined(__AVX512F__) && defined(__AVX512DQ__)
+#define WIDE 1
+typedef float wide __attribute__((vector_size(64)));
+typedef int32_t w16 __attribute__((vector_size(64), may_alias));
+#ifdef __clang__
+#define WIDE_OF(name, ...) __builtin_ia32_##name(__VA_ARGS__, 4)
+#else
+#define WIDE_OF(name, ...) __builtin_ia32_##name##_mask(__VA_ARGS__, wide{}, (short)-1, 4)
+#endif
+INLINE unsigned bits_of(vi m) { return (uint16_t)__builtin_ia32_cvtd2mask512((w16)m); }  // a bit for each lane
+#endif
+
 INLINE vi sel(vi m, vi a, vi b) {
 #if LANES == 8 && defined(__AVX2__)
   typedef float w __attribute__((vector_size(32)));
@@ -40,6 +53,8 @@ INLINE vi sel(vi m, vi a, vi b) {
 #elif LANES == 4 && defined(__SSE4_1__)
   typedef float w __attribute__((vector_size(16)));
   return (vi)__builtin_ia32_blendvps((w)b, (w)a, (w)m);
+#elif defined(WIDE)
+  return m ? a : b;
 #else
   return (a & m) | (b & ~m);
 #endif
@@ -51,6 +66,8 @@ INLINE vf larger(vf a, vf b) {  // a > b ? a : b
 #if LANES == 8 && defined(__AVX__)
   typedef float w __attribute__((vector_size(32)));
   return (vf)__builtin_ia32_maxps256((w)a, (w)b);
+#elif defined(WIDE)
+  return (vf)WIDE_OF(maxps512, (wide)a, (wide)b);
 #else
   return sel(a > b, a, b);
 #endif
@@ -59,6 +76,8 @@ INLINE vf smaller(vf a, vf b) {  // a < b ? a : b
 #if LANES == 8 && defined(__AVX__)
   typedef float w __attribute__((vector_size(32)));
   return (vf)__builtin_ia32_minps256((w)a, (w)b);
+#elif defined(WIDE)
+  return (vf)WIDE_OF(minps512, (wide)a, (wide)b);
 #else
   return sel(a < b, a, b);
 #endif
@@ -68,6 +87,8 @@ INLINE bool any(vi m) {
 #if LANES == 8 && defined(__AVX2__)
   typedef float w __attribute__((vector_size(32)));
   return __builtin_ia32_movmskps256((w)m) != 0;
+#elif defined(WIDE)
+  return bits_of(m) != 0;
 #else
   int32_t set = 0;
   for (int l = 0; l < LANES; ++l) set |= m[l];
@@ -108,9 +129,8 @@ INLINE void multiply_add(const float* a, const float* b, const float* c, float* 
 }
 #endif
 INLINE vf fma_(vf a, vf b, vf c) {  // a * b + c, rounded once
-#if LANES == 16 && defined(__AVX512F__)
-  typedef float w __attribute__((vector_size(64)));
-  return (vf)__builtin_ia32_vfmaddps512_mask((w)a, (w)b, (w)c, (short)-1, 4);
+#ifdef WIDE
+  return (vf)__builtin_ia32_vfmaddps512_mask((wide)a, (wide)b, (wide)c, (short)-1, 4);
 #elif LANES == 8 && defined(__FMA__)
   typedef float w __attribute__((vector_size(32)));
   return (vf)__builtin_ia32_vfmaddps256((w)a, (w)b, (w)c);
@@ -126,6 +146,8 @@ INLINE vf sqrt_(vf a) {
 #if LANES == 8 && defined(__AVX__)
   typedef float w __attribute__((vector_size(32)));
   return (vf)__builtin_ia32_sqrtps256((w)a);
+#elif defined(WIDE)
+  return (vf)WIDE_OF(sqrtps512, (wide)a);
 #else
   EACH(vf, __builtin_sqrtf(a[l]));
 #endif
