@@ -7,7 +7,7 @@ from comparing import assert_same
 from layered import EXTRAS, gated, weights
 
 from drivetrain import sim
-from drivetrain.sim.engines.native import engine, forms
+from drivetrain.sim.engines.native import engine, forms, layers
 from drivetrain.sim.engines.native.dot import blocks
 from drivetrain.sim.engines.native.emitter import Emitter
 
@@ -34,6 +34,19 @@ def test_two_tiles_at_once_give_the_bits_of_tiles_alone(width, num_envs, num_thr
     monkeypatch.setattr(forms, "pairs_pay", lambda block, shared: False)
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))  # where no source is kept yet
     jax.tree.map(np.testing.assert_array_equal, together, played(num_envs))
+
+
+@pytest.mark.parametrize("num_registers", [16, 32])
+def test_as_many_sums_as_fit_into_registers_give_the_same_bits(num_registers, monkeypatch, tmp_path):
+    for module in (engine, layers):
+        monkeypatch.setattr(module, "num_registers", lambda: num_registers)
+    monkeypatch.setattr(engine, "effort_for", lambda num_characters: ("-O0",))
+    expected = played(37)
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    monkeypatch.setattr(forms, "pairs_pay", lambda block, shared: False)
+    jax.tree.map(np.testing.assert_array_equal, played(37), expected)
+    (source,) = tmp_path.rglob("*.cpp")
+    assert source.name.endswith(f".{num_registers}.cpp")
 
 
 def test_layers_of_many_forms_act_as_under_xla():

@@ -1,5 +1,7 @@
 """Whatever JAX primitive an environment uses, engines give what XLA gives: random numbers to the bit."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from comparing import applied, assert_same
 from primitives import CASES
@@ -13,3 +15,14 @@ def test_primitives_give_on_every_engine_what_xla_gives(name):
     expected = applied(function, *batches, engine="xla")
     for engine in ("numpy", "native"):
         assert_same(expected, applied(function, *batches, engine=engine), f"{engine}: ")
+
+
+@pytest.mark.parametrize("bound", [0.0, -0.0, 1.5, -1.5, np.inf, np.nan])
+def test_bounds_that_are_numbers_leave_nan_and_give_the_bounds_own_zero(bound):
+    bound = np.float32(bound)
+    x = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -1.5, 1e-45, -1e-45, 2.0], np.float32)
+    largest, smallest = applied(lambda v: (jnp.maximum(v, bound), jnp.minimum(v, bound)), x)
+    for got, beyond in ((largest, x > bound), (smallest, x < bound)):
+        expected = np.where(np.isnan(x) | beyond, x, bound)
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(expected[~np.isnan(x)]))
