@@ -82,7 +82,7 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
     if name in ("max", "min") and out == "bool":
         return f"{inputs[0]} {'|' if name == 'max' else '&'} {inputs[1]}"
     if name in ("max", "min") and out == "float32" and is_number(constants[1]):
-        text = f"{'larger' if name == 'max' else 'smaller'}({inputs[1]}, {inputs[0]})"  # of which NaN passes as the second
+        text = f"{'larger' if name == 'max' else 'smaller'}({inputs[1]}, {inputs[0]})"  # NaN passes as the second
         return f"({text} + 0.0f)" if constants[1] == 0 else text  # of two zeros the positive one
     if name in ("div", "rem") and out != "float32" and constants[1] not in (None, 0, -1):
         return f"{inputs[0]} {'/' if name == 'div' else '%'} {constants[1]}{'u' if vector(out) == 'vu' else ''}"
