@@ -6,6 +6,7 @@ from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.sim import devices
 from drivetrain.bench.sim.cases import speed_case
 from drivetrain.bench.sim.causes import CARTPOLE_NBYTES, Cause, with_causes
+from drivetrain.bench.sim.command import CHECKER, COMPILER
 from drivetrain.bench.sim.contenders import EVERYBODY, MAKE, OURS, TORCH, TORCH_COMPILED, XLA
 from drivetrain.bench.sim.devices import CPU, GPU, device_of
 from drivetrain.bench.sim.paper import KNOB, UNFUSED, paper_plan
@@ -159,7 +160,7 @@ def test_sentences_and_pictures_of_a_gpu_say_so(tmp_path):
 
 
 def test_everybody_whose_cpu_seconds_count_is_kept_from_a_gpu_that_is_there():
-    for rival in EVERYBODY:
+    for rival in (*EVERYBODY, CHECKER, COMPILER):
         assert dict(rival.variables) == {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 

@@ -12,9 +12,10 @@ from drivetrain import sim
 from drivetrain.bench.serving import NotOffered
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.engines.arrays import checked_array
+from drivetrain.sim.engines.arrays import checked_array, checked_inputs
 
 torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
+tensors_of = pytest.importorskip("drivetrain.sim.engines.torch").tensors_of
 pytestmark = pytest.mark.torch
 # The bsuite task that needs a download, and what takes XLA longest.
 HEAVY = ("MNISTBandit-bsuite", "Seaquest-MinAtar")
@@ -49,12 +50,25 @@ def test_several_steps_in_one_call_and_states_of_other_engines():
     assert type(jax.tree.leaves(state)[0]) is np.ndarray
 
 
+def test_keys_that_speak_nothing_but_dlpack_come_back_as_an_array():
+    rollout = sim.compile(sim.make("CartPole-v1"), 5, 4, "torch")
+    state, actions = rollout.reset(seed=2), random_actions(rollout.env, 4, 5)
+    only_dlpack = type("OnlyDlpack", (), {
+        "__dlpack__": lambda self, **more: state.keys.__dlpack__(**more),
+        "__dlpack_device__": lambda self: state.keys.__dlpack_device__(),
+    })()  # fmt: skip
+    after, _ = rollout(dataclasses.replace(state, keys=only_dlpack), actions)
+    assert_same(rollout(state, actions)[0], after)
+    assert after.keys.dtype == np.uint32
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # Inductor imports what PyTorch has deprecated
 @pytest.mark.parametrize("engine", ["torch", "torch_compiled"])
 def test_tensors_that_stay_where_they_are_take_the_steps_of_calls_with_arrays(engine):
     rollout = sim.compile(sim.make("CartPole-v1"), 5, 4, engine, record=("obs", "terminated"))
     actions, state = random_actions(rollout.env, 4, 5), rollout.reset(seed=2)
-    carried, words, number, rows, alike = rollout.runner.taken(state, actions)
+    given = checked_inputs(rollout.runner.traced, rollout.settings, state, actions, ())
+    carried, words, number, rows, alike = tensors_of(given)
     for _ in range(8):
         state, trajectory = rollout(state, actions)
         carried, number, columns = rollout.runner.advanced(carried, words, number, rows, alike)

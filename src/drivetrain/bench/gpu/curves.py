@@ -5,6 +5,7 @@ from pathlib import Path
 from drivetrain.bench.gpu.plan import Found, Part
 from drivetrain.bench.process import lacking
 from drivetrain.bench.scope.trial import finish
+from drivetrain.bench.sim.contenders import CUDA
 
 NAME = "curves"
 JSON, PAGE = "sim-paper-gpu.json", "sim-paper-gpu.md"
@@ -12,7 +13,7 @@ JSON, PAGE = "sim-paper-gpu.json", "sim-paper-gpu.md"
 
 def curves() -> Part:
     """See the module."""
-    return Part(name=NAME, most_s=530, run=run, missing=lambda: lacking("jax", "cuda.core", "cuda.bindings"))
+    return Part(name=NAME, most_s=530, run=run, missing=lambda: lacking(*CUDA.requires))
 
 
 def run(folder: Path, limit_s: float) -> Found:

@@ -10,6 +10,7 @@ from drivetrain.bench.gpu.recorded import PROGRAMS
 from drivetrain.bench.process import lacking
 from drivetrain.bench.report import Case, Skipped
 from drivetrain.bench.scope.trial import finish
+from drivetrain.bench.sim.contenders import CUDA
 from drivetrain.core.errors import RunError
 
 NAME = "simulators"
@@ -26,7 +27,7 @@ SCENES = (
 
 def simulators() -> Part:
     """See the module."""
-    return Part(name=NAME, most_s=130, run=run, missing=lambda: lacking("jax", "cuda.core", "cuda.bindings"))
+    return Part(name=NAME, most_s=130, run=run, missing=lambda: lacking(*CUDA.requires))
 
 
 def run(folder: Path, limit_s: float) -> Found:

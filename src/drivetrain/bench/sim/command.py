@@ -18,7 +18,7 @@ from drivetrain.bench.publish import present, publish, require_folders
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
-from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_CUDA, SIM
+from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_CUDA, ON_CPU, SIM
 from drivetrain.bench.sim.devices import GPU, Device, device_of
 from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.pictures import draw
@@ -27,8 +27,12 @@ from drivetrain.bench.sim.rounds import OPEN_TIMEOUT_S, measure
 from drivetrain.bench.worker import Worker
 from drivetrain.core.errors import InvalidInput, RunError
 
-CHECKER = Rival(name="equality", module="drivetrain.bench.sim.equality", requires=("jax",), install=SIM)
-COMPILER = Rival(name="compiling", module="drivetrain.bench.sim.compiling", requires=("jax",), install=SIM)
+CHECKER = Rival(
+    name="equality", module="drivetrain.bench.sim.equality", requires=("jax",), install=SIM, variables=ON_CPU
+)
+COMPILER = Rival(
+    name="compiling", module="drivetrain.bench.sim.compiling", requires=("jax",), install=SIM, variables=ON_CPU
+)
 WEAKNESSES = (
     "Actions are supplied and random, but for cases with a policy or a learner: only where updates are named are they, "
     "and what else a training loop adds, in the numbers.",

@@ -3,7 +3,8 @@
 from drivetrain.bench.process import Rival
 
 Variables = tuple[tuple[str, str], ...]
-ON_CPU: Variables = (("JAX_PLATFORMS", "cpu"), ("CUDA_VISIBLE_DEVICES", ""))
+JAX_ON_CPU: Variables = (("JAX_PLATFORMS", "cpu"),)
+ON_CPU: Variables = (*JAX_ON_CPU, ("CUDA_VISIBLE_DEVICES", ""))
 """Rates per CPU-second are of those who compute on the CPU, also where a GPU is."""
 
 
@@ -65,12 +66,12 @@ OF_THE_PAPER = (OURS, XLA, TORCH, TORCH_COMPILED, MAKE)
 
 # The same on a GPU. What JAX does around our kernels, such as to trace them, it does on the CPU.
 CUDA = rival("ours", "ours_cuda", "jax", "cuda.core", "cuda.bindings", install='pip install "drivetrain[cuda]"',
-             variables=(("JAX_PLATFORMS", "cpu"),))  # fmt: skip
+             variables=JAX_ON_CPU)  # fmt: skip
 XLA_ON_GPU = rival("our xla", "ours_xla", "jax", install='pip install "jax[cuda13]"',
                    variables=(("JAX_PLATFORMS", "cuda"), ("XLA_PYTHON_CLIENT_PREALLOCATE", "false")))  # fmt: skip
 WITH_CUDA = 'pip install "drivetrain[sim]", and a torch that was built with CUDA'
 TORCH_ON_GPU, TORCH_COMPILED_ON_GPU = (
-    rival(cpu.name, f"{module}_on_gpu", "jax", "torch", install=WITH_CUDA, variables=(("JAX_PLATFORMS", "cpu"),))
+    rival(cpu.name, f"{module}_on_gpu", "jax", "torch", install=WITH_CUDA, variables=JAX_ON_CPU)
     for cpu, module in ((TORCH, "ours_torch"), (TORCH_COMPILED, "ours_torch_compiled"))
 )
 OF_THE_PAPER_ON_GPU = (CUDA, XLA_ON_GPU, TORCH_ON_GPU, TORCH_COMPILED_ON_GPU, MAKE)

@@ -47,8 +47,10 @@ class Device:
     def trial(self, group: str, name: str, scenes: Mapping[str, Scene]) -> Trial:
         """A case: contender -> scene, or its form -> scene, of ours and XLA."""
         forms = {UNFUSED: OURS.name, XLA_UNFUSED: XLA.name}
-        calls = {who: replace(scene, num_calls=self.num_calls) for who, scene in scenes.items()}
-        everybody = {who: (self.named(forms.get(who, who)), scene) for who, scene in calls.items()}
+        everybody = {
+            who: (self.named(forms.get(who, who)), replace(scene, num_calls=self.num_calls))
+            for who, scene in scenes.items()
+        }
         return Trial(group=group, name=name, scenes=everybody, by_clock=self.by_clock)
 
 

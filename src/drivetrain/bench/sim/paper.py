@@ -68,9 +68,8 @@ def over_envs(device: Device, num_envs: int, here: set[str]) -> Trial:
 def over_steps(device: Device, num_steps: int, here: set[str]) -> Trial:
     """K steps per call."""
     scene = Scene(env="CartPole-v1", num_envs=1024, num_steps=num_steps)
-    return device.trial(
-        OVER_STEPS, f"K = {num_steps:,}", {name: scene for name in (OURS.name, XLA.name) if name in {OURS.name, *here}}
-    )
+    names = [OURS.name, *([XLA.name] if XLA.name in here else [])]
+    return device.trial(OVER_STEPS, f"K = {num_steps:,}", dict.fromkeys(names, scene))
 
 
 def along_knob(device: Device, live: int, dead: int, num_envs: int) -> Trial:

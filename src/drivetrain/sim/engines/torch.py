@@ -4,9 +4,9 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,7 +34,7 @@ def build(traced: Traced, settings: Settings) -> Runner:
 class TensorRunner:
     """Calls a step on tensors num_steps times per call.
 
-    arrays ─`taken`─▶ tensors ─`advanced`─▶ tensors ─▶ arrays
+    arrays ─`checked_inputs`─▶ ─`tensors_of`─▶ tensors ─`advanced`─▶ tensors ─▶ arrays
 
     Attributes:
         traced: What is simulated.
@@ -50,32 +50,15 @@ class TensorRunner:
 
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`."""
-        carried, _, columns = self.advanced(*self.taken(state, actions, shared))
+        given = checked_inputs(self.traced, self.settings, state, actions, shared)
+        _, keys, number, *_ = given
+        carried, _, columns = self.advanced(*tensors_of(given))
         dtypes = [value.dtype for value in self.block.outputs]
         trajectory = [array_of(x, dtype) for x, dtype in zip(columns, dtypes[len(carried) :], strict=True)]
         *after, done = (array_of(x.contiguous(), dtype) for x, dtype in zip(carried, dtypes, strict=False))
         env = jax.tree.unflatten(jax.tree.structure(self.traced.state), after)
-        number = steps_after(operator.index(state.step), self.settings)
-        last = RolloutState(env, np.asarray(state.keys), number, done, None)
+        last = RolloutState(env, keys, steps_after(number, self.settings), done, None)
         return last, jax.tree.unflatten(jax.tree.structure(self.traced.record), trajectory)
-
-    def taken(
-        self, state: RolloutState, actions: Tree, shared: Tree = ()
-    ) -> tuple[list[Tensor], Tensor, Tensor, list[Tensor], list[Tensor]]:
-        """What a call is given, as tensors: state and `done`, keys, the step's number, actions, what all share.
-
-        Raises:
-            InvalidInput: Something has another structure, shape or type.
-        """
-        given = checked_inputs(self.traced, self.settings, state, actions, shared)
-        leaves, keys, number, done, action_leaves, alike = given
-        return (
-            [tensor_of(x) for x in (*leaves, done)],
-            tensor_of(keys),
-            tensor_of(np.asarray([number]).astype(np.uint32)),
-            [tensor_of(x) for x in action_leaves],
-            [tensor_of(leaf[None]) for leaf in alike],
-        )
 
     def advanced(
         self, carried: list[Tensor], words: Tensor, number: Tensor, rows: list[Tensor], alike: list[Tensor]
@@ -88,3 +71,17 @@ class TensorRunner:
             carried, number = whole[: len(carried)], number + 1
             steps.append(whole[len(carried) :])
         return carried, number, [torch.stack(column) for column in zip(*steps, strict=True)]
+
+
+def tensors_of(
+    given: tuple[list[Any], Any, Any, Any, list[Any], list[Any]],
+) -> tuple[list[Tensor], Tensor, Tensor, list[Tensor], list[Tensor]]:
+    """What `checked_inputs` gives, as `advanced` takes it: state and `done`, keys, step, actions, what all share."""
+    leaves, keys, number, done, rows, alike = given
+    return (
+        [tensor_of(x) for x in (*leaves, done)],
+        tensor_of(keys),
+        tensor_of(np.asarray([number]).astype(np.uint32)),
+        [tensor_of(x) for x in rows],
+        [tensor_of(leaf[None]) for leaf in alike],
+    )

@@ -38,7 +38,7 @@ INLINE vi gather_words(const void* from, vi place) {
 #ifdef WIDE
   return (vi)__builtin_ia32_gathersiv16si(w16{}, from, (w16)place, (short)-1, 4);
 #else
-  vi r{};
+  vi r;
   for (int k = 0; k < LANES / 8; ++k) set_half(r, k, gather8(from, half_of(place, k)));
   return r;
 #endif
