@@ -6,7 +6,7 @@
 //
 //   y  = max(z, 0) @ w         each list of a row picks the rows of w that it needs
 //   dw = max(z, 0)^T @ dy      likewise by column, over the columns of dy that are not all zero
-//   dz = (dy @ w^T)(z > 0)     products of rows, where z is above zero only
+//   dz = (dy @ w^T)(z > 0)     likewise by what is not zero in dy, the slopes of rectified units
 //
 // Sums run over the kept terms in ascending order, so equal arguments give equal bits. NaN in z or dy
 // is kept; zero times infinity is left out like zero times anything. The derivative at z = 0 is 0.
@@ -22,16 +22,18 @@
 
 namespace drivetrain::rectified {
 
-inline constexpr std::size_t kBlock = 64;  // columns that one list covers: 16 KiB of a panel, half an L1 cache
+inline constexpr std::size_t kBlock = 64;  // columns that one list covers: 16 KiB of a panel with AVX2, 32 with AVX-512
 inline constexpr std::size_t kWide = 8;    // vectors that an inner loop sums at a time
-inline constexpr std::size_t kGroup = 8;   // columns that are packed or spread at a time
-inline constexpr std::size_t kCached = 24 << 10;  // bytes that an inner loop may count on finding in the L1 cache
+inline constexpr std::size_t kGroup = 8;   // columns that are packed, spread or transposed at a time
 
 struct Sizes {
   std::size_t rows, num_in, num_out;
 };
 
-/// What is above zero in a matrix: of block b and row r count[b * rows + r] values and their places in the
+/// What lists hold of a matrix; NaN always, so that it is seen in the result.
+enum class Kept { kPositive, kNonzero };
+
+/// What is kept of a matrix: of block b and row r count[b * rows + r] values and their places in the
 /// block, in ascending order, from (b * rows + r) * kBlock on.
 struct Lists {
   float* values;
@@ -52,8 +54,7 @@ class Workspace {
  public:
   Lists lists;
   Columns columns;
-  float *dy, *w, *panels, *product, *transposed;
-  std::uint32_t* cursors;
+  float *dy, *panels, *product, *transposed;
 
   Workspace() = default;
   Workspace(const Workspace&) = delete;
@@ -64,10 +65,10 @@ class Workspace {
   bool reserve(const Sizes& sizes) noexcept {
     const auto up = [](std::size_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
     const std::size_t rows = up(sizes.rows), num_in = up(sizes.num_in), num_out = up(sizes.num_out);
-    const std::size_t more = rows > num_in ? rows : num_in;
-    const std::size_t counts = up(rows * num_in / kBlock), kept = rows * num_in + kBlock;
-    const std::size_t words = 2 * kept + counts + (rows + num_in + 2 * more) * num_out +
-                              rows * num_in + 3 * num_out + rows + 2 * kBlock;
+    const std::size_t longer = rows > num_in ? rows : num_in, wider = num_in > num_out ? num_in : num_out;
+    const std::size_t counts = up(rows * wider / kBlock), kept = rows * wider + kBlock;
+    const std::size_t words =
+        2 * kept + counts + (rows + longer) * num_out + longer * wider + rows * num_in + 3 * num_out + kBlock;
     if (words > num_words_) {
       std::free(memory_);
       memory_ = static_cast<float*>(std::aligned_alloc(64, 4 * words));
@@ -79,12 +80,10 @@ class Workspace {
     const auto take_places = [&](std::size_t num) { return reinterpret_cast<std::uint32_t*>(take(num)); };
     lists = {take(kept), take_places(kept), take_places(counts)};
     dy = take(rows * num_out + kBlock);
-    w = take(num_in * num_out + kBlock);
-    panels = take(more * num_out);
-    product = take(more * num_out);
+    panels = take(longer * num_out);
+    product = take(longer * wider);
     transposed = take(rows * num_in);
     columns = {take_places(num_out), take_places(num_out), take_places(num_out), 0};
-    cursors = take_places(rows);
     return true;
   }
 
@@ -97,15 +96,15 @@ namespace portable {
 constexpr std::size_t kLanes = 4;
 #define DRIVETRAIN_KERNEL
 
-/// Of `num` numbers those that are not at or below zero, and their places; how many there are. May write kGroup
-/// beyond them.
-inline std::uint32_t keep_positive(const float* z, std::size_t num, float* values,
-                                std::uint32_t* places) noexcept {
-  std::uint32_t count = 0;
-  for (std::size_t i = 0; i < num; ++i) {
-    values[count] = z[i];
+/// Of `num` numbers those that are kept, and their places; how many there are. May write beyond them, never beyond
+/// `num`. Of those before `from` there are `count` already.
+template <Kept kKept>
+inline std::uint32_t keep(const float* numbers, std::size_t num, float* values, std::uint32_t* places,
+                          std::size_t from = 0, std::uint32_t count = 0) noexcept {
+  for (std::size_t i = from; i < num; ++i) {
+    values[count] = numbers[i];
     places[count] = static_cast<std::uint32_t>(i);
-    count += !(z[i] <= 0.0f);
+    count += kKept == Kept::kPositive ? !(numbers[i] <= 0.0f) : numbers[i] != 0.0f;
   }
   return count;
 }
@@ -121,11 +120,10 @@ inline void spread(const float* packed, const std::uint32_t* places, const std::
   for (std::size_t i = 0; i < kGroup; ++i) columns[i] = used[i] == 0 ? 0 : packed[places[i]];
 }
 
-/// The sum over the lanes of each of kWide vectors.
-template <class Vector>
-inline void lane_sums(const Vector* sums, float* results) noexcept {
-  for (std::size_t n = 0; n < kWide; ++n)
-    results[n] = (sums[n][0] + sums[n][2]) + (sums[n][1] + sums[n][3]);
+/// kGroup by kGroup numbers, transposed.
+inline void transpose_tile(const float* from, std::size_t from_stride, float* to, std::size_t to_stride) noexcept {
+  for (std::size_t row = 0; row < kGroup; ++row)
+    for (std::size_t i = 0; i < kGroup; ++i) to[i * to_stride + row] = from[row * from_stride + i];
 }
 
 #include "drivetrain/rectified_kernels.inl"
@@ -152,28 +150,23 @@ constexpr Order make_order() noexcept {
 }
 inline constexpr Order kOrder = make_order();
 
-DRIVETRAIN_KERNEL inline std::uint32_t keep_positive(const float* z, std::size_t num, float* values,
-                                                  std::uint32_t* places) noexcept {
+template <Kept kKept>
+DRIVETRAIN_KERNEL inline std::uint32_t keep(const float* numbers, std::size_t num, float* values,
+                                            std::uint32_t* places) noexcept {
+  constexpr int kCompared = kKept == Kept::kPositive ? _CMP_NLE_UQ : _CMP_NEQ_UQ;
   std::uint32_t count = 0;
   std::size_t i = 0;
-  const __m256 zero = _mm256_setzero_ps();
   for (; i + kGroup <= num; i += kGroup) {
-    const __m256 numbers = _mm256_loadu_ps(z + i);
-    const auto kept = static_cast<unsigned>(
-        _mm256_movemask_ps(_mm256_cmp_ps(numbers, zero, _CMP_NLE_UQ)));
+    const __m256 some = _mm256_loadu_ps(numbers + i);
+    const auto kept = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(some, _mm256_setzero_ps(), kCompared)));
     const __m256i order = _mm256_cvtepu8_epi32(
         _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kOrder.of[kept])));
-    _mm256_storeu_ps(values + count, _mm256_permutevar8x32_ps(numbers, order));
+    _mm256_storeu_ps(values + count, _mm256_permutevar8x32_ps(some, order));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(places + count),
                         _mm256_add_epi32(order, _mm256_set1_epi32(static_cast<int>(i))));
     count += static_cast<std::uint32_t>(__builtin_popcount(kept));
   }
-  for (; i < num; ++i) {
-    values[count] = z[i];
-    places[count] = static_cast<std::uint32_t>(i);
-    count += !(z[i] <= 0.0f);
-  }
-  return count;
+  return portable::keep<kKept>(numbers, num, values, places, i, count);
 }
 
 DRIVETRAIN_KERNEL inline void pack_row(const float* row, std::size_t width, const Columns& columns,
@@ -197,12 +190,27 @@ DRIVETRAIN_KERNEL inline void spread(const float* packed, const std::uint32_t* p
   _mm256_storeu_ps(columns, _mm256_and_ps(numbers, _mm256_loadu_ps(reinterpret_cast<const float*>(used))));
 }
 
-template <class Vector>
-DRIVETRAIN_KERNEL inline void lane_sums(const Vector* sums, float* results) noexcept {
-  const auto pair = [&](int n) DRIVETRAIN_KERNEL { return _mm256_hadd_ps((__m256)sums[n], (__m256)sums[n + 1]); };
-  const __m256 low = _mm256_hadd_ps(pair(0), pair(2)), high = _mm256_hadd_ps(pair(4), pair(6));
-  _mm256_storeu_ps(results, _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20),
-                                          _mm256_permute2f128_ps(low, high, 0x31)));
+DRIVETRAIN_KERNEL inline void transpose_tile(const float* from, std::size_t from_stride, float* to,
+                                             std::size_t to_stride) noexcept {
+  __m256 rows[kGroup], pairs[kGroup], fours[kGroup];
+#pragma GCC unroll 8
+  for (std::size_t n = 0; n < kGroup; ++n) rows[n] = _mm256_loadu_ps(from + n * from_stride);
+#pragma GCC unroll 4
+  for (std::size_t n = 0; n < kGroup; n += 2) {
+    pairs[n] = _mm256_unpacklo_ps(rows[n], rows[n + 1]);
+    pairs[n + 1] = _mm256_unpackhi_ps(rows[n], rows[n + 1]);
+  }
+#pragma GCC unroll 4
+  for (std::size_t n = 0; n < kGroup; n += 2) {
+    const __m256 first = pairs[n / 4 * 4 + n % 4 / 2], second = pairs[n / 4 * 4 + n % 4 / 2 + 2];
+    fours[n] = _mm256_shuffle_ps(first, second, 0x44);
+    fours[n + 1] = _mm256_shuffle_ps(first, second, 0xee);
+  }
+#pragma GCC unroll 4
+  for (std::size_t n = 0; n < kGroup / 2; ++n) {
+    _mm256_storeu_ps(to + n * to_stride, _mm256_permute2f128_ps(fours[n], fours[n + 4], 0x20));
+    _mm256_storeu_ps(to + (n + 4) * to_stride, _mm256_permute2f128_ps(fours[n], fours[n + 4], 0x31));
+  }
 }
 
 #include "drivetrain/rectified_kernels.inl"
@@ -213,20 +221,10 @@ namespace avx512 {
 constexpr std::size_t kLanes = 16;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx512f,avx512dq,avx2,fma,popcnt")
 
-using avx2::keep_positive;
+using avx2::keep;  // by 16 it takes twice as long: compressed, nearly every store crosses a cache line
 using avx2::pack_row;
 using avx2::spread;
-
-template <class Vector>
-DRIVETRAIN_KERNEL inline void lane_sums(const Vector* sums, float* results) noexcept {
-  alignas(64) float lanes[kWide][kLanes];
-  std::memcpy(lanes, sums, sizeof(lanes));
-  __m256 halves[kWide];
-#pragma GCC unroll 8
-  for (std::size_t n = 0; n < kWide; ++n)
-    halves[n] = _mm256_add_ps(_mm256_load_ps(lanes[n]), _mm256_load_ps(lanes[n] + 8));
-  avx2::lane_sums(halves, results);
-}
+using avx2::transpose_tile;
 
 #include "drivetrain/rectified_kernels.inl"
 #undef DRIVETRAIN_KERNEL
@@ -257,10 +255,10 @@ inline void affine(const float* values, const std::uint32_t* places, std::size_t
   DRIVETRAIN_BY_LEVEL(simd, affine(values, places, count, w, bias, num_out, y));
 }
 
-/// Of z [num] what is not at or below zero, and its places; how much it is. May write kGroup numbers beyond.
+/// Of z [num] what is not at or below zero, and its places; how much it is. May write beyond it, never beyond num.
 inline std::uint32_t keep_positive(const float* z, std::size_t num, float* values, std::uint32_t* places,
                                    SimdLevel simd) noexcept {
-  DRIVETRAIN_BY_LEVEL(simd, keep_positive(z, num, values, places));
+  DRIVETRAIN_BY_LEVEL(simd, keep<Kept::kPositive>(z, num, values, places));
 }
 
 }  // namespace drivetrain::rectified

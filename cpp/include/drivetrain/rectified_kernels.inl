@@ -2,7 +2,7 @@
 //
 //   DRIVETRAIN_KERNEL  the target attribute of every function here
 //   kLanes             float32 numbers in a vector, in the enclosing namespace
-//   keep_positive(), pack_row(), spread(), lane_sums(): see the portable ones
+//   keep(), pack_row(), spread(), transpose_tile(): see the portable ones
 //
 // A matrix "in panels" is cut into bands of kWide vectors (the last may be narrower), one band after
 // the other, so that what the inner loops read lies on whole vectors in a few KiB one after another.
@@ -18,15 +18,15 @@ inline std::size_t panel_width(std::size_t from, std::size_t width) noexcept {
   return width - from < kPanel ? width - from : kPanel;
 }
 
-/// What is above zero in [rows, width], as lists; NaN counts as above, so that it is seen in the result.
-DRIVETRAIN_KERNEL inline void find_positive(const float* z, std::size_t rows, std::size_t width,
-                                            Lists& lists) noexcept {
+/// What is kept of [rows, width], as lists.
+template <Kept kKept>
+DRIVETRAIN_KERNEL inline void find(const float* matrix, std::size_t rows, std::size_t width, Lists& lists) noexcept {
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t from = 0, block = 0; from < width; from += kBlock, ++block) {
       const std::size_t at = (block * rows + row) * kBlock;
       const std::size_t num = width - from < kBlock ? width - from : kBlock;
       lists.counts[block * rows + row] =
-          keep_positive(z + row * width + from, num, lists.values + at, lists.places + at);
+          keep<kKept>(matrix + row * width + from, num, lists.values + at, lists.places + at);
     }
   }
 }
@@ -44,6 +44,34 @@ DRIVETRAIN_KERNEL inline void to_panels(const float* matrix, std::size_t rows, s
       for (; i < num; ++i) panels[i] = source[i];
       for (; i < wide; ++i) panels[i] = 0;
     }
+  }
+}
+
+/// [rows, width] becomes [width, rows], whose rows lie `stride` apart.
+DRIVETRAIN_KERNEL inline void transpose(const float* matrix, std::size_t rows, std::size_t width, float* transposed,
+                                        std::size_t stride) noexcept {
+  for (std::size_t from = 0; from < width; from += kGroup) {
+    for (std::size_t start = 0; start < rows; start += kGroup) {
+      if (from + kGroup <= width && start + kGroup <= rows) {
+        transpose_tile(matrix + start * width + from, width, transposed + from * stride + start, stride);
+        continue;
+      }
+      for (std::size_t i = from; i < width && i < from + kGroup; ++i)
+        for (std::size_t row = start; row < rows && row < start + kGroup; ++row)
+          transposed[i * stride + row] = matrix[row * width + i];
+    }
+  }
+}
+
+/// The transpose [width, rows] of [rows, width] in panels, padded with zeros.
+DRIVETRAIN_KERNEL inline void to_transposed_panels(const float* matrix, std::size_t rows, std::size_t width,
+                                                   float* panels) noexcept {
+  for (std::size_t from = 0; from < rows; from += kPanel) {
+    const std::size_t wide = panel_width(from, padded(rows));
+    const std::size_t num = rows - from < wide ? rows - from : wide;
+    transpose(matrix + from * width, num, width, panels, wide);
+    for (std::size_t i = 0; i < width; ++i, panels += wide)
+      for (std::size_t row = num; row < wide; ++row) panels[row] = 0;
   }
 }
 
@@ -112,80 +140,10 @@ DRIVETRAIN_KERNEL inline void multiply(const Lists& lists, const float* panels, 
   }
 }
 
-/// results[n] = left [width] times row places[n] of rights [.., width], for kDots places.
-template <std::size_t kDots>
-DRIVETRAIN_KERNEL inline void dot_rows(const float* left, const float* rights, std::size_t width,
-                                       const std::uint32_t* places, float* results) noexcept {
-  const float* right[kDots];
-#pragma GCC unroll 8
-  for (std::size_t n = 0; n < kDots; ++n) right[n] = rights + places[n] * width;
-  Vector sums[kWide] = {};
-  std::size_t i = 0;
-  if constexpr (2 * kDots == kWide) {  // two sums for each, so that the processor has as many under way
-    for (; i + 2 * kLanes <= width; i += 2 * kLanes) {
-      const Vector first = load(left + i), second = load(left + i + kLanes);
-#pragma GCC unroll 8
-      for (std::size_t n = 0; n < kDots; ++n) {
-        sums[n] += first * load(right[n] + i);
-        sums[kDots + n] += second * load(right[n] + i + kLanes);
-      }
-    }
-  }
-  for (; i < width; i += kLanes) {
-    const Vector factor = load(left + i);
-#pragma GCC unroll 8
-    for (std::size_t n = 0; n < kDots; ++n) sums[n] += factor * load(right[n] + i);
-  }
-  if constexpr (2 * kDots == kWide) {
-#pragma GCC unroll 8
-    for (std::size_t n = 0; n < kDots; ++n) sums[n] += sums[kDots + n];
-  }
-  lane_sums(sums, results);
-}
-
-/// dz [rows, num_in] where the lists have something: rows of dy [rows, width] times rows of w [num_in, width].
-DRIVETRAIN_KERNEL inline void multiply_where(const Sizes& sizes, const Lists& lists, const float* dy,
-                                             const float* w, std::size_t width,
-                                             std::uint32_t* cursors, float* dz) noexcept {
-  const auto [rows, num_in, num_out] = sizes;
-  const std::size_t fitting = kCached / (4 * width) / kWide * kWide;
-  const std::size_t step = fitting < kWide ? kWide : fitting < kBlock ? fitting : kBlock;
-  for (std::size_t from = 0, block = 0; from < num_in; from += kBlock, ++block) {
-    const float* rights = w + from * width;
-    for (std::size_t row = 0; row < rows; ++row) cursors[row] = 0;
-    for (std::size_t limit = step; limit < kBlock + step; limit += step) {
-      for (std::size_t row = 0; row < rows; ++row) {
-        const std::uint32_t* places = lists.places + (block * rows + row) * kBlock;
-        const std::uint32_t count = lists.counts[block * rows + row];
-        std::uint32_t n = cursors[row], end = n;
-        if (limit >= kBlock) end = count;
-        while (end < count && places[end] < limit) ++end;
-        cursors[row] = end;
-        const float* left = dy + row * width;
-        float* target = dz + row * num_in + from;
-        float results[kWide];
-        for (; n + kWide <= end; n += kWide) {
-          dot_rows<kWide>(left, rights, width, places + n, results);
-#pragma GCC unroll 8
-          for (std::size_t k = 0; k < kWide; ++k) target[places[n + k]] = results[k];
-        }
-        while (n < end) {
-          const std::uint32_t num = end - n < kWide / 2 ? end - n : kWide / 2;
-          std::uint32_t here[kWide / 2];
-          for (std::uint32_t k = 0; k < kWide / 2; ++k) here[k] = places[k < num ? n + k : n];
-          dot_rows<kWide / 2>(left, rights, width, here, results);
-          for (std::uint32_t k = 0; k < num; ++k) target[here[k]] = results[k];
-          n += num;
-        }
-      }
-    }
-  }
-}
-
 DRIVETRAIN_KERNEL inline void product(const Sizes& sizes, const float* z, const float* w, float* y,
                                       Workspace& work) noexcept {
   const auto [rows, num_in, num_out] = sizes;
-  find_positive(z, rows, num_in, work.lists);
+  find<Kept::kPositive>(z, rows, num_in, work.lists);
   to_panels(w, num_in, num_out, work.panels);
   float* out = padded(num_out) == num_out ? y : work.product;
   multiply(work.lists, work.panels, rows, num_in, num_out, out);
@@ -226,16 +184,6 @@ DRIVETRAIN_KERNEL inline void spread_columns(const float* packed, std::size_t ro
   }
 }
 
-/// [rows, width] becomes [width, rows].
-DRIVETRAIN_KERNEL inline void transpose(const float* matrix, std::size_t rows, std::size_t width,
-                                        float* transposed) noexcept {
-  for (std::size_t from = 0; from < width; from += kWide)
-    for (std::size_t start = 0; start < rows; start += kWide)
-      for (std::size_t i = from; i < width && i < from + kWide; ++i)
-        for (std::size_t row = start; row < rows && row < start + kWide; ++row)
-          transposed[i * rows + row] = matrix[row * width + i];
-}
-
 DRIVETRAIN_KERNEL inline void weight_slopes(const Sizes& sizes, const float* z, const float* dy,
                                             float* dw, Workspace& work) noexcept {
   const auto [rows, num_in, num_out] = sizes;
@@ -250,8 +198,8 @@ DRIVETRAIN_KERNEL inline void weight_slopes(const Sizes& sizes, const float* z, 
     dy = work.dy;
   }
   to_panels(dy, rows, width, work.panels);
-  transpose(z, rows, num_in, work.transposed);
-  find_positive(work.transposed, num_in, rows, work.lists);
+  transpose(z, rows, num_in, work.transposed, rows);
+  find<Kept::kPositive>(work.transposed, num_in, rows, work.lists);
   float* out = width == num_out ? dw : work.product;
   multiply(work.lists, work.panels, num_in, rows, num, out);
   if (out != dw) spread_columns(out, num_in, num_out, work.columns, dw);
@@ -260,18 +208,15 @@ DRIVETRAIN_KERNEL inline void weight_slopes(const Sizes& sizes, const float* z, 
 DRIVETRAIN_KERNEL inline void input_slopes(const Sizes& sizes, const float* z, const float* w,
                                            const float* dy, float* dz, Workspace& work) noexcept {
   const auto [rows, num_in, num_out] = sizes;
-  std::memset(dz, 0, rows * num_in * sizeof(float));
-  find_columns(dy, rows, num_out, work.columns);
-  const std::size_t width = padded(work.columns.num);
-  if (width == 0) return;
-  if (width != num_out) {
-    pack_columns(dy, rows, num_out, work.columns, work.dy);
-    pack_columns(w, num_in, num_out, work.columns, work.w);
-    dy = work.dy;
-    w = work.w;
+  find<Kept::kNonzero>(dy, rows, num_out, work.lists);
+  to_transposed_panels(w, num_in, num_out, work.panels);
+  float* out = padded(num_in) == num_in ? dz : work.product;
+  multiply(work.lists, work.panels, rows, num_out, num_in, out);
+  for (std::size_t row = 0; row < rows; ++row, z += num_in, dz += num_in, out += padded(num_in)) {
+    std::size_t i = 0;
+    for (; i + kLanes <= num_in; i += kLanes) store(dz + i, load(z + i) <= Vector{} ? Vector{} : load(out + i));
+    for (; i < num_in; ++i) dz[i] = z[i] <= 0.0f ? 0.0f : out[i];
   }
-  find_positive(z, rows, num_in, work.lists);
-  multiply_where(sizes, work.lists, dy, w, width, work.cursors, dz);
 }
 
 /// y [num_out] = bias + values [count] times rows places[n] of w [.., num_out].
