@@ -173,6 +173,94 @@ def test_what_is_chosen_is_the_configuration_that_gives_its_numbers(monkeypatch)
     assert not chosen.is_open
 
 
+LONG = {"hidden": (256, 256), "batch_size": 256, "update_ratio": 1, "total_steps": 100_000, "num_actors": 1}
+"""Minutes of updates; nothing is said of learners."""
+
+
+def two_cores_that_say(monkeypatch, answers_of):
+    """What is asked of workers, in order; they answer as told."""
+    asked = []
+    monkeypatch.setattr(choosing, "ask", lambda question: asked.append(question) or answers_of(question))
+    monkeypatch.setattr(choosing, "num_cores", lambda: 2)
+    return asked
+
+
+def gaining(question):
+    """Two learners take 0.6 of the time of one."""
+    update_s = {1: 8e-3, 2: 5e-3}[question.config.num_learners]
+    times = {"wall_s": update_s, "cpu_s": question.config.num_learners * update_s, "num_gpus": 0}
+    return times if question.what == "updating" else {**answers(question), "step_s": 5e-5, "step_cpu_s": 5e-5}
+
+
+def test_a_long_run_of_large_updates_takes_the_learners_that_gain_without_being_asked(monkeypatch):
+    asked = two_cores_that_say(monkeypatch, gaining)
+    config = TrainConfig.default("sac", "Pendulum-v1").override(**LONG)
+    chosen, reason = choosing.settle(config, interface_of(config))
+    assert (chosen.num_actors, chosen.num_learners, chosen.run.oversubscribe) == (1, 2, True)
+    assert reason.startswith("learner-bound: 1 actor, 2 learners, for about ")
+    assert [question.what for question in asked] == ["updating", "updating", "acting"]
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "changes"),
+    [
+        ("sac", "Pendulum-v1", {"num_learners": 1}),
+        ("sac", "Pendulum-v1", {"total_steps": 20_000}),
+        ("sac", "Pendulum-v1", {"hidden": (64, 64)}),
+        ("sac", "Pendulum-v1", {"update_ratio": "1/8"}),
+        ("sac", "Pendulum-v1", {"num_actors": 0}),
+        ("sac", "Pendulum-v1", {"deterministic": True}),
+        ("dqn", "drivetrain/CartPole-v1", {"total_steps": 10_000_000}),  # a kernel steps it
+    ],
+)
+def test_other_runs_have_one_learner_and_measure_nothing(algo, env, changes, monkeypatch):
+    asked = two_cores_that_say(monkeypatch, gaining)
+    config = TrainConfig.default(algo, env).override(**LONG | changes)
+    chosen, reason = choosing.settle(config, interface_of(config))
+    assert (chosen.num_learners, reason, asked) == (1, None, [])
+
+
+def test_a_run_on_one_core_has_one_learner(monkeypatch):
+    asked = two_cores_that_say(monkeypatch, gaining)
+    monkeypatch.setattr(choosing, "num_cores", lambda: 1)
+    config = TrainConfig.default("sac", "Pendulum-v1").override(**LONG)
+    assert choosing.settle(config, interface_of(config)).config.num_learners == 1
+    assert asked == []
+
+
+def test_asked_for_actors_alone_it_measures_the_learners_that_are_worthwhile_too(monkeypatch):
+    two_cores_that_say(monkeypatch, gaining)
+    config = TrainConfig.default("sac", "Pendulum-v1").override(**LONG | {"num_actors": "auto"})
+    assert choosing.settle(config, interface_of(config)).config.num_learners == 2
+
+
+def test_where_measuring_that_nobody_asked_for_fails_the_run_begins_with_one_learner(monkeypatch):
+    def fail(question):
+        raise RunError("acting could not be measured: the rod broke")
+
+    two_cores_that_say(monkeypatch, fail)
+    config = TrainConfig.default("sac", "Pendulum-v1").override(**LONG)
+    chosen, reason = choosing.settle(config, interface_of(config))
+    assert (chosen.num_actors, chosen.num_learners) == (1, 1)
+    assert reason == "1 learner, as acting could not be measured: the rod broke"
+    with pytest.raises(RunError, match="the rod broke"):
+        choosing.settle(config.override(num_learners="auto"), interface_of(config))
+
+
+def test_seeds_of_one_command_weigh_their_learners_once(monkeypatch, tmp_path):
+    asked, found = two_cores_that_say(monkeypatch, gaining), []
+    monkeypatch.setattr("drivetrain.train.seeds.start", lambda config, **_: found.append(config) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train_seeds("sac", "Pendulum-v1", seeds="1..2", run_dir=str(tmp_path / "python"), **LONG)
+    with pytest.raises(ZeroDivisionError):
+        main(
+            ["train", "sac", "Pendulum-v1", "--seeds", "1..2", "--run-dir", str(tmp_path / "command"), "--num-actors", "1",
+             "--total-steps", "100000"]
+        )  # fmt: skip
+    assert [question.what for question in asked] == 2 * ["updating", "updating", "acting"]
+    assert [each.run.num_learners for each in found] == [2, 2]
+
+
 def test_seeds_of_one_command_are_sized_once(monkeypatch, tmp_path):
     asked, found = [], []
     monkeypatch.setattr(choosing, "ask", lambda question: asked.append(question.what) or answers(question))

@@ -26,6 +26,7 @@ from drivetrain.train.seed_lists import parse_seeds
 if TYPE_CHECKING:
     from drivetrain.train.results import Result
     from drivetrain.train.seeds import Outcome
+    from drivetrain.train.sizing.choose import Sizing
 
 _USAGE = (
     "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--num-learners auto] [--seed S] [--run-dir D] ..."
@@ -70,18 +71,24 @@ def run(argv: list[str]) -> int:
     known = preset_for(config.algo, config.env, _preset_in(words)[1])
     shown: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     shown["preset"] = {"source": known.source, "verified": known.verified}
-    if config.is_open:
-        config, shown["sized"] = settle(config)
-        print(f"sized: {shown['sized']}", file=sys.stderr)
+    once = config.weighs_learners and seeds is not None  # for all seeds: they are compared
+    if config.is_open or (once and _SHOW not in argv):
+        config, reason = sized(config)
+        if reason is not None:
+            shown["sized"] = reason
+            print(f"sized: {reason}", file=sys.stderr)
     if _SHOW in argv:
-        print(json.dumps({**shown, **json.loads(config.to_json())}, indent=2))
+        shown |= config.to_dict()
+        if config.weighs_learners:  # settled when the run begins
+            shown["run"]["num_learners"] = config.run.num_learners
+        print(json.dumps(shown, indent=2))
         return 0
     prepare_this_process(config)
     if seeds is not None:
         return run_all(config, seeds)
     from drivetrain.train.run import start
 
-    show(start(config, quiet=False, ready=lambda: announce(config)))
+    show(start(config, quiet=False, ready=announce))
     return 0
 
 
@@ -131,12 +138,12 @@ def complain(seed: int, error: Exception) -> None:
     print(f"seed {seed} failed: {sentence(error)}", file=sys.stderr, flush=True)
 
 
-def settle(config: TrainConfig) -> tuple[TrainConfig, str]:
-    """Numbers in place of "auto", and why: before this process is prepared for a sequential run, and to be shown."""
+def sized(config: TrainConfig) -> "Sizing":
+    """Numbers for what is left to us, and why: before this process is prepared for a sequential run, and to be shown."""
     from drivetrain.train.environments import describe as interface_of
-    from drivetrain.train.sizing.choose import size
+    from drivetrain.train.sizing.choose import settle
 
-    return size(config, interface_of(config))
+    return settle(config, interface_of(config))
 
 
 def show(result: "Result") -> None:

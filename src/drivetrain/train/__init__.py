@@ -98,7 +98,7 @@ def train_seeds(
         raise InvalidInput(f"seed: expected none beside seeds, got {overrides['seed']!r}")
     found = parse_seeds(seeds) if isinstance(seeds, str) else checked_seeds(seeds)
     config = resolve(algo, env, config, overrides)
-    if config.is_open:  # once for all of them: seeds of one setting are compared
+    if config.is_open or config.weighs_learners:  # once for all of them: seeds of one setting are compared
         config = settled(config, describe(config), quiet=False)
     configs = seed_configs(config, found)
     outcomes = tuple(run_seeds(configs, quiet=False, callbacks=callbacks))

@@ -27,7 +27,7 @@ from drivetrain.train.recording import CHECKPOINT, STARTING, recorded
 from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
-from drivetrain.train.sizing.choose import size
+from drivetrain.train.sizing.choose import settle
 
 _NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 
@@ -94,10 +94,10 @@ def start(
     config: TrainConfig,
     *,
     quiet: bool,
-    ready: Callable[[], None] = lambda: None,
+    ready: Callable[[TrainConfig], None] = lambda config: None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Carry out a new run; `ready` is called once nothing stands in its way.
+    """Carry out a new run; `ready` is told its configuration once nothing stands in its way.
 
     Raises:
         MissingExtra: The run asks for what is not installed; nothing was started.
@@ -113,10 +113,10 @@ def start(
     require_learner(config, interface)
     run_dir = make_run_dir(config)
     with RunLock(run_dir) as lock:
-        config = config.resolved().override(run_dir=str(run_dir))
+        asked, config = config, config.resolved().override(run_dir=str(run_dir))
         save_text(run_dir / "config.json", config.to_json())
         told = Callbacks(callbacks, config, run_dir)
-        ready()
+        ready(asked)
         return carry_out(
             Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
         )
@@ -148,16 +148,14 @@ def _require_room(num_parameters: int) -> None:
 
 
 def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:
-    """Numbers in place of "auto", by measuring; says why on standard error.
+    """Numbers in place of "auto", and as many learners as are worthwhile; says why on standard error if it measures.
 
     Raises:
         InvalidInput: No setting is allowed.
         RunError: The environment or the learner failed while it was measured.
     """
-    if not config.is_open:
-        return config
-    config, reason = size(config, interface)
-    if not quiet:
+    config, reason = settle(config, interface)
+    if reason is not None and not quiet:
         sys.stderr.write(f"sized: {reason}\n")
     return config
 

@@ -23,9 +23,10 @@ class RunConfig:
     num_actors: int | Literal["cores", "auto"] = "cores"
     """Actor processes; 0 runs everything in one process, in a reproducible order. "cores": one for each core that
     the learner leaves; "auto": as many as are best by a short measurement of environments and updates."""
-    num_learners: int | Literal["auto"] = 1
+    num_learners: int | Literal["worthwhile", "auto"] = "worthwhile"
     """Learners that share each batch, on as many CPU cores or GPUs; the algorithm is the same up to rounding.
-    "auto": as num_actors."""
+    "worthwhile": one; in runs of many large updates, with processes and not deterministic, as many as are best beside
+    the actors by a short measurement. "auto": as num_actors."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """What learners compute on; auto: GPUs where JAX sees some."""
     precision: Precision = "float32"
@@ -70,8 +71,8 @@ class RunConfig:
         require(self, "total_steps", 1 <= self.total_steps <= _MOST_STEPS, "in 1..2^62")
         valid = at_least(0, self.num_actors) or self.num_actors in ("cores", "auto")
         require(self, "num_actors", valid, '0 (sequential), a count, "cores" or "auto"')
-        valid = at_least(1, self.num_learners) or self.num_learners == "auto"
-        require(self, "num_learners", valid, 'at least 1, or "auto"')
+        valid = at_least(1, self.num_learners) or self.num_learners in ("worthwhile", "auto")
+        require(self, "num_learners", valid, 'at least 1, "worthwhile" or "auto"')
         require(self, "device", self.device in ("auto", "cpu", "gpu"), '"auto", "cpu" or "gpu"')
         require(self, "precision", self.precision in ("float32", "bfloat16"), '"float32" or "bfloat16"')
         valid = self.envs_per_actor == "auto" or self.envs_per_actor >= 1

@@ -211,13 +211,22 @@ class TrainConfig:
 
     @property
     def num_learners(self) -> int:
-        """Learners: as asked; 1 until "auto" is settled."""
-        return 1 if self.run.num_learners == "auto" else self.run.num_learners
+        """Learners: as asked; 1 until "auto" or "worthwhile" is settled."""
+        return self.run.num_learners if isinstance(self.run.num_learners, int) else 1
 
     @property
     def is_open(self) -> bool:
-        """Whether `sizing` has something to settle: "auto" actors or learners."""
+        """Whether `sizing` is asked to settle something: "auto" actors or learners."""
         return "auto" in (self.run.num_actors, self.run.num_learners)
+
+    @property
+    def weighs_learners(self) -> bool:
+        """Whether `sizing` may measure of itself what several learners gain: where they are left to us.
+
+        Sequential runs have one, and so have deterministic ones, whose bits depend on how many there are.
+        """
+        kept = self.run.num_actors == 0 or self.run.deterministic or self.fused_engine is not None
+        return self.run.num_learners == "worthwhile" and not kept
 
     @property
     def envs_per_actor(self) -> int:

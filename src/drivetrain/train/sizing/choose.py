@@ -1,4 +1,4 @@
-"""Settles "auto": measures, judges every allowed setting by the model, takes the best, and says why.
+"""Settles what is left to us: measures, judges every allowed setting by the model, takes the best, and says why.
 
 acting; updating by 1, 2, 4 ... learners -> Measurements -> estimate(each setting) -> the fewest processes
 within a few per cent of the best
@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import gains, require_devices
@@ -22,6 +22,7 @@ _TIE = 0.95  # of the best: what measuring cannot tell apart goes to fewer proce
 _WAITING = 0.1  # share of a step from which on more actors than cores are looked at
 _MOST_WAITING = 16  # actors then, or as many as there are cores
 _PAYS = 0.95  # of the time with half as many learners, above which still more of them are not tried
+_MIN_RUN = 1e12  # updates times rows times parameters from which on measuring is worth its seconds: minutes of a core
 
 
 class Sizing(NamedTuple):
@@ -29,8 +30,40 @@ class Sizing(NamedTuple):
 
     config: TrainConfig
     """Resolved: numbers in place of "auto"."""
-    reason: str
-    """Why, in one line."""
+    reason: str | None
+    """Why, in one line; None where nothing was measured."""
+
+
+def settle(config: TrainConfig, interface: Interface) -> Sizing:
+    """Settle what is "auto", and the number of learners where that is left to us and measuring is worthwhile.
+
+    A run that has not asked for it begins with one learner where measuring fails, and tells what is wrong with it
+    itself.
+
+    Raises:
+        InvalidInput: As `size`.
+        RunError: As `size`, where something is "auto".
+    """
+    asked = config.is_open
+    if worthwhile(config, interface):
+        config = config.override(num_learners="auto")
+    if not config.is_open:
+        return Sizing(config, None)
+    try:
+        return size(config, interface)
+    except RunError as error:
+        if asked:
+            raise
+        return Sizing(config.override(num_learners=1), f"1 learner, as {error}")
+
+
+def worthwhile(config: TrainConfig, interface: Interface) -> bool:
+    """Whether several learners may gain more than measuring takes."""
+    if not config.weighs_learners or num_cores() == 1:
+        return False
+    num_parameters = policy_network(config, interface).num_parameters
+    num_updates = Rules.of(config).due(config.total_steps)
+    return gains(config, num_parameters) and num_updates * config.batch_size * num_parameters >= _MIN_RUN
 
 
 def size(config: TrainConfig, interface: Interface) -> Sizing:

@@ -26,7 +26,7 @@ def overrides(job: Job) -> dict[str, Any]:
         return fields | {"envs_per_actor": 1}
     fields = {name: value for name, value in fields.items() if name not in PACE}
     # An actor waits most of the time here, so that it needs no core of its own beside several learners.
-    return fields | {"num_learners": job.num_learners, "oversubscribe": job.num_learners > 1}
+    return fields | {"oversubscribe": job.num_learners > 1}
 
 
 def shared(total_steps: int, settings: ContinuousSettings) -> dict[str, Any]:

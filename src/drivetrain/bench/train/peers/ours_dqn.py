@@ -48,6 +48,7 @@ def run_settings(job: Job) -> dict[str, Any]:
         "eval_interval_steps": 10 * job.total_steps,
         "eval_episodes": 1,
         "final_eval_episodes": 1,
+        "num_learners": job.num_learners,
     }
     return fields | ({} if job.num_actors is None else {"num_actors": job.num_actors})
 
