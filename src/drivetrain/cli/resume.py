@@ -8,7 +8,6 @@ import tyro
 
 from drivetrain.cli.flags import read_flags
 from drivetrain.cli.train import describe, prepare_this_process, show
-from drivetrain.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from drivetrain.train.run import Job
@@ -22,6 +21,10 @@ class _Flags:
     """The run's folder."""
     total_steps: int | None = None
     """Environment steps of the whole run, if they are to be others than at first."""
+    num_actors: int | None = None
+    """Actor processes, if they are to be others than before, as on another machine."""
+    num_learners: int | None = None
+    """Learners, likewise."""
     env: str | None = None
     """The environment again, as module:name, where it was a Python object."""
     torso: str | None = None
@@ -33,14 +36,13 @@ class _Flags:
 def run(argv: list[str]) -> int:
     """Take the run up, and print what came of it."""
     flags = read_flags(_Flags, argv, prog="drivetrain resume")
-    if flags.total_steps is not None and flags.total_steps < 1:
-        raise InvalidInput(f"--total-steps: expected at least 1, got {flags.total_steps}")
-    from drivetrain.train.resuming import prepare, take_up
+    from drivetrain.train.resuming import Changes, prepare, take_up
 
     again: dict[str, Any] = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
-    config, _ = prepare(flags.run_dir, flags.total_steps, **again)
+    changes = Changes(total_steps=flags.total_steps, num_actors=flags.num_actors, num_learners=flags.num_learners)
+    config, _ = prepare(flags.run_dir, changes, **again)
     prepare_this_process(config)
-    show(take_up(flags.run_dir, total_steps=flags.total_steps, quiet=False, ready=announce, **again))
+    show(take_up(flags.run_dir, changes, quiet=False, ready=announce, **again))
     return 0
 
 

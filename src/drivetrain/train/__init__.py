@@ -109,6 +109,8 @@ def resume(
     run_dir: str | os.PathLike[str],
     *,
     total_steps: int | None = None,
+    num_actors: int | None = None,
+    num_learners: int | None = None,
     callbacks: "Sequence[Callback]" = (),
     **again: Any,
 ) -> "Result":
@@ -121,6 +123,10 @@ def resume(
     Args:
         run_dir: The run's folder.
         total_steps: Environment steps of the whole run, if they are to be others than at first.
+        num_actors: Actor processes (0: sequential), if they are to be others than before, as on another machine.
+            Rollouts and deterministic runs keep their environments, shared evenly by the actors; else each actor has
+            as many as before.
+        num_learners: Learners, likewise; of deterministic runs they stay.
         callbacks: As for `train`; those of before were not kept.
         again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
 
@@ -128,7 +134,8 @@ def resume(
         As `train`.
 
     Raises:
-        InvalidInput: There is no run, it is finished or being worked on, or its environment has changed.
+        InvalidInput: There is no run, it is finished or being worked on, its environment has changed, or it cannot
+            have these processes.
         FileFormatError: The checkpoint, or config.json, is damaged, foreign or of a newer version.
         RunError: The run had to end early, again.
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
@@ -136,6 +143,7 @@ def resume(
     """
     from pathlib import Path
 
-    from drivetrain.train.resuming import take_up
+    from drivetrain.train.resuming import Changes, take_up
 
-    return take_up(Path(run_dir), total_steps=total_steps, quiet=False, callbacks=callbacks, **again)
+    changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
+    return take_up(Path(run_dir), changes, quiet=False, callbacks=callbacks, **again)

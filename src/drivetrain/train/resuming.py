@@ -6,7 +6,7 @@ A run that died before its first checkpoint begins anew in its folder, by its co
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,64 @@ from drivetrain.train.saving import describe_interface
 from drivetrain.train.sinks.wandb import require_wandb
 
 
-def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[TrainConfig, dict[str, Any] | None]:
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a run may go on with that is other than before; None: as before."""
+
+    total_steps: int | None = None
+    """Environment steps of the whole run."""
+    num_actors: int | None = None
+    """Actor processes; 0: sequential. Rollouts and deterministic runs keep their environments, shared evenly by the
+    actors; else each actor has as many as before."""
+    num_learners: int | None = None
+    """Learners; of deterministic runs, whose bits depend on it, as many as before."""
+
+    def applied(self, config: TrainConfig) -> TrainConfig:
+        """The configuration with these changes.
+
+        Raises:
+            InvalidInput: It cannot have them.
+        """
+        changed: dict[str, Any] = {} if self.total_steps is None else {"total_steps": self.total_steps}
+        num_actors, num_learners = self.num_actors, self.num_learners
+        if num_actors is not None and num_actors != config.num_actors:
+            changed["num_actors"] = num_actors
+            if config.on_policy or config.run.deterministic:
+                changed["envs_per_actor"] = _shared_evenly(config.num_envs, num_actors)
+        if num_learners is not None and num_learners != config.num_learners:
+            if config.run.deterministic:
+                raise InvalidInput(
+                    f"num_learners: expected {config.num_learners}, as before, in a deterministic run, whose bits "
+                    f"depend on it, got {num_learners}; leave it out"
+                )
+            changed["num_learners"] = num_learners
+        return config.override(**changed)
+
+
+def _shared_evenly(num_envs: int, num_actors: int) -> int:
+    """Environments of each actor."""
+    if num_actors > 0 and num_envs % num_actors:
+        raise InvalidInput(
+            f"num_actors: expected a divisor of the run's {num_envs} environments, which stay, got {num_actors}"
+        )
+    return num_envs // max(1, num_actors)
+
+
+_AS_BEFORE = Changes()
+
+
+def prepare(
+    run_dir: Path, changes: Changes = _AS_BEFORE, **again: Any
+) -> tuple[TrainConfig, dict[str, Any] | None]:
     """The configuration that a run goes on with, and the description of its checkpoint; None: it never had one.
 
     Args:
         run_dir: The run's folder.
-        total_steps: Environment steps of the whole run; None: as many as before.
+        changes: What is to be other than before.
         again: Settings of the run that were Python objects, see `TrainConfig.from_dict`.
 
     Raises:
-        InvalidInput: There is no run to be taken up there, or it is finished.
+        InvalidInput: There is no run to be taken up there, or it is finished, or cannot be changed so.
         FileFormatError: Its checkpoint is damaged, foreign, of a newer version, or, of a finished run, absent; or its
             config.json is.
     """
@@ -45,7 +93,7 @@ def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[Train
             why = "the run is finished, and has no checkpoint to go on from: none could be written, or it was removed"
             raise FileFormatError(f"{run_dir}: {why}; begin a new run")
         config = TrainConfig.load(run_dir / "config.json", **again).override(run_dir=str(run_dir.resolve()))
-        return config.override(total_steps=total_steps or config.run.total_steps).resolved(), None
+        return changes.applied(config).resolved(), None
     _, meta = load_checkpoint(run_dir)
     try:
         config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
@@ -53,12 +101,13 @@ def prepare(run_dir: Path, total_steps: int | None, **again: Any) -> tuple[Train
         raise
     except (KeyError, ValueError, TypeError) as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
-    done, wanted = meta["num_steps"], total_steps or config.run.total_steps
+    config = changes.applied(config)
+    done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
         raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
     if load_result(run_dir) is not None and wanted <= done:
         raise InvalidInput(f"{run_dir} is finished ({done:,} steps); give more total_steps to go on with it")
-    return config.override(total_steps=wanted).resolved(), meta
+    return config.resolved(), meta
 
 
 def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
@@ -96,8 +145,8 @@ def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
 
 def take_up(
     run_dir: Path,
+    changes: Changes,
     *,
-    total_steps: int | None,
     quiet: bool,
     ready: Callable[[Job], None] = lambda job: None,
     callbacks: Sequence[Callback] = (),
@@ -118,7 +167,7 @@ def take_up(
     require_callbacks(callbacks)
     require_run_dir(run_dir)
     with RunLock(run_dir) as lock:
-        config, meta = prepare(run_dir, total_steps, **again)
+        config, meta = prepare(run_dir, changes, **again)
         require_wandb(config)
         interface = describe(config)
         require_learner(config, interface)

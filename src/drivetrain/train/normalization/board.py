@@ -12,7 +12,7 @@ from drivetrain.core._native import Broadcast
 from drivetrain.core.segments import Segment, SegmentHandle
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.normalization.moments import empty_table
+from drivetrain.train.normalization.moments import empty_table, of_as_many
 from drivetrain.train.normalization.scaling import Normalization
 
 _KIND = "moments"
@@ -60,7 +60,8 @@ class MomentsBoard:
         self._channels[actor].publish(table.data)
 
     def publish_all(self, table: NDArray[np.float64]) -> None:
-        """Replace what all actors have told by the table of a checkpoint."""
+        """Replace what all actors have told by the table of a checkpoint, of any number of environments."""
+        table = of_as_many(table, sum(map(len, self._tables)))
         for actor, rows in enumerate(np.split(table, len(self._tables))):
             self.publish(actor, rows)
 

@@ -75,6 +75,19 @@ def empty_table(num_envs: int, num_columns: int) -> NDArray[np.float64]:
     return np.zeros((num_envs, 1 + 2 * num_columns))
 
 
+def of_as_many(table: NDArray[np.float64], num_envs: int) -> NDArray[np.float64]:
+    """A table for so many environments with the moments of all; of as many as before it is the same.
+
+    Of other numbers the first environment has it all: how the environments share it makes no difference.
+    """
+    if len(table) == num_envs:
+        return table
+    whole, shared = merged(table), np.zeros((num_envs, table.shape[1]))
+    count, mean, squares = parts(shared)
+    count[0], mean[0], squares[0] = whole.num_seen, whole.mean, whole.variance * whole.num_seen
+    return shared
+
+
 def parts(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Views of count [num_envs, 1], means and sums of squares [num_envs, W]."""
     middle = (1 + table.shape[1]) // 2

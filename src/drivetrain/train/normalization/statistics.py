@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Arrays, Interface
-from drivetrain.train.normalization.moments import empty_table, merged
+from drivetrain.train.normalization.moments import empty_table, merged, of_as_many
 from drivetrain.train.normalization.scaling import CLIP, EPSILON, Normalization
 
 _KEY = "moments"
@@ -64,4 +64,4 @@ class Statistics:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `arrays` gave."""
         if self._normalization.num_columns:
-            self.take(arrays[_KEY])
+            self.take(of_as_many(arrays[_KEY], len(self.table)))
