@@ -252,11 +252,9 @@ def test_seeds_of_one_command_weigh_their_learners_once(monkeypatch, tmp_path):
     monkeypatch.setattr("drivetrain.train.seeds.start", lambda config, **_: found.append(config) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train_seeds("sac", "Pendulum-v1", seeds="1..2", run_dir=str(tmp_path / "python"), **LONG)
+    flags = ["--run-dir", str(tmp_path / "command"), "--num-actors", "1", "--total-steps", "100000"]
     with pytest.raises(ZeroDivisionError):
-        main(
-            ["train", "sac", "Pendulum-v1", "--seeds", "1..2", "--run-dir", str(tmp_path / "command"), "--num-actors", "1",
-             "--total-steps", "100000"]
-        )  # fmt: skip
+        main(["train", "sac", "Pendulum-v1", "--seeds", "1..2", *flags])
     assert [question.what for question in asked] == 2 * ["updating", "updating", "acting"]
     assert [each.run.num_learners for each in found] == [2, 2]
 

@@ -139,7 +139,7 @@ def complain(seed: int, error: Exception) -> None:
 
 
 def sized(config: TrainConfig) -> "Sizing":
-    """Numbers for what is left to us, and why: before this process is prepared for a sequential run, and to be shown."""
+    """Numbers for what is left to us, and why: to be shown, and before a sequential run prepares this process."""
     from drivetrain.train.environments import describe as interface_of
     from drivetrain.train.sizing.choose import settle
 
