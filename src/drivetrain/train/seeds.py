@@ -122,7 +122,7 @@ def run_seeds(
     for index, config in enumerate(configs):
         has_begun = index > 0
 
-        def ready(config: TrainConfig = config) -> None:
+        def ready(config: TrainConfig) -> None:
             nonlocal has_begun
             has_begun = True
             began(config)
