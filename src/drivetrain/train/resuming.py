@@ -69,10 +69,7 @@ def _shared_evenly(num_envs: int, num_actors: int) -> int:
     return num_envs // max(1, num_actors)
 
 
-_AS_BEFORE = Changes()
-
-
-def prepare(run_dir: Path, changes: Changes = _AS_BEFORE, **again: Any) -> tuple[TrainConfig, dict[str, Any] | None]:
+def prepare(run_dir: Path, changes: Changes, **again: Any) -> tuple[TrainConfig, dict[str, Any] | None]:
     """The configuration that a run goes on with, and the description of its checkpoint; None: it never had one.
 
     Args:
