@@ -12,11 +12,6 @@ inline constexpr char kJoinedMisfit[] = "joined: expected float32 arrays, and a 
 /// (array, array, ...) -> vector
 inline xla::Error* joined(xla::CallFrame* frame) {
   if (xla::answers_metadata(frame)) return nullptr;
-  const auto size_of = [](const xla::Buffer& buffer) {
-    std::size_t size = 1;
-    for (std::int64_t axis = 0; axis < buffer.rank; ++axis) size *= static_cast<std::size_t>(buffer.dims[axis]);
-    return size;
-  };
   const xla::Buffers &args = frame->args, &rets = frame->rets;
   bool fits = rets.size == 1 && rets.buffers[0]->dtype == xla::kFloat32;
   std::size_t size = 0;

@@ -1,6 +1,7 @@
 // drivetrain.train._native: what XLA calls inside a learner's updates, and what an actor's network gives.
 #include <nanobind/nanobind.h>
 
+#include "bind/adam.hpp"
 #include "bind/forward.hpp"
 #include "bind/joined.hpp"
 #include "bind/products.hpp"
@@ -11,6 +12,7 @@ namespace bind = drivetrain::bind;
 NB_MODULE(_native, m) {
   bind::import_numpy();
   m.def("forward", &bind::forward, nb::arg(), nb::arg(), nb::arg(), nb::arg());
+  m.def("adam_handler", [] { return bind::handler(bind::adam_step); });
   m.def("joined_handler", [] { return bind::handler(bind::joined); });
   m.def("rectified_handlers", [] {
     return nb::make_tuple(bind::handler(bind::rectified_product), bind::handler(bind::rectified_weight_slopes),

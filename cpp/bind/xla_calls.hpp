@@ -25,6 +25,13 @@ xla::Error* answer(xla::CallFrame* frame, const char* misfit, Call&& call) {
   return fits ? nullptr : xla::error(frame, xla::kInvalidArgument, misfit);
 }
 
+/// Numbers in an array.
+inline std::size_t size_of(const xla::Buffer& buffer) {
+  std::size_t size = 1;
+  for (std::int64_t axis = 0; axis < buffer.rank; ++axis) size *= static_cast<std::size_t>(buffer.dims[axis]);
+  return size;
+}
+
 /// A matrix, or several of one shape.
 struct Matrices {
   bool fit;  // float32, of two or three axes

@@ -62,7 +62,7 @@ def off_policy(algo, learners, dtype, settings):
 
     def call(index, state):
         count = UPDATES_PER_CALL - index
-        state, errors, metrics = updates(state, batches(index, algo, dtype), np.int32(count))
+        state, errors, metrics, _ = updates(state, batches(index, algo, dtype), np.int32(count))
         return state, np.asarray(errors)[:count], metrics
 
     return algorithm.init(np.random.default_rng(0)), call
@@ -77,7 +77,7 @@ def on_policy(algo, learners, dtype, settings):
     learn = COMPILED_UPDATES.setdefault((config, learners), compile_learning(algorithm, learners))
 
     def call(index, state):
-        state, metrics = learn(state, rollout(index, dtype), dtype(0.5))
+        state, metrics, _ = learn(state, rollout(index, dtype), dtype(0.5))
         return state, np.array([[float(metrics[name]) for name in sorted(metrics)]]), metrics
 
     return algorithm.init(np.random.default_rng(0)), call

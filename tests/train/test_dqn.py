@@ -18,7 +18,7 @@ CONFIG = DQNConfig(hidden=(8,), max_gradient_norm=1e9)
 ALGORITHM = Algorithm(
     init=lambda rng: fresh_state(),
     update=lambda state, batch, learners: dqn.update(state, batch, NETWORK, CONFIG, learners),
-    policy=lambda state: state.params,
+    policy=lambda state: pack(NETWORK, state.params, jax.numpy),
 )
 
 
@@ -122,7 +122,7 @@ def test_one_call_of_several_updates_equals_single_updates(count, padded):
     updates = compile_updates(ALGORITHM)
     batches = make_batch(5, 4)
     used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[:padded])]), batches)
-    state, td_errors, metrics = updates(fresh_state(), used, np.int32(count))
+    state, td_errors, metrics, policy = updates(fresh_state(), used, np.int32(count))
     expected, losses = fresh_state(), []
     for index in range(count):
         batch = jax.tree.map(lambda x, index=index: x[index], batches)
@@ -132,11 +132,12 @@ def test_one_call_of_several_updates_equals_single_updates(count, padded):
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-5), state, expected))
     assert float(metrics["loss"]) == pytest.approx(np.mean(losses), rel=1e-4)
     assert int(state.num_updates) == count
+    assert np.array_equal(policy, pack(NETWORK, state.params))
 
 
 def test_a_remainder_does_not_compile_a_second_time():
     updates = compile_updates(ALGORITHM)
-    state, _, _ = updates(fresh_state(), make_batch(6, 4), np.int32(4))
+    state, *_ = updates(fresh_state(), make_batch(6, 4), np.int32(4))
     updates(state, make_batch(7, 4), np.int32(1))
     assert updates._cache_size() == 1
 

@@ -178,8 +178,10 @@ def test_a_torso_that_does_not_fit_is_refused_in_one_sentence(torso, sentence):
 
 def test_the_users_optimizer_steps_the_parameters_along_the_clipped_gradient():
     config = config_with(optimizer=optax.sgd, learning_rate=0.5)
-    steps, _ = (own := optimizer_of(config.agent, max_norm=1.0)).update(jnp.array([3.0, 4.0]), own.init(jnp.zeros(2)))
-    assert np.allclose(steps, [-0.3, -0.4])
+    own = optimizer_of(config.agent, max_norm=1.0)
+    moved, _, norm = own.step(jnp.array([3.0, 4.0]), own.init(jnp.zeros(2)), jnp.ones(2))
+    assert np.allclose(moved, [0.7, 0.6])
+    assert norm == 5
     with pytest.raises(InvalidInput, match=r"optimizer: expected a function .* gave int"):
         optimizer_of(config.override(optimizer=lambda rate: 3).agent)
 

@@ -57,6 +57,7 @@ def test_any_order_of_events_keeps_the_promises_and_ends_exactly(
 def play(ledger, num_actors, wanted, may_end_early, draw):
     """Actors, learner, deaths and a wish for an early end in any order, until nobody can move."""
     in_flight = [0] * num_actors
+    begun = []  # updates of calls that are not complete
     while True:
         counts, rules = ledger.counts(), ledger.rules
         moves = [("end early", 0)] if may_end_early else []
@@ -65,8 +66,10 @@ def play(ledger, num_actors, wanted, may_end_early, draw):
                 moves += [("commit", actor), ("die", actor)]
             elif rules.grantable(wanted, counts.granted, counts.updates):
                 moves.append(("acquire", actor))
-        if rules.takeable(counts.committed, counts.updates):
-            moves.append(("learn", 0))
+        if rules.takeable(counts.committed, counts.updates + sum(begun)):
+            moves.append(("begin", 0))
+        if begun:
+            moves.append(("finish", 0))
         if not moves:
             break
         move, actor = draw(st.sampled_from(moves))
@@ -84,8 +87,12 @@ def play(ledger, num_actors, wanted, may_end_early, draw):
         elif move == "end early":
             assert ledger.end_early() == ledger.rules.total_steps == counts.granted
             may_end_early = False
+        elif move == "begin":
+            begun.append(ledger.wait_for_updates(sum(begun)))
+            assert begun[-1] > 0
+            assert counts.updates + sum(begun) <= rules.due(counts.committed), "the learner begins too much"
         else:
-            ledger.complete(ledger.wait_for_updates())
+            ledger.complete(begun.pop(0))
         check_promises(ledger.counts(), ledger.rules, wanted)
     counts, rules = ledger.counts(), ledger.rules
     assert ledger.is_finished(counts), "nobody can move, and the run is not over"
@@ -123,6 +130,20 @@ def test_an_early_end_waits_for_whole_rollouts_and_for_a_replay_that_is_filled_a
     assert make_rules(refill_until=60).ended_at(33).total_steps == 60
     assert make_rules(refill_until=60).ended_at(70).total_steps == 70
     assert make_rules(total_steps=40).ended_at(40) == make_rules(total_steps=40)
+
+
+def test_updates_under_way_are_neither_due_again_nor_waited_for_longer_than_asked():
+    ledger = Ledger.create(make_rules(total_steps=100, warmup_steps=0, tolerance=8, updates_per_call=4), 1)
+    ledger.commit(0, ledger.acquire(0, 6).num_steps)
+    first = ledger.wait_for_updates()
+    due = ledger.rules.due(6)
+    assert 0 < first <= due
+    started_s = time.monotonic()
+    assert ledger.wait_for_updates(due, timeout_s=0.05) == 0
+    assert time.monotonic() - started_s >= 0.05
+    assert ledger.counts().updates == 0
+    ledger.stop()
+    assert ledger.wait_for_updates(first) == 0
 
 
 def test_lock_step_alternates_between_steps_and_all_the_updates_they_call_for():

@@ -14,6 +14,7 @@ from drivetrain.train.checkpoint import load_checkpoint, load_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import describe
 from drivetrain.train.learner import Learner
+from drivetrain.train.topology import make_experience, writers
 
 SMALL = {
     "num_actors": 0, "total_steps": 1_003, "envs_per_actor": 4, "warmup_steps": 200, "hidden": (16,), "batch_size": 16,
@@ -78,6 +79,49 @@ def test_a_learner_restored_from_a_checkpoint_has_the_same_state(algo, env):
     assert restored.keys() == saved.keys()
     assert all(np.array_equal(restored[name], saved[name]) for name in saved if name != "params")
     assert np.array_equal(restored["params"], saved["params"] + 1)  # the acting network's, of the new state
+
+
+def filled_replay(config, interface):
+    """CartPole's rows, drawn."""
+    rng, envs = np.random.default_rng(0), config.envs_per_actor
+    replay = make_experience(config, interface, shared=False)
+    writer, never = writers(replay, 0)(envs), np.zeros(envs, np.bool_)
+    obs = rng.normal(size=(envs, 4)).astype(np.float32)
+    for _ in range(200):
+        action, reward = rng.integers(0, 2, envs).astype(np.int32), rng.normal(size=envs).astype(np.float32)
+        next_obs = rng.normal(size=(envs, 4)).astype(np.float32)
+        writer.add(obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=never, truncated=never)
+        obs = next_obs
+    return replay
+
+
+def test_calls_begun_one_after_the_other_give_what_calls_finished_in_between_do():
+    settings = {"hidden": (8,), "warmup_steps": 300, "prioritized": False, "updates_per_call": 4, "seed": 3}
+    config = TrainConfig.default("dqn", "CartPole-v1").override(num_actors=1, **settings)
+    interface = describe(config)
+    learners, found = [Learner(config, interface) for _ in range(2)], ([], [])
+    replays = [filled_replay(config, interface) for _ in learners]
+
+    def note(index):
+        learner = learners[index]
+        found[index].append(
+            (learner.num_updates, learner.metrics, learner.vector.tobytes(), learner.td_errors.tolist())
+        )
+
+    for count in (4, 3, 4):
+        learners[0].learn(replays[0], count, 0.5)
+        note(0)
+    learners[1].begin(replays[1], 4, 0.5)
+    for before, count in ((4, 3), (7, 4)):
+        learners[1].begin(replays[1], count, 0.5)
+        learners[1].finish(replays[1])
+        assert learners[1].num_updates == before
+        note(1)
+    learners[1].finish(replays[1])
+    note(1)
+    assert found[0] == found[1]
+    states = [learner.arrays() for learner in learners]
+    assert all(np.array_equal(states[0][name], states[1][name]) for name in states[0])
 
 
 @pytest.mark.parametrize(

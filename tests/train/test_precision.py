@@ -112,8 +112,8 @@ def updated(algo, interface, precision):
     action = interface.zero_actions(1, 8)
     row = rng.random((1, 8), np.float32)
     data = {"obs": obs[0], "next_obs": obs[1], "action": action, "reward": row, "discount": row}
-    update = learner.update(Sample(data, row, np.zeros((1, 8), np.uint64)))
-    return learner.vector - before, update.td_errors
+    learner.update(Sample(data, row, np.zeros((1, 8), np.uint64)))
+    return learner.vector - before, learner.td_errors
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def test_a_failing_actor_is_started_again_a_few_times_and_then_its_error_ends_th
 def test_a_killed_learner_ends_the_run_with_an_error_and_a_usable_checkpoint(start):
     run = start(*ENDLESS)
     run.wait_until_learning()
+    run.wait_until((run.run_dir / "checkpoint" / "manifest.json").exists)  # it is written beside the first updates
     (pid,) = run.children("learner")
     os.kill(pid, signal.SIGKILL)
     code, _, err = run.end()

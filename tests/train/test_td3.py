@@ -111,7 +111,7 @@ def test_one_call_of_several_updates_equals_single_updates(count, padded):
     )
     for index in range(count):
         expected, td_errors, _ = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
-    state, all_errors, _ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))
+    state, all_errors, *_ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))
     assert np.allclose(all_errors[count - 1], td_errors, atol=1e-4)
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-4), state, expected))
 

@@ -107,10 +107,11 @@ class Encoders:
         seen = embedded(config, interface)
         return make_policy(config, seen, vector[len(vector) - policy_network(config, seen).num_parameters :])
 
-    @property
-    def acting(self) -> Pieces:
-        """The pieces of the acting network that are frozen, under its names for them."""
-        return {TORSO + name: piece for name, piece in self.pieces["actor"].items()}
+    @cached_property
+    def vector(self) -> NDArray[np.float32]:
+        """What is frozen of the acting network: the beginning of its published vector."""
+        acting = self.pieces["actor"]
+        return np.concatenate([np.ravel(acting[name]) for name, _ in self.torso.layout])
 
     @cached_property
     def _features(self) -> Callable[[Pieces, Arrays], NDArray[np.float32]]:

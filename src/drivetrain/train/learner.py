@@ -1,6 +1,7 @@
-"""The learner: draws from the replay, updates the network, publishes weights and priorities.
+"""The learner: draws from the replay, updates the network, writes priorities back and has weights to publish.
 
-replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
+begin    replay -> sample [U, B] -> a call of updates, which the devices do by themselves
+finish   wait for the oldest call -> priorities -> replay;  its weights -> everybody
 """
 
 # JAX annotates parts of its interface only:
@@ -9,6 +10,7 @@ replay -> sample [U, B] -> update -> priorities -> replay;  weights -> everybody
 
 import importlib
 import os
+from collections import deque
 from typing import Any, NamedTuple
 
 import jax
@@ -23,27 +25,31 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.divergence import require_numbers
 from drivetrain.train.embeddings import Encoders, embedded
 from drivetrain.train.interface import Interface
-from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
-from drivetrain.train.policies import policy_network
 from drivetrain.train.recording import BACKPROPAGATION, REPLAY
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
-from drivetrain.train.updates import Algorithm, Batch, compile_updates, owned
+from drivetrain.train.updates import Algorithm, Batch, compile_updates, means_of, owned
 
 
-class Update(NamedTuple):
-    """What some updates gave."""
+class Call(NamedTuple):
+    """Some updates that the devices are at, or through with; arrays are looked at when they are asked for."""
 
-    td_errors: NDArray[np.float32]
-    """|TD error| of every drawn transition, [updates, batch]: the new priorities."""
-    metrics: dict[str, float]
+    keys: NDArray[np.uint64]
+    """Of the transitions drawn, [updates, batch]."""
+    td_errors: jax.Array
+    """|TD error| of each, [updates_per_call, batch]: the new priorities."""
+    metrics: dict[str, jax.Array]
     """Means over the updates."""
+    policy: jax.Array
+    """The acting network's parameters after them."""
 
 
 class Learner:
     """The algorithm's state and its compiled updates.
+
+    What it gives is of the last call that is finished; another one may be begun by then.
 
     Args:
         config: The run's.
@@ -57,11 +63,14 @@ class Learner:
         self._config = config
         self._interface = interface if encoders is None else embedded(config, interface)
         self._algorithm: Algorithm = module.make(config, self._interface)
-        self._network = policy_network(config, interface)
         self._statistics = Statistics(config, interface)
         self._learners = Learners(config.num_learners)
         self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
         self._updates = compile_updates(self._algorithm, self._learners)
+        self._begun: deque[Call] = deque()
+        self._finished: Call | None = None
+        self.num_updates = 0
+        """Updates so far, of finished calls."""
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
@@ -75,72 +84,93 @@ class Learner:
         """Normalise by what the environments have shown so far, see `normalization.moments`."""
         self._statistics.take(moments)
 
-    def learn(self, replay: Replay, count: int, progress: float) -> dict[str, float]:
-        """`count` updates: draw, update, write the priorities back.
+    def learn(self, replay: Replay, count: int, progress: float) -> None:
+        """Begin a call of updates and finish it, see there."""
+        self.begin(replay, count, progress)
+        self.finish(replay)
+
+    def begin(self, replay: Replay, count: int, progress: float) -> None:
+        """Draw for `count` updates and have the devices do them, after those begun before; does not wait for them.
 
         Args:
-            replay: Is drawn from; its priorities change.
+            replay: Is drawn from.
             count: In 1..updates_per_call.
             progress: Share of the run that is done, for the importance correction.
-
-        Returns:
-            Means of the metrics over the updates.
-
-        Raises:
-            RunError: Learning has diverged.
         """
         beta = self._config.replay.beta_at(progress)
         with REPLAY:
             sample = replay.sample(self._config.updates.batch_size, beta=beta, num_batches=count)
-        update = self.update(sample)
-        if self._config.replay.prioritized:
-            require_numbers(update.td_errors, self.num_updates, "TD errors")
-            with REPLAY:
-                replay.update_priorities(sample.keys, update.td_errors)
-        return update.metrics
+        self._hand_over(sample)
 
-    @BACKPROPAGATION
-    def update(self, sample: Sample) -> Update:
-        """Do one update per batch of a sample with leading axes [updates, batch].
+    def finish(self, replay: Replay) -> None:
+        """Wait for the oldest call begun, and write its priorities back.
 
-        At most updates_per_call of them.
-        """
-        count = len(sample.weights)
-        batches = self._batches(sample)
-        self._state, td_errors, metrics = self._updates(self._state, batches, np.int32(count))
-        means = {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
-        return Update(np.asarray(td_errors)[:count], means)
-
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """What is published, a copy: the acting network's parameters, then what observations are normalised by.
+        Args:
+            replay: It was drawn from; its priorities change.
 
         Raises:
             RunError: Learning has diverged.
         """
-        frozen = self._encoders.acting if self._encoders else {}
-        weights = pack(self._network, {**frozen, **self._algorithm.policy(self._state)})
-        require_numbers(weights, self.num_updates, "the policy's weights")
-        return np.concatenate([weights, self._statistics.parameters])
+        call = self._wait()
+        if self._config.replay.prioritized:
+            require_numbers(self.td_errors, self.num_updates, "TD errors")
+            with REPLAY:
+                replay.update_priorities(call.keys, self.td_errors)
+
+    def update(self, sample: Sample) -> None:
+        """Do one update per batch of a sample with leading axes [updates, batch], at most updates_per_call of them."""
+        self._hand_over(sample)
+        self._wait()
+
+    @BACKPROPAGATION
+    def _hand_over(self, sample: Sample) -> None:
+        self._state, *results = self._updates(self._state, self._batches(sample), np.int32(len(sample.weights)))
+        self._begun.append(Call(sample.keys, *results))
+
+    @BACKPROPAGATION
+    def _wait(self) -> Call:
+        self._finished = call = jax.block_until_ready(self._begun.popleft())
+        self.num_updates += len(call.keys)
+        return call
+
+    @property
+    def td_errors(self) -> NDArray[np.float32]:
+        """|TD error| of every transition drawn for the last call, [updates, batch]."""
+        assert self._finished is not None
+        return np.asarray(self._finished.td_errors)[: len(self._finished.keys)]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over the last call's updates; none before the first."""
+        return means_of(self._finished.metrics) if self._finished is not None else {}
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """What is published: the acting network's parameters, then what observations are normalised by.
+
+        Raises:
+            RunError: Learning has diverged.
+        """
+        policy = self._finished.policy if self._finished is not None else self._algorithm.policy(self._state)
+        weights = require_numbers(np.asarray(policy), self.num_updates, "the policy's weights")
+        frozen = [self._encoders.vector] if self._encoders else []
+        return np.concatenate([*frozen, weights, self._statistics.parameters])
 
     @property
     def moments(self) -> NDArray[np.float64]:
         """What it was told last by `observe`."""
         return self._statistics.table
 
-    @property
-    def num_updates(self) -> int:
-        """Updates so far."""
-        return int(self._state.num_updates)
-
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of the state, for a checkpoint; "params" is what is published."""
+        """All of the state, for a checkpoint, when every call is finished; "params" is what is published."""
+        assert not self._begun
         frozen = self._encoders.arrays() if self._encoders else {}
         return {"params": self.vector, **saved(self._state), **frozen, **self._statistics.arrays()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
         self._state = for_everyone(restored(self._state, arrays), self._learners)
+        self._finished, self.num_updates = None, int(self._state.num_updates)
         self._statistics.restore(arrays)
 
     def _batches(self, sample: Sample) -> Batch:

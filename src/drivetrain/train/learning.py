@@ -1,6 +1,6 @@
 """The learner process: learns when the ledger says that updates are due, publishes, writes checkpoints.
 
-as_due      updates as soon as so many are owed; actors go on meanwhile
+as_due      updates as soon as so many are owed, one call begun before the last is done; actors go on meanwhile
 by_rounds   deterministic: a round is taken, the updates due are done, and only then the next is released
 """
 
@@ -12,7 +12,7 @@ from drivetrain.train.devices import prepare_devices
 from drivetrain.train.embeddings import Encoders
 from drivetrain.train.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Ledger
-from drivetrain.train.recording import CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
+from drivetrain.train.recording import BACKPROPAGATION, CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.saving import Progress, Saver
@@ -58,17 +58,24 @@ class Learning:
         self._num_steps = assignment.origin.num_steps  # of the rounds that are learned from
         self._saver = Saver(assignment.run_dir, config, assignment.interface, self._experience, assignment.origin)
         self._reported_s = float("-inf")
+        self._busy_s = 0.0  # since when the devices are at nothing but the oldest call
+        self._update_s = 0.0  # an update's time, of the last call
 
     def as_due(self) -> None:
         """Learn until the run is over or stops."""
         wait_for_updates = WAITING(self._ledger.wait_for_updates)
         while count := wait_for_updates():
-            self._observe()
-            self._num_steps = self._ledger.counts().committed
             if self._saver.is_due:
+                self._num_steps = self._ledger.counts().committed
                 with CHECKPOINT:  # the first: before any update
                     self._saver.begin(self._arrays(), self._progress())
-            self._learn(count)
+            self._busy_s = time.monotonic()
+            self._begin(count)
+            while following := self._wait_for_more(count):
+                self._begin(following)
+                self._finish(count)
+                count = following
+            self._finish(count)
 
     def by_rounds(self) -> None:
         """Likewise; checkpoints are of whole rounds, written while everybody waits."""
@@ -79,7 +86,8 @@ class Learning:
             self._num_steps = num_steps
             self._observe()
             while count := self._ledger.rules.takeable(num_steps, self._learner.num_updates):
-                self._learn(count)
+                self._learner.begin(self._experience, count, self._share_done)
+                self._finish(count)
             if self._board is not None:  # what was observed, also where nothing was learned
                 self._publish()
             if self._saver.is_due and self._learner.num_updates > 0:
@@ -103,14 +111,37 @@ class Learning:
         if self._board is not None:
             self._learner.observe(self._board.read())
 
-    def _learn(self, count: int) -> None:
-        metrics = self._learner.learn(self._experience, count, self._num_steps / self._config.run.total_steps)
+    @property
+    def _share_done(self) -> float:
+        return self._num_steps / self._config.run.total_steps
+
+    def _begin(self, count: int) -> None:
+        self._observe()
+        self._num_steps = self._ledger.counts().committed
+        self._learner.begin(self._experience, count, self._share_done)
+
+    @BACKPROPAGATION
+    def _wait_for_more(self, begun: int) -> int:
+        """Updates to begin while so many are under way; 0 where they are to be finished first.
+
+        The next draw needs the priorities of the call before, the next rollout its weights, and a checkpoint its state.
+        Otherwise this waits while the devices are busy in any case.
+        """
+        takes_turns = isinstance(self._experience, RolloutBuffer) or self._config.replay.prioritized
+        if takes_turns or self._saver.is_due:
+            return 0
+        return self._ledger.wait_for_updates(begun, timeout_s=begun * self._update_s / 2)
+
+    def _finish(self, count: int) -> None:
+        self._learner.finish(self._experience)
         self._publish()
         with LEDGER:
             self._ledger.complete(count)
-        if time.monotonic() - self._reported_s > _REPORT_INTERVAL_S:
+        now_s = time.monotonic()
+        self._update_s, self._busy_s = (now_s - self._busy_s) / count, now_s
+        if now_s - self._reported_s > _REPORT_INTERVAL_S:
             with METRICS:
-                self._assignment.reports.send(metrics)
+                self._assignment.reports.send(self._learner.metrics)
                 self._tell()
             self._reported_s = time.monotonic()
 

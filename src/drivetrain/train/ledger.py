@@ -271,15 +271,16 @@ class Ledger:
 
     # Learner ------------------------------------------------------------------------------------
 
-    def wait_for_updates(self) -> int:
-        """Wait until updates are due, and say how many to do now; 0 when the run is over or stops."""
+    def wait_for_updates(self, begun: int = 0, timeout_s: float | None = None) -> int:
+        """Wait until updates are due beside those `begun`, and say how many; 0 when the run is over or stops, or late."""
 
         def decide(counts: tally.Counts) -> int | None:
-            count = 0 if self.stopping else self._takeable(counts)
-            over = self.stopping or self.is_finished(Counts(*counts[:3]))
+            after = counts._replace(updates=counts.updates + begun)
+            count = 0 if self.stopping else self._takeable(after)
+            over = self.stopping or self.is_finished(Counts(*after[:3]))
             return count if count > 0 or over else None
 
-        return self._tally.wait(Side.CONSUMERS, decide) or 0
+        return self._tally.wait(Side.CONSUMERS, decide, timeout_s) or 0
 
     def complete(self, num_updates: int) -> None:
         """Report updates whose priorities and weights are published."""

@@ -94,7 +94,7 @@ class Loop:
         self._rounds: Rounds | None = None
         if config.run.deterministic:
             self._rounds = self._make_rounds(arrays)
-        self._vector = self._learner.vector  # the actor's; overwritten after each call
+        self._vector = self._learner.vector.copy()  # the actor's; overwritten after each call
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
         self._actor = make_actor(
             config,
@@ -144,7 +144,7 @@ class Loop:
             if self._signum:
                 self._stop()
             if self._meter.row_is_due(self._counts):
-                self._write(self._meter.row(self._counts))
+                self._write(self._row())
             if self._counts.committed >= next_eval:
                 self._evaluate()
                 next_eval += self._config.run.eval_interval_steps
@@ -156,7 +156,7 @@ class Loop:
         if self._evaluated != self._counts.updates:
             self._evaluate()
         if self._meter.has_news(self._counts):
-            self._write(self._meter.row(self._counts))
+            self._write(self._row())
         returns = [] if self._rules.total_steps == self._rules.switch_at else self._selection.final()
         self._beat()  # where another part follows, it has not begun
         done = result(self._job, self._rules, returns, self._counts[1:], learning_s)
@@ -199,7 +199,7 @@ class Loop:
                 if self._saver.is_due:
                     self._save()
             progress = committed / self._config.run.total_steps
-            self._meter.set_learning(self._learner.learn(self._experience, count, progress))
+            self._learner.learn(self._experience, count, progress)
             with WEIGHTS:
                 self._vector[:] = self._learner.vector
             self._counts = Counts(committed, committed, self._counts.updates + count)
@@ -243,6 +243,10 @@ class Loop:
         now_s, origin = time.monotonic() - self._began_s, self._job.origin
         _, num_steps, num_updates = self._counts
         return Progress(num_steps, num_updates, origin.elapsed_s + now_s, origin.learning_s + now_s)
+
+    def _row(self) -> Row:
+        self._meter.set_learning(self._learner.metrics)
+        return self._meter.row(self._counts)
 
     @METRICS
     def _write(self, row: Row) -> None:

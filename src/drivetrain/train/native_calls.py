@@ -10,11 +10,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train._native import joined_handler, narrow_handlers, rectified_handlers
+from drivetrain.train._native import adam_handler, joined_handler, narrow_handlers, rectified_handlers
 
 RECTIFIED = ("drivetrain_rectified", "drivetrain_rectified_by_weight", "drivetrain_rectified_by_input")
 NARROW = ("drivetrain_narrow_spread", "drivetrain_narrow_outer", "drivetrain_narrow_gather")
 JOINED = "drivetrain_joined"
+ADAM = "drivetrain_adam"
 
 
 def call(target: str, shape: tuple[int, ...], otherwise: Callable[..., Any], *arrays: Any) -> Any:
@@ -31,6 +32,25 @@ def call(target: str, shape: tuple[int, ...], otherwise: Callable[..., Any], *ar
     return jax.lax.platform_dependent(*arrays, cpu=ours, default=otherwise)
 
 
+def call_in_place(target: str, first: int, otherwise: Callable[..., Any], *arrays: Any) -> Any:
+    """One of the calls above that changes its arguments from the `first` on; these, then a number.
+
+    XLA copies what somebody reads later, or might.
+
+    Args:
+        target: Its name.
+        first: The first argument that is changed.
+        otherwise: The same function of the arrays, without changing them, for other devices than CPUs.
+        arrays: Its arguments.
+    """
+    _registered()
+    changed = arrays[first:]
+    results = [jax.ShapeDtypeStruct(array.shape, jnp.float32) for array in (*changed, jnp.float32(0))]
+    aliases = {first + index: index for index in range(len(changed))}
+    ours = jax.ffi.ffi_call(target, results, input_output_aliases=aliases, vmap_method="sequential")
+    return jax.lax.platform_dependent(*arrays, cpu=ours, default=otherwise)
+
+
 def transposed(x: Any) -> Any:
     """Rows and columns of a matrix, or of several, exchanged."""
     return x.swapaxes(-1, -2)
@@ -38,6 +58,6 @@ def transposed(x: Any) -> Any:
 
 @functools.cache
 def _registered() -> None:
-    handlers = (*rectified_handlers(), *narrow_handlers(), joined_handler())
-    for target, handler in zip((*RECTIFIED, *NARROW, JOINED), handlers, strict=True):
+    handlers = (*rectified_handlers(), *narrow_handlers(), joined_handler(), adam_handler())
+    for target, handler in zip((*RECTIFIED, *NARROW, JOINED, ADAM), handlers, strict=True):
         jax.ffi.register_ffi_target(target, handler, platform="cpu")

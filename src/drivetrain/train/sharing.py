@@ -25,10 +25,22 @@ from jax.sharding import PartitionSpec as P
 from drivetrain.train.native_calls import JOINED, call
 
 _AXIS = "learner"
+# Without it XLA copies parameters before and after a call that changes them in place (design/training-updates.md).
+_OPTIONS: Any = {"xla_cpu_copy_insertion_use_region_analysis": True}
 WHOLE = P()
 """What every learner has all of."""
 ROWS = P(None, _AXIS)
 """Arrays [U, B, ...] of which every learner has its rows."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A tree of gradients that lie one behind the other in a vector."""
+
+    vector: Any
+    """float32; there may be more behind them."""
+    tree: Any
+    """The same numbers as a tree, which is a copy where it is used."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,18 @@ class Learners:
             return tree
         vector, restore = _joined(tree)
         return restore(jax.lax.pmean(vector, _AXIS))
+
+    def mean_gradients(self, gradients: Any, others: Any = ()) -> tuple[Any, Any]:
+        """Means over the learners of gradients and of others in one exchange; the gradients as an optimizer takes them.
+
+        A tree, or, of several learners, `Joined`.
+        """
+        if self.count == 1:
+            return gradients, others
+        vector, restore = _joined((gradients, others))
+        vector = jax.lax.pmean(vector, _AXIS)
+        gradients, others = restore(vector)
+        return Joined(vector, gradients), others
 
     def own(self, tree: Any) -> Any:
         """This learner's rows of arrays [B, ...] that everybody has; a count of rows that the learners divide."""
@@ -111,12 +135,12 @@ def compiled(
         gives: Likewise for each part of the result; what is WHOLE has to be the same for every learner.
     """
     if learners.count == 1:
-        return jax.jit(function, donate_argnums=0)
+        return jax.jit(function, donate_argnums=0, compiler_options=_OPTIONS)
     mesh = _mesh(learners)
     # Without check_vma: a mean over learners is the same everywhere, which JAX cannot see of what follows from it.
     split = jax.shard_map(function, mesh=mesh, in_specs=takes, out_specs=gives, check_vma=False)
     places = [tuple(NamedSharding(mesh, spec) for spec in specs) for specs in (takes, gives)]
-    return jax.jit(split, donate_argnums=0, in_shardings=places[0], out_shardings=places[1])
+    return jax.jit(split, donate_argnums=0, in_shardings=places[0], out_shardings=places[1], compiler_options=_OPTIONS)
 
 
 def for_everyone(state: Any, learners: Learners) -> Any:

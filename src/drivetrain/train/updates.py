@@ -1,7 +1,7 @@
 """An off-policy algorithm as a record of pure functions, and U of its updates in one compiled call.
 
 algos/X.make(config, interface)      -> Algorithm(init, update, policy)
-compile_updates(algorithm, learners) -> updates(state, batches [U, B], count)
+compile_updates(algorithm, learners) -> updates(state, batches [U, B], count): state, TD errors, metrics, policy
 
 With M learners each holds the whole state and B / M rows of every batch (sharing.py).
 """
@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drivetrain.train.networks import Pieces
 from drivetrain.train.sharing import ONE_LEARNER, ROWS, WHOLE, Learners, compiled
 
 Metrics = dict[str, Any]
@@ -50,11 +49,11 @@ class Algorithm(NamedTuple):
     update: Callable[[Any, Batch, Learners], tuple[Any, jax.Array, Metrics]]
     """One update on this learner's rows of a batch: the new state, the same for every learner; |TD errors|
     of the rows; metrics, means over the rows. Pure."""
-    policy: Callable[[Any], Pieces]
-    """The acting network's parameters in a state."""
+    policy: Callable[[Any], jax.Array]
+    """The acting network's parameters in a state, as one vector (`networks.pack`). Pure."""
 
 
-Updates = Callable[[Any, Batch, Any], tuple[Any, jax.Array, Metrics]]
+Updates = Callable[[Any, Batch, Any], tuple[Any, jax.Array, Metrics, jax.Array]]
 
 
 def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> Updates:
@@ -71,10 +70,10 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
-        first `count` rows mean something, and the metrics' means over the `count` updates.
+        first `count` rows mean something, the metrics' means over the `count` updates, and the new state's policy.
     """
 
-    def updates(state: Any, batches: Batch, count: Any) -> tuple[Any, jax.Array, Metrics]:
+    def updates(state: Any, batches: Batch, count: Any) -> tuple[Any, jax.Array, Metrics, jax.Array]:
         num_batches = batches.reward.shape[0]
         first = jax.tree.map(lambda x: x[0], batches)
         _, *shapes = jax.eval_shape(lambda state, batch: algorithm.update(state, batch, learners), state, first)
@@ -93,9 +92,15 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
         carry, td_errors = jax.lax.scan(body, (state, nothing), (jnp.arange(num_batches), batches))
         state, totals = carry
-        return state, td_errors, learners.mean(jax.tree.map(lambda total: total / count, totals))
+        metrics = learners.mean(jax.tree.map(lambda total: total / count, totals))
+        return state, td_errors, metrics, algorithm.policy(state)
 
-    return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, WHOLE))
+    return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, WHOLE, WHOLE))
+
+
+def means_of(metrics: dict[str, jax.Array]) -> dict[str, float]:
+    """The numbers, waited for."""
+    return {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
 
 
 def owned(arrays: Any) -> Any:

@@ -104,7 +104,7 @@ def _off_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
     updates = compile_updates(algorithm, learners)
 
     def step(state: Any) -> Any:
-        new, td_errors, _ = updates(state, batches, np.int32(job.updates_per_call))
+        new, td_errors, *_ = updates(state, batches, np.int32(job.updates_per_call))
         np.asarray(td_errors)
         return new
 

@@ -26,14 +26,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from drivetrain.train.config import DDPGConfig, TrainConfig
 from drivetrain.train.critics import Networks, networks_of, q_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
-from drivetrain.train.networks import Pieces
-from drivetrain.train.optimizers import global_norm, optimizer_of
+from drivetrain.train.networks import Pieces, pack
+from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.updates import Algorithm, Batch, Metrics, owned
@@ -68,7 +67,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     return Algorithm(
         init=lambda rng: init(networks, agent, rng),
         update=lambda state, batch, learners: update(state, batch, networks, agent, learners),
-        policy=lambda state: state.online.actor,
+        policy=lambda state: pack(networks.actor, state.online.actor, jnp),
     )
 
 
@@ -104,14 +103,13 @@ def update(
     actor_moments, critic_moments = state.optimizers
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.online.critic, state.target, batch, networks)
-    slopes = learners.mean(slopes)
-    steps, critic_moments = optimizer.update(slopes, critic_moments, state.online.critic)
-    critic: Any = optax.apply_updates(state.online.critic, steps)
+    gradients, _ = learners.mean_gradients(slopes)
+    critic, critic_moments, norm = optimizer.step(gradients, critic_moments, state.online.critic)
     policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.online.actor, critic, batch.obs, networks)
-    steps, actor_moments = optimizer.update(learners.mean(actor_slopes), actor_moments, state.online.actor)
-    actor: Any = optax.apply_updates(state.online.actor, steps)
+    gradients, _ = learners.mean_gradients(actor_slopes)
+    actor, actor_moments, _ = optimizer.step(gradients, actor_moments, state.online.actor)
     online = Params(actor, critic)
     target = moved(state.target, online, config.target_tau)
-    metrics = {"loss": value, "q": q.mean(), "policy_loss": policy_value, "gradient_norm": global_norm(slopes)}
+    metrics = {"loss": value, "q": q.mean(), "policy_loss": policy_value, "gradient_norm": norm}
     new = State(online, target, (actor_moments, critic_moments), state.num_updates + 1)
     return new, jnp.abs(td_errors), metrics

@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.interface import Interface
@@ -47,8 +46,8 @@ from drivetrain.train.losses import (
     select,
     weighted_mean,
 )
-from drivetrain.train.networks import Network, Noisy, Pieces, for_updates
-from drivetrain.train.optimizers import global_norm, optimizer_of
+from drivetrain.train.networks import Network, Noisy, Pieces, for_updates, pack
+from drivetrain.train.optimizers import Optimizer, optimizer_of
 from drivetrain.train.policies import policy_network
 from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
 from drivetrain.train.sharing import ONE_LEARNER, Learners
@@ -92,7 +91,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     return Algorithm(
         init=lambda rng: init(network.initial(rng), agent, noise_key(rng)),
         update=draw_and_update,
-        policy=lambda state: state.params,
+        policy=lambda state: pack(network, state.params, jnp),
     )
 
 
@@ -103,7 +102,7 @@ def draw(state: State, network: Network) -> Noises | None:
     return Noises(*jax.random.normal(jax.random.fold_in(state.key, state.num_updates), (3, network.num_noise)))
 
 
-def optimizer(config: DQNConfig) -> optax.GradientTransformation:
+def optimizer(config: DQNConfig) -> Optimizer:
     """On the clipped gradient."""
     return optimizer_of(config, config.max_gradient_norm)
 
@@ -149,14 +148,13 @@ def update(
     """One update on one batch: the new state, |TD error| [B], metrics. Pure."""
     graded = jax.value_and_grad(loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.params, state.target, batch, network, config, noises)
-    slopes = learners.mean(slopes)
-    steps, moments = optimizer(config).update(slopes, state.optimizer, state.params)
-    params: Any = optax.apply_updates(state.params, steps)
+    gradients, _ = learners.mean_gradients(slopes)
+    params, moments, norm = optimizer(config).step(gradients, state.optimizer, state.params)
     num_updates = state.num_updates + 1
     target = jax.lax.cond(
         num_updates % config.target_interval == 0,
         lambda: moved(state.target, params, config.target_tau),
         lambda: state.target,
     )
-    metrics = {"loss": value, "q": q.mean(), "gradient_norm": global_norm(slopes)}
+    metrics = {"loss": value, "q": q.mean(), "gradient_norm": norm}
     return State(params, target, moments, state.key, num_updates), jnp.abs(td_errors), metrics

@@ -35,14 +35,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from drivetrain.train.advantages import Ends, gae, next_values
 from drivetrain.train.config import PPOConfig, TrainConfig
 from drivetrain.train.distributions import Distribution, distribution_of
 from drivetrain.train.interface import Interface
-from drivetrain.train.networks import Network, Pieces, for_updates
-from drivetrain.train.optimizers import global_norm, optimizer_of
+from drivetrain.train.networks import Network, Pieces, for_updates, pack
+from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.rollouts.buffer import Rollout
 from drivetrain.train.sharing import ONE_LEARNER, Learners
@@ -116,7 +115,9 @@ def make(config: TrainConfig, interface: Interface) -> OnPolicyAlgorithm:
         return learn(state, rollout, schedule, networks, agent, learners)
 
     return OnPolicyAlgorithm(
-        init=lambda rng: init(networks, agent, rng), learn=learn_at, policy=lambda state: state.params.policy
+        init=lambda rng: init(networks, agent, rng),
+        learn=learn_at,
+        policy=lambda state: pack(networks.policy, state.params.policy, jnp),
     )
 
 
@@ -227,11 +228,10 @@ def update(
     """One update on one minibatch; "done" among the metrics is 0 where it was left out."""
     graded = jax.value_and_grad(loss, has_aux=True)
     (_, metrics), slopes = graded(progress.params, steps, schedule.clip_range, networks, config, learners)
-    slopes, metrics = learners.mean((slopes, metrics))
+    gradients, metrics = learners.mean_gradients(slopes, metrics)
     optimizer = optimizer_of(config, config.max_gradient_norm, schedule.learning_rate)
-    changes, moments = optimizer.update(slopes, progress.optimizer, progress.params)
-    params: Any = optax.apply_updates(progress.params, changes)
-    metrics |= {"gradient_norm": global_norm(slopes), "done": jnp.float32(1)}
+    params, moments, norm = optimizer.step(gradients, progress.optimizer, progress.params)
+    metrics |= {"gradient_norm": norm, "done": jnp.float32(1)}
     if config.target_kl is None:
         return Progress(params, moments, progress.going), metrics
     going = progress.going & (metrics["approx_kl"] <= _KL_SLACK * config.target_kl)

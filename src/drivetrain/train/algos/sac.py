@@ -28,14 +28,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from drivetrain.train.config import SACConfig, TrainConfig
 from drivetrain.train.critics import Networks, networks_of, noise, q_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
-from drivetrain.train.networks import Pieces, initial_twins
-from drivetrain.train.optimizers import global_norm, optimizer_of
+from drivetrain.train.networks import Pieces, initial_twins, pack
+from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.policies import gaussian
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
@@ -80,7 +79,9 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
         return update(state, batch, Draws(drawn[:, 0], drawn[:, 1]), networks, agent, learners)
 
     return Algorithm(
-        init=lambda rng: init(networks, agent, rng), update=draw_and_update, policy=lambda state: state.actor
+        init=lambda rng: init(networks, agent, rng),
+        update=draw_and_update,
+        policy=lambda state: pack(networks.actor, state.actor, jnp),
     )
 
 
@@ -124,23 +125,19 @@ def update(
 
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.critics, state, batch, draws.bootstrap, networks)
-    slopes = learners.mean(slopes)
-    steps, critic_moments = optimizer.update(slopes, critic_moments, state.critics)
-    critics: Any = optax.apply_updates(state.critics, steps)
+    gradients, _ = learners.mean_gradients(slopes)
+    critics, critic_moments, norm = optimizer.step(gradients, critic_moments, state.critics)
 
     alpha = jnp.exp(state.log_alpha)
     graded = jax.value_and_grad(actor_loss, has_aux=True)
     (policy_value, log_pi), actor_slopes = graded(state.actor, critics, alpha, batch.obs, draws.policy, networks)
-    actor_slopes, log_pi = learners.mean((actor_slopes, log_pi))
-    steps, actor_moments = optimizer.update(actor_slopes, actor_moments, state.actor)
-    actor: Any = optax.apply_updates(state.actor, steps)
+    gradients, log_pi = learners.mean_gradients(actor_slopes, log_pi)
+    actor, actor_moments, _ = optimizer.step(gradients, actor_moments, state.actor)
 
     log_alpha = state.log_alpha
     if config.learn_temperature:
         wanted = -batch.action.shape[-1] if config.target_entropy is None else config.target_entropy
-        step, alpha_moments = optimizer.update(-(log_pi + wanted), alpha_moments, log_alpha)
-        moved_alpha: Any = optax.apply_updates(log_alpha, step)
-        log_alpha = moved_alpha
+        log_alpha, alpha_moments, _ = optimizer.step(-(log_pi + wanted), alpha_moments, log_alpha)
 
     targets = moved(state.targets, critics, config.target_tau)
     moments = (actor_moments, critic_moments, alpha_moments)
@@ -150,7 +147,7 @@ def update(
         "policy_loss": policy_value,
         "entropy": -log_pi,
         "temperature": alpha,
-        "gradient_norm": global_norm(slopes),
+        "gradient_norm": norm,
     }
     new = State(actor, critics, targets, log_alpha, moments, state.key, state.num_updates + 1)
     return new, jnp.abs(td_errors).mean(0), metrics

@@ -25,14 +25,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from drivetrain.train.config import TD3Config, TrainConfig
 from drivetrain.train.critics import Networks, networks_of, noise, q_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
-from drivetrain.train.networks import Pieces, first_twin, initial_twins
-from drivetrain.train.optimizers import global_norm, optimizer_of
+from drivetrain.train.networks import Pieces, first_twin, initial_twins, pack
+from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
@@ -65,7 +64,9 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
         return update(state, batch, drawn, networks, agent, learners)
 
     return Algorithm(
-        init=lambda rng: init(networks, agent, rng), update=draw_and_update, policy=lambda state: state.actor
+        init=lambda rng: init(networks, agent, rng),
+        update=draw_and_update,
+        policy=lambda state: pack(networks.actor, state.actor, jnp),
     )
 
 
@@ -107,15 +108,14 @@ def update(
     actor_moments, critic_moments = state.optimizers
     graded = jax.value_and_grad(critic_loss, has_aux=True)
     (value, (td_errors, q)), slopes = graded(state.critics, state.targets, batch, noise, networks, config)
-    slopes = learners.mean(slopes)
-    steps, critic_moments = optimizer.update(slopes, critic_moments, state.critics)
-    critics: Any = optax.apply_updates(state.critics, steps)
+    gradients, _ = learners.mean_gradients(slopes)
+    critics, critic_moments, norm = optimizer.step(gradients, critic_moments, state.critics)
     num_updates = state.num_updates + 1
 
     def delayed() -> tuple[Any, Any, Any, jax.Array]:
         policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.actor, critics, batch.obs, networks)
-        steps, moments = optimizer.update(learners.mean(actor_slopes), actor_moments, state.actor)
-        actor: Any = optax.apply_updates(state.actor, steps)
+        gradients, _ = learners.mean_gradients(actor_slopes)
+        actor, moments, _ = optimizer.step(gradients, actor_moments, state.actor)
         targets = moved(state.targets, (actor, critics), config.target_tau)
         return actor, moments, targets, policy_value
 
@@ -129,7 +129,7 @@ def update(
         "loss": value,
         "q": q.mean(),
         "policy_loss": policy_value * config.policy_delay,
-        "gradient_norm": global_norm(slopes),
+        "gradient_norm": norm,
     }
     new = State(actor, critics, targets, (actor_moments, critic_moments), state.key, num_updates)
     return new, jnp.abs(td_errors).mean(0), metrics

@@ -1,7 +1,7 @@
 """An on-policy algorithm as a record of pure functions, and the learning from a rollout in one compiled call.
 
 algos/X.make(config, interface)       -> OnPolicyAlgorithm(init, learn, policy)
-compile_learning(algorithm, learners) -> learn(state, rollout, progress)
+compile_learning(algorithm, learners) -> learn(state, rollout, progress): state, metrics, policy
 
 With M learners each holds the whole state and the whole rollout, and has B / M rows of every minibatch (sharing.py).
 """
@@ -9,9 +9,9 @@ With M learners each holds the whole state and the whole rollout, and has B / M 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from drivetrain.train.networks import Pieces
 from drivetrain.train.rollouts.buffer import Rollout
 from drivetrain.train.sharing import ONE_LEARNER, WHOLE, Learners, compiled
 from drivetrain.train.updates import Metrics
@@ -26,13 +26,13 @@ class OnPolicyAlgorithm(NamedTuple):
     learn: Callable[[Any, Rollout, Any, Learners], tuple[Any, Metrics]]
     """All updates of one rollout, after a share of the run in 0..1: the new state, metrics, the same for every
     learner. Pure."""
-    policy: Callable[[Any], Pieces]
-    """The acting network's parameters in a state."""
+    policy: Callable[[Any], jax.Array]
+    """The acting network's parameters in a state, as one vector (`networks.pack`). Pure."""
 
 
 def compile_learning(
     algorithm: OnPolicyAlgorithm, learners: Learners = ONE_LEARNER
-) -> Callable[[Any, Rollout, Any], tuple[Any, Metrics]]:
+) -> Callable[[Any, Rollout, Any], tuple[Any, Metrics, jax.Array]]:
     """Compile `learn(state, rollout, progress)`: all updates of a rollout in one call; the old state is donated.
 
     Args:
@@ -41,7 +41,8 @@ def compile_learning(
             ready by `sharing.for_everyone`.
     """
 
-    def learn(state: Any, rollout: Rollout, progress: Any) -> tuple[Any, Metrics]:
-        return algorithm.learn(state, rollout, progress, learners)
+    def learn(state: Any, rollout: Rollout, progress: Any) -> tuple[Any, Metrics, jax.Array]:
+        state, metrics = algorithm.learn(state, rollout, progress, learners)
+        return state, metrics, algorithm.policy(state)
 
-    return compiled(learn, learners, (WHOLE, WHOLE, WHOLE), (WHOLE, WHOLE))
+    return compiled(learn, learners, (WHOLE, WHOLE, WHOLE), (WHOLE, WHOLE, WHOLE))

@@ -1,6 +1,7 @@
 """The on-policy learner: reads the rollout, does all its updates in one call.
 
-rollout -> advantages -> epochs of minibatches -> weights -> everybody
+begin    rollout -> advantages -> epochs of minibatches, which the devices do by themselves
+finish   wait for it -> weights -> everybody
 """
 
 # JAX annotates parts of its interface only:
@@ -18,14 +19,13 @@ from drivetrain.core.seeding import stream
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.divergence import require_numbers
 from drivetrain.train.interface import Interface
-from drivetrain.train.networks import pack
 from drivetrain.train.normalization import Statistics
-from drivetrain.train.policies import policy_network
 from drivetrain.train.recording import BACKPROPAGATION
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm, compile_learning
 from drivetrain.train.rollouts.buffer import Rollout, RolloutBuffer
 from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
+from drivetrain.train.updates import means_of
 
 
 class RolloutLearner:
@@ -41,12 +41,15 @@ class RolloutLearner:
         self._algorithm: OnPolicyAlgorithm = module.make(config, interface)
         self._config = config
         self._interface = interface
-        self._network = policy_network(config, interface)
         self._statistics = Statistics(config, interface)
         self._acted_by = self._statistics.parameters
         self._learners = Learners(config.num_learners)
         self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
         self._learn = compile_learning(self._algorithm, self._learners)
+        self._metrics: dict[str, jax.Array] = {}
+        self._policy: jax.Array | None = None
+        self.num_updates = 0
+        """Updates so far."""
 
     def compile(self) -> None:
         """Compile the call now, before data is there; leaves the state as it is."""
@@ -67,21 +70,35 @@ class RolloutLearner:
         if unknown:
             self._acted_by = self._statistics.parameters
 
+    def learn(self, source: RolloutBuffer, count: int, progress: float) -> None:
+        """Do all updates of the rollout in `source`, see `begin`."""
+        self.begin(source, count, progress)
+        self.finish(source)
+
     @BACKPROPAGATION
-    def learn(self, source: RolloutBuffer, count: int, progress: float) -> dict[str, float]:
-        """Do all updates of the rollout in `source`.
+    def begin(self, source: RolloutBuffer, count: int, progress: float) -> None:
+        """Have the devices do all updates of the rollout in `source`.
 
         Args:
-            source: Is read; may be overwritten once this returns.
+            source: Is read until `finish` returns; may be overwritten then.
             count: How many that is.
             progress: Share of the run that is done, this rollout included.
-
-        Returns:
-            Means of the metrics over the updates.
         """
         assert count == self._config.updates_per_rollout
-        self._state, metrics = self._learn(self._state, self._normalized(source.rollout), np.float32(progress))
-        return {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
+        rollout = self._normalized(source.rollout)
+        self._state, self._metrics, self._policy = self._learn(self._state, rollout, np.float32(progress))
+
+    @BACKPROPAGATION
+    def finish(self, source: RolloutBuffer) -> None:
+        """Wait for what was begun."""
+        del source
+        jax.block_until_ready(self._policy)
+        self.num_updates += self._config.updates_per_rollout
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over the last rollout's updates; none before the first."""
+        return means_of(self._metrics)
 
     def _normalized(self, rollout: Rollout) -> Rollout:
         return rollout._replace(
@@ -92,24 +109,19 @@ class RolloutLearner:
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """What is published, a copy: the acting network's parameters, then what observations are normalised by.
+        """What is published: the acting network's parameters, then what observations are normalised by.
 
         Raises:
             RunError: Learning has diverged.
         """
-        weights = pack(self._network, self._algorithm.policy(self._state))
-        require_numbers(weights, self.num_updates, "the policy's weights")
+        policy = self._policy if self._policy is not None else self._algorithm.policy(self._state)
+        weights = require_numbers(np.asarray(policy), self.num_updates, "the policy's weights")
         return np.concatenate([weights, self._statistics.parameters])
 
     @property
     def moments(self) -> NDArray[np.float64]:
         """What it was told last by `observe`."""
         return self._statistics.table
-
-    @property
-    def num_updates(self) -> int:
-        """Updates so far."""
-        return int(self._state.num_updates)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of the state, for a checkpoint; "params" is what is published."""
@@ -118,4 +130,5 @@ class RolloutLearner:
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the state of a checkpoint of the same configuration."""
         self._state = for_everyone(restored(self._state, arrays), self._learners)
+        self._policy, self.num_updates = None, int(self._state.num_updates)
         self._statistics.restore(arrays)
