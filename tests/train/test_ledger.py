@@ -133,7 +133,9 @@ def test_an_early_end_waits_for_whole_rollouts_and_for_a_replay_that_is_filled_a
 
 
 def test_updates_under_way_are_neither_due_again_nor_waited_for_longer_than_asked():
-    ledger = Ledger.create(make_rules(total_steps=100, warmup_steps=0, tolerance=8, updates_per_call=4), 1)
+    ledger = Ledger.create(
+        make_rules(total_steps=100, warmup_steps=0, ratio=Fraction(1), tolerance=8, updates_per_call=4), 1
+    )
     ledger.commit(0, ledger.acquire(0, 6).num_steps)
     first = ledger.wait_for_updates()
     due = ledger.rules.due(6)

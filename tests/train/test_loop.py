@@ -88,7 +88,7 @@ def filled_replay(config, interface):
     writer, never = writers(replay, 0)(envs), np.zeros(envs, np.bool_)
     obs = rng.normal(size=(envs, 4)).astype(np.float32)
     for _ in range(200):
-        action, reward = rng.integers(0, 2, envs).astype(np.int32), rng.normal(size=envs).astype(np.float32)
+        action, reward = rng.integers(0, 2, envs), rng.normal(size=envs).astype(np.float32)
         next_obs = rng.normal(size=(envs, 4)).astype(np.float32)
         writer.add(obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=never, truncated=never)
         obs = next_obs

@@ -30,7 +30,7 @@ from drivetrain.train.recording import BACKPROPAGATION, REPLAY
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
-from drivetrain.train.updates import Algorithm, Batch, compile_updates, means_of, owned
+from drivetrain.train.updates import Algorithm, Batch, Metrics, compile_updates, means_of, owned
 
 
 class Call(NamedTuple):
@@ -40,7 +40,7 @@ class Call(NamedTuple):
     """Of the transitions drawn, [updates, batch]."""
     td_errors: jax.Array
     """|TD error| of each, [updates_per_call, batch]: the new priorities."""
-    metrics: dict[str, jax.Array]
+    metrics: Metrics
     """Means over the updates."""
     policy: jax.Array
     """The acting network's parameters after them."""
@@ -124,8 +124,9 @@ class Learner:
 
     @BACKPROPAGATION
     def _hand_over(self, sample: Sample) -> None:
-        self._state, *results = self._updates(self._state, self._batches(sample), np.int32(len(sample.weights)))
-        self._begun.append(Call(sample.keys, *results))
+        batches, count = self._batches(sample), np.int32(len(sample.weights))
+        self._state, td_errors, metrics, policy = self._updates(self._state, batches, count)
+        self._begun.append(Call(sample.keys, td_errors, metrics, policy))
 
     @BACKPROPAGATION
     def _wait(self) -> Call:

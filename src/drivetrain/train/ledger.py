@@ -272,7 +272,7 @@ class Ledger:
     # Learner ------------------------------------------------------------------------------------
 
     def wait_for_updates(self, begun: int = 0, timeout_s: float | None = None) -> int:
-        """Wait until updates are due beside those `begun`, and say how many; 0 when the run is over or stops, or late."""
+        """Wait for updates due beside those `begun`, and say how many; 0 when the run is over or stops, or late."""
 
         def decide(counts: tally.Counts) -> int | None:
             after = counts._replace(updates=counts.updates + begun)

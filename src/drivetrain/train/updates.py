@@ -98,7 +98,7 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
     return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, WHOLE, WHOLE))
 
 
-def means_of(metrics: dict[str, jax.Array]) -> dict[str, float]:
+def means_of(metrics: Metrics) -> dict[str, float]:
     """The numbers, waited for."""
     return {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
 

@@ -25,7 +25,7 @@ from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm, compile_learn
 from drivetrain.train.rollouts.buffer import Rollout, RolloutBuffer
 from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import restored, saved
-from drivetrain.train.updates import means_of
+from drivetrain.train.updates import Metrics, means_of
 
 
 class RolloutLearner:
@@ -46,7 +46,7 @@ class RolloutLearner:
         self._learners = Learners(config.num_learners)
         self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
         self._learn = compile_learning(self._algorithm, self._learners)
-        self._metrics: dict[str, jax.Array] = {}
+        self._metrics: Metrics = {}
         self._policy: jax.Array | None = None
         self.num_updates = 0
         """Updates so far."""
