@@ -94,7 +94,7 @@ class Loop:
         self._rounds: Rounds | None = None
         if config.run.deterministic:
             self._rounds = self._make_rounds(arrays)
-        self._vector = self._learner.vector.copy()  # the actor's; overwritten after each call
+        self._vector = self._learner.vector  # the actor's; overwritten after each call
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
         self._actor = make_actor(
             config,

@@ -16,10 +16,9 @@ Differences from the paper:
 Reference: Lillicrap et al. 2016, arXiv:1509.02971.
 """
 
-# JAX and optax annotate parts of their interfaces only:
+# JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportMissingTypeStubs=false
 
 from typing import Any, NamedTuple
 

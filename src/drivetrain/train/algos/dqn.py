@@ -23,10 +23,9 @@ References: Mnih et al. 2015 (Nature 518); van Hasselt et al. 2016, arXiv:1509.0
 Fortunato et al. 2018, arXiv:1706.10295; Hessel et al. 2018, arXiv:1710.02298.
 """
 
-# JAX and optax annotate parts of their interfaces only:
+# JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportMissingTypeStubs=false
 
 from typing import Any, NamedTuple
 

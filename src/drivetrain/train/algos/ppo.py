@@ -25,10 +25,9 @@ References: Schulman et al. 2017, arXiv:1707.06347; Schulman et al. 2016, arXiv:
 al. 2021, arXiv:2006.05990.
 """
 
-# JAX and optax annotate parts of their interfaces only:
+# JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportMissingTypeStubs=false
 
 from typing import Any, NamedTuple
 

@@ -18,10 +18,9 @@ Differences from the papers:
 References: Haarnoja et al. 2018, arXiv:1801.01290; Haarnoja et al. 2018b, arXiv:1812.05905.
 """
 
-# JAX and optax annotate parts of their interfaces only:
+# JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportMissingTypeStubs=false
 
 from typing import Any, NamedTuple
 

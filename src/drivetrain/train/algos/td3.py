@@ -15,10 +15,9 @@ Differences from the paper:
 Reference: Fujimoto et al. 2018, arXiv:1802.09477.
 """
 
-# JAX and optax annotate parts of their interfaces only:
+# JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportMissingTypeStubs=false
 
 from typing import Any, NamedTuple
 
