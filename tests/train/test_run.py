@@ -127,6 +127,15 @@ def test_a_killed_learner_ends_the_run_with_an_error_and_a_usable_checkpoint(sta
     assert arrays["params"].size > 0
 
 
+def test_the_first_checkpoint_knows_what_observations_are_normalised_by(start):
+    run = start(*ENDLESS, "--normalize-observations")
+    run.wait_until((run.run_dir / "checkpoint" / "manifest.json").exists)
+    run.kill_all()
+    arrays, meta = load_checkpoint(run.run_dir)
+    assert meta["num_updates"] == 0
+    assert arrays["moments"][:, 0].sum() >= 200  # observations seen
+
+
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_drains_and_saves(start, signum, code):
     run = start(*ENDLESS)

@@ -113,9 +113,9 @@ class Learner:
         """
         call = self._wait()
         if self._config.replay.prioritized:
-            require_numbers(self.td_errors, self.num_updates, "TD errors")
+            priorities = require_numbers(self.td_errors, self.num_updates, "TD errors")
             with REPLAY:
-                replay.update_priorities(call.keys, self.td_errors)
+                replay.update_priorities(call.keys, priorities)
 
     def update(self, sample: Sample) -> None:
         """Do one update per batch of a sample with leading axes [updates, batch], at most updates_per_call of them."""

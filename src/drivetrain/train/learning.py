@@ -65,13 +65,14 @@ class Learning:
         """Learn until the run is over or stops."""
         wait_for_updates = WAITING(self._ledger.wait_for_updates)
         while count := wait_for_updates():
+            self._catch_up()
             if self._saver.is_due:
-                self._num_steps = self._ledger.counts().committed
                 with CHECKPOINT:  # the first: before any update
                     self._saver.begin(self._arrays(), self._progress())
             self._busy_s = time.monotonic()
             self._begin(count)
             while following := self._wait_for_more(count):
+                self._catch_up()
                 self._begin(following)
                 self._finish(count)
                 count = following
@@ -86,7 +87,7 @@ class Learning:
             self._num_steps = num_steps
             self._observe()
             while count := self._ledger.rules.takeable(num_steps, self._learner.num_updates):
-                self._learner.begin(self._experience, count, self._share_done)
+                self._begin(count)
                 self._finish(count)
             if self._board is not None:  # what was observed, also where nothing was learned
                 self._publish()
@@ -111,14 +112,12 @@ class Learning:
         if self._board is not None:
             self._learner.observe(self._board.read())
 
-    @property
-    def _share_done(self) -> float:
-        return self._num_steps / self._config.run.total_steps
-
-    def _begin(self, count: int) -> None:
+    def _catch_up(self) -> None:
         self._observe()
         self._num_steps = self._ledger.counts().committed
-        self._learner.begin(self._experience, count, self._share_done)
+
+    def _begin(self, count: int) -> None:
+        self._learner.begin(self._experience, count, self._num_steps / self._config.run.total_steps)
 
     @BACKPROPAGATION
     def _wait_for_more(self, begun: int) -> int:
