@@ -55,14 +55,17 @@ def test_values_and_actions_after_the_switch_are_those_of_the_whole_network(tmp_
     after, embeddings = load_checkpoint(run_dir)[0], load_replay(run_dir, shared=False)
     encoders = Encoders.frozen(config, interface, after)
     whole, layers = Learner(config, interface), Learner(config, interface, encoders)
-    whole.restore(before)
-    layers.restore(after)
-    assert np.array_equal(layers.vector, whole.vector)
-    assert not any(name.startswith("state/") and "torso" in name for name in layers.arrays())
+    whole.learned.restore(before)
+    layers.learned.restore(after)
+    assert np.array_equal(layers.learned.vector, whole.learned.vector)
+    assert not any(name.startswith("state/") and "torso" in name for name in layers.learned.arrays())
 
     shown, stored = images.sample(4), embeddings.sample(4)
     assert np.array_equal(shown.data["action"], stored.data["action"])
-    policies = make_policy(config, interface, whole.vector), encoders.policy(config, interface, layers.vector)
+    policies = (
+        make_policy(config, interface, whole.learned.vector),
+        encoders.policy(config, interface, layers.learned.vector),
+    )
     for name in ("obs", "next_obs"):
         embedded = encoders.embed(shown.data[name])
         assert all(close(embedded[who], stored.data[name][who]) for who in embedded)

@@ -132,7 +132,7 @@ def test_actors_act_by_the_users_torso_as_the_learner_has_it(torso):
     network = policy_network(config, interface)
     learner = Learner(config, interface)
     obs = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
-    vector = learner.vector
+    vector = learner.learned.vector
     pieces = dict(zip([name for name, _ in network.layout], split(network, vector), strict=True))
     features = np.sin(obs @ pieces["torso.w"] + pieces["torso.more/0"])
     hidden = np.maximum(features @ pieces["hidden0.weight"] + pieces["hidden0.bias"], 0)

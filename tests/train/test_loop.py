@@ -73,9 +73,9 @@ def test_a_learner_restored_from_a_checkpoint_has_the_same_state(algo, env):
     config = TrainConfig.default(algo, env).override(seed=1, **settings)
     interface = describe(config)
     first, second = Learner(config, interface), Learner(config.override(seed=2), interface)
-    saved = {name: array + 1 if name != "params" else array for name, array in first.arrays().items()}
-    second.restore(saved)
-    restored = second.arrays()
+    saved = {name: array + 1 if name != "params" else array for name, array in first.learned.arrays().items()}
+    second.learned.restore(saved)
+    restored = second.learned.arrays()
     assert restored.keys() == saved.keys()
     assert all(np.array_equal(restored[name], saved[name]) for name in saved if name != "params")
     assert np.array_equal(restored["params"], saved["params"] + 1)  # the acting network's, of the new state
@@ -105,7 +105,7 @@ def test_calls_begun_one_after_the_other_give_what_calls_finished_in_between_do(
     def note(index):
         learner = learners[index]
         found[index].append(
-            (learner.num_updates, learner.metrics, learner.vector.tobytes(), learner.td_errors.tolist())
+            (learner.learned.num_updates, learner.metrics, learner.learned.vector.tobytes(), learner.td_errors.tolist())
         )
 
     for count in (4, 3, 4):
@@ -115,12 +115,12 @@ def test_calls_begun_one_after_the_other_give_what_calls_finished_in_between_do(
     for before, count in ((4, 3), (7, 4)):
         learners[1].begin(replays[1], count, 0.5)
         learners[1].finish(replays[1])
-        assert learners[1].num_updates == before
+        assert learners[1].learned.num_updates == before
         note(1)
     learners[1].finish(replays[1])
     note(1)
     assert found[0] == found[1]
-    states = [learner.arrays() for learner in learners]
+    states = [learner.learned.arrays() for learner in learners]
     assert all(np.array_equal(states[0][name], states[1][name]) for name in states[0])
 
 

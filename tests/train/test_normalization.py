@@ -220,8 +220,8 @@ def test_a_learner_learns_from_raw_rows_as_one_without_normalisation_from_normal
     learner.update(sample(obs, rewards))
     other.update(sample(statistics.observations(obs), statistics.rewards(rewards, 3)))
     assert learner.td_errors.tobytes() == other.td_errors.tobytes()
-    assert learner.vector[: len(other.vector)].tobytes() == other.vector.tobytes()
-    assert np.array_equal(learner.vector[len(other.vector) :], statistics.parameters)
+    assert learner.learned.vector[: len(other.learned.vector)].tobytes() == other.learned.vector.tobytes()
+    assert np.array_equal(learner.learned.vector[len(other.learned.vector) :], statistics.parameters)
 
 
 def test_a_rollout_is_learned_from_as_it_was_acted_on_and_the_first_as_it_will_be():
@@ -244,15 +244,15 @@ def test_a_rollout_is_learned_from_as_it_was_acted_on_and_the_first_as_it_will_b
         same.rollout.reward[:] = statistics.rewards(rewards[rows])
         for one, memory in ((learner, source), (other, same)):
             one.learn(memory, config.updates_per_rollout, 0.5)
-        assert learner.vector[: len(other.vector)].tobytes() == other.vector.tobytes()
+        assert learner.learned.vector[: len(other.learned.vector)].tobytes() == other.learned.vector.tobytes()
         acted_by = statistics.parameters
-        assert np.array_equal(learner.vector[len(other.vector) :], acted_by)
+        assert np.array_equal(learner.learned.vector[len(other.learned.vector) :], acted_by)
 
 
 def test_an_actor_counts_what_it_acts_on_and_writes_what_the_environments_gave():
     config = config_of("ppo", num_envs=4, rollout_length=64, batch_size=64)
     interface = describe(config)
-    vector = RolloutLearner(config, interface).vector
+    vector = RolloutLearner(config, interface).learned.vector
     buffer = RolloutBuffer.create(config, interface, shared=False)
     actor = Actor(config, interface, make_policy(config, interface, vector), lambda count: buffer.writer(0, count))
     for start in range(0, 256, 4):

@@ -106,14 +106,14 @@ def updated(algo, interface, precision):
     """What an update on made-up rows does to the published vector, and its TD errors."""
     settings = {"hidden": (16,), "batch_size": 8, "warmup_steps": 100, "updates_per_call": 1, "precision": precision}
     learner = Learner(TrainConfig.default(algo, "made up").override(**settings), interface)
-    rng, before = np.random.default_rng(0), learner.vector
+    rng, before = np.random.default_rng(0), learner.learned.vector
     shape, dtype = interface.observations.stored
     obs = (255 * rng.random((2, 1, 8, *shape))).astype(dtype)
     action = interface.zero_actions(1, 8)
     row = rng.random((1, 8), np.float32)
     data = {"obs": obs[0], "next_obs": obs[1], "action": action, "reward": row, "discount": row}
     learner.update(Sample(data, row, np.zeros((1, 8), np.uint64)))
-    return learner.vector - before, learner.td_errors
+    return learner.learned.vector - before, learner.td_errors
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,15 @@ from numpy.typing import NDArray
 
 from drivetrain.core.caches import user_cache
 from drivetrain.core.machine import num_cores
-from drivetrain.core.seeding import stream
 from drivetrain.replay import Replay, Sample
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.divergence import require_numbers
 from drivetrain.train.embeddings import Encoders, embedded
 from drivetrain.train.interface import Interface
-from drivetrain.train.normalization import Statistics
+from drivetrain.train.learned import Learned
 from drivetrain.train.recording import BACKPROPAGATION, REPLAY
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.sharing import Learners, for_everyone
-from drivetrain.train.states import restored, saved
 from drivetrain.train.updates import Algorithm, Batch, Metrics, compile_updates, means_of, owned
 
 
@@ -47,7 +45,7 @@ class Call(NamedTuple):
 
 
 class Learner:
-    """The algorithm's state and its compiled updates.
+    """The algorithm's compiled updates, and what is learned by them.
 
     What it gives is of the last call that is finished; another one may be begun by then.
 
@@ -59,30 +57,26 @@ class Learner:
 
     def __init__(self, config: TrainConfig, interface: Interface, encoders: Encoders | None = None) -> None:
         module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
-        self._encoders = encoders
         self._config = config
         self._interface = interface if encoders is None else embedded(config, interface)
-        self._algorithm: Algorithm = module.make(config, self._interface)
-        self._statistics = Statistics(config, interface)
-        self._learners = Learners(config.num_learners)
-        self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
-        self._updates = compile_updates(self._algorithm, self._learners)
+        algorithm: Algorithm = module.make(config, self._interface)
+        self.learned = Learned(algorithm, config, interface, encoders)
+        """By all updates so far."""
+        self._updates = compile_updates(algorithm, Learners(config.num_learners))
         self._begun: deque[Call] = deque()
         self._finished: Call | None = None
-        self.num_updates = 0
-        """Updates so far, of finished calls."""
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
         num_rows = (self._config.updates.updates_per_call, self._config.updates.batch_size)
         obs, action = self._interface.zero_observations(*num_rows), self._interface.zero_actions(*num_rows)
         row = np.zeros(num_rows, np.float32)
-        state = for_everyone(owned(self._state), self._learners)
+        state = for_everyone(owned(self.learned.state), Learners(self._config.num_learners))
         self._updates(state, Batch(obs, action, row, obs, row, row), np.int32(0))
 
     def observe(self, moments: NDArray[np.float64]) -> None:
         """Normalise by what the environments have shown so far, see `normalization.moments`."""
-        self._statistics.take(moments)
+        self.learned.statistics.take(moments)
 
     def learn(self, replay: Replay, count: int, progress: float) -> None:
         """Begin a call of updates and finish it, see there."""
@@ -113,7 +107,7 @@ class Learner:
         """
         call = self._wait()
         if self._config.replay.prioritized:
-            priorities = require_numbers(self.td_errors, self.num_updates, "TD errors")
+            priorities = require_numbers(self.td_errors, self.learned.num_updates, "TD errors")
             with REPLAY:
                 replay.update_priorities(call.keys, priorities)
 
@@ -125,13 +119,14 @@ class Learner:
     @BACKPROPAGATION
     def _hand_over(self, sample: Sample) -> None:
         batches, count = self._batches(sample), np.int32(len(sample.weights))
-        self._state, td_errors, metrics, policy = self._updates(self._state, batches, count)
+        state, td_errors, metrics, policy = self._updates(self.learned.state, batches, count)
+        self.learned.begin(state)
         self._begun.append(Call(sample.keys, td_errors, metrics, policy))
 
     @BACKPROPAGATION
     def _wait(self) -> Call:
         self._finished = call = jax.block_until_ready(self._begun.popleft())
-        self.num_updates += len(call.keys)
+        self.learned.finish(len(call.keys), call.policy)
         return call
 
     @property
@@ -145,42 +140,13 @@ class Learner:
         """Means over the last call's updates; none before the first."""
         return means_of(self._finished.metrics) if self._finished is not None else {}
 
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """What is published: the acting network's parameters, then what observations are normalised by.
-
-        Raises:
-            RunError: Learning has diverged.
-        """
-        policy = self._finished.policy if self._finished is not None else self._algorithm.policy(self._state)
-        weights = require_numbers(np.asarray(policy), self.num_updates, "the policy's weights")
-        frozen = [self._encoders.vector] if self._encoders else []
-        return np.concatenate([*frozen, weights, self._statistics.parameters])
-
-    @property
-    def moments(self) -> NDArray[np.float64]:
-        """What it was told last by `observe`."""
-        return self._statistics.table
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of the state, for a checkpoint, when every call is finished; "params" is what is published."""
-        assert not self._begun
-        frozen = self._encoders.arrays() if self._encoders else {}
-        return {"params": self.vector, **saved(self._state), **frozen, **self._statistics.arrays()}
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take over the state of a checkpoint of the same configuration."""
-        self._state = for_everyone(restored(self._state, arrays), self._learners)
-        self._finished, self.num_updates = None, int(self._state.num_updates)
-        self._statistics.restore(arrays)
-
     def _batches(self, sample: Sample) -> Batch:
-        data = sample.data
+        data, statistics = sample.data, self.learned.statistics
         batches = Batch(
-            obs=self._statistics.observations(data["obs"]),
+            obs=statistics.observations(data["obs"]),
             action=np.asarray(data["action"], self._interface.learned_action_dtype),
-            reward=self._statistics.rewards(data["reward"], self._config.replay.num_step),
-            next_obs=self._statistics.observations(data["next_obs"]),
+            reward=statistics.rewards(data["reward"], self._config.replay.num_step),
+            next_obs=statistics.observations(data["next_obs"]),
             discount=data["discount"],
             weights=sample.weights,
         )

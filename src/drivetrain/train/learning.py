@@ -51,7 +51,7 @@ class Learning:
         encoders = Encoders.frozen(config, assignment.interface, arrays)
         self._learner = make_learner(config, assignment.interface, encoders)
         if arrays is not None:
-            self._learner.restore(arrays)
+            self._learner.learned.restore(arrays)
         if not self._ledger.stopping:  # else there is nothing to learn, and the checkpoint need not wait
             self._learner.compile()
         self._rounds = self._make_rounds(arrays) if config.run.deterministic else None
@@ -86,12 +86,12 @@ class Learning:
             take()
             self._num_steps = num_steps
             self._observe()
-            while count := self._ledger.rules.takeable(num_steps, self._learner.num_updates):
+            while count := self._ledger.rules.takeable(num_steps, self._learner.learned.num_updates):
                 self._begin(count)
                 self._finish(count)
             if self._board is not None:  # what was observed, also where nothing was learned
                 self._publish()
-            if self._saver.is_due and self._learner.num_updates > 0:
+            if self._saver.is_due and self._learner.learned.num_updates > 0:
                 self._save()
             self._ledger.release(num_steps)
 
@@ -146,21 +146,21 @@ class Learning:
 
     @WEIGHTS
     def _publish(self) -> None:
-        self._weights.publish(self._learner.vector, self._learner.num_updates)
+        self._weights.publish(self._learner.learned.vector, self._learner.learned.num_updates)
 
     @CHECKPOINT
     def _save(self) -> None:
         self._saver.save(self._arrays(), self._progress())
 
     def _arrays(self) -> Arrays:
-        return {**self._learner.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
+        return {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
 
     def _progress(self) -> Progress:
         """Where the run is, between two calls of the learner."""
         now_s, origin = time.monotonic(), self._assignment.origin
         return Progress(
             num_steps=self._num_steps,
-            num_updates=self._learner.num_updates,
+            num_updates=self._learner.learned.num_updates,
             elapsed_s=now_s - self._assignment.began_s,
             learning_s=origin.learning_s + now_s - (self._ledger.first_step_s or now_s),
         )

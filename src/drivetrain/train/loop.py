@@ -88,13 +88,13 @@ class Loop:
         encoders = Encoders.frozen(config, job.interface, arrays)
         self._learner = make_learner(config, job.interface, encoders)
         if arrays is not None:
-            self._learner.restore(arrays)
+            self._learner.learned.restore(arrays)
         self._learner.compile()
         self._gathered = self._experience  # what the actor writes
         self._rounds: Rounds | None = None
         if config.run.deterministic:
             self._rounds = self._make_rounds(arrays)
-        self._vector = self._learner.vector  # the actor's; overwritten after each call
+        self._vector = self._learner.learned.vector  # the actor's; overwritten after each call
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
         self._actor = make_actor(
             config,
@@ -108,7 +108,7 @@ class Loop:
             encoders=encoders,
         )
         if self._actor.moments is not None:
-            self._actor.moments.table[:] = self._learner.moments
+            self._actor.moments.table[:] = self._learner.learned.statistics.table
         self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
@@ -201,7 +201,7 @@ class Loop:
             progress = committed / self._config.run.total_steps
             self._learner.learn(self._experience, count, progress)
             with WEIGHTS:
-                self._vector[:] = self._learner.vector
+                self._vector[:] = self._learner.learned.vector
             self._counts = Counts(committed, committed, self._counts.updates + count)
         if self._rounds is not None and self._rules.is_whole(committed):
             self._end_round()
@@ -209,7 +209,7 @@ class Loop:
     def _end_round(self) -> None:
         """As the learner process ends one: what was observed is acted by; checkpoints are of whole rounds."""
         if self._actor.moments is not None:
-            self._vector[:] = self._learner.vector
+            self._vector[:] = self._learner.learned.vector
         if self._saver.is_due and self._counts.updates > 0:
             self._save()
 
@@ -230,7 +230,7 @@ class Loop:
 
     @CHECKPOINT
     def _save(self) -> None:
-        arrays = {**self._learner.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
+        arrays = {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
         self._saver.save(arrays, self._progress())
         for outcome in self._saver.outcomes():
             if "note" in outcome:

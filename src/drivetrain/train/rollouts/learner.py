@@ -15,21 +15,18 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.core.seeding import stream
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.divergence import require_numbers
 from drivetrain.train.interface import Interface
-from drivetrain.train.normalization import Statistics
+from drivetrain.train.learned import Learned
 from drivetrain.train.recording import BACKPROPAGATION
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm, compile_learning
 from drivetrain.train.rollouts.buffer import Rollout, RolloutBuffer
-from drivetrain.train.sharing import Learners, for_everyone
-from drivetrain.train.states import restored, saved
+from drivetrain.train.sharing import Learners
 from drivetrain.train.updates import Metrics, means_of
 
 
 class RolloutLearner:
-    """The algorithm's state and its compiled call.
+    """The algorithm's compiled call, and what is learned by it.
 
     Args:
         config: The run's.
@@ -38,22 +35,19 @@ class RolloutLearner:
 
     def __init__(self, config: TrainConfig, interface: Interface) -> None:
         module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
-        self._algorithm: OnPolicyAlgorithm = module.make(config, interface)
+        algorithm: OnPolicyAlgorithm = module.make(config, interface)
         self._config = config
         self._interface = interface
-        self._statistics = Statistics(config, interface)
-        self._acted_by = self._statistics.parameters
-        self._learners = Learners(config.num_learners)
-        self._state: Any = for_everyone(self._algorithm.init(stream(config.run.seed, "network")), self._learners)
-        self._learn = compile_learning(self._algorithm, self._learners)
+        self.learned = Learned(algorithm, config, interface)
+        """By all updates so far."""
+        self._acted_by = self.learned.statistics.parameters
+        self._learn = compile_learning(algorithm, Learners(config.num_learners))
         self._metrics: Metrics = {}
-        self._policy: jax.Array | None = None
-        self.num_updates = 0
-        """Updates so far."""
+        self._policy: jax.Array | None = None  # of the call that was begun
 
     def compile(self) -> None:
         """Compile the call now, before data is there; leaves the state as it is."""
-        state = jax.tree.map(lambda x: x.copy(), self._state)
+        state = jax.tree.map(lambda x: x.copy(), self.learned.state)
         nothing = RolloutBuffer.create(self._config, self._interface, shared=False)
         jax.block_until_ready(self._learn(state, nothing.rollout, np.float32(0)))
 
@@ -64,11 +58,12 @@ class RolloutLearner:
         ratio of new to old policy starts at 1. But the first rollout's, chosen when nothing was known, are learned
         from as they will be shown from then on: a new policy looks at them but little.
         """
-        unknown = self._statistics.is_empty
-        self._acted_by = self._statistics.parameters
-        self._statistics.take(moments)
+        statistics = self.learned.statistics
+        unknown = statistics.is_empty
+        self._acted_by = statistics.parameters
+        statistics.take(moments)
         if unknown:
-            self._acted_by = self._statistics.parameters
+            self._acted_by = statistics.parameters
 
     def learn(self, source: RolloutBuffer, count: int, progress: float) -> None:
         """Do all updates of the rollout in `source`, see `begin`."""
@@ -86,14 +81,15 @@ class RolloutLearner:
         """
         assert count == self._config.updates_per_rollout
         rollout = self._normalized(source.rollout)
-        self._state, self._metrics, self._policy = self._learn(self._state, rollout, np.float32(progress))
+        state, self._metrics, self._policy = self._learn(self.learned.state, rollout, np.float32(progress))
+        self.learned.begin(state)
 
     @BACKPROPAGATION
     def finish(self, source: RolloutBuffer) -> None:
         """Wait for what was begun."""
         del source
-        jax.block_until_ready(self._policy)
-        self.num_updates += self._config.updates_per_rollout
+        assert self._policy is not None
+        self.learned.finish(self._config.updates_per_rollout, jax.block_until_ready(self._policy))
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -101,34 +97,9 @@ class RolloutLearner:
         return means_of(self._metrics)
 
     def _normalized(self, rollout: Rollout) -> Rollout:
+        statistics = self.learned.statistics
         return rollout._replace(
-            obs=self._statistics.observations(rollout.obs, self._acted_by),
-            last_obs=self._statistics.observations(rollout.last_obs, self._acted_by),
-            reward=self._statistics.rewards(rollout.reward),
+            obs=statistics.observations(rollout.obs, self._acted_by),
+            last_obs=statistics.observations(rollout.last_obs, self._acted_by),
+            reward=statistics.rewards(rollout.reward),
         )
-
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """What is published: the acting network's parameters, then what observations are normalised by.
-
-        Raises:
-            RunError: Learning has diverged.
-        """
-        policy = self._policy if self._policy is not None else self._algorithm.policy(self._state)
-        weights = require_numbers(np.asarray(policy), self.num_updates, "the policy's weights")
-        return np.concatenate([weights, self._statistics.parameters])
-
-    @property
-    def moments(self) -> NDArray[np.float64]:
-        """What it was told last by `observe`."""
-        return self._statistics.table
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of the state, for a checkpoint; "params" is what is published."""
-        return {"params": self.vector, **saved(self._state), **self._statistics.arrays()}
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take over the state of a checkpoint of the same configuration."""
-        self._state = for_everyone(restored(self._state, arrays), self._learners)
-        self._policy, self.num_updates = None, int(self._state.num_updates)
-        self._statistics.restore(arrays)

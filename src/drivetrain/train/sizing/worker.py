@@ -126,7 +126,7 @@ def updating(config: TrainConfig, interface: Interface) -> dict[str, Any]:
 
     def learn(count: int) -> None:
         learner.learn(experience, count, 0.0)
-        _ = learner.vector  # as it is published
+        _ = learner.learned.vector  # as it is published
 
     if not config.on_policy:  # as many at once as in the run, unless they take too long
         learn(1)

@@ -47,7 +47,7 @@ def training(scene: Scene, sim_engine: str = "auto") -> Simulator:
     interface = describe(config)
     learner = make_learner(config, interface)
     rollout = make_experience(config, interface, shared=False)
-    vector = np.array(learner.vector)
+    vector = np.array(learner.learned.vector)
     actor = make_actor(
         config, interface, vector, writers(rollout, 0), index=0, path=(0, 0), episodes=None, num_steps=0, encoders=None
     )
@@ -56,7 +56,7 @@ def training(scene: Scene, sim_engine: str = "auto") -> Simulator:
         for start in range(0, config.steps_per_rollout, actor.steps_per_call):
             actor.step(actor.steps_per_call, start)
         learner.learn(rollout, config.updates_per_rollout, 0.0)
-        vector[:] = learner.vector
+        vector[:] = learner.learned.vector
         return config.steps_per_rollout
 
     return run
