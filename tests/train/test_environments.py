@@ -1,5 +1,6 @@
 """Environments: which algorithm takes which, one sentence for the rest, and how actions are translated."""
 
+import contextlib
 import sys
 
 import numpy as np
@@ -326,6 +327,38 @@ def test_an_environment_that_stacks_its_frames_itself_is_noticed():
     gymnasium.register("Stacking-v0", lambda: gymnasium.wrappers.FrameStackObservation(strange_envs.Gray(), 2))
     config = TrainConfig.default("dqn", "Stacking-v0")
     assert describe(config).frame_stack == 2
+
+
+@pytest.mark.parametrize("shown", ["flat", "mean", "goal", "categories"])
+def test_frames_that_an_environment_has_stacked_and_changed_are_an_observation_like_others(shown):
+    class Changed(gymnasium.Wrapper):
+        def __init__(self):
+            env = gymnasium.make("CartPole-v1") if shown != "categories" else strange_envs.Ending()
+            super().__init__(gymnasium.wrappers.FrameStackObservation(env, 3))
+            box = gymnasium.spaces.Box(-9.0, 9.0, (12,) if shown == "flat" else (4,), np.float32)
+            spaces = {"flat": box, "mean": box, "goal": gymnasium.spaces.Dict(all=self.env.observation_space, goal=box)}
+            self.observation_space = spaces.get(shown, self.env.observation_space)
+
+        def changed(self, obs):
+            if shown == "categories":
+                return obs
+            mean = obs.mean(0).astype(np.float32)
+            return {"flat": obs.reshape(-1), "mean": mean, "goal": {"all": obs, "goal": mean}}[shown]
+
+        def reset(self, **options):
+            obs, info = self.env.reset(**options)
+            return self.changed(obs), info
+
+        def step(self, action):
+            obs, *rest = self.env.step(action)
+            return self.changed(obs), *rest
+
+    config = TrainConfig.default("dqn", Changed)
+    interface = describe(config)
+    assert interface.frame_stack == 1
+    with contextlib.closing(Environment(config, interface)) as env:
+        env.reset(seed=0)
+        env.step(interface.zero_actions(1)[0])
 
 
 def test_atari_is_preprocessed_and_lives_count_in_training_only():

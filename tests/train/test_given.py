@@ -31,6 +31,7 @@ from drivetrain.train.policies import make_policy, policy_network
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.sharing import ONE_LEARNER
 from drivetrain.train.spaces import ACTIONS_OF
+from drivetrain.train.tried import require_updates
 from drivetrain.train.updates import Batch
 
 SMALL = {
@@ -105,6 +106,12 @@ def test_a_function_that_makes_no_environment_is_refused_in_one_sentence():
         describe(TrainConfig.default("dqn", lambda: 3))
 
 
+@pytest.mark.parametrize(("given", "got"), [(cartpole(), "an environment itself"), (3, "int")])
+def test_an_environment_that_is_no_function_is_refused_with_what_to_give(given, got):
+    with pytest.raises(InvalidInput, match=f"expected an id, or a function that makes an environment .*, got {got}"):
+        describe(TrainConfig.default("dqn", given))
+
+
 def test_given_objects_travel_by_value_and_are_equal_by_content():
     first, same, other = (Given("env", functools.partial(divmod, x)) for x in (7, 7, 8))
     assert first == same
@@ -167,6 +174,12 @@ def test_images_reach_a_torso_of_ones_own_as_they_are_stored():
         ((sines_init, lambda params, obs: obs[0]), r"apply gave .* not float32\[1, num_features\]"),
         ((lambda key, obs: jnp.zeros(2, jnp.int32), sines_apply), "not float32 alone|raised"),
         ((sines_init, lambda params, obs: 1 / 0), "it raised ZeroDivisionError"),
+        (
+            (sines_init, lambda params, obs: obs.mean(0, keepdims=True)),
+            r"gave float32\[1, 4\] for a batch of one and float32\[1, 4\] for one of three",
+        ),
+        ((sines_init, lambda params, obs: obs[:, :0]), r"gave float32\[1, 0\] for a batch of one"),
+        ((lambda key, obs: {"a": {"b": jnp.ones(2)}, "a/b": jnp.ones(3)}, lambda params, obs: obs), "only 1 names"),
     ],
 )
 def test_a_torso_that_does_not_fit_is_refused_in_one_sentence(torso, sentence):
@@ -214,7 +227,10 @@ def test_every_algorithm_keeps_the_state_of_an_optimizer_of_ones_own(algo):
             lambda rate: optax.lbfgs(rate),
             r"does not fit: it raised \w+: .*; expected a function from a learning rate to",
         ),
-        (lambda rate: optax.GradientTransformation(lambda p: 0, lambda g, s, p: (g, [s])), "its state changes"),
+        (
+            lambda rate: optax.GradientTransformation(lambda p: 0, lambda g, s, p: (g, [s])),
+            "its state changes|carry output must have the same",
+        ),
     ],
     ids=["absent", "no optimizer", "raising", "needing more", "growing"],
 )
@@ -226,6 +242,63 @@ def test_an_optimizer_that_cannot_work_is_refused_in_one_sentence_before_anythin
         train(algo, "CartPole-v1", run_dir=str(tmp_path / "run"), optimizer=optimizer)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("algo", ["sac", "ppo"])
+def test_an_optimizer_that_goes_by_the_names_of_an_algorithms_parameters_is_taken(tmp_path, algo):
+    def by_name(rate):
+        def labels(params):
+            return jax.tree_util.tree_map_with_path(lambda path, _: str(path[-1].key).endswith("bias"), params)
+
+        return optax.multi_transform({True: optax.sgd(rate), False: optax.adam(rate)}, labels)
+
+    few = {"num_envs": 2, "rollout_length": 4, "total_steps": 16} if algo == "ppo" else {}
+    settings = {name: value for name, value in SMALL.items() if algo == "sac" or name in PPO_TAKES} | few
+    assert train(algo, "Pendulum-v1", run_dir=str(tmp_path), optimizer=by_name, **settings).num_updates > 0
+
+
+PPO_TAKES = {"num_actors", "hidden", "batch_size", "eval_interval_steps", "eval_episodes", "final_eval_episodes"}
+
+
+def test_an_optimizer_that_needs_a_number_as_rate_is_refused_where_the_rate_is_scheduled(tmp_path):
+    def needs_number(rate):
+        return optax.sgd(float(rate))
+
+    with pytest.raises(InvalidInput, match=r"optimizer: .* does not fit: it raised ConcretizationTypeError"):
+        train("ppo", "CartPole-v1", run_dir=str(tmp_path / "run"), optimizer=needs_number)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("inject", [True, False])
+def test_an_optimizer_that_keeps_its_first_rate_is_refused_where_the_rate_is_scheduled(tmp_path, inject):
+    def sgd(rate):
+        return optax.inject_hyperparams(optax.sgd)(learning_rate=rate) if inject else optax.sgd(rate)
+
+    config = TrainConfig.default("ppo", "CartPole-v1").override(num_actors=1, optimizer=sgd)
+    interface = describe(config)
+    require_updates(config.override(learning_rate_schedule="constant"), interface)
+    scheduled = config.override(learning_rate_schedule="linear")
+    if inject:
+        with pytest.raises(InvalidInput, match=r"keeps the rate that it was begun with.* with a constant"):
+            require_updates(scheduled, interface)
+    else:
+        require_updates(scheduled, interface)
+
+
+def test_the_temperature_of_sac_is_stepped_by_adam_whatever_steps_the_networks():
+    def decaying(rate):
+        return optax.adamw(rate, weight_decay=100.0)
+
+    reached = []
+    for optimizer in ("adam", decaying):
+        config = config_with("sac", "Pendulum-v1", optimizer=optimizer, batch_size=4, initial_temperature=0.01)
+        interface = describe(config)
+        algorithm = importlib.import_module("drivetrain.train.algos.sac").make(config, interface)
+        obs, row = interface.zero_observations(4), jnp.zeros(4)
+        batch = Batch(obs, interface.zero_actions(4), row, obs, row, row)
+        state, *_ = algorithm.update(algorithm.init(np.random.default_rng(0)), batch, ONE_LEARNER)
+        reached.append(float(state.log_alpha))
+    assert np.isclose(*reached)
 
 
 def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():

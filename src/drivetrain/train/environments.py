@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, SupportsFloat, cast
 
 import gymnasium
+from gymnasium import spaces
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
@@ -76,7 +77,10 @@ def describe(config: TrainConfig) -> Interface:
 def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
     env = make(env_id, settings)
     try:
-        stack, unset = _stack_of(env), None  # Gymnasium declares spaces, and leaves it to the environment to set them
+        stack, unset = (
+            _stack_of(env, settings.frame_stack > 1),
+            None,
+        )  # Gymnasium declares spaces, and leaves it to the environment to set them
         observations = observations_of(getattr(env, "observation_space", unset), env_id, stack)
         actions = actions_of(getattr(env, "action_space", unset), env_id)
         interface = Interface(observations=observations, actions=actions, frame_stack=stack)
@@ -138,6 +142,11 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
 def _maker(env_id: str) -> Callable[[], Any] | None:
     """The function that makes it, where it is given or its module has one of that name."""
     if isinstance(env_id, Given):
+        if not callable(env_id.value):
+            given = "an environment itself" if isinstance(env_id.value, gymnasium.Env) else type(env_id.value).__name__
+            raise TypeError(
+                f"expected an id, or a function that makes an environment each time it is called, got {given}"
+            )
         return env_id.value
     module, colon, name = env_id.partition(":")
     found = getattr(importlib.import_module(module), name, None) if colon and name not in gymnasium.registry else None
@@ -157,15 +166,29 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
     return env
 
 
-def _stack_of(env: Any) -> int:
-    """Frames in an observation, where the outermost wrapper that changes observations stacks them."""
+def _stack_of(env: Any, is_asked: bool) -> int:
+    """Frames in an observation, where the outermost wrapper that changes observations stacks them.
+
+    One of the environment's own, not asked for by the settings, counts where it stacks arrays alone.
+    """
+    shown: Any = getattr(env, "observation_space", None)
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, FrameStackObservation):
-            return int(cast(Any, env).stack_size)
+            counts = is_asked or all(isinstance(leaf, spaces.Box) for leaf in _leaves(shown))
+            stacking = cast(Any, env)
+            return int(stacking.stack_size) if counts and stacking.observation_space == shown else 1
         if isinstance(env, gymnasium.ObservationWrapper):
             return 1
         env = cast(Any, env).env
     return 1
+
+
+def _leaves(space: Any) -> list[Any]:
+    """The spaces within dicts and tuples, however deep."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return [leaf for part in parts for leaf in _leaves(part)]
+    return [space]
 
 
 class Environment:

@@ -44,7 +44,7 @@ def require_reward(env_id: str, step: int, reward: Any) -> float:
         RunError: It is none.
     """
     try:
-        value = float(reward)
+        value = float(reward.item() if getattr(reward, "size", 0) == 1 else reward)
     except (TypeError, ValueError):
         value = math.nan
     if not abs(value) <= _LARGEST:

@@ -28,7 +28,8 @@ from drivetrain.train.learned import Learned
 from drivetrain.train.recording import BACKPROPAGATION, REPLAY
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.sharing import Learners, for_everyone
-from drivetrain.train.updates import Algorithm, Batch, Metrics, compile_updates, means_of, owned
+from drivetrain.train.states import owned
+from drivetrain.train.updates import Algorithm, Batch, Metrics, compile_updates, empty_batches, means_of
 
 
 class Call(NamedTuple):
@@ -68,11 +69,8 @@ class Learner:
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
-        num_rows = (self._config.updates.updates_per_call, self._config.updates.batch_size)
-        obs, action = self._interface.zero_observations(*num_rows), self._interface.zero_actions(*num_rows)
-        row = np.zeros(num_rows, np.float32)
         state = for_everyone(owned(self.learned.state), Learners(self._config.num_learners))
-        self._updates(state, Batch(obs, action, row, obs, row, row), np.int32(0))
+        self._updates(state, empty_batches(self._config, self._interface), np.int32(0))
 
     def observe(self, moments: NDArray[np.float64]) -> None:
         """Normalise by what the environments have shown so far, see `normalization.moments`."""

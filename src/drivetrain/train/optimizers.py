@@ -18,7 +18,6 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import AgentConfig
 from drivetrain.train.config.given import load_object
 from drivetrain.train.native_calls import ADAM, call_in_place
-from drivetrain.train.networks import Network
 from drivetrain.train.sharing import Joined
 
 _BETA1, _BETA2 = 0.9, 0.999
@@ -73,33 +72,6 @@ def optimizer_of(config: AgentConfig, max_norm: float | None = None, learning_ra
         return optax.apply_updates(params, changes), state, global_norm(gradients)
 
     return Optimizer(clipped.init, step)
-
-
-def require_optimizer(config: AgentConfig, network: Network) -> None:
-    """Check that an optimizer of the user's own can step a network's parameters.
-
-    Raises:
-        InvalidInput: It cannot be loaded, is none, or raised when it was tried.
-    """
-    try:
-        own = optimizer_of(config)
-        params = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in network.layout}
-        state = jax.eval_shape(own.init, params)
-        moved, after, _ = jax.eval_shape(own.step, params, state, params)
-    except InvalidInput:
-        raise
-    except Exception as error:  # whatever the user's function raises
-        sentence = " ".join(str(error).split())[:300]
-        raise _unfit(config, f"it raised {type(error).__name__}: {sentence}") from error
-    if (moved, after) != (params, state):
-        raise _unfit(config, "steps are not like the parameters, or its state changes its shapes or kinds")
-
-
-def _unfit(config: AgentConfig, reason: str) -> InvalidInput:
-    return InvalidInput(
-        f"optimizer: {config.optimizer!r} does not fit: {reason}; expected a function from a learning rate to an "
-        "optax transformation with init(params) and update(gradients, state, params)"
-    )
 
 
 def adam(learning_rate: Any, epsilon: float, max_norm: float | None = None) -> Optimizer:

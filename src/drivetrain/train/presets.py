@@ -23,6 +23,14 @@ class Preset:
 
 _ZOO = "RL Baselines3 Zoo, hyperparams"
 
+_OURS_OF_PENDULUM = (
+    f"learning rate and noise of {_ZOO}/{{}}.yml, which has 400 x 300 units, gamma 0.98, 10,000 steps before updates "
+    "and room for 200,000; ours: 256 x 256, 0.99, 1,000 and 10^6"
+)
+_OURS_OF_MUJOCO = (
+    f"our own choice, from {_ZOO}/td3.yml, HalfCheetah: its rate, noise and 10,000 steps before updates; there "
+    "400 x 300 units and, by its version, batches of 100"
+)
 # The papers' batch of 256 and one update per step, uniform one-step replay of a million transitions
 # (Fujimoto et al. 2018, Haarnoja et al. 2018b; Stable-Baselines3's defaults), which the algorithms
 # for continuous actions are compared at.
@@ -131,7 +139,8 @@ PRESETS: dict[tuple[str, str], Preset] = {
             "eval_interval_steps": 250_000,
             "eval_episodes": 10,
         },
-        source=f"ours, from {_ZOO}/dqn.yml (atari): there room for 10^6, a copy every 10,000 steps, epsilon 0.1",
+        source=f"ours, from {_ZOO}/dqn.yml (atari): there room for 10^6, a copy every 10,000 steps, epsilon 0.1; "
+        "ours besides: double, 3 steps, prioritized",
     ),
     # Compiled simulators: the same settings by either name.
     **{
@@ -211,14 +220,21 @@ PRESETS: dict[tuple[str, str], Preset] = {
         "no convolution, double, 3 steps, prioritized",
         verified="21.1 by the last policy (seed 1): train dqn drivetrain/Breakout --num-actors 0 --seed 1",
     ),
-    # The zoo's DDPG differs: 400 x 300 units, gamma 0.98, 10,000 steps of warm-up.
     **{
         (algo, "Pendulum-v1"): Preset(
             settings={"total_steps": 20_000, "learning_rate": 1e-3, "eval_interval_steps": 2_000},
-            source=f"{_ZOO}/{algo}.yml (20,000 steps for all), Stable-Baselines3's other defaults",
+            source=source,
             verified=f"{reached} (seed 1): train {algo} Pendulum-v1 --num-actors 0 --total-steps 10000",
         )
-        for algo, reached in (("sac", -147.5), ("td3", -150.6), ("ddpg", -148.5))
+        for algo, reached, source in (
+            (
+                "sac",
+                -147.5,
+                f"{_ZOO}/sac.yml and Stable-Baselines3's other defaults, but 1,000 steps before updates, not 100",
+            ),
+            ("td3", -150.6, _OURS_OF_PENDULUM.format("td3")),
+            ("ddpg", -148.5, _OURS_OF_PENDULUM.format("ddpg")),
+        )
     },
     ("sac", "MountainCarContinuous-v0"): Preset(
         settings={
@@ -233,11 +249,10 @@ PRESETS: dict[tuple[str, str], Preset] = {
             "hidden": (64, 64),
             "eval_interval_steps": 5_000,
         },
-        source=f"{_ZOO}/sac.yml; batch 256 of 512, half the updates, 30,000 of 50,000 steps, no gSDE",
+        source=f"{_ZOO}/sac.yml; batch 256 of 512, half the updates, 30,000 of 50,000 steps, no gSDE, and 1,000 "
+        "steps of random actions in place of none",
         verified="0.0, so NOT solved (seed 1, --num-actors 0): independent noise at each step does not find the goal",
     ),
-    # MuJoCo with the defaults, 10,000 steps before the first update. The zoo's TD3 for HalfCheetah has batch 100
-    # and 400 x 300 units.
     **{
         (algo, env): Preset(
             settings={
@@ -246,7 +261,9 @@ PRESETS: dict[tuple[str, str], Preset] = {
                 "learning_rate": rate,
                 "eval_interval_steps": 10_000,
             },
-            source=f"{_ZOO}/{algo}.yml, Stable-Baselines3's other defaults",
+            source=_OURS_OF_MUJOCO.format(algo)
+            if algo != "sac"
+            else f"{_ZOO}/sac.yml, Stable-Baselines3's other defaults",
         )
         for env in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
         for algo, rate in (("sac", 3e-4), ("td3", 1e-3), ("ddpg", 1e-3))
@@ -291,6 +308,7 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
     Raises:
         InvalidInput: There is no such variant.
     """
+    env = _of_latest_version(env) if isinstance(env, str) else env
     known = PRESETS.get((algo, env), _NO_PRESET) if isinstance(env, str) else _NO_PRESET
     if name is None:
         return known
@@ -299,7 +317,18 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
         choice = ", ".join(variants) or "none"
         raise InvalidInput(f"preset: expected one of those for {algo} ({choice}), got {name!r}")
     of_both = _NAMED_FOR.get((name, env), {}) if isinstance(env, str) else {}
-    return Preset(settings={**known.settings, **variants[name], **of_both}, source=f"{name}, on top of: {known.source}")
+    source = f"{name}{_and_ours(of_both)}, on top of: {known.source}"
+    return Preset(settings={**known.settings, **variants[name], **of_both}, source=source)
+
+
+def _of_latest_version(env: str) -> str:
+    """The id with a version, as Gymnasium understands one without: those known here are of the latest."""
+    return next((known for _, known in PRESETS if known.rpartition("-v")[0] == env), env)
+
+
+def _and_ours(settings: Mapping[str, Any]) -> str:
+    """What of a variant is ours for the environment, in brackets, if anything."""
+    return f" (ours here: {', '.join(f'{name} {value}' for name, value in settings.items())})" if settings else ""
 
 
 def preset(algo: str, env: str | Callable[[], Any], name: str | None = None) -> TrainConfig:

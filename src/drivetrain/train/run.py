@@ -131,10 +131,10 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
     network = policy_network(config, interface)
     _require_room(network.num_parameters)
     require_devices(config, network.num_parameters, num_cores())
-    if config.agent.optimizer != "adam":
-        from drivetrain.train.optimizers import require_optimizer  # imports jax: only where it is needed
+    if config.agent.optimizer != "adam" or config.agent.torso != "auto":
+        from drivetrain.train.tried import require_updates  # imports jax: only where it is needed
 
-        require_optimizer(config.agent, network)
+        require_updates(config, interface)
 
 
 def _require_room(num_parameters: int) -> None:

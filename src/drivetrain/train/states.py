@@ -2,6 +2,7 @@
 
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownLambdaType=false
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +11,60 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.errors import FileFormatError
+
 
 def saved(state: Any) -> dict[str, NDArray[Any]]:
-    """Copies of all arrays of a state, by names as "state/params/hidden0.weight"."""
+    """Copies of all arrays of a state, by names as "state/params/hidden0.weight".
+
+    As NumPy can keep them in a file: keys of random streams as their numbers, and of numbers that are not NumPy's
+    own, as bfloat16, the bits.
+    """
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {_name(path): np.array(leaf) for path, leaf in leaves}
+    return {_name(path): _plain(leaf) for path, leaf in leaves}
 
 
 def restored(state: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """A state of the same structure as `state`, with the numbers that `saved` gave."""
+    """A state of the same structure as `state`, with the numbers that `saved` gave.
+
+    Raises:
+        FileFormatError: They are of another structure.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(state)
-    return jax.tree.unflatten(structure, [jax.numpy.array(arrays[_name(path)]) for path, _ in leaves])
+    return jax.tree.unflatten(structure, [_like(leaf, _name(path), arrays) for path, leaf in leaves])
+
+
+def owned(arrays: Any) -> Any:
+    """A tree of arrays as JAX's own, copied without compiling anything."""
+    return jax.tree.map(lambda array: _from_plain(array, _plain(array)), arrays)
+
+
+def _plain(leaf: Any) -> NDArray[Any]:
+    if _is_key(leaf):
+        return np.array(jax.random.key_data(leaf))
+    array = np.array(leaf)
+    return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")
+
+
+def _from_plain(leaf: Any, array: NDArray[Any]) -> jax.Array:
+    if _is_key(leaf):
+        return jax.random.wrap_key_data(jax.device_put(array), impl=jax.random.key_impl(leaf))
+    return jax.device_put(array.view(np.asarray(leaf).dtype))
+
+
+def _like(leaf: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> jax.Array:
+    expected, found = _plain(leaf), arrays.get(name)
+    if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        got = "nothing of that name" if found is None else f"{found.dtype}{list(found.shape)}"
+        raise FileFormatError(
+            f"the checkpoint's {name}: expected {expected.dtype}{list(expected.shape)}, got {got}; go on with the "
+            "torso, the optimizer and the version of each that the run was begun with"
+        )
+    return _from_plain(leaf, found)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _name(path: Any) -> str:

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.interface import Interface
 from drivetrain.train.sharing import ONE_LEARNER, ROWS, WHOLE, Learners, compiled
 
 Metrics = dict[str, Any]
@@ -98,14 +100,17 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
     return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, WHOLE, WHOLE))
 
 
+def empty_batches(config: TrainConfig, interface: Interface) -> Batch:
+    """What a call takes, all zeros."""
+    num_rows = (config.updates.updates_per_call, config.updates.batch_size)
+    obs, action = interface.zero_observations(*num_rows), interface.zero_actions(*num_rows)
+    row = np.zeros(num_rows, np.float32)
+    return Batch(obs, action, row, obs, row, row)
+
+
 def means_of(metrics: Metrics) -> dict[str, float]:
     """The numbers, waited for."""
     return {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
-
-
-def owned(arrays: Any) -> Any:
-    """A tree of arrays as JAX's own, copied without compiling anything."""
-    return jax.tree.map(lambda array: jax.device_put(np.array(array)), arrays)
 
 
 def noise_key(rng: np.random.Generator) -> jax.Array:

@@ -15,8 +15,9 @@ Differences from the papers:
 - Actions before the first update follow the same schedule of epsilon, where Mnih et al. draw all of them at random.
 - tau < 1 with K = 1 is the soft target of DDPG rather than DQN's copy.
 - Noisy layers: an update draws a noise for each of online, target and choosing network, the same for
-  all rows; an actor one per step, the same for its environments. All dense layers are noisy; layers
-  of convolutions are not. All together are Rainbow (`--preset rainbow`).
+  all rows; an actor one per step, the same for its environments. The dense layers behind the torso are
+  noisy; of images the torso is convolutions and a layer of 512 units without noise, where Hessel et al. have
+  noise in such a layer of each stream. All together are Rainbow (`--preset rainbow`).
 
 References: Mnih et al. 2015 (Nature 518); van Hasselt et al. 2016, arXiv:1509.06461; Schaul et al.
 2016, arXiv:1511.05952; Wang et al. 2016, arXiv:1511.06581; Bellemare et al. 2017, arXiv:1707.06887;
@@ -50,7 +51,8 @@ from drivetrain.train.optimizers import Optimizer, optimizer_of
 from drivetrain.train.policies import policy_network
 from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
 from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
+from drivetrain.train.states import owned
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
 
 
 class State(NamedTuple):

@@ -44,8 +44,9 @@ from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.rollouts.buffer import Rollout
 from drivetrain.train.sharing import ONE_LEARNER, Learners
+from drivetrain.train.states import owned
 from drivetrain.train.stochastic import stochastic_network, value_network
-from drivetrain.train.updates import Metrics, owned
+from drivetrain.train.updates import Metrics
 
 _KL_SLACK = 1.5  # of target_kl, as Stable-Baselines3 has it
 

@@ -33,10 +33,11 @@ from drivetrain.train.critics import Networks, networks_of, noise, q_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
 from drivetrain.train.networks import Pieces, initial_twins, pack
-from drivetrain.train.optimizers import optimizer_of
+from drivetrain.train.optimizers import Optimizer, adam, optimizer_of
 from drivetrain.train.policies import gaussian
 from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
+from drivetrain.train.states import owned
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
 
 
 class State(NamedTuple):
@@ -90,9 +91,14 @@ def init(networks: Networks, config: SACConfig, rng: np.random.Generator) -> Sta
     twins = initial_twins(networks.critic, rng)
     critics, targets = (owned(twins) for _ in range(2))
     log_alpha = jnp.log(jnp.float32(config.initial_temperature))
-    optimizer = optimizer_of(config)
-    moments = (optimizer.init(actor), optimizer.init(critics), optimizer.init(log_alpha))
+    optimizer, alpha_optimizer = optimizers_of(config)
+    moments = (optimizer.init(actor), optimizer.init(critics), alpha_optimizer.init(log_alpha))
     return State(actor, critics, targets, log_alpha, moments, noise_key(rng), jnp.int32(0))
+
+
+def optimizers_of(config: SACConfig) -> tuple[Optimizer, Optimizer]:
+    """Of the networks, as asked; of the temperature Adam always: one number, which no weight decay should move."""
+    return optimizer_of(config), adam(config.learning_rate, config.adam_epsilon)
 
 
 def critic_loss(
@@ -119,7 +125,7 @@ def update(
     state: State, batch: Batch, draws: Draws, networks: Networks, config: SACConfig, learners: Learners = ONE_LEARNER
 ) -> tuple[State, jax.Array, Metrics]:
     """One update on one batch: the new state, mean |TD error| of the critics [B], metrics. Pure."""
-    optimizer = optimizer_of(config)
+    optimizer, alpha_optimizer = optimizers_of(config)
     actor_moments, critic_moments, alpha_moments = state.optimizers
 
     graded = jax.value_and_grad(critic_loss, has_aux=True)
@@ -136,7 +142,7 @@ def update(
     log_alpha = state.log_alpha
     if config.learn_temperature:
         wanted = -batch.action.shape[-1] if config.target_entropy is None else config.target_entropy
-        log_alpha, alpha_moments, _ = optimizer.step(-(log_pi + wanted), alpha_moments, log_alpha)
+        log_alpha, alpha_moments, _ = alpha_optimizer.step(-(log_pi + wanted), alpha_moments, log_alpha)
 
     targets = moved(state.targets, critics, config.target_tau)
     moments = (actor_moments, critic_moments, alpha_moments)

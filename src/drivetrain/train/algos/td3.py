@@ -33,7 +33,8 @@ from drivetrain.train.networks import Pieces, first_twin, initial_twins, pack
 from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key, owned
+from drivetrain.train.states import owned
+from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
 
 
 class State(NamedTuple):

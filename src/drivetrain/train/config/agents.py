@@ -60,7 +60,7 @@ class DQNConfig:
         require(self, "num_atoms", self.num_atoms >= 1, "at least 1")
         bounded = -math.inf < self.value_min < self.value_max < math.inf
         require(self, "value_max", bounded, f"more than value_min ({self.value_min}), both finite")
-        require(self, "noise_scale", self.noise_scale > 0, "above 0")
+        require(self, "noise_scale", 0 < self.noise_scale < math.inf, "above 0, finite")
         require(self, "huber_delta", self.huber_delta > 0, "above 0")
         require(self, "max_gradient_norm", self.max_gradient_norm > 0, "above 0")
         require(self, "target_interval", 1 <= self.target_interval < 2**31, "in 1..2^31 - 1")
@@ -99,7 +99,7 @@ class DDPGConfig:
 
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
-        require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0")
+        require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0, finite")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class TD3Config:
         require(self, "policy_delay", self.policy_delay >= 1, "at least 1")
         require(self, "target_noise", 0 <= self.target_noise < math.inf, "at least 0")
         require(self, "target_noise_clip", self.target_noise_clip >= 0, "at least 0")
-        require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0")
+        require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0, finite")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ class PPOConfig:
         require(self, "value_coefficient", 0 <= self.value_coefficient < math.inf, "at least 0")
         require(self, "entropy_coefficient", 0 <= self.entropy_coefficient < math.inf, "at least 0")
         require(self, "target_kl", _is_positive_or_none(self.target_kl), "above 0, or None")
-        require(self, "initial_log_std", math.isfinite(self.initial_log_std), "a finite number")
+        require(self, "initial_log_std", -20 <= self.initial_log_std <= 20, "in -20..20")
 
     def learning_rate_at(self, progress: float) -> float:
         """The step size after a share `progress` in 0..1 of the run."""

@@ -61,9 +61,10 @@ class CustomTorso:
     def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
         """What `init` gives for a key drawn from `rng`; it initialises as it likes."""
         del gain
-        key = jax.random.key(int(rng.integers(2**31)))
-        leaves = jax.tree.leaves(_shape(self).init(key, _example(self.observations)))
-        return {name: np.asarray(leaf) for (name, _), leaf in zip(self.layout, leaves, strict=True)}
+        with jax.ensure_compile_time_eval():  # also where somebody traces what comes next (tried.py)
+            key = jax.random.key(int(rng.integers(2**31)))
+            leaves = jax.tree.leaves(_shape(self).init(key, _example(self.observations)))
+            return {name: np.asarray(leaf) for (name, _), leaf in zip(self.layout, leaves, strict=True)}
 
     def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
         """What `apply` gives."""
@@ -81,18 +82,21 @@ def _shape(torso: CustomTorso) -> _Shape:
         InvalidInput: They are no such functions, or what they give does not fit.
     """
     init, apply = _pair(load_object("torso", torso.source))
-    example = _example(torso.observations)
     try:
-        params = jax.eval_shape(init, jax.random.key(0), example)
-        features = jax.eval_shape(apply, params, example)
+        params = jax.eval_shape(init, jax.random.key(0), _example(torso.observations))
+        features, of_three = (jax.eval_shape(apply, params, _example(torso.observations, rows)) for rows in (1, 3))
     except Exception as error:  # whatever the user's functions raise
         raise _unfit(torso, f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
     if any(leaf.dtype != jnp.float32 for _, leaf in leaves):
         raise _unfit(torso, f"its parameters are {sorted({str(leaf.dtype) for _, leaf in leaves})}, not float32 alone")
     if getattr(features, "ndim", 0) != 2 or features.shape[0] != 1 or features.dtype != jnp.float32:
-        raise _unfit(torso, f"apply gave {features} for a batch of one, not float32[1, num_features]")
+        raise _unfit(torso, f"apply gave {_said(features)} for a batch of one, not float32[1, num_features]")
+    if getattr(of_three, "shape", ()) != (3, features.shape[1]) or features.shape[1] == 0:
+        raise _unfit(torso, f"apply gave {_said(features)} for a batch of one and {_said(of_three)} for one of three")
     layout = tuple((jax.tree_util.keystr(path, simple=True, separator="/"), leaf.shape) for path, leaf in leaves)
+    if len(names := {name for name, _ in layout}) < len(layout):
+        raise _unfit(torso, f"{len(layout)} parameters have only {len(names)} names, as a/b within a and beside it")
     return _Shape(init, apply, layout, structure, features.shape[1])
 
 
@@ -116,8 +120,13 @@ def _unfit(torso: CustomTorso, reason: str) -> InvalidInput:
     )
 
 
-def _example(observations: Observations) -> Any:
-    return jax.tree.map(jnp.asarray, zeros(observations, 1))
+def _said(array: Any) -> str:
+    """Kind and shape of what is an array, as float32[1, 4]; else what it is."""
+    return f"{array.dtype}{list(array.shape)}" if hasattr(array, "shape") else repr(array)
+
+
+def _example(observations: Observations, num_rows: int = 1) -> Any:
+    return jax.tree.map(jnp.asarray, zeros(observations, num_rows))
 
 
 @dataclass(frozen=True)

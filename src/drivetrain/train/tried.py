@@ -1,0 +1,96 @@
+"""Trying a torso and an optimizer of the user's own before anything starts: updates are traced, not computed."""
+
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+import importlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import PPOConfig, TrainConfig
+from drivetrain.train.interface import Interface
+from drivetrain.train.optimizers import optimizer_of
+from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
+from drivetrain.train.rollouts.buffer import RolloutBuffer
+from drivetrain.train.sharing import ONE_LEARNER
+from drivetrain.train.updates import Algorithm, empty_batches
+
+
+def require_updates(config: TrainConfig, interface: Interface) -> None:
+    """Check that the algorithm can learn with what the user has brought, as it would in the run.
+
+    Raises:
+        InvalidInput: Something raised, the state changes its shapes or kinds, or a schedule of the rate is not heeded.
+    """
+    try:
+        before, after = _before_and_after(config, interface)
+    except InvalidInput:
+        raise
+    except Exception as error:  # whatever the user's functions raise
+        sentence = " ".join(str(error).split())[:300]
+        raise _unfit(config, f"it raised {type(error).__name__}: {sentence}") from error
+    if before != after:
+        raise _unfit(config, "steps are not like the parameters, or its state changes its shapes or kinds")
+    if isinstance(config.agent, PPOConfig) and config.agent.learning_rate_schedule != "constant":
+        _require_heeded(config)
+
+
+def _before_and_after(config: TrainConfig, interface: Interface) -> tuple[Any, Any]:
+    """The shapes of the state at the start, and after some updates."""
+    module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
+    algorithm: Algorithm | OnPolicyAlgorithm = module.make(config, interface)
+    before = jax.eval_shape(lambda: algorithm.init(np.random.default_rng(0)))
+    if isinstance(algorithm, OnPolicyAlgorithm):
+        rollout = RolloutBuffer.create(config, interface, shared=False).rollout
+        progress = jax.ShapeDtypeStruct((), jnp.float32)
+        after, _ = jax.eval_shape(
+            lambda state, rollout, progress: algorithm.learn(state, rollout, progress, ONE_LEARNER),
+            before,
+            rollout,
+            progress,
+        )
+        return before, after
+    batch = jax.tree.map(lambda x: x[0], empty_batches(config, interface))
+    after, *_ = jax.eval_shape(lambda state, batch: algorithm.update(state, batch, ONE_LEARNER), before, batch)
+    return before, after
+
+
+def _require_heeded(config: TrainConfig) -> None:
+    """Check that a rate of zero moves nothing, whatever the rate at the start."""
+    params = {"weight": jnp.ones((2, 2)), "bias": jnp.ones(2)}
+    try:
+        state = optimizer_of(config.agent).init(params)
+        moved, _, _ = optimizer_of(config.agent, learning_rate=jnp.float32(0)).step(params, state, params)
+    except Exception:  # made for the algorithm's own parameters, as one that goes by their names
+        return
+    if any(bool((piece != 1).any()) for piece in jax.tree.leaves(moved)):
+        raise _unfit(
+            config,
+            "it keeps the rate that it was begun with, so that the schedule of learning_rate would not be heeded (as "
+            "with optax.inject_hyperparams); schedule it in the optimizer, with a constant learning_rate_schedule",
+        )
+
+
+def _unfit(config: TrainConfig, reason: str) -> InvalidInput:
+    own: list[tuple[str, str, str]] = []
+    if config.agent.torso != "auto":
+        own.append(("torso", config.agent.torso, "a torso for batches of any size"))
+    if config.agent.optimizer != "adam":
+        own.append(
+            (
+                "optimizer",
+                config.agent.optimizer,
+                "a function from a learning rate to an optax transformation with init(params) and "
+                "update(gradients, state, params)",
+            )
+        )
+    names, values, wanted = (list(column) for column in zip(*own, strict=True))
+    return InvalidInput(
+        f"{' and '.join(names)}: {' and '.join(repr(value) for value in values)} do{'es' * (len(own) == 1)} not fit: "
+        f"{reason}; expected {', and '.join(wanted)}"
+    )
