@@ -14,6 +14,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running
 
+from drivetrain.core.errors import SegmentError
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint
 
@@ -223,3 +224,25 @@ def test_importing_the_package_loads_no_framework():
         "import sys, drivetrain.train; print(sorted({'jax', 'gymnasium', 'optax', 'rich', 'tyro'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("algo", "settings", "sentence"),
+    [
+        ("dqn", {"capacity": 100_000}, r"a replay of capacity 100000 needs .*use a smaller capacity"),
+        (
+            "dqn",
+            {"capacity": 2_000, "batch_size": 900, "updates_per_call": 64},
+            "a sample of 64 batches .*use a smaller batch_size",
+        ),
+        ("ppo", {"num_envs": 4_096, "rollout_length": 64}, "a rollout of 262,144 steps needs .*use fewer environments"),
+    ],
+    ids=["replay", "batches", "rollout"],
+)
+def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
+    tmp_path, monkeypatch, algo, settings, sentence
+):
+    monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**20)
+    with pytest.raises(SegmentError, match=sentence):
+        train(algo, "CartPole-v1", run_dir=str(tmp_path / "run"), **settings)
+    assert not (tmp_path / "run").exists()

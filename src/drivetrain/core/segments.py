@@ -166,13 +166,16 @@ class Segment:
         self.close()
 
 
-def require_memory(nbytes: int, *, what: str, largest: str = "") -> None:
+def require_memory(
+    nbytes: int, *, what: str, largest: str = "", remedy: str = "use a smaller capacity or smaller fields"
+) -> None:
     """Refuse what this machine cannot hold before touching it.
 
     Args:
         nbytes: Bytes needed.
         what: For which thing, as the message calls it.
         largest: Its largest parts, for the message.
+        remedy: What to do about it.
 
     Raises:
         SegmentError: More bytes than are available.
@@ -181,5 +184,5 @@ def require_memory(nbytes: int, *, what: str, largest: str = "") -> None:
     if nbytes > available:
         raise SegmentError(
             f"{what} needs {nbytes / 2**30:.2f} GiB, but {available / 2**30:.2f} GiB of memory are available; "
-            f"use a smaller capacity or smaller fields{largest and f' (the largest parts are {largest})'}"
+            f"{remedy}{largest and f' (the largest parts are {largest})'}"
         )

@@ -28,6 +28,7 @@ from drivetrain.train.results import Result
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
 from drivetrain.train.sizing.choose import settle
+from drivetrain.train.topology import require_experience
 
 _NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 
@@ -102,6 +103,7 @@ def start(
     Raises:
         MissingExtra: The run asks for what is not installed; nothing was started.
         InvalidInput: The environment, what learns, the callbacks or the run folder are unfit; nothing was started.
+        SegmentError: There is not enough memory for the replay, the rollout or the batches; nothing was started.
         RunError: The run had to end early.
         KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
         BaseException: What a callback has raised, likewise.
@@ -109,6 +111,7 @@ def start(
     require_callbacks(callbacks)
     require_wandb(config)
     interface = describe(config)
+    require_experience(config, interface)
     config = settled(config, interface, quiet=quiet)
     require_learner(config, interface)
     run_dir = make_run_dir(config)

@@ -63,6 +63,11 @@ class RolloutBuffer:
         self.rollout = Rollout(**arrays)
         """The arrays themselves, [T, N, ...] each."""
 
+    @staticmethod
+    def nbytes_for(config: TrainConfig, interface: Interface) -> int:
+        """Bytes of a run's rollout."""
+        return sum(_nbytes(specs) for specs in _fields(config, interface).values())
+
     @classmethod
     def create(cls, config: TrainConfig, interface: Interface, *, shared: bool) -> "RolloutBuffer":
         """A new one, everything zero: in a segment owned by this process, or for it alone.
@@ -70,7 +75,7 @@ class RolloutBuffer:
         Raises:
             SegmentError: The machine does not have the memory.
         """
-        nbytes = sum(_nbytes(specs) for specs in _fields(config, interface).values())
+        nbytes = cls.nbytes_for(config, interface)
         if not shared:
             return cls(np.zeros(nbytes, np.uint8).data, config, interface)
         segment = Segment.create(_KIND, nbytes)
