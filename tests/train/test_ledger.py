@@ -148,6 +148,20 @@ def test_updates_under_way_are_neither_due_again_nor_waited_for_longer_than_aske
     assert ledger.wait_for_updates(first) == 0
 
 
+@pytest.mark.parametrize("tolerance", [0, 3])
+def test_more_updates_are_not_waited_for_where_actors_wait_for_those_under_way(tolerance):
+    ledger = Ledger.create(
+        make_rules(total_steps=100, warmup_steps=0, ratio=Fraction(1), tolerance=tolerance, updates_per_call=8), 1
+    )
+    ledger.commit(0, ledger.acquire(0, tolerance + 1).num_steps)
+    begun = ledger.wait_for_updates()
+    assert begun == tolerance + 1
+    assert ledger.wait_for_updates(begun, timeout_s=1_000.0) == 0
+    ledger.complete(begun)
+    assert ledger.acquire(0, 1) is not None
+    ledger.close()
+
+
 def test_lock_step_alternates_between_steps_and_all_the_updates_they_call_for():
     rules = make_rules(tolerance=0, warmup_steps=0, total_steps=24, ratio=Fraction(1, 4), updates_per_call=8)
     ledger = Ledger.create(rules, 1)

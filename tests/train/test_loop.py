@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from drivetrain.train import train
+from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint, load_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import describe
@@ -62,6 +62,41 @@ def test_an_interrupt_ends_the_final_evaluation_at_once_and_everything_is_saved(
     _, meta = load_checkpoint(tmp_path)
     assert (meta["num_steps"], meta["num_updates"]) == (1_003, 267)
     assert not (tmp_path / "result.json").exists()
+
+
+def test_what_observations_are_normalised_by_is_saved_by_an_interrupt_in_the_warm_up(tmp_path):
+    settings = {**SMALL, "warmup_steps": 900, "log_interval_steps": 50, "normalize_observations": True}
+    with pytest.raises(KeyboardInterrupt):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path), callbacks=[interrupting_at(100)], **settings)
+    arrays, meta = load_checkpoint(tmp_path)
+    assert meta["num_updates"] == 0
+    assert arrays["moments"][:, 0].sum() == meta["num_steps"] > 0
+
+
+def interrupting_at(step):
+    """A callback that interrupts the run at that step, or soon after."""
+
+    def interrupt(event):
+        if event.row["num_steps"] >= step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return interrupt
+
+
+def test_a_run_interrupted_in_the_least_warm_up_there_can_be_goes_on_though_open_windows_are_lost(tmp_path):
+    least = 64 + 8 * 2  # a batch, and two open windows of three steps in each environment
+    settings = {
+        **SMALL, "warmup_steps": least, "batch_size": 64, "num_step": 3, "envs_per_actor": 8, "total_steps": 400,
+        "log_interval_steps": 8,
+    }  # fmt: skip
+    run_dir = str(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train("dqn", "CartPole-v1", run_dir=run_dir, callbacks=[interrupting_at(40)], **settings)
+    with pytest.raises(KeyboardInterrupt):
+        resume(run_dir, callbacks=[interrupting_at(72)])
+    assert load_checkpoint(tmp_path / "run")[1]["num_updates"] == 0
+    result = resume(run_dir)
+    assert (result.num_steps, result.num_updates) == (400, (400 - least) // 3)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,16 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import gymnasium
 from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running
 
-from drivetrain.core.errors import SegmentError
+from drivetrain.core.errors import InvalidInput, SegmentError
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import describe
+from drivetrain.train.run import require_learner
+from drivetrain.train.run_dir import make_run_dir
 
 
 def test_a_run_with_two_actors_finishes_exactly(tmp_path):
@@ -246,3 +251,22 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
     with pytest.raises(SegmentError, match=sentence):
         train(algo, "CartPole-v1", run_dir=str(tmp_path / "run"), **settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda *_: "20260101-000000")
+    config = TrainConfig.default("dqn", "CartPole-v1")
+    folders = {make_run_dir(config) for _ in range(3)}
+    assert len(folders) == 3
+    assert all((folder / "logs").is_dir() for folder in folders)
+
+
+def test_an_id_that_a_script_registers_itself_is_refused_for_processes_alone(tmp_path):
+    mine = type("Mine", (gymnasium.envs.classic_control.CartPoleEnv,), {"__module__": "__main__"})
+    gymnasium.register("Mine-v0", mine, max_episode_steps=20)
+    config = TrainConfig.default("dqn", "Mine-v0")
+    interface = describe(config)
+    require_learner(config.override(num_actors=0), interface)
+    with pytest.raises(InvalidInput, match=r"'Mine-v0' is registered by the script or notebook itself.*give the class"):
+        require_learner(config.override(num_actors=1), interface)

@@ -1,15 +1,20 @@
 """Automatic sizing: the choice from given measurements, against a simulation of every setting; and whole runs."""
 
 import dataclasses
+import functools
 import json
 import os
+import signal
+import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from gymnasium.envs.classic_control import CartPoleEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_run import steps_per_s
@@ -155,6 +160,52 @@ def test_workers_find_times_for_what_was_asked_and_leave_the_compiled_update_beh
     updating = ask(Question(what="updating", config=config, interface=interface, asked_by=os.getpid()))
     assert updating["wall_s"] > 0
     assert any(tmp_path.iterdir())
+
+
+class Hanging(CartPoleEnv):
+    """Has a helper that its close() would end, and never comes back from a step."""
+
+    def __init__(self, notes):
+        super().__init__()
+        helper = subprocess.Popen(["sleep", "1000"])
+        Path(notes, str(helper.pid)).touch()
+
+    def step(self, action):
+        time.sleep(1_000)
+
+
+def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_have_started(tmp_path, monkeypatch):
+    monkeypatch.setattr("drivetrain.train.sizing.measure._START_S", 6.0)
+    make = functools.partial(Hanging, str(tmp_path))
+    config = TrainConfig.default("dqn", make).override(**SMALL | {"num_actors": 1, "step_timeout_s": 1.0}).resolved()
+    interface = interface_of(config)
+    with pytest.raises(RunError, match="acting was to be measured for a moment, and has not come back for 7 s"):
+        ask(Question(what="acting", config=config, interface=interface, sizes=(1,), asked_by=os.getpid()))
+    helpers = [int(path.name) for path in tmp_path.iterdir()]
+    (mine,) = [pid for pid in helpers if is_child(pid)]  # of the environment that was described here
+    os.kill(mine, signal.SIGKILL)
+    others = [pid for pid in helpers if pid != mine]
+    assert others
+    deadline_s = time.monotonic() + 30
+    while any(map(is_alive, others)):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def status_of(pid):
+    """State and parent's id; of one that is gone, nothing."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return ["gone", ""]
+
+
+def is_child(pid):
+    return status_of(pid)[1] == str(os.getpid())
+
+
+def is_alive(pid):
+    return status_of(pid)[0] not in ("gone", "Z", "X")
 
 
 def answers(question):
@@ -319,3 +370,10 @@ def test_settings_that_no_number_of_actors_fits_are_refused_with_the_reason():
     interface = interface_of(config)
     with pytest.raises(InvalidInput, match="num_envs: expected as many environments for every actor, got 34 for 1"):
         size(config, interface)
+
+
+def test_where_the_only_setting_that_fits_has_more_actors_than_cores_it_is_taken(monkeypatch):
+    monkeypatch.setattr(choosing, "ask", answers)
+    monkeypatch.setattr(choosing, "num_cores", lambda: 2)
+    config = TrainConfig.default("ppo", "CartPole-v1").override(**OPEN, num_envs=8, envs_per_actor=1)
+    assert size(config, interface_of(config)).config.num_actors == 8

@@ -95,6 +95,23 @@ def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
     return interface
 
 
+def require_known_everywhere(env_id: str) -> None:
+    """Refuse an id that only this process's script or notebook has registered: processes of a run do not run that.
+
+    Raises:
+        InvalidInput: It is such an id.
+    """
+    registered: Any = None if isinstance(env_id, Given) else gymnasium.registry.get(env_id)
+    entry = getattr(registered, "entry_point", None)
+    module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None)
+    if module == "__main__":
+        raise InvalidInput(
+            f"environment {env_id!r} is registered by the script or notebook itself, which the run's processes do not "
+            "execute; give the class or a function that makes it in place of the id, put it into a module and name it "
+            "module:Id, or train in this process (num_actors=0)"
+        )
+
+
 def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) -> _AnyEnv:
     """One environment with its wrappers, without Gymnasium's per-step checks.
 

@@ -77,10 +77,19 @@ class Learned:
         return np.concatenate([*frozen, weights, self.statistics.parameters])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it, for a checkpoint, when every call is finished; "params" is what is published."""
+        """All of it, for a checkpoint, when every call is finished; "params" is what is published.
+
+        Raises:
+            RunError: Learning has diverged, if only in a network that is not published. What an optimizer remembers
+                may be anything.
+        """
         assert self._num_begun == 0
+        state = saved(self.state)
+        for name, array in state.items():
+            if array.dtype == np.float32 and not name.startswith("state/optimizer"):
+                require_numbers(array, self.num_updates, name)
         frozen = self._encoders.arrays() if self._encoders else {}
-        return {"params": self.vector, **saved(self.state), **frozen, **self.statistics.arrays()}
+        return {"params": self.vector, **state, **frozen, **self.statistics.arrays()}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over a checkpoint of the same configuration."""

@@ -104,8 +104,8 @@ class Learner:
             RunError: Learning has diverged.
         """
         call = self._wait()
+        priorities = require_numbers(self.td_errors, self.learned.num_updates, "TD errors")
         if self._config.replay.prioritized:
-            priorities = require_numbers(self.td_errors, self.learned.num_updates, "TD errors")
             with REPLAY:
                 replay.update_priorities(call.keys, priorities)
 

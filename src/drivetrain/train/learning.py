@@ -98,6 +98,8 @@ class Learning:
     def end(self) -> None:
         """Write the last checkpoint."""
         if self._rounds is None:
+            if self._ledger.stopping:  # what has been seen since the last updates, or before the first
+                self._observe()
             self._num_steps = self._ledger.counts().committed
         self._save()
         self._tell()
@@ -137,7 +139,8 @@ class Learning:
         with LEDGER:
             self._ledger.complete(count)
         now_s = time.monotonic()
-        self._update_s, self._busy_s = (now_s - self._busy_s) / count, now_s
+        update_s, self._busy_s = (now_s - self._busy_s) / count, now_s
+        self._update_s = min(update_s, 2 * self._update_s) if self._update_s else update_s  # one stall is no long call
         if now_s - self._reported_s > _REPORT_INTERVAL_S:
             with METRICS:
                 self._assignment.reports.send(self._learner.metrics)

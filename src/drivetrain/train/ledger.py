@@ -272,13 +272,18 @@ class Ledger:
     # Learner ------------------------------------------------------------------------------------
 
     def wait_for_updates(self, begun: int = 0, timeout_s: float | None = None) -> int:
-        """Wait for updates due beside those `begun`, and say how many; 0 when the run is over or stops, or late."""
+        """Wait for updates due beside those `begun`, and say how many.
+
+        0 when the run is over or stops, or late, or where nothing more can fall due before those begun are completed.
+        """
 
         def decide(counts: tally.Counts) -> int | None:
             after = counts._replace(updates=counts.updates + begun)
             count = 0 if self.stopping else self._takeable(after)
             over = self.stopping or self.is_finished(Counts(*after[:3]))
-            return count if count > 0 or over else None
+            granted, committed, updates = counts[:3]
+            held_up = begun > 0 and granted == committed and not self.rules.grantable(1, granted, updates)
+            return count if count > 0 or over or held_up else None
 
         return self._tally.wait(Side.CONSUMERS, decide, timeout_s) or 0
 

@@ -265,6 +265,8 @@ class Loop:
             self._display.note(f"ending at step {last.total_steps:,}, as a callback asks")
 
     def _stop(self) -> NoReturn:
+        if self._rounds is None:  # what has been seen since the last updates, or before the first
+            self._observe()
         self._save()
         self._leave()
 

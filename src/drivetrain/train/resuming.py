@@ -126,7 +126,7 @@ def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
         num_rollouts = origin.num_updates // config.updates_per_rollout
         return replace(origin, num_steps=num_rollouts * config.steps_per_rollout)
     if "replay" in meta["files"]:
-        return origin
+        return replace(origin, refill_until=_filled_anew(config, origin))
     needed, left = config.num_rows_before_learning, config.run.total_steps - num_steps
     due = config.updates.update_ratio * max(0, config.run.total_steps - config.updates.warmup_steps)
     if left < needed and int(due) > origin.num_updates:
@@ -136,6 +136,18 @@ def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
         )
     refill_until = min(num_steps + max(config.updates.warmup_steps, needed), config.run.total_steps)
     return replace(origin, refill_until=refill_until)
+
+
+def _filled_anew(config: TrainConfig, origin: Origin) -> int:
+    """The step until which a run taken up in its warm-up waits for a batch; 0: no longer than its warm-up.
+
+    The windows that were open in each environment are lost each time; those of deterministic runs are kept.
+    """
+    if config.run.deterministic or origin.num_updates > 0:
+        return 0
+    lost = origin.num_resumes * config.num_envs * (config.replay.num_step - 1)
+    filled = config.num_rows_before_learning + lost
+    return min(filled, config.run.total_steps) if filled > config.updates.warmup_steps else 0
 
 
 def take_up(

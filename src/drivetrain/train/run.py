@@ -17,7 +17,7 @@ from drivetrain.train.checkpoint import checkpoint_nbytes
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
 from drivetrain.train.devices import require_devices
-from drivetrain.train.environments import describe
+from drivetrain.train.environments import describe, require_known_everywhere
 from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Origin, Rules
@@ -126,11 +126,13 @@ def start(
 
 
 def require_learner(config: TrainConfig, interface: Interface) -> None:
-    """Refuse a torso, an optimizer or learners that cannot work, before anything starts.
+    """Refuse an environment that the processes cannot make, and a torso, an optimizer or learners that cannot work.
 
     Raises:
-        InvalidInput: They cannot.
+        InvalidInput: There is one; nothing was started.
     """
+    if config.num_actors > 0:
+        require_known_everywhere(config.env)
     network = policy_network(config, interface)
     _require_room(network.num_parameters)
     require_devices(config, network.num_parameters, num_cores())

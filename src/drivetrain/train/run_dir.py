@@ -6,7 +6,9 @@ RUN/logs/          what the processes print         RUN/result.json  there once 
 Runs of several seeds are RUN/seed-S each, below one folder.
 """
 
+import contextlib
 import fcntl
+import itertools
 import json
 import os
 import time
@@ -30,7 +32,10 @@ def make_run_dir(config: TrainConfig) -> Path:
     """
     path = Path(config.run.run_dir) if config.run.run_dir else _default_run_dir(config)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        if config.run.run_dir:
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            path = _made_anew(path)
         if any(path.iterdir()):
             remedy = "resume it (`drivetrain resume`), " if (path / "config.json").exists() else ""
             raise InvalidInput(f"run_dir: {path} is not empty; {remedy}choose another folder, or remove what is there")
@@ -38,6 +43,17 @@ def make_run_dir(config: TrainConfig) -> Path:
     except OSError as error:
         raise InvalidInput(f"run_dir: cannot write to {path}: {error.strerror}; choose another folder") from error
     return path.resolve()
+
+
+def _made_anew(path: Path) -> Path:
+    """A new folder of that name, or, where others have begun in the same second, with a number behind it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError
 
 
 def seed_dirs(config: TrainConfig, seeds: Sequence[int]) -> list[Path]:

@@ -36,6 +36,8 @@ def checked_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
     Raises:
         InvalidInput: There are none, or too many, one is no whole number of at least 0, or one is there twice.
     """
+    if not isinstance(seeds, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"seeds: expected whole numbers, as range(1, 6), got {seeds!r}")
     found = tuple(seeds)
     if not 1 <= len(found) <= _MOST_SEEDS:
         raise InvalidInput(f"{_EXPECTED}, at most {_MOST_SEEDS:,} of them, got {len(found):,}")

@@ -89,7 +89,7 @@ def size(config: TrainConfig, interface: Interface) -> Sizing:
     measured = _acting(possible, interface, updates, cores)
     waits = measured.step_s - measured.step_cpu_s > _WAITING * measured.step_s
     counts = actor_counts(config, cores, waits=waits)
-    best = choose(allowed(config, counts, tuple(updates), cores), measured)
+    best = choose(list(allowed(config, counts, tuple(updates), cores)) or possible, measured)
     return Sizing(best.config, describe(best, measured))
 
 

@@ -6,13 +6,16 @@ Nothing of it reaches the run: random streams, environments and frameworks end w
 stay in the compilation cache, where the run's learner finds them.
 """
 
+import contextlib
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.threads import one_thread_environment
@@ -53,25 +56,48 @@ def ask(question: Question) -> dict[str, Any]:
         threads = device_environment(config, os.environ)
     path = os.pathsep.join(path or os.getcwd() for path in sys.path)
     timeout_s = _START_S + (config.run.step_timeout_s if question.what == "acting" else _COMPILE_S)
-    try:
-        done = subprocess.run(
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:  # pipes would be held open
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", "drivetrain.train.sizing.worker"],
-            input=pickle.dumps(question),
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=errors,
             env={**os.environ, **threads, "PYTHONPATH": path},
-            timeout=timeout_s,
-            check=False,
             process_group=0,  # out of the terminal's reach: Ctrl-C is the caller's, who ends it
         )
-    except subprocess.TimeoutExpired:
-        raise RunError(
-            f"{question.what} was to be measured for a moment, and has not come back for {timeout_s:g} s; {_REMEDY}"
-        ) from None
-    if done.returncode != 0:
-        words = done.stderr.decode(errors="replace").strip().splitlines()
-        last = words[-1] if words else "it said nothing"
-        raise RunError(f"{question.what} could not be measured (exit code {done.returncode}): {last}; {_REMEDY}")
-    answer: dict[str, Any] = json.loads(done.stdout)
+        try:
+            _tell(process, pickle.dumps(question))
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise RunError(
+                f"{question.what} was to be measured for a moment, and has not come back for {timeout_s:g} s; {_REMEDY}"
+            ) from None
+        finally:
+            _end(process)
+        answered, words = (_read(file) for file in (said, errors))
+    if code != 0:
+        last = words.strip().splitlines()[-1] if words.strip() else "it said nothing"
+        raise RunError(f"{question.what} could not be measured (exit code {code}): {last}; {_REMEDY}")
+    answer: dict[str, Any] = json.loads(answered)
     if "error" in answer:
         raise RunError(f"{question.what} could not be measured: {answer['error']}; {_REMEDY}")
     return answer
+
+
+def _tell(process: subprocess.Popen[bytes], text: bytes) -> None:
+    """Give a process all its standard input; one that is dead by then says so by its exit code."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(text)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, if it has not ended, and what its environments have started: its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
