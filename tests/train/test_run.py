@@ -270,3 +270,11 @@ def test_an_id_that_a_script_registers_itself_is_refused_for_processes_alone(tmp
     require_learner(config.override(num_actors=0), interface)
     with pytest.raises(InvalidInput, match=r"'Mine-v0' is registered by the script or notebook itself.*give the class"):
         require_learner(config.override(num_actors=1), interface)
+
+
+def test_weights_that_an_actor_acts_by_for_many_steps_are_told_to_be_behind(tmp_path):
+    settings = {**SMALL, "update_ratio": 1, "tolerance": 400, "grant_length": 50, "envs_per_actor": 2}
+    result = train("dqn", "CartPole-v1", total_steps=3_000, num_actors=1, run_dir=str(tmp_path), **settings)
+    rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert max(row.get("weight_lag_max", 0) for row in rows) > 0
+    assert min(row.get("weight_lag", 0) for row in rows) >= 0

@@ -223,8 +223,8 @@ def run(assignment: Assignment) -> None:
     acquire, commit, refresh = WAITING(ledger.acquire), LEDGER(ledger.commit), WEIGHTS(weights.refresh)
     while grant := acquire(assignment.index, config.steps_per_grant):
         refresh()
-        lag = ledger.updates - weights.num_updates
         episodes, num_steps = take(actor, grant, assignment, ledger)
+        lag = max(0, ledger.updates - weights.num_updates)  # weights are published before their updates are counted
         if num_steps == grant.num_steps:
             if board is not None and actor.moments is not None:
                 board.publish(assignment.index, actor.moments.table)
