@@ -108,3 +108,8 @@ def test_the_command_writes_a_picture_and_says_where_the_curves_end(make_run, tm
 def test_the_command_refuses_another_kind_of_file(make_run, tmp_path, capsys):
     assert main(["plot", str(make_run("a", {1: 1.0})), "-o", str(tmp_path / "curves.txt")]) == 2
     assert "expected a file ending in .png or .svg or .pdf" in capsys.readouterr().err
+
+
+def test_a_run_that_is_given_twice_is_one(make_run):
+    run = make_run("run", {1: 5.0, 2: 6.0})
+    assert [num_runs for _, num_runs in curves([run, run, run / ".." / run.name]).values()] == [1]

@@ -162,6 +162,27 @@ def test_more_updates_are_not_waited_for_where_actors_wait_for_those_under_way(t
     ledger.close()
 
 
+def test_rows_that_are_lost_before_the_first_update_put_it_off_and_later_ones_do_not():
+    rules = make_rules(total_steps=100, warmup_steps=20, ratio=Fraction(1), tolerance=0, updates_per_call=8)
+    ledger = Ledger.create(rules, 1)
+    there = Ledger.attach(ledger.handle(), rules, 1)
+    ledger.commit(0, ledger.acquire(0, 10).num_steps)
+    there.lose_rows(4, needed=10)
+    assert ledger.rules.refill_until == 0, "the warm-up is longer"
+    there.lose_rows(4, needed=20)
+    there.lose_rows(4, needed=20)
+    assert ledger.rules.refill_until == 28
+    ledger.commit(0, ledger.acquire(0, 15).num_steps)
+    assert there.wait_for_updates(timeout_s=0.01) == 0
+    ledger.commit(0, ledger.acquire(0, 5).num_steps)
+    assert there.wait_for_updates() == 8
+    there.complete(8)
+    there.lose_rows(4, needed=20)
+    assert ledger.rules.refill_until == 28
+    there.close()
+    ledger.close()
+
+
 def test_lock_step_alternates_between_steps_and_all_the_updates_they_call_for():
     rules = make_rules(tolerance=0, warmup_steps=0, total_steps=24, ratio=Fraction(1, 4), updates_per_call=8)
     ledger = Ledger.create(rules, 1)

@@ -56,8 +56,10 @@ def announce(job: "Job") -> None:
         where += f", after {origin.num_updates:,} updates"
     print(f"{config.algo} on {config.env}: {describe(config)}; {where}", flush=True)
     if origin.refill_until:
+        kept = config.replay.save_replay
+        why = "n-step windows that were open are lost" if kept else "the checkpoint has no replay"
         print(
-            f"the checkpoint has no replay: nothing is learned before step {origin.refill_until:,}, while it fills "
-            "again; the updates due are done then",
+            f"{why}: nothing is learned before step {origin.refill_until:,}, while it fills{'' if kept else ' again'}; "
+            "the updates due are done then",
             flush=True,
         )

@@ -59,6 +59,8 @@ def evaluations(run_dir: Path) -> Evaluations:
     steps = sorted(found)
     try:
         returns = np.array([found[step] for step in steps], np.float64)
+        if returns.ndim != 1:
+            raise ValueError("there are lists among them")
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: expected numbers as eval_return: {error}") from error
     return Evaluations(label, np.array(steps, np.float64), returns)
@@ -87,7 +89,8 @@ def curve(runs: Sequence[Evaluations]) -> Curve:
 def curves(run_dirs: Sequence[Path]) -> dict[str, tuple[Curve, int]]:
     """One curve per label, with how many runs it is of; a folder of several seeds stands for their runs."""
     groups: dict[str, list[Evaluations]] = {}
-    for run_dir in (run for path in run_dirs for run in seed_runs(path) or [path]):
+    found = (run for path in run_dirs for run in seed_runs(path) or [path])
+    for run_dir in {run.resolve(): run for run in found}.values():  # one given twice is one
         run = evaluations(run_dir)
         groups.setdefault(run.label, []).append(run)
     return {label: (curve(runs), len(runs)) for label, runs in groups.items()}

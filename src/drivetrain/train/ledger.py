@@ -43,7 +43,8 @@ _LEARNER = 0  # the only consumer
 _FIRST_STEP = 0  # when the first actor had taken its first steps
 _LAST_STEP = 1  # no time: the steps of the whole run, fewer than the configuration's where it ends early
 _RELEASED = 2  # no time: the steps of the rounds that the learner has released
-_WORK = 3  # since when each actor, and the evaluator, has been at the present step of its environments
+_REFILLED = 3  # no time: the step up to which nothing is learned, later than the rules' where rows were lost
+_WORK = 4  # since when each actor, and the evaluator, has been at the present step of its environments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +202,7 @@ class Ledger:
         self._marks: NDArray[np.int64] = np.frombuffer(segment.payload, np.int64)[-_num_marks(num_actors) :]
         if initialize:
             self._marks[_LAST_STEP] = rules.total_steps
+            self._marks[_REFILLED] = rules.refill_until
 
     @classmethod
     def create(cls, rules: Rules, num_actors: int, origin: Origin = _START) -> "Ledger":
@@ -268,6 +270,18 @@ class Ledger:
     def give_back(self, actor: int) -> int:
         """Return what a dead actor was granted and did not commit; how many steps that was."""
         return self._tally.give_back(Side.PRODUCERS, actor)
+
+    def lose_rows(self, num_rows: int, needed: int) -> None:
+        """Put the first update off, where so many rows were lost before it of the `needed` steps that give a batch."""
+
+        def decide(counts: tally.Counts) -> bool:
+            filled = max(self.rules.refill_until, needed) + num_rows
+            if counts.updates == 0 and filled > self.rules.warmup_steps:
+                self._marks[_REFILLED] = min(filled, self.rules.total_steps)
+            return True
+
+        self._tally.wait(Side.PRODUCERS, decide)
+        self._wake_all()
 
     # Learner ------------------------------------------------------------------------------------
 
@@ -345,10 +359,10 @@ class Ledger:
 
     @property
     def rules(self) -> Rules:
-        """The rules, with as many steps as the run is to have by now."""
-        total_steps = int(self._marks[_LAST_STEP])
-        if total_steps != self._rules.total_steps:
-            self._rules = replace(self._rules, total_steps=total_steps)
+        """The rules, with as many steps as the run is to have by now, and the step from which on it learns."""
+        total_steps, refill_until = int(self._marks[_LAST_STEP]), int(self._marks[_REFILLED])
+        if (total_steps, refill_until) != (self._rules.total_steps, self._rules.refill_until):
+            self._rules = replace(self._rules, total_steps=total_steps, refill_until=refill_until)
         return self._rules
 
     def end_early(self) -> int:
