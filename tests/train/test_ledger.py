@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivetrain.train.ledger import Ledger, Rules
+from drivetrain.train.ledger import Ledger
+from drivetrain.train.rules import Rules
 
 FRACTIONS = st.fractions(min_value=0, max_value=4, max_denominator=7)
 

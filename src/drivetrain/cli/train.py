@@ -19,8 +19,8 @@ from drivetrain.replay.memory import readable
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import device_environment
-from drivetrain.train.ledger import Rules
 from drivetrain.train.presets import preset, preset_for
+from drivetrain.train.rules import Rules
 from drivetrain.train.seed_lists import parse_seeds
 
 if TYPE_CHECKING:

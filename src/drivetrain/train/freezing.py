@@ -13,8 +13,8 @@ from drivetrain.train.checkpoint import load_checkpoint, load_replay, save_check
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.embeddings import Encoders, embedded, without_encoders
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Origin
 from drivetrain.train.rounds.windows import changed_windows
+from drivetrain.train.rules import Origin
 from drivetrain.train.topology import make_replay
 
 _OF_A_GENERATION = ("format", "kind", "generation", "files", "replay_save")

@@ -1,32 +1,20 @@
-"""The ledger: integers in shared memory that keep updates per environment step at their ratio.
+"""The ledger: integers in shared memory that keep updates per environment step at their ratio (rules.py).
 
-    due(s)  = floor(ratio * max(0, s - warmup))      updates that s steps call for
-    owed(s) = due(s) - updates
+A step counts when its transition is in the replay. A run that is to end early has its total_steps lowered to what was
+granted by then, and ends like any; one that loses rows before its first update begins to learn as much later.
 
-An actor is granted steps only while owed(all granted steps) <= tolerance, so with grants of n
-steps owed never exceeds tolerance + ceil(ratio * n). The learner takes no more than
-owed(committed steps), so it never runs ahead. A step counts when its transition is in the replay.
-At the end updates = due(total_steps), exactly. A run that is to end early has its total_steps lowered
-to what was granted by then, and ends like any.
-
-A run may begin where an earlier process left off (`Origin`): the counts go on from there. If the replay
-was not kept, steps are taken without updates until it can be drawn from again; the updates that they
-call for come after that.
-
-On-policy, due(s) rises by a rollout's updates with every whole rollout, each actor has a part of every
-rollout, and is granted the next one when the updates of the last are done; the learner waits for all parts.
+On-policy, each actor has a part of every rollout, and is granted the next one when the updates of the last are done; the
+learner waits for all parts.
 
 A deterministic run is made of rounds: a rollout, or one step of all environments. The learner takes every round
 that all actors are through with, does the updates due, and releases it; only then the next is granted.
 
-The rule of granting is `replay.limiter`'s, and the shared counters, their lock and the waiting are
-`replay.tally`'s: actors are its producers, the learner is its consumer.
+The shared counters, their lock and the waiting are `replay.tally`'s: actors are its producers, the learner is its
+consumer.
 """
 
 import time
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import cached_property
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +22,8 @@ from numpy.typing import NDArray
 
 from drivetrain.core.segments import Segment, SegmentHandle
 from drivetrain.replay import tally
-from drivetrain.replay.limiter import RateLimit
 from drivetrain.replay.tally import Side, Tally
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.rules import START, Origin, Rules
 
 _LEARNER = 0  # the only consumer
 # Marks, in nanoseconds of the monotonic clock; 0: not yet, or at rest.
@@ -45,125 +32,6 @@ _LAST_STEP = 1  # no time: the steps of the whole run, fewer than the configurat
 _RELEASED = 2  # no time: the steps of the rounds that the learner has released
 _REFILLED = 3  # no time: the step up to which nothing is learned, later than the rules' where rows were lost
 _WORK = 4  # since when each actor, and the evaluator, has been at the present step of its environments
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """Where a run begins: at nothing, or where the checkpoint says that it was."""
-
-    num_steps: int = 0
-    """Environment steps taken before."""
-    num_updates: int = 0
-    """Updates done before."""
-    refill_until: int = 0
-    """Step up to which nothing is learned, because the replay was not kept."""
-    num_resumes: int = 0
-    """How often the run was taken up again."""
-    elapsed_s: float = 0.0
-    """Seconds that it has taken before."""
-    learning_s: float = 0.0
-    """Of these, from the first environment step on."""
-    encoder_frozen: bool = False
-    """Whether the replay keeps embeddings by now, see `embeddings`."""
-
-
-_START = Origin()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """The arithmetic of the ledger, without memory or processes."""
-
-    total_steps: int
-    """Environment steps of the run."""
-    warmup_steps: int
-    """Steps that call for no updates."""
-    ratio: Fraction
-    """Updates per step after that."""
-    tolerance: int
-    """Updates owed up to which steps are still granted."""
-    updates_per_call: int
-    """Most updates the learner takes at once."""
-    refill_until: int = 0
-    """Step up to which nothing is learned; actors do not wait before."""
-    steps_per_rollout: int = 1
-    """Steps that call for updates together; beyond 1 on-policy, or of a deterministic run."""
-    by_rounds: bool = False
-    """Whether the learner releases each round of so many steps before the next is granted."""
-    switch_at: int | None = None
-    """Step at which the run goes on in another form, with processes of its own, unless it is ended before."""
-
-    @classmethod
-    def of(cls, config: TrainConfig, origin: Origin = _START) -> "Rules":
-        """The rules of a run."""
-        if config.on_policy:
-            return cls(
-                total_steps=config.total_steps,
-                warmup_steps=0,
-                ratio=Fraction(config.updates_per_rollout, config.steps_per_rollout),
-                tolerance=0,
-                updates_per_call=config.updates_per_rollout,
-                steps_per_rollout=config.steps_per_rollout,
-                by_rounds=config.run.deterministic,
-            )
-        switch_at = None if origin.encoder_frozen else config.switch_at
-        return cls(
-            total_steps=config.total_steps if switch_at is None else switch_at,
-            switch_at=switch_at,
-            warmup_steps=config.updates.warmup_steps,
-            ratio=config.updates.update_ratio,
-            tolerance=0 if config.run.deterministic else config.updates.tolerance,
-            updates_per_call=config.updates.updates_per_call,
-            refill_until=origin.refill_until,
-            steps_per_rollout=config.num_envs if config.run.deterministic else 1,
-            by_rounds=config.run.deterministic,
-        )
-
-    @cached_property
-    def limit(self) -> RateLimit:
-        """The rule that says when actors wait."""
-        return RateLimit(updates_per_insert=self.ratio, tolerance=self.tolerance, min_size=self.warmup_steps)
-
-    def due(self, steps: int) -> int:
-        """Updates that `steps` environment steps call for, in exact arithmetic."""
-        return self.limit.due(self._whole(steps))
-
-    def grantable(self, wanted: int, granted: int, updates: int) -> int:
-        """Steps that may be granted now, of `wanted`, after `granted` in all."""
-        if granted >= self.refill_until and not self.limit.allows_insert(self._whole(granted), updates):
-            return 0
-        return min(wanted, self.total_steps - granted)
-
-    def takeable(self, committed: int, updates: int) -> int:
-        """Updates that the learner should do now, after `committed` steps and `updates` updates.
-
-        A full call, or what the tolerance lets accumulate, or the remainder at the end. Actors
-        that may not go on have more than `tolerance` updates owed, so learner and actors never
-        wait for each other.
-        """
-        if committed < self.refill_until:
-            return 0
-        owed = self.limit.owed(self._whole(committed), updates)
-        enough = min(self.updates_per_call, self.tolerance + 1)
-        if owed >= enough or committed == self.total_steps:
-            return min(owed, self.updates_per_call)
-        return 0
-
-    def ended_at(self, granted: int) -> "Rules":
-        """The rules of a run that ends early, when `granted` steps are taken.
-
-        With a whole rollout or round; not before a replay that was not kept is filled again.
-        """
-        whole = -(-granted // self.steps_per_rollout) * self.steps_per_rollout
-        return replace(self, total_steps=min(max(whole, self.refill_until), self.total_steps))
-
-    def is_whole(self, steps: int) -> bool:
-        """Whether these are the steps of complete rollouts or rounds."""
-        return steps == self._whole(steps)
-
-    def _whole(self, steps: int) -> int:
-        """The steps of the rollouts that are complete."""
-        return steps // self.steps_per_rollout * self.steps_per_rollout
 
 
 class Grant(NamedTuple):
@@ -205,7 +73,7 @@ class Ledger:
             self._marks[_REFILLED] = rules.refill_until
 
     @classmethod
-    def create(cls, rules: Rules, num_actors: int, origin: Origin = _START) -> "Ledger":
+    def create(cls, rules: Rules, num_actors: int, origin: Origin = START) -> "Ledger":
         """A new ledger, with the counts that the run begins at, owned by this process."""
         segment = Segment.create("ledger", Tally.nbytes_for((num_actors, 1)) + 8 * _num_marks(num_actors))
         ledger = cls(segment, rules, num_actors, initialize=True)

@@ -24,13 +24,14 @@ from drivetrain.train.embeddings import Encoders
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.faults import EnvironmentFault
 from drivetrain.train.learner import make_learner, use_compilation_cache
-from drivetrain.train.ledger import Counts, Rules
+from drivetrain.train.ledger import Counts
 from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.progress import Display
 from drivetrain.train.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
 from drivetrain.train.results import Result
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rounds.rounds import Rounds
+from drivetrain.train.rules import Rules
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver, latest_checkpoint
 from drivetrain.train.signals import SIGTERM_EXIT, Signals

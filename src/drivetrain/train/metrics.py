@@ -24,7 +24,8 @@ from typing import Any
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train.archives import append_whole, save_text
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.ledger import Counts, Origin, Rules
+from drivetrain.train.ledger import Counts
+from drivetrain.train.rules import Origin, Rules
 from drivetrain.train.sinks.sink import Row, Sink
 from drivetrain.train.sinks.table import Table
 from drivetrain.train.sinks.tensorboard import TensorBoard

@@ -18,8 +18,8 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.environments import describe
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Origin
 from drivetrain.train.results import Result
+from drivetrain.train.rules import Origin
 from drivetrain.train.run import Job, carry_out, require_learner
 from drivetrain.train.run_dir import RunLock, load_result, require_run_dir
 from drivetrain.train.saving import describe_interface

@@ -20,11 +20,11 @@ from drivetrain.train.devices import require_devices
 from drivetrain.train.environments import describe, require_known_everywhere
 from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Origin, Rules
 from drivetrain.train.policies import policy_network
 from drivetrain.train.presets import preset
 from drivetrain.train.recording import CHECKPOINT, STARTING, recorded
 from drivetrain.train.results import Result
+from drivetrain.train.rules import Origin, Rules
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
 from drivetrain.train.sizing.choose import settle

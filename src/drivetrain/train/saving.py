@@ -17,7 +17,7 @@ from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import has_checkpoint, save_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Origin
+from drivetrain.train.rules import Origin
 from drivetrain.train.topology import Experience
 
 

@@ -23,12 +23,13 @@ from typing import Any
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.launch import Child
-from drivetrain.train.ledger import Counts, Rules
+from drivetrain.train.ledger import Counts
 from drivetrain.train.metrics import Meter, MetricsFile, Row
 from drivetrain.train.progress import Display
 from drivetrain.train.recording import METRICS, STARTING, WAITING
 from drivetrain.train.reports import Inbox, Reports
 from drivetrain.train.results import Result
+from drivetrain.train.rules import Rules
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import latest_checkpoint
 from drivetrain.train.signals import SIGTERM_EXIT, Signals

@@ -22,12 +22,13 @@ from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.embeddings import embedded
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Ledger, Origin, Rules
+from drivetrain.train.ledger import Ledger
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies import first_published, num_published
 from drivetrain.train.reports import Reports
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rounds.episodes import Episodes
+from drivetrain.train.rules import Origin, Rules
 from drivetrain.train.weights import Weights
 
 Role = Literal["actor", "learner", "evaluator"]
