@@ -3,8 +3,8 @@
 A step counts when its transition is in the replay. A run that is to end early has its total_steps lowered to what was
 granted by then, and ends like any; one that loses rows before its first update begins to learn as much later.
 
-On-policy, each actor has a part of every rollout, and is granted the next one when the updates of the last are done; the
-learner waits for all parts.
+On-policy, each actor has a part of every rollout, and is granted the next one when the updates of the last are done;
+the learner waits for all parts.
 
 A deterministic run is made of rounds: a rollout, or one step of all environments. The learner takes every round
 that all actors are through with, does the updates due, and releases it; only then the next is granted.
