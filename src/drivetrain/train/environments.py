@@ -77,10 +77,8 @@ def describe(config: TrainConfig) -> Interface:
 def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
     env = make(env_id, settings)
     try:
-        stack, unset = (
-            _stack_of(env, settings.frame_stack > 1),
-            None,
-        )  # Gymnasium declares spaces, and leaves it to the environment to set them
+        stack = _stack_of(env, settings.frame_stack > 1)
+        unset = None  # Gymnasium declares spaces, and leaves it to the environment to set them
         observations = observations_of(getattr(env, "observation_space", unset), env_id, stack)
         actions = actions_of(getattr(env, "action_space", unset), env_id)
         interface = Interface(observations=observations, actions=actions, frame_stack=stack)

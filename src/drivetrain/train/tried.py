@@ -61,14 +61,20 @@ def _before_and_after(config: TrainConfig, interface: Interface) -> tuple[Any, A
 
 
 def _require_heeded(config: TrainConfig) -> None:
-    """Check that a rate of zero moves nothing, whatever the rate at the start."""
-    params = {"weight": jnp.ones((2, 2)), "bias": jnp.ones(2)}
+    """Check that steps depend on the rate they are given, and not on that of the start alone."""
+    number = jax.ShapeDtypeStruct((), jnp.float32)
+    params = {"weight": jax.ShapeDtypeStruct((2, 2), jnp.float32), "bias": jax.ShapeDtypeStruct((2,), jnp.float32)}
+
+    def moved(rate: Any, state: Any, params: Any) -> Any:
+        return optimizer_of(config.agent, learning_rate=rate).step(params, state, params)[0]
+
     try:
-        state = optimizer_of(config.agent).init(params)
-        moved, _, _ = optimizer_of(config.agent, learning_rate=jnp.float32(0)).step(params, state, params)
+        state = jax.eval_shape(optimizer_of(config.agent).init, params)
+        traced: Any = jax.make_jaxpr(moved)(number, state, params).jaxpr
     except Exception:  # made for the algorithm's own parameters, as one that goes by their names
         return
-    if any(bool((piece != 1).any()) for piece in jax.tree.leaves(moved)):
+    rate = traced.invars[0]
+    if not any(variable is rate for step in traced.eqns for variable in step.invars):
         raise _unfit(
             config,
             "it keeps the rate that it was begun with, so that the schedule of learning_rate would not be heeded (as "
