@@ -21,6 +21,8 @@ from drivetrain.train import resume, time_report, train
 from drivetrain.train.checkpoint import load_checkpoint
 
 SEQUENTIAL = {"total_steps": 400, "num_actors": 0, "seed": 1, **SMALL}
+LONGER = {**SEQUENTIAL, "total_steps": 20_000}
+"""Half a second, beside which a moment that the machine takes at the ends of a recording is little."""
 
 
 def operations(totals, process):
@@ -35,7 +37,7 @@ def shown(run_dir):
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
-    return train("dqn", "CartPole-v1", run_dir=str(tmp_path_factory.mktemp("runs") / "run"), **SEQUENTIAL).run_dir
+    return train("dqn", "CartPole-v1", run_dir=str(tmp_path_factory.mktemp("runs") / "run"), **LONGER).run_dir
 
 
 def test_a_sequential_run_reports_what_its_one_process_did_and_the_page_shows_the_same(run_dir):
@@ -71,7 +73,7 @@ def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is
 
 
 def test_recording_changes_no_bit_of_what_is_learned_and_can_be_left_out(run_dir, tmp_path):
-    other = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "other"), time_report=False, **SEQUENTIAL).run_dir
+    other = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "other"), time_report=False, **LONGER).run_dir
     assert not (other / "time").exists()
     assert not (other / "report.html").exists()
     assert shown(other) == ""
