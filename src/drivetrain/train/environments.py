@@ -40,6 +40,7 @@ from drivetrain.train.spaces import (
     algorithms_for,
     decoder,
     encoder,
+    leaves_of,
     observations_of,
     require_fit,
     shapes_of,
@@ -189,21 +190,13 @@ def _stack_of(env: Any, is_asked: bool) -> int:
     shown: Any = getattr(env, "observation_space", None)
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, FrameStackObservation):
-            counts = is_asked or all(isinstance(leaf, spaces.Box) for leaf in _leaves(shown))
+            counts = is_asked or all(isinstance(leaf, spaces.Box) for leaf in leaves_of(shown))
             stacking = cast(Any, env)
             return int(stacking.stack_size) if counts and stacking.observation_space == shown else 1
         if isinstance(env, gymnasium.ObservationWrapper):
             return 1
         env = cast(Any, env).env
     return 1
-
-
-def _leaves(space: Any) -> list[Any]:
-    """The spaces within dicts and tuples, however deep."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return [leaf for part in parts for leaf in _leaves(part)]
-    return [space]
 
 
 class Environment:

@@ -31,7 +31,7 @@ class Origin:
     num_updates: int = 0
     """Updates done before."""
     refill_until: int = 0
-    """Step up to which nothing is learned, because the replay was not kept."""
+    """Step up to which nothing is learned, because the replay was not kept, or rows of it were lost."""
     num_resumes: int = 0
     """How often the run was taken up again."""
     elapsed_s: float = 0.0

@@ -155,8 +155,13 @@ def _require_set(space: Any, attribute: str, name: str) -> None:
 
 def _is_empty(space: Any) -> bool:
     """Whether there is nothing in it, or in one of its entries."""
-    leaves = [leaf for _, leaf in _leaves(space, ())]
+    leaves = leaves_of(space)
     return not leaves or any(leaf.shape is not None and 0 in leaf.shape for leaf in leaves)
+
+
+def leaves_of(space: Any) -> list[Any]:
+    """The spaces within dicts and tuples, however deep; of any other it alone."""
+    return [leaf for _, leaf in _leaves(space, ())]
 
 
 def _joined(path: _Path) -> str:
