@@ -6,14 +6,12 @@ It dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor d
 writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
 """
 
-import contextlib
 import ctypes
 import importlib
 import io
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -23,6 +21,7 @@ from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.devices import device_environment
 from drivetrain.train.faults import EnvironmentFault
+from drivetrain.train.processes import begin, end, end_group
 from drivetrain.train.recording import STARTING, record_as
 from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role
@@ -52,28 +51,16 @@ class Child:
         self._killed_because = ""
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        environment = {
-            **os.environ,
-            **_computation(assignment),
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-        }
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "drivetrain.train.launch"],
-                stdin=subprocess.PIPE,
+            self.process = begin(
+                "drivetrain.train.launch",
+                assignment,
+                environment=_computation(assignment),
                 stdout=log,
                 stderr=log,
-                env=environment,
                 pass_fds=[assignment.reports.fd, *([] if lock_fd is None else [lock_fd])],
-                process_group=0,  # out of the terminal's reach: Ctrl-C is the supervisor's; its own processes are in it
             )
         inbox.close_writing()
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(pickle.dumps(assignment))
-            self.process.stdin.close()
-        except BrokenPipeError:
-            pass  # it died at once; its exit code will say so
 
     @property
     def name(self) -> str:
@@ -104,14 +91,11 @@ class Child:
     def kill(self, reason: str = "") -> None:
         """End it at once, with what it has started, and wait until it is gone."""
         self._killed_because = reason
-        self.end_others()
-        self.process.kill()
-        self.process.wait()
+        end(self.process)
 
     def end_others(self) -> None:
         """End the processes that its environments have started, and could not end: those of its process group."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        end_group(self.process)
 
 
 def reason_in(words: str) -> str:

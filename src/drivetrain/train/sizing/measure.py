@@ -6,13 +6,9 @@ Nothing of it reaches the run: random streams, environments and frameworks end w
 stay in the compilation cache, where the run's learner finds them.
 """
 
-import contextlib
 import json
 import os
-import pickle
-import signal
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from typing import IO, Any, Literal
@@ -22,6 +18,7 @@ from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import device_environment
 from drivetrain.train.interface import Interface
+from drivetrain.train.processes import begin, end
 
 _START_S = 60.0  # for an interpreter to load what it needs
 _COMPILE_S = 600.0
@@ -54,26 +51,18 @@ def ask(question: Question) -> dict[str, Any]:
     threads = one_thread_environment(os.environ)
     if question.what == "updating":
         threads = device_environment(config, os.environ)
-    path = os.pathsep.join(path or os.getcwd() for path in sys.path)
     timeout_s = _START_S + (config.run.step_timeout_s if question.what == "acting" else _COMPILE_S)
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:  # pipes would be held open
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "drivetrain.train.sizing.worker"],
-            stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=errors,
-            env={**os.environ, **threads, "PYTHONPATH": path},
-            process_group=0,  # out of the terminal's reach: Ctrl-C is the caller's, who ends it
-        )
+        worker = "drivetrain.train.sizing.worker"
+        process = begin(worker, question, environment=threads, stdout=said, stderr=errors)
         try:
-            _tell(process, pickle.dumps(question))
             code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise RunError(
                 f"{question.what} was to be measured for a moment, and has not come back for {timeout_s:g} s; {_REMEDY}"
             ) from None
         finally:
-            _end(process)
+            end(process)
         answered, words = (_read(file) for file in (said, errors))
     if code != 0:
         last = words.strip().splitlines()[-1] if words.strip() else "it said nothing"
@@ -82,20 +71,6 @@ def ask(question: Question) -> dict[str, Any]:
     if "error" in answer:
         raise RunError(f"{question.what} could not be measured: {answer['error']}; {_REMEDY}")
     return answer
-
-
-def _tell(process: subprocess.Popen[bytes], text: bytes) -> None:
-    """Give a process all its standard input; one that is dead by then says so by its exit code."""
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-        pipe.write(text)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, if it has not ended, and what its environments have started: its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _read(file: IO[bytes]) -> str:
