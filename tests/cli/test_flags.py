@@ -13,7 +13,13 @@ from drivetrain.cli.main import main
         (["doctor", "x"], "Unrecognized options: x"),
         (["doctor", "--json"], "Missing value for argument '--json'"),
         (["eval"], "Missing from drivetrain eval: RUN"),
-        (["eval", "run", "--episodes", "y"], "--episodes: invalid literal for int() with base 10: 'y'"),
+        (["eval", "run", "--episodes", "y"], "--episodes: expected a whole number, as 100000, 100_000 or 1e5, got 'y'"),
+        (
+            ["eval", "run", "--episodes", "1.5"],
+            "--episodes: expected a whole number, as 100000, 100_000 or 1e5, got '1.5'",
+        ),
+        (["eval", "run", "--episodes", "1e999"], "--episodes: expected a whole number"),
+        (["eval", "run", "--episodes", "nan"], "--episodes: expected a whole number"),
         (
             ["eval", "run", "--which", "y"],
             "invalid choice 'y' for argument '--which'. Expected one of ('best', 'last')",

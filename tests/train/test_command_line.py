@@ -48,3 +48,32 @@ def test_a_run_too_short_for_an_update_says_so_when_it_begins(capsys, warmup_ste
     config = TrainConfig.default("dqn", "CartPole-v1").override(num_actors=1, total_steps=1_000)
     announce(config.override(warmup_steps=warmup_steps, update_ratio="1/2"))
     assert ("nothing will be learned" in capsys.readouterr().err) == says
+
+
+def test_numbers_are_read_as_people_write_them(capsys):
+    words = ["--total-steps", "1e5", "--warmup-steps", "2_000", "--update-ratio", "1/8", "--learning-rate", "1"]
+    assert main(["train", "dqn", "CartPole-v1", "--show-config", "--hidden", "64", "1e2", *words]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["run"]["total_steps"], shown["updates"]["warmup_steps"]) == (100_000, 2_000)
+    assert (shown["updates"]["update_ratio"], shown["agent"]["learning_rate"]) == ("1/8", 1.0)
+    assert shown["agent"]["hidden"] == [64, 100]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--learning-rate", "abc"], "--learning-rate: expected a number, as 0.001 or 1e-3, got 'abc'"),
+        (["--update-ratio", "1/0"], "--update-ratio: expected a number or a fraction of two, as 4, 0.25 or 1/4"),
+        (["--hidden", "64,64"], "--hidden: expected values with spaces between them, got '64,64'"),
+    ],
+)
+def test_what_is_no_number_is_answered_with_what_one_looks_like(capsys, words, said):
+    assert main(["train", "dqn", "CartPole-v1", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"drivetrain: error: {said}")
+
+
+@pytest.mark.parametrize(("after", "says"), [(1_000, True), (5_000, True), (999, False)])
+def test_a_run_that_ends_before_its_encoder_is_to_be_frozen_says_so_when_it_begins(capsys, after, says):
+    config = TrainConfig.default("dqn", "images:Any-v0").override(num_actors=1, total_steps=1_000, warmup_steps=500)
+    announce(config.override(freeze_encoder_after=after))
+    assert ("nothing will be frozen" in capsys.readouterr().err) == says

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, TypeVar, cast
 
 import tyro
@@ -17,17 +18,73 @@ T = TypeVar("T")
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = "╭╮╰╯│─ "
+_SEVERAL = re.compile(r"Could not find valid parse for arguments: \[(.*)\]$")
 _RULE = re.compile(r"^-{3,}$")
 _ANY_WIDTH = "10000"  # words are not parted
+
+_NUMBERS: Any = tyro.constructors.ConstructorRegistry()
+
+
+def _whole_number(text: str) -> int:
+    """As of "100_000" and of "1e5"."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if number.is_integer() and abs(number) < 2**53:
+            return int(number)
+    raise ValueError(f"expected a whole number, as 100000, 100_000 or 1e5, got {text!r}")
+
+
+def _real_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected a number, as 0.001 or 1e-3, got {text!r}") from None
+
+
+def _fraction(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"expected a number or a fraction of two, as 4, 0.25 or 1/4, got {text!r}") from None
+
+
+_READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    int: ("INT", _whole_number),
+    float: ("FLOAT", _real_number),
+    Fraction: ("FRACTION", _fraction),
+}
+
+
+def _number(info: Any) -> Any:
+    """How tyro reads and shows numbers."""
+    kind: Any = info.type
+    if kind not in _READERS:
+        return None
+    metavar, read = _READERS[kind]
+    return tyro.constructors.PrimitiveConstructorSpec[Any](
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda args: read(args[0]),
+        is_instance=lambda value: isinstance(value, (int, float) if kind is float else kind),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+_NUMBERS.primitive_rule(_number)
 
 
 def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
 
+    Numbers are read as people write them, as 1e5.
+
     Raises:
         InvalidInput: A flag is unknown, or its value is none that it takes.
     """
     cli: Callable[..., T] = cast(Any, tyro).cli
+    options["registry"] = _NUMBERS
     if "-h" in argv or "--help" in argv:
         return cli(kind, args=argv, prog=prog, **options)
     said = io.StringIO()
@@ -50,6 +107,7 @@ def sentence(box: str) -> str:
     first, *others = [" ".join(paragraph.split()) for paragraph in re.split(r"\n{2,}", text.strip())]
     guesses = [f"p{paragraph[1:]}" for paragraph in others if paragraph.startswith("Perhaps")]
     said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
+    said = _SEVERAL.sub(r"expected values with spaces between them, got \1", said)
     return "; ".join([said, *guesses]).rstrip(".")
 
 

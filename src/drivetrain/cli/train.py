@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,30 +34,6 @@ _SHOW = "--show-config"
 _PRESET = "--preset"
 _SEED = "--seed"
 _SEEDS = "--seeds"
-_REGISTRY: Any = tyro.constructors.ConstructorRegistry()
-
-
-def _fraction(info: Any) -> Any:
-    """How tyro reads and shows the one field type it does not know."""
-    if info.type is not Fraction:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec[Fraction](
-        nargs=1,
-        metavar="FRACTION",
-        instance_from_str=lambda args: _read_fraction(args[0]),
-        is_instance=lambda value: isinstance(value, Fraction),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-def _read_fraction(text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        raise ValueError(f"expected a denominator above 0, got {text}") from None
-
-
-_REGISTRY.primitive_rule(_fraction)
 
 
 def run(argv: list[str]) -> int:
@@ -76,7 +51,7 @@ def run(argv: list[str]) -> int:
         config, reason = sized(config)
         if reason is not None:
             shown["sized"] = reason
-            print(f"sized: {reason}", file=sys.stderr)
+            note(f"sized: {reason}")
     if _SHOW in argv:
         shown |= config.to_dict()
         if config.weighs_learners:  # settled when the run begins
@@ -93,16 +68,24 @@ def run(argv: list[str]) -> int:
 
 
 def announce(config: TrainConfig) -> None:
-    """Say what begins, and how it is carried out."""
+    """Say what begins, how it is carried out, and what will not come to pass."""
     print(f"{config.algo} on {config.env}: {describe(config)}", flush=True)
     rules = Rules.of(config)
     if rules.due(rules.total_steps) == 0 < rules.ratio:
-        print(
+        note(
             f"nothing will be learned: there is no update before the end of {rules.total_steps:,} steps, with "
-            f"warmup_steps {rules.warmup_steps:,} and {float(rules.ratio):.3g} updates per step",
-            file=sys.stderr,
-            flush=True,
+            f"warmup_steps {rules.warmup_steps:,} and {float(rules.ratio):.3g} updates per step"
         )
+    after = None if config.on_policy else config.updates.freeze_encoder_after
+    if after is not None and config.switch_at is None:
+        note(
+            f"nothing will be frozen: the run ends after {rules.total_steps:,} steps, freeze_encoder_after is {after:,}"
+        )
+
+
+def note(words: str) -> None:
+    """Tell the user beside what is printed of the run."""
+    print(words, file=sys.stderr, flush=True)
 
 
 def run_all(config: TrainConfig, seeds: Sequence[int]) -> int:
@@ -135,7 +118,7 @@ def complain(seed: int, error: Exception) -> None:
 
     if not isinstance(error, DrivetrainError):
         traceback.print_exception(error)
-    print(f"seed {seed} failed: {sentence(error)}", file=sys.stderr, flush=True)
+    note(f"seed {seed} failed: {sentence(error)}")
 
 
 def sized(config: TrainConfig) -> "Sizing":
@@ -206,7 +189,6 @@ def parse(argv: list[str]) -> TrainConfig:
         ),
         default=flags_of(**parts),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
-        registry=_REGISTRY,
     )
     return dataclasses.replace(base, **{part: getattr(flags, part) for part in parts})
 
