@@ -1,5 +1,6 @@
 """The sequential reference: a seed fixes every bit."""
 
+import gc
 import json
 import os
 import signal
@@ -39,6 +40,13 @@ def test_two_runs_of_a_seed_are_equal_to_the_last_bit_and_another_seed_is_not(tm
     assert rows_of(results[0].run_dir) == rows_of(results[1].run_dir)
     assert results[0].returns == results[1].returns
     assert not np.array_equal(arrays[0]["params"], arrays[2]["params"])
+
+
+def test_the_callers_garbage_is_collected_as_before_after_a_run(tmp_path):
+    before = gc.get_freeze_count()
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SMALL)
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == before
 
 
 def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.garbage import uncollected
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.devices import device_environment
 from drivetrain.train.faults import EnvironmentFault
@@ -162,7 +163,7 @@ def main() -> None:
     prepare_computation()
     record_as(assignment.name, assignment.recording)
     try:
-        with STARTING:
+        with STARTING, uncollected(for_good=True):
             role = importlib.import_module(_MODULES[assignment.role])
         role.run(assignment)
     except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback

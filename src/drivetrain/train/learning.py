@@ -6,6 +6,7 @@ by_rounds   deterministic: a round is taken, the updates due are done, and only 
 
 import time
 
+from drivetrain.core.garbage import uncollected
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.devices import prepare_devices
@@ -23,7 +24,7 @@ _REPORT_INTERVAL_S = 0.1
 
 def run(assignment: Assignment) -> None:
     """Be the learner process."""
-    with STARTING:
+    with STARTING, uncollected(for_good=True):
         use_compilation_cache()
         prepare_devices(assignment.config)
         learning = Learning(assignment)

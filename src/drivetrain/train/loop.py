@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from drivetrain.core.errors import RunError
+from drivetrain.core.garbage import uncollected
 from drivetrain.train.actor import make_actor
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
@@ -49,7 +50,7 @@ def run_sequentially(job: Job) -> Result:
     """
     display = Display(job.config.run.total_steps, quiet=job.quiet)
     with _telling_of_faults(job.run_dir):
-        with STARTING:
+        with STARTING, uncollected():
             use_compilation_cache()
             prepare_devices(job.config)
             loop = Loop(job, display)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.garbage import uncollected
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
@@ -206,7 +207,7 @@ def _work(job: Job) -> Result:
 def _part(job: Job) -> Result:
     """A run, or its part up to the switch or from there on, with processes or without."""
     if job.config.num_actors == 0:
-        with STARTING:
+        with STARTING, uncollected():
             from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
 
         return run_sequentially(job)
