@@ -3,7 +3,6 @@
 import gc
 
 import pytest
-
 from lone_process import run_in_child
 
 from drivetrain.core.garbage import uncollected

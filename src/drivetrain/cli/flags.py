@@ -46,7 +46,9 @@ def _real_number(text: str) -> float:
 def _fraction(text: str) -> Fraction:
     try:
         return Fraction(text)
-    except (ValueError, ZeroDivisionError):
+    except ZeroDivisionError:
+        raise ValueError(f"expected a denominator above 0, got {text}") from None
+    except ValueError:
         raise ValueError(f"expected a number or a fraction of two, as 4, 0.25 or 1/4, got {text!r}") from None
 
 
