@@ -1,6 +1,7 @@
 """Segments: created, attached, refused, let go; with an owner that dies."""
 
 import dataclasses
+import gc
 import mmap
 import multiprocessing
 import os
@@ -78,6 +79,16 @@ def test_close_leaves_no_descriptor_and_no_mapping():
             with pytest.raises(ForeignSegment):
                 Segment.attach(dataclasses.replace(segment.handle(), kind="other"), "other")
     assert held() == before
+
+
+def test_segments_that_nobody_holds_any_more_are_closed():
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        segment = Segment.create("thing", 10_000)
+        attached = Segment.attach(segment.handle(), "thing")
+        del segment, attached
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_more_memory_than_there_is_is_refused_in_a_sentence():

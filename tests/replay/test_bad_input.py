@@ -292,6 +292,8 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"initial_priority": None}, "initial_priority"),
         ({"weights_by": "max"}, r'weights_by: expected "batch" or "buffer", got .max'),
         ({"weights_by": None}, "weights_by"),
+        ({"weights_by": np.array(["batch", "buffer"])}, "weights_by"),
+        ({"initial_priority": np.array([1.0, 2.0])}, "initial_priority"),
         ({"prioritized": "no"}, "prioritized: expected True or False, got 'no'"),
         ({"share_next_obs": None}, "share_next_obs: expected True or False"),
         ({"shared": 2}, "shared: expected True or False"),
@@ -302,6 +304,22 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
 def test_settings_out_of_range_are_refused(options, message):
     with pytest.raises(InvalidInput, match=message):
         Replay(**({"capacity": 8, "spec": SPEC} | options))
+
+
+def test_switches_that_are_neither_on_nor_off_are_refused_by_name(tmp_path):
+    replay = filled_replay(8)
+    with pytest.raises(InvalidInput, match="rescale: expected True or False, got 'no'"):
+        replay.set_alpha(0.5, rescale="no")
+    with pytest.raises(InvalidInput, match="incremental: expected True or False, got 'no'"):
+        replay.save(tmp_path / "file", incremental="no")
+    with pytest.raises(InvalidInput, match="pinned: expected True or False, got 'no'"):
+        replay.new_batch(4, pinned="no")
+
+
+def test_a_batch_beyond_memory_is_refused_with_what_it_would_need(monkeypatch):
+    monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**20)
+    with pytest.raises(SegmentError, match=r"a batch of 131,072 rows needs [\d.]+ GiB, .*; take fewer"):
+        filled_replay(8).new_batch(2**16, num_batches=2)
 
 
 @pytest.mark.parametrize("num_envs", [0, -1, 1.5, "2", 2**40])

@@ -89,8 +89,16 @@ def test_what_goes_wrong_in_the_thread_arrives_after_what_went_well():
         with pytest.raises(KeyError, match="of the caller"):
             next(samples)
         assert list(samples) == []
-    with filled_replay(100).prefetch(8, beta=7.0) as samples, pytest.raises(InvalidInput, match="beta"):
+    with filled_replay(100).prefetch(8, beta=lambda step: 7.0) as samples, pytest.raises(InvalidInput, match="beta"):
         next(samples)
+
+
+def test_a_schedule_that_comes_to_an_end_does_not_look_like_the_end_of_iteration():
+    betas = iter([0.4, 0.5])
+    with filled_replay(8).prefetch(4, beta=lambda step: next(betas)) as samples:
+        with pytest.raises(RuntimeError, match="the schedule of beta raised StopIteration"):
+            list(samples)
+        assert list(samples) == []
 
 
 def test_closing_the_replay_ends_the_iteration_with_closed():
@@ -182,6 +190,9 @@ def test_a_forked_process_is_told_that_the_thread_stayed_behind():
         ({"depth": 0}, "depth: expected an integer in 1..1024, got 0"),
         ({"timeout_s": -1}, "timeout_s: expected a number of seconds >= 0, got -1"),
         ({"timeout_s": None}, "timeout_s"),
+        ({"beta": 3.0}, r"beta: expected a number in \[0, 1\]"),
+        ({"mode": "x"}, 'mode: expected "stratified" or "iid"'),
+        ({"num_batches": 0}, "num_batches"),
         ({"timeout_s": float("inf")}, "timeout_s"),
     ],
 )

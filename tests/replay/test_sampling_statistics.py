@@ -88,6 +88,15 @@ def test_stratified_draws_are_as_frequent_as_priorities_and_vary_less(prioritize
     np.testing.assert_allclose(counts, expected, atol=5 * np.sqrt(expected.max()))
 
 
+@pytest.mark.parametrize(("num_rows", "batch_size"), [(5, 3), (100, 64), (300, 256), (72, 16)])
+def test_uniform_draws_in_strata_that_do_not_divide_the_rows_are_uniform(num_rows, batch_size):
+    replay = filled_replay(num_rows, prioritized=False, seed=5)
+    slots = slots_of(replay.sample(batch_size, num_batches=20_000).keys)
+    counts, expected = np.bincount(slots, minlength=num_rows), slots.size / num_rows
+    # Draws within strata vary less than independent ones.
+    np.testing.assert_allclose(counts, expected, atol=4.5 * np.sqrt(expected))
+
+
 def test_uniform_iid_draws_pass_a_chi_square():
     capacity = 2**20
     replay = filled_replay(capacity, prioritized=False, seed=11)

@@ -208,7 +208,9 @@ class Sampler {
     if (num_committed < needed || num_committed == 0) return Status::kNotEnoughData;
     std::uint64_t targets[kMaxBatch];
     if (!table_.config().prioritized) {
-      make_targets(words, positions, count, strata, table_.num_used(), targets);
+      // In fractions of a row, so that parts are equal where they do not divide the rows.
+      make_targets(words, positions, count, strata, table_.num_used() << kFractionBits, targets);
+      for (std::size_t i = 0; i < count; ++i) targets[i] >>= kFractionBits;
       draw_whole_rows(targets, words, positions, count, draws);
       return Status::kOk;
     }
@@ -306,6 +308,7 @@ class Sampler {
   }
 
   static constexpr std::size_t kBlock = 256;  // rows fetched ahead that the cache holds
+  static constexpr unsigned kFractionBits = 24;  // of 32 bits of rows: sums stay below 2^63
   static constexpr unsigned kMostTries = 4096;
   static constexpr std::uint32_t kNothing = 1;  // a generation that no committed row has
 

@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import struct
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,10 @@ class SegmentHandle:
 
 
 class Segment:
-    """A mapped segment. `payload` is writable memory that lives as long as something views it."""
+    """A mapped segment. `payload` is writable memory that lives as long as something views it.
+
+    One that is collected is closed.
+    """
 
     def __init__(self, kind: str, fd: int, mapping: mmap.mmap, payload_offset: int, meta: dict[str, Any]) -> None:
         self.kind = kind
@@ -47,6 +51,8 @@ class Segment:
         self._fd = fd
         self._mapping: mmap.mmap | None = mapping
         self._payload = memoryview(mapping)[payload_offset:]
+        self._close_fd = weakref.finalize(self, os.close, fd)  # by close(), or when this object is collected
+        self._close_fd.atexit = False  # the kernel does it then
 
     @classmethod
     def create(cls, kind: str, nbytes: int, meta: dict[str, Any] | None = None) -> "Segment":
@@ -157,7 +163,7 @@ class Segment:
         except BufferError:
             pass  # somebody still looks at it: the mapping ends with the last view
         self._mapping = None
-        os.close(self._fd)
+        self._close_fd()
 
     def __enter__(self) -> "Segment":
         return self

@@ -12,6 +12,7 @@ is its public face. `reference.py` is the same thing in readable NumPy.
 
 import contextlib
 import inspect
+import math
 import mmap
 import os
 from collections.abc import Callable
@@ -287,10 +288,15 @@ class Replay:
         Raises:
             MissingExtra: `pinned`, and PyTorch is not installed.
             InvalidInput: An argument does not fit; `pinned`, and PyTorch finds no CUDA device.
+            SegmentError: There is not enough memory.
         """
         batch_size = checks.require_int("batch_size", batch_size, least=1, most=checks.MAX_DRAWS)
         num_batches = checks.require_num_batches(num_batches, batch_size)
-        *arrays, weights, keys = arrays_in_slab([w[1:] for w in self._wanted(batch_size, num_batches)], pinned=pinned)
+        pinned = checks.require_bool("pinned", pinned)
+        wanted = [w[1:] for w in self._wanted(batch_size, num_batches)]
+        nbytes = sum(math.prod(shape) * dtype.itemsize for dtype, shape in wanted)
+        require_memory(nbytes, what=f"a batch of {batch_size * (num_batches or 1):,} rows", remedy="take fewer")
+        *arrays, weights, keys = arrays_in_slab(wanted, pinned=pinned)
         return Sample(self._schema.nest(arrays), weights, keys)
 
     def prefetch(
@@ -323,6 +329,7 @@ class Replay:
         timeout_s = checks.require_seconds("timeout_s", timeout_s)
         if checks.require_int("batch_size", batch_size, least=1) > self.capacity:
             raise self._not_enough(batch_size)  # waiting would not help
+        checks.fitting_draws(batch_size, 0.0 if callable(beta) else beta, mode, num_batches)
 
         def draw(step: int) -> Sample:
             now = beta(step) if callable(beta) else beta
@@ -345,6 +352,8 @@ class Replay:
             remedy += f" (a sequence appears when its {self._schema.steps} steps are there or its episode ends)"
         elif self._settings.num_step > 1:
             remedy += f" (with num_step={self._settings.num_step}, a row appears when its window is full)"
+        if dropped := self.num_dropped:
+            remedy += f"; {dropped:,} rows were dropped, whose frames were gone: use a larger capacity"
         return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
 
     def _fitting_out(self, out: Sample, batch_size: int, num_batches: int | None) -> Sample:
@@ -404,6 +413,7 @@ class Replay:
         """
         self._require_prioritized("set_alpha")
         alpha = checks.require_fraction("alpha", alpha, meaning=ALPHA_MEANING)
+        rescale = checks.require_bool("rescale", rescale)
         try:
             self._table.set_alpha(alpha, rescale)
         except InvalidInput:
@@ -525,7 +535,7 @@ class Replay:
             OSError: The file cannot be written; it is what it was, and nothing else is left behind.
         """
         settings = {**self._settings.to_json(), "alpha": self.alpha}
-        known = self._known if incremental else None
+        known = self._known if checks.require_bool("incremental", incremental) else None
         self._known, nbytes = files.save(Path(path), self._table, settings, self._schema, known)
         return nbytes
 
@@ -585,8 +595,9 @@ class Replay:
     def take_over(self, source: "Replay", change: Callable[[Any], Any]) -> None:
         """Fill this replay, which is empty, with the rows of another whose observations were other ones.
 
-        Rows, their order and their priorities stay, and draws go on from the same random numbers; keys of the
-        other's rows mean nothing here. Nobody may use either of them meanwhile.
+        Rows, their order and their priorities stay, and draws go on from the same random numbers: the same rows are
+        drawn, unless some in the middle are gone because their frames were. Keys of the other's rows mean nothing
+        here. Nobody may use either of them meanwhile.
 
         Args:
             source: Of the same capacity and fields but for `obs`, with `share_next_obs` or `frame_stack`; stays

@@ -169,7 +169,8 @@ def require_initial_priority(value: Any, prioritized: Any, schema: Schema) -> st
     if isinstance(value, str):
         known = value in INITIAL_PRIORITIES
     else:
-        number = -1.0 if isinstance(value, bool) or not isinstance(value, SupportsFloat) else float(value)
+        is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool) and np.ndim(cast(Any, value)) == 0
+        number = float(value) if is_number else -1.0
         known = 0.0 <= number <= float(np.finfo(np.float32).max)
     if not known:
         names = ", ".join(f'"{name}"' for name in INITIAL_PRIORITIES)
@@ -190,7 +191,7 @@ def require_bool(name: str, value: Any) -> bool:
 
 def require_one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """`value` as one of some names."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         wanted = " or ".join(f'"{choice}"' for choice in choices)
         raise InvalidInput(f"{name}: expected {wanted}, got {value!r}")
     return value

@@ -60,6 +60,8 @@ class Prefetcher(Generic[Batch]):
             ahead.free.release()
             return item.batch
         ahead.ready.put(None)  # for later calls: it is over
+        if isinstance(item, StopIteration):  # it would look as if this were closed (as in generators, PEP 479)
+            raise RuntimeError("prefetch: the schedule of beta raised StopIteration") from item
         if isinstance(item, BaseException):
             raise item
         raise StopIteration

@@ -27,6 +27,7 @@ from drivetrain.replay.settings import InitialPriority
 
 _MAX_BATCH = 1024  # rows per lock hold; random words come in whole blocks per batch
 _WORDS_PER_BLOCK = 4
+_FRACTION_BITS = 24
 _MOST_TRIES = 4096
 _EPSILON = float(np.float32(1e-6))
 
@@ -162,7 +163,8 @@ class ReferenceReplay:
         self, batch_size: int, *, beta: float = 0.4, mode: str = "stratified", num_batches: int | None = None
     ) -> Sample:
         """Draw rows as `Replay.sample` draws them."""
-        units = self.units() if self.prioritized else (self.generations > 0).astype(np.uint64)
+        whole = np.uint64(1 << _FRACTION_BITS)  # of a uniform replay: equal parts may end within a row
+        units = self.units() if self.prioritized else (self.generations > 0) * whole
         order = self.order if self.prioritized else np.arange(self.capacity)
         sums = np.cumsum(units[order])
         total = int(sums[-1])

@@ -140,5 +140,5 @@ class Settings:
         """
         try:
             return cls.from_json(values)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: its settings make no sense ({error})") from error
