@@ -316,12 +316,6 @@ def test_switches_that_are_neither_on_nor_off_are_refused_by_name(tmp_path):
         replay.new_batch(4, pinned="no")
 
 
-def test_a_batch_beyond_memory_is_refused_with_what_it_would_need(monkeypatch):
-    monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**20)
-    with pytest.raises(SegmentError, match=r"a batch of 131,072 rows needs [\d.]+ GiB, .*; take fewer"):
-        filled_replay(8).new_batch(2**16, num_batches=2)
-
-
 @pytest.mark.parametrize("num_envs", [0, -1, 1.5, "2", 2**40])
 def test_a_writer_needs_a_sensible_number_of_environments(num_envs):
     with pytest.raises(InvalidInput, match="num_envs"):

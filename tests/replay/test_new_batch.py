@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from filled import filled_replay
 
-from drivetrain.core.errors import InvalidInput, MissingExtra
+from drivetrain.core.errors import InvalidInput, MissingExtra, SegmentError
 from drivetrain.replay import Replay
 
 SPEC = {
@@ -101,3 +101,9 @@ def test_a_gpu_copies_from_page_locked_batches():
     torch.cuda.synchronize()
     assert torch.equal(on_gpu.weights.cpu(), tensors.weights)
     assert torch.equal(on_gpu.data["reward"].cpu(), tensors.data["reward"])
+
+
+def test_a_batch_beyond_memory_is_refused_with_what_it_would_need(monkeypatch):
+    monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**20)
+    with pytest.raises(SegmentError, match=r"a batch of 131,072 rows needs [\d.]+ GiB, .*; take fewer"):
+        filled_replay(8).new_batch(2**16, num_batches=2)

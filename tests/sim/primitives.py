@@ -228,6 +228,50 @@ def reductions_and_sorts(shape):
     return function, (floats(*shape), integers(*shape))
 
 
+def orders(shape):
+    """What comes first among numbers that are equal or NaN, and among Booleans."""
+
+    def function(x, n):
+        alive = n > 0
+        return [
+            jnp.sort(x, 1),
+            jnp.argsort(x, 0),
+            jnp.sort(alive, 1),
+            jnp.argsort(~alive.reshape(-1)),
+            jnp.lexsort((n[0], x[0], alive[0])),
+            jax.lax.sort((x[:, 0], x[:, 1], n[:, 0]), num_keys=2),
+            jax.lax.top_k(x[0], 2),
+            jnp.argmax(x),
+            jnp.argmin(x, 1),
+            jnp.argmax(x, 0),
+            jnp.nanmedian(x),
+            jnp.nanmax(x, 1),
+        ]
+
+    x = np.round(floats(*shape))
+    x[rng.random(x.shape) < 0.3] = np.nan
+    return function, (x, integers(*shape, low=-2, high=3))
+
+
+def shifts_and_halves():
+    """Uppermost bits of narrow numbers, and numbers that lie between two whole ones."""
+    halves = np.array([0.49999997, 0.5, -0.5, 1.5, 2.5, 8388609, -8388611, 1e30, np.inf, np.nan, -0.0], np.float32)
+
+    def function(x, n, count):
+        shifted = [
+            jax.lax.shift_right_arithmetic(n.astype(kind), count.astype(kind))
+            for kind in (jnp.uint8, jnp.int8, jnp.uint16, jnp.int16, jnp.uint32, jnp.int32)
+        ]
+        return [*shifted, jax.lax.round(x), jax.lax.round(jnp.asarray(halves)) + 0 * count[0]]
+
+    counts = np.arange(NUM_ENVS, dtype=np.int32)[:, None] * 4
+    return function, (
+        np.tile(halves, (NUM_ENVS, 1)),
+        integers(3, low=-(2**31), high=2**31 - 1),
+        np.tile(counts, (1, 3)),
+    )
+
+
 def branches_and_loops(shape):
     """Branches, loops with and without a fixed number of steps."""
 
@@ -284,8 +328,9 @@ def random_floats():
 CASES = {
     **{f"{case.__name__}, {size}": partial(case, shape) for case in (arithmetic_of_floats,
        arithmetic_of_integers_and_booleans) for size, shape in LENGTHS.items()},
-    **{f"{case.__name__}, {size}": partial(case, shape) for case in (movement_of_data, reductions_and_sorts,
+    **{f"{case.__name__}, {size}": partial(case, shape) for case in (movement_of_data, reductions_and_sorts, orders,
        branches_and_loops) for size, shape in SIZES.items()},
+    "shifts_and_halves": shifts_and_halves,
     "random_numbers": random_numbers,
     "random_floats": random_floats,
 }  # fmt: skip

@@ -56,6 +56,14 @@ def test_an_episode_that_is_cut_off_is_told_as_such():
     assert [info["TimeLimit.truncated"] for info in infos] == [True, True]
 
 
+def test_frames_of_a_batch_are_shown_to_what_records_them():
+    env = SB3VecEnv("CartPole-v1", 2, render_mode="rgb_array")
+    env.reset()
+    frames = env.get_images()
+    assert [frame.shape for frame in frames] == [(240, 360, 3)] * 2
+    assert env.render(mode="rgb_array").shape == (480, 360, 3)  # one above the other, as Stable-Baselines3 puts two
+
+
 def test_what_a_batch_has_not_is_refused():
     env = SB3VecEnv("CartPole-v1", 2)
     with pytest.raises(InvalidInput, match="one compiled program"):

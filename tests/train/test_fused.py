@@ -342,6 +342,20 @@ def test_a_sequential_run_on_an_environment_of_gymnax_takes_exactly_its_steps(tm
     assert done.num_updates == int((610 - 200) * TrainConfig.default("dqn", "").updates.update_ratio)
 
 
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_a_torso_that_expects_a_batch_finds_one_in_the_kernel(tmp_path, algo):
+    def init(key, obs):
+        return {"w": 0.1 * jax.random.normal(key, (obs.shape[-1], 8))}
+
+    def apply(params, obs):
+        halves = jax.numpy.concatenate([obs[:, :2], obs[:, 2:]], 1)
+        return jax.numpy.tanh(halves.reshape(len(obs), -1) @ params["w"])
+
+    settings = SMALL | OF[algo] | {"num_actors": 0, "total_steps": 512, "torso": (init, apply)}
+    result = train(algo, "drivetrain/CartPole-v1", run_dir=str(tmp_path / "run"), **settings)
+    assert result.num_steps == 512
+
+
 @pytest.mark.slow  # two runs more
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_a_sequential_run_repeats_its_bits_and_is_resumed(tmp_path, algo):

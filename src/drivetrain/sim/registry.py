@@ -38,7 +38,8 @@ def make(name: str, **options: Any) -> Any:
     short = name.removeprefix("drivetrain/")
     if short not in ENVIRONMENTS:
         nearest = difflib.get_close_matches(short, ENVIRONMENTS, n=1, cutoff=0.5)
-        remedy = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(ENVIRONMENTS)}"
+        prefix = name.removesuffix(short)  # without it the trainer and Gymnasium would find others
+        remedy = f"did you mean {prefix + nearest[0]!r}?" if nearest else f"choose from {', '.join(ENVIRONMENTS)}"
         raise InvalidInput(f"there is no environment {name!r}: {remedy}")
     module, kind = ENVIRONMENTS[short]
     made = getattr(importlib.import_module(f"drivetrain.sim.envs.{module}"), kind)

@@ -65,6 +65,10 @@ class SB3VecEnv(VecEnv):
             }
         return obs, reward, ended, infos
 
+    def get_images(self) -> list[Any]:
+        """A frame uint8[height, width, 3] of every environment, with render_mode="rgb_array"."""
+        return list(self.batch.render())
+
     def close(self) -> None:
         """Let kernel and state go."""
         self.batch.close()

@@ -120,6 +120,9 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]:
         """Start episodes: all, or those of `options["reset_mask"]`.
 
+        The others are shown as they were. With an autoreset that is as the last step's observations are now: what was
+        written into them since is there.
+
         Args:
             seed: 0 to 2^32 - 1; None goes on with what the last seed began.
             options: None, or {"reset_mask": bool[num_envs]} for some of the environments.

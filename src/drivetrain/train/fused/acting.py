@@ -80,6 +80,8 @@ def acting(
     normalization = Normalization.of(config, interface)
     pieces, scales = unpack(network, vector[: network.num_parameters]), vector[network.num_parameters :]
     explore = _epsilon_greedy(config, interface) if isinstance(agent, DQNConfig) else _drawing(config, interface)
+    if agent.torso != "auto":
+        explore = _as_a_batch(explore)
 
     def act(parameters: Parameters, shown: Any, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         obs = stored(interface.observations, shown, (), jnp)
@@ -118,6 +120,15 @@ def _drawing(config: TrainConfig, interface: Interface) -> _Explore:
         return distribution.sample(network.apply(weights, obs, jnp), Draws(key), jnp)
 
     return explore
+
+
+def _as_a_batch(explore: _Explore) -> _Explore:
+    """The same for a torso of the user's own, which may expect a batch: of one."""
+
+    def of_one(weights: Pieces, obs: Any, epsilon: Any, key: jax.Array) -> jax.Array:
+        return explore(weights, jax.tree.map(lambda x: x[None], obs), epsilon, key)[0]
+
+    return of_one
 
 
 def _for_environment(interface: Interface, choice: jax.Array, action: Any) -> jax.Array:

@@ -7,7 +7,7 @@ import numpy as np
 
 from drivetrain.sim.engines.native.dot import write_dot
 from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
-from drivetrain.sim.engines.native.expressions import constant, expression, vector
+from drivetrain.sim.engines.native.expressions import compared, constant, expression, vector
 from drivetrain.sim.engines.native.position import Index, Position, flat
 from drivetrain.sim.ir.program import Op, Value
 
@@ -184,10 +184,14 @@ def _sort(at: Emitter, op: Op, _: str) -> None:
     i, j, row = at.new("i"), at.new("i"), at.new("i")
     head = f"for (int {row} = 0; {row} < {num_rows}; ++{row}) for (int {i} = {size - 1}; {i} > 0; --{i}) "
     with at.braces(head + f"for (int {j} = {row} * {size}; {j} < {row} * {size} + {i}; ++{j})"):
-        swap = "i_(0)"
-        for name in reversed(names[: op.attrs["num_keys"]]):
+        swap, num_keys = "i_(0)", op.attrs["num_keys"]
+        for value, name in reversed(list(zip(op.inputs[:num_keys], names, strict=False))):
             x, y = f"{name}[{j}]", f"{name}[{j} + 1]"
-            swap = at.let("int32", f"(vi)({x} > {y}) | ((vi)({x} == {y}) & {swap})")
+            greater, equal = compared("gt", [x, y], value.dtype), compared("eq", [x, y], value.dtype)
+            if value.dtype == "float32":  # NaN comes last, and is equal to itself
+                greater = f"(~(vi)({x} <= {y}) & (vi)({y} == {y}))"
+                equal = f"({equal} | (vi)({x} != {x}) & (vi)({y} != {y}))"
+            swap = at.let("int32", f"{greater} | ({equal} & {swap})")
         for name, value in zip(names, op.inputs, strict=True):
             x, y = (at.let(value.dtype, f"{name}[{place}]") for place in (j, f"{j} + 1"))
             at.line(f"{name}[{j}] = sel({swap}, {y}, {x}), {name}[{j} + 1] = sel({swap}, {x}, {y});")

@@ -23,7 +23,6 @@ SAME = {
     "population_count": "popcount", "clz": "clz", "add": "add", "add_any": "add", "sub": "sub", "mul": "mul",
     "div": "div", "rem": "rem", "max": "max", "min": "min", "pow": "pow", "atan2": "atan2", "nextafter": "nextafter",
     "and": "and", "or": "or", "xor": "xor", "shift_left": "shl", "shift_right_logical": "shr_logical",
-    "shift_right_arithmetic": "shr_arithmetic",
 }  # fmt: skip
 
 
@@ -33,6 +32,16 @@ def _elementwise(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     if eqn.primitive.name == "pow" and values[1].dtype != values[0].dtype:
         values[1] = at.builder.convert(values[1], values[0].dtype)
     return at.builder.elementwise(SAME[eqn.primitive.name], *values)
+
+
+@handles("shift_right_arithmetic")
+def _shift_right_arithmetic(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    """Of unsigned numbers, too, the uppermost bit is repeated: they are shifted as the signed ones of these bits."""
+    (x,), (count,) = inputs
+    if not x.dtype.startswith("u"):
+        return at.builder.elementwise("shr_arithmetic", x, count)
+    signed = [at.builder.convert(value, x.dtype[1:]) for value in (x, count)]
+    return at.builder.convert(at.builder.elementwise("shr_arithmetic", *signed), x.dtype)
 
 
 @handles(*ops.COMPARE)

@@ -59,8 +59,10 @@ def import_jaxpr(closed: Any) -> Block:
             'engines other than "xla" pass on no typed keys of JAX\'s, and the state, an action or what is recorded '
             "holds one: hold its words, jax.random.key_data(key), and draw with jax.random.wrap_key_data(words)"
         )
-    inputs = [tuple(values_like(var)) for var in closed.jaxpr.invars]
     importer = Importer(Builder())
+    for var in closed.jaxpr.invars:
+        importer.check_dtype(np.dtype(var.aval.dtype).name, "a state, an action, a parameter or a weight")
+    inputs = [tuple(values_like(var)) for var in closed.jaxpr.invars]
     outputs = importer.inline(closed.jaxpr, closed.consts, inputs)
     flat = tuple(value for parts in inputs for value in parts)
     return Block(flat, tuple(importer.builder.ops), tuple(value for parts in outputs for value in parts))
@@ -168,7 +170,10 @@ class Importer:
     def check_dtype(self, name: str, what: str) -> None:
         """Refuse types that the representation lacks."""
         if name not in ops.DTYPES:
-            raise self.unsupported(f"{what} of type {name}", f"use one of {', '.join(ops.DTYPES)}")
+            remedy = f"use one of {', '.join(ops.DTYPES)}"
+            if name.endswith("64") and jax.config.read("jax_enable_x64"):
+                remedy = "leave JAX's setting jax_enable_x64 off, which makes Python's and NumPy's numbers so wide"
+            raise self.unsupported(f"{what} of type {name}", remedy)
 
     def check_key(self, dtype: Any) -> None:
         """Refuse keys of another cipher: they have as many words as they like, and other numbers."""

@@ -211,7 +211,10 @@ def reduced(b: Builder, kind: str, row: Scalars, dtype: str) -> Value:
     if kind in ("argmax", "argmin"):
         best, where = row[0], b.const(np.int32(0))
         for k, value in enumerate(row[1:], 1):
-            better = b.elementwise(*(("gt", value, best) if kind == "argmax" else ("lt", value, best)))
+            better = b.elementwise("gt" if kind == "argmax" else "lt", value, best)
+            if dtype == "float32":  # NaN counts as either
+                first = b.elementwise("and", b.elementwise("ne", value, value), b.elementwise("eq", best, best))
+                better = b.elementwise("or", better, first)
             best, where = (
                 b.elementwise("select", better, value, best),
                 b.elementwise("select", better, b.const(np.int32(k)), where),
@@ -254,12 +257,19 @@ def _sort(at: Scalarizer, op: Op) -> list[Scalars] | None:
 
 
 def after(b: Builder, pairs: Sequence[tuple[Value, Value]]) -> Value:
-    """Whether the first of two rows of keys comes after the second."""
+    """Whether the first of two rows of keys comes after the second. NaN comes last, and is equal to itself."""
     (x, y), *rest = pairs
+    may_be_nan = x.dtype == "float32"
     greater = b.elementwise("gt", x, y)
+    if may_be_nan:
+        greater = b.elementwise("and", b.elementwise("not", b.elementwise("le", x, y)), b.elementwise("eq", y, y))
     if not rest:
         return greater
-    return b.elementwise("or", greater, b.elementwise("and", b.elementwise("eq", x, y), after(b, rest)))
+    equal = b.elementwise("eq", x, y)
+    if may_be_nan:
+        both = b.elementwise("and", b.elementwise("ne", x, x), b.elementwise("ne", y, y))
+        equal = b.elementwise("or", equal, both)
+    return b.elementwise("or", greater, b.elementwise("and", equal, after(b, rest)))
 
 
 def _pick(at: Scalarizer, op: Op) -> Scalars:
