@@ -138,3 +138,8 @@ def test_a_process_killed_while_it_rescales_leaves_leaves_that_others_complete()
     stats = replay.priority_stats()
     np.testing.assert_allclose(stats.sum, ((priority_of(keys) + 1e-6) ** replay.alpha).sum(), rtol=1e-3)
     check_consistent(replay)
+
+
+def test_leaves_are_rescaled_or_not():
+    with pytest.raises(InvalidInput, match="rescale: expected True or False, got 'no'"):
+        filled_replay(8).set_alpha(0.5, rescale="no")

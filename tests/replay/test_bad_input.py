@@ -306,16 +306,6 @@ def test_settings_out_of_range_are_refused(options, message):
         Replay(**({"capacity": 8, "spec": SPEC} | options))
 
 
-def test_switches_that_are_neither_on_nor_off_are_refused_by_name(tmp_path):
-    replay = filled_replay(8)
-    with pytest.raises(InvalidInput, match="rescale: expected True or False, got 'no'"):
-        replay.set_alpha(0.5, rescale="no")
-    with pytest.raises(InvalidInput, match="incremental: expected True or False, got 'no'"):
-        replay.save(tmp_path / "file", incremental="no")
-    with pytest.raises(InvalidInput, match="pinned: expected True or False, got 'no'"):
-        replay.new_batch(4, pinned="no")
-
-
 @pytest.mark.parametrize("num_envs", [0, -1, 1.5, "2", 2**40])
 def test_a_writer_needs_a_sensible_number_of_environments(num_envs):
     with pytest.raises(InvalidInput, match="num_envs"):

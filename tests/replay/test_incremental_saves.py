@@ -9,7 +9,7 @@ from children import write_rows
 from filled import filled_replay
 from saved_files import assert_loads_as_saved_whole, num_parts, stacked_replay, tagged_replay
 
-from drivetrain.core.errors import FileFormatError
+from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import Replay
 from drivetrain.replay.files import writing
 from drivetrain.replay.inspection import inspect
@@ -202,3 +202,9 @@ def test_the_save_before_the_last_can_be_loaded_by_its_number_and_older_ones_can
     for number in (1, 4):
         with pytest.raises(FileFormatError, match=f"save {number} is not in it"):
             Replay.load(path, save_number=number)
+
+
+def test_a_save_is_incremental_or_not(tmp_path):
+    with pytest.raises(InvalidInput, match="incremental: expected True or False, got 'no'"):
+        filled_replay(8).save(tmp_path / "file", incremental="no")
+    assert not (tmp_path / "file").exists()

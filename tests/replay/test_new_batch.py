@@ -107,3 +107,8 @@ def test_a_batch_beyond_memory_is_refused_with_what_it_would_need(monkeypatch):
     monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**20)
     with pytest.raises(SegmentError, match=r"a batch of 131,072 rows needs [\d.]+ GiB, .*; take fewer"):
         filled_replay(8).new_batch(2**16, num_batches=2)
+
+
+def test_a_batch_is_pinned_or_not():
+    with pytest.raises(InvalidInput, match="pinned: expected True or False, got 'no'"):
+        filled_replay(4).new_batch(2, pinned="no")
