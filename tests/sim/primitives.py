@@ -240,6 +240,7 @@ def orders(shape):
             jnp.argsort(~alive.reshape(-1)),
             jnp.lexsort((n[0], x[0], alive[0])),
             jax.lax.sort((x[:, 0], x[:, 1], n[:, 0]), num_keys=2),
+            jax.lax.sort((x.reshape(-1), n.reshape(-1)), num_keys=2),
             jax.lax.top_k(x[0], 2),
             jnp.argmax(x),
             jnp.argmin(x, 1),

@@ -14,7 +14,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax
 
 from drivetrain import sim
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
@@ -212,6 +212,15 @@ def test_of_the_last_grant_exactly_the_granted_steps_are_written(cart):
     assert [len(step["reward"]) for step in part.steps] == [2]
     assert fresh.count == 4
     assert not fresh.steps
+
+
+def test_an_episode_that_starts_with_nan_is_the_environments_fault(cart, monkeypatch):
+    block = cart.actor._taken(0)
+    obs, ended = block.obs.copy(), block.terminated.copy()
+    obs[3, 1, 0], ended[2, 1] = np.nan, True
+    monkeypatch.setattr(cart.actor, "_taken", lambda start: block._replace(obs=obs, terminated=ended))
+    with pytest.raises(RunError, match="the start of an episode: expected finite numbers in an observation, got"):
+        cart.actor.step(cart.actor.steps_per_call, 0)
 
 
 def test_a_seed_and_a_path_fix_where_environments_begin(cart, monkeypatch):

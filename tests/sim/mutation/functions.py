@@ -67,6 +67,12 @@ def meetings(x, places):
     return jnp.argmax(same, 1), same.any(1), same.sum(0), (places * 2 - x).max(-1)
 
 
+def orders(small):
+    x = jnp.where(small == 0, jnp.nan, small * 1.0)
+    return [jnp.sort(x, 1), jnp.argsort(x[0]), jnp.argmax(x, 1), jnp.argmin(x, 1),
+            jax.lax.sort((x[0], x[1], small[0]), num_keys=2)]  # fmt: skip
+
+
 def large_arrays(x, p, big, places):
     own = big + 1
     doubled = own * 2
@@ -117,5 +123,6 @@ def narrow_integers(x, small, narrow, p):
 
 FUNCTIONS = [(arithmetic, (X, Y, P)), (positions, (X, SMALL)), (rows, (X, SMALL, LARGE)),
              (changed_and_read, (X, LARGE)), (resets, (P, X, WORDS)), (loops, (P, X, Y)), (meetings, (X, PLACES)),
-             (large_arrays, (X, P, LARGE, PLACES)), (branches, (X, Y, P, LARGE)), (limits, (X, P, WORDS)),
+             (orders, (SMALL,)), (large_arrays, (X, P, LARGE, PLACES)), (branches, (X, Y, P, LARGE)),
+             (limits, (X, P, WORDS)),
              (narrow_integers, (X, NARROW.astype(np.int8), NARROW.astype(np.uint8), P))]  # fmt: skip

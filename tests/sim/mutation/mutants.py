@@ -144,9 +144,12 @@ MUTANTS = [
         ("_put", "np.int32(k)", "np.int32(k + 1)"),
         ("_put", 'at.b.elementwise("and", allowed, here)', "here"),
         ("_cumulate", "k % size == 0", "k == 0"),
-        ("reduced", '("gt", value, best)', '("ge", value, best)'),
+        ("reduced", '"gt" if kind', '"ge" if kind'),
+        ("reduced", 'b.elementwise("or", better, first)', "better"),
         ("_sort", 'b.elementwise("select", swap, y, x)', "y"),
         ("after", '"gt", x, y', '"ge", x, y'),
+        ("after", 'b.elementwise("not", b.elementwise("le", x, y))', "greater"),
+        ("after", 'b.elementwise("or", equal, both)', "equal"),
         ("_reduce", "k * size, (dense,)", "0, (dense,)"),
     ),
 ]  # fmt: skip
