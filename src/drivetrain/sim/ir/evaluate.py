@@ -155,7 +155,7 @@ def rounded_away(x: Any) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "neg": np.negative, "abs": np.abs, "sign": np.sign, "not": np.invert, "floor": np.floor, "ceil": np.ceil,
-    "round_even": np.rint, "round_away": lambda x: rounded_away(x),
+    "round_even": np.rint, "round_away": rounded_away,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "cbrt": np.cbrt, "exp": np.exp, "exp2": np.exp2,
     "log": np.log, "log1p": np.log1p, "expm1": np.expm1, "tanh": np.tanh, "logistic": lambda x: 1 / (1 + np.exp(-x)),
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
