@@ -1,5 +1,7 @@
 """Environments of many spaces, for the tests: each registers itself as "strange_envs:NAME-v0"."""
 
+import time
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
@@ -36,6 +38,14 @@ class Ending(Shifted):
         self.left -= 1
         observation, reward, _, _, info = super().step(action)
         return observation, reward, self.left == 0, False, info
+
+
+class Slow(Ending):
+    """Takes two thousandths of a second for a step."""
+
+    def step(self, action):
+        time.sleep(0.002)
+        return super().step(action)
 
 
 class Pictures(Ending):
@@ -183,7 +193,7 @@ class Uncounted(Nested):
 
 for kind in (
     *(Spaceless, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
-    *(Shifted, Ending, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
+    *(Shifted, Ending, Slow, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):
     gymnasium.register(f"{kind.__name__}-v0", kind)
