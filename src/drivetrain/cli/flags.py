@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import json
 import os
 import re
 import sys
+import typing
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -22,7 +24,7 @@ _SEVERAL = re.compile(r"Could not find valid parse for arguments: \[(.*)\]$")
 _RULE = re.compile(r"^-{3,}$")
 _ANY_WIDTH = "10000"  # words are not parted
 
-_NUMBERS: Any = tyro.constructors.ConstructorRegistry()
+_KINDS: Any = tyro.constructors.ConstructorRegistry()
 
 
 def _whole_number(text: str) -> int:
@@ -52,41 +54,54 @@ def _fraction(text: str) -> Fraction:
         raise ValueError(f"expected a number or a fraction of two, as 4, 0.25 or 1/4, got {text!r}") from None
 
 
+def _by_name(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected values by name as JSON has them, as '{{\"continuous\": true}}', got {text!r}")
+    return cast("dict[str, Any]", found)
+
+
 _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("INT", _whole_number),
     float: ("FLOAT", _real_number),
     Fraction: ("FRACTION", _fraction),
+    dict[str, Any]: ("JSON", _by_name),
 }
 
 
-def _number(info: Any) -> Any:
-    """How tyro reads and shows numbers."""
+def _read(info: Any) -> Any:
+    """How tyro reads and shows numbers, and values by name."""
     kind: Any = info.type
     if kind not in _READERS:
         return None
     metavar, read = _READERS[kind]
+    is_one = (int, float) if kind is float else typing.get_origin(kind) or kind
+    shown: Callable[[Any], str] = json.dumps if is_one is dict else str
     return tyro.constructors.PrimitiveConstructorSpec[Any](
         nargs=1,
         metavar=metavar,
         instance_from_str=lambda args: read(args[0]),
-        is_instance=lambda value: isinstance(value, (int, float) if kind is float else kind),
-        str_from_instance=lambda value: [str(value)],
+        is_instance=lambda value: isinstance(value, is_one),
+        str_from_instance=lambda value: [shown(value)],
     )
 
 
-_NUMBERS.primitive_rule(_number)
+_KINDS.primitive_rule(_read)
 
 
 def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
 
-    Numbers are read as people write them, as 1e5.
+    Numbers are read as people write them, as 1e5; values by name as JSON.
 
     Raises:
         InvalidInput: A flag is unknown, or its value is none that it takes.
     """
     cli: Callable[..., T] = cast(Any, tyro).cli
-    options["registry"] = _NUMBERS
+    options["registry"] = _KINDS
     if "-h" in argv or "--help" in argv:
         return cli(kind, args=argv, prog=prog, **options)
     said = io.StringIO()

@@ -140,17 +140,19 @@ def _why(error: Exception | SystemExit) -> str:
 def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
     maker = _maker(env_id)
     if maker is not None:
-        env = maker()
+        env = maker(**settings.env_kwargs)
         if not isinstance(env, gymnasium.Env):
             raise TypeError(f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}")
         return cast(_AnyEnv, env)
-    options: dict[str, Any] = {"frameskip": 1} if settings.atari else {}  # the preprocessing skips frames itself
+    options = (
+        {"frameskip": 1} if settings.atari else {}
+    ) | settings.env_kwargs  # the preprocessing skips frames itself
     if env_id.startswith("ALE/"):
         importlib.import_module("ale_py")  # registers them
     if env_id.startswith("drivetrain/"):
         importlib.import_module("drivetrain.sim")  # registers them
     if env_id.startswith("gymnax/"):  # not registered: that would take importing gymnax
-        return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env_id)
+        return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env_id, **options)
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
 

@@ -90,7 +90,7 @@ def require_run_dir(path: Path) -> None:
 
 
 def label_of(run_dir: Path) -> str:
-    """A run's algorithm and environment, in words; also where the environment, or anything else, was a Python object.
+    """A run's algorithm and environment, and what that is made with; also where something was a Python object.
 
     Raises:
         FileFormatError: Its config.json is absent or damaged.
@@ -98,7 +98,9 @@ def label_of(run_dir: Path) -> str:
     path = run_dir / "config.json"
     try:
         settings: dict[str, Any] = json.loads(path.read_text())
-        return f"{settings['algo']} on {settings['env']}"
+        kwargs: dict[str, Any] = settings.get("environment", {}).get("env_kwargs") or {}
+        made_with = ", ".join(f"{name} {json.dumps(value)}" for name, value in kwargs.items())
+        return f"{settings['algo']} on {settings['env']}{made_with and f' ({made_with})'}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
 

@@ -1,6 +1,7 @@
 """How an environment is wrapped, and how what it gives reaches the networks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from drivetrain.train.config.parts import require
 
@@ -9,6 +10,9 @@ from drivetrain.train.config.parts import require
 class EnvironmentConfig:
     """The wrappers around an environment; the same in training and evaluation but where it says so."""
 
+    env_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the environment is made with, by name, in training and evaluation: {"continuous": true} for Gymnasium's
+    LunarLander-v3. Values are those that JSON has; whatever else it takes, a function gives it that makes it."""
     frame_stack: int = 1
     """Last observations that the network sees together, for Box observations; each is stored once."""
     atari: bool = False

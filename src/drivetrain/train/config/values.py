@@ -3,8 +3,10 @@
 override(name=value) -> fitting -> the part's own checks (ranges, names)
 """
 
+import json
 import types
 import typing
+from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
@@ -50,6 +52,8 @@ def _as(kind: Any, value: Any) -> Any:
         return value if isinstance(value, str) and value in typing.get_args(kind) else _UNFIT
     if typing.get_origin(kind) is tuple:
         return _several(value)
+    if typing.get_origin(kind) is dict:
+        return _by_name(value)
     if kind is Fraction:
         return _fraction(value)
     if kind is str:
@@ -78,6 +82,26 @@ def _several(value: Any) -> Any:
     return _UNFIT if _UNFIT in numbers else tuple(numbers)
 
 
+def _by_name(value: Any) -> Any:
+    """As it is read again from a file: lists for tuples."""
+    if not isinstance(value, Mapping):
+        return _UNFIT
+    given: dict[Any, Any] = dict(cast("Mapping[Any, Any]", value))
+    if not all(isinstance(name, str) for name in given):
+        return _UNFIT
+    try:
+        return json.loads(json.dumps(given, default=_plain))
+    except (TypeError, ValueError, RecursionError):
+        return _UNFIT
+
+
+def _plain(value: Any) -> Any:
+    """A number or array of NumPy's as JSON has it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return cast(Any, value).tolist()
+    raise TypeError
+
+
 def _fraction(value: Any) -> Any:
     """Decimals mean what is written, not its binary neighbour."""
     try:
@@ -91,5 +115,7 @@ def _words(kind: Any) -> str:
         return " or ".join(f'"{name}"' for name in typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
         return "several whole numbers, as (64, 64)"
+    if typing.get_origin(kind) is dict:
+        return 'values by name that JSON has, as {"continuous": True}'
     known = {int: "a whole number", float: "a number", bool: "True or False", str: "text", types.NoneType: "None"}
     return known.get(kind, 'an integer, a fraction as "1/4" or a decimal')

@@ -37,7 +37,7 @@ class FusedEvaluator:
     def __init__(self, config: TrainConfig, interface: Interface, num_lanes: int) -> None:
         engine = config.fused_engine
         assert engine is not None, "the run's environments are Gymnasium's"
-        env: Any = sim.make(config.env)
+        env: Any = sim.make(config.env, **config.environment.env_kwargs)
         self._env_id, self._interface, self._num_lanes = config.env, interface, num_lanes
         self._max_steps = config.run.eval_max_steps
         self._action, self._decode = action_of(env), decoder(interface.actions)

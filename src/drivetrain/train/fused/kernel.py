@@ -47,7 +47,7 @@ def compiled(
     """
     engine = config.fused_engine
     assert engine is not None, "the run's environments are Gymnasium's"
-    env: Any = sim.make(config.env)
+    env: Any = sim.make(config.env, **config.environment.env_kwargs)
     policy = acting(config, interface, vector, action_of(env), rng)
     try:
         rollout = sim.compile(
