@@ -1,11 +1,12 @@
 """What is compiled where it is used is there whole, or not at all."""
 
+import shutil
 import sys
 
 import pytest
 
 from drivetrain.core.caches import user_cache
-from drivetrain.core.compilers import compiled_aside, refusal, version_of
+from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
 
 
 def test_a_result_takes_the_place_of_the_old_one_when_the_block_ends(tmp_path):
@@ -58,7 +59,21 @@ def test_the_version_is_the_first_line_a_compiler_says_of_itself(tmp_path):
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\necho compiler 12.2\necho and a licence\n")
     compiler.chmod(0o755)
-    assert version_of(str(compiler)) == "compiler 12.2"
+    assert version_of((str(compiler),)) == "compiler 12.2"
+
+
+def test_cxx_may_have_arguments_or_be_a_path_with_spaces(monkeypatch, tmp_path):
+    real, spaced = shutil.which("python3"), tmp_path / "my compiler"
+    spaced.symlink_to(real)
+    for text, command in {
+        "python3 -march=native '-D X'": (real, "-march=native", "-D X"),
+        str(spaced): (str(spaced),),
+        " python3 ": (real,),
+        "no-such-compiler -O2": None,
+        "python3 'unfinished": None,
+    }.items():
+        monkeypatch.setenv("CXX", text)
+        assert find_cxx() == command
 
 
 def test_the_cache_is_the_users_own(monkeypatch, tmp_path):

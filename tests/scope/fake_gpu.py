@@ -33,7 +33,7 @@ def build(folder):
     for name in ("fake_cupti", "fake_nvml"):
         made[name] = str(folder / f"{name}.so")
         source = str(NATIVE / f"{name}.cpp")
-        command = [compiler, "-std=c++20", "-fPIC", "-shared", *includes, source, "-o", made[name], "-ldl", "-pthread"]
+        command = [*compiler, "-std=c++20", "-fPIC", "-shared", *includes, source, "-o", made[name], "-ldl", "-pthread"]
         subprocess.run(command, check=True)
     return {
         headers.DRIVER_VARIABLE: made["fake_cupti"],

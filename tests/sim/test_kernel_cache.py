@@ -29,11 +29,11 @@ exec g++ "$@"
 def start(tmp_path, monkeypatch):
     """Starts a process that waits for a line, and then asks for the kernel."""
 
-    def begin(before=""):
+    def begin(before="", arguments=""):
         wrapper = tmp_path / f"compiler-{len(before)}"
         wrapper.write_text(COMPILER.format(before=before or ":"))
         wrapper.chmod(0o755)
-        environment = {**os.environ, "CXX": str(wrapper), "COUNT": str(tmp_path / "count"),
+        environment = {**os.environ, "CXX": f"{wrapper} {arguments}", "COUNT": str(tmp_path / "count"),
                        "DRIVETRAIN_CACHE": str(tmp_path / "kernels")}  # fmt: skip
         return subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                 text=True, env=environment)  # fmt: skip
@@ -53,13 +53,19 @@ def runs(folder: Path):
     return (folder / "count").read_text().count("run")
 
 
+def test_a_compiler_may_have_arguments(start):
+    assert answers([start(arguments="-DNOTHING")]) == ["42"]
+
+
 def test_one_of_several_processes_compiles_and_all_load_it(start, tmp_path):
     assert answers([start("sleep 1") for _ in range(4)]) == ["42"] * 4
     assert runs(tmp_path) == 1
     assert sorted(path.suffix for path in (tmp_path / "kernels").iterdir()) == [".lock", ".so"]
 
 
-def test_a_process_that_is_killed_while_it_compiles_stops_nobody(start, tmp_path):
+def test_a_process_that_is_killed_while_it_compiles_stops_nobody_and_what_it_left_goes_away(start, tmp_path):
     assert answers([start("kill -9 $PPID; exit 1")]) == [""]
+    assert len(list((tmp_path / "kernels").glob("*.so.*"))) == 1
     assert answers([start(), start()]) == ["42", "42"]
     assert runs(tmp_path) == 2
+    assert sorted(path.suffix for path in (tmp_path / "kernels").iterdir()) == [".lock", ".so"]

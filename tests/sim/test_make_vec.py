@@ -158,9 +158,8 @@ def test_where_nobody_resets_the_caller_does_for_those_that_ended():
 @pytest.mark.parametrize("autoreset", list(AutoresetMode)[:2])
 def test_a_batch_says_what_gymnasium_says_of_single_environments_one_by_one(autoreset):
     """SyncVectorEnv of single environments, each started where the batch starts its own."""
-    name = {AutoresetMode.NEXT_STEP: "next_step", AutoresetMode.SAME_STEP: "same_step"}[autoreset]
     ours, theirs = (
-        vectors(autoreset=name),
+        vectors(autoreset=autoreset),
         SyncVectorEnv([lambda: SimEnv(Count(), "numpy")] * 3, autoreset_mode=autoreset),
     )
     ours.reset(seed=0)

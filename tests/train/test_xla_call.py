@@ -48,5 +48,5 @@ def test_every_field_lies_where_the_header_of_jaxlib_has_it():
     if compiler is None:
         pytest.skip("no C++ compiler")
     includes = [f"-I{HEADERS}", f"-I{jax.ffi.include_dir()}"]
-    command = [compiler, "-x", "c++", "-std=c++20", "-fsyntax-only", "-Wno-invalid-offsetof", *includes, "-"]
+    command = [*compiler, "-x", "c++", "-std=c++20", "-fsyntax-only", "-Wno-invalid-offsetof", *includes, "-"]
     assert refusal(command, "\n".join(lines)) is None

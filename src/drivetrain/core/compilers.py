@@ -1,12 +1,13 @@
 """The system's C++ compiler, for what is compiled where it is used.
 
-    FOLDER/RANDOM/NAME ──▶ FOLDER/NAME
+    FOLDER/NAME.RANDOM/NAME ──▶ FOLDER/NAME
 
 Results are made aside and renamed, so that who finds one finds a whole one.
 """
 
 import functools
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -17,23 +18,36 @@ from pathlib import Path
 TIMEOUT_S = 300.0
 
 
-def find_cxx() -> str | None:
-    """Path of CXX, or where that is not set of the first of g++ and clang++; None where there is none."""
-    wanted = os.environ.get("CXX")
-    names = [wanted] if wanted else ["g++", "clang++"]
-    return next((path for name in names if (path := shutil.which(name)) is not None), None)
+Command = tuple[str, ...]
+"""A compiler's path, and what CXX has after it, as in "ccache g++"."""
+
+
+def find_cxx() -> Command | None:
+    """CXX, or where that is not set the first of g++ and clang++; None where there is none."""
+    wanted = os.environ.get("CXX", "").strip()
+    commands = [_words(wanted)] if wanted else [["g++"], ["clang++"]]
+    found = ((shutil.which(name), rest) for name, *rest in commands)
+    return next(((path, *rest) for path, rest in found if path is not None), None)
+
+
+def _words(command: str) -> list[str]:
+    """As a shell parts them; a path with spaces in it, and what no shell would take, is one."""
+    try:
+        return [command] if shutil.which(command) else shlex.split(command)
+    except ValueError:
+        return [command]
 
 
 @functools.cache
-def version_of(compiler: str) -> str:
+def version_of(compiler: Command) -> str:
     """The first line of what a compiler says of itself: results depend on it."""
-    said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    said = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     return said.stdout.partition("\n")[0]
 
 
 @contextmanager
 def compiled_aside(target: Path) -> Generator[Path, None, None]:
-    """A path of the same name in a new folder beside `target`, which a compiler may fill with more.
+    """A path of the same name in a new folder beside `target`, `NAME.RANDOM`, which a compiler may fill with more.
 
     When the block ends, what lies at that path takes the place of `target`; when it raises, `target` is as it was.
     The folder goes away either way.
@@ -42,7 +56,7 @@ def compiled_aside(target: Path) -> Generator[Path, None, None]:
         OSError: There is nothing at the path, or the folder of `target` cannot be written to.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
         aside = Path(folder) / target.name
         yield aside
         with aside.open("rb") as whole:

@@ -189,7 +189,7 @@ class Participation:
             InvalidInput: More updates than `tolerance + 1`, for which producers would never go on.
         """
         index, rule = self._own_index(), self._rule
-        amount = require_int("amount", amount, least=1)
+        amount = require_int("amount", amount, least=1, most=2**62)
         if timeout_s is not None:  # a NaN would never be over
             require_seconds("timeout_s", timeout_s)
         if self._side is Side.CONSUMERS and amount > rule.tolerance + 1:

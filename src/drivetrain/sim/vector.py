@@ -8,6 +8,8 @@ from drivetrain.sim.api import Autoreset, Engine, Tree
 from drivetrain.sim.random import Generator
 
 if TYPE_CHECKING:
+    from gymnasium.vector import AutoresetMode
+
     from drivetrain.sim.gymnasium.vector import SimVectorEnv
 
 
@@ -17,7 +19,7 @@ def make_vec(
     engine: Engine = "native",
     *,
     params: Tree = None,
-    autoreset: Autoreset = "next_step",
+    autoreset: "Autoreset | AutoresetMode" = "next_step",
     num_threads: int = 1,
     generator: Generator = "threefry",
     render_mode: str | None = None,
@@ -34,7 +36,8 @@ def make_vec(
         autoreset: How episodes restart, in `metadata["autoreset_mode"]` as Gymnasium's `AutoresetMode`. "next_step",
             Gymnasium's own default: the step after an end resets and ignores its action. "same_step": the step that
             ends an episode gives the next one's first observation, and `infos["final_obs"]`, `infos["final_info"]`
-            how it ended. "disabled": the caller resets, by `reset(options={"reset_mask": mask})`.
+            how it ended. "disabled": the caller resets, by `reset(options={"reset_mask": mask})`. Or the
+            `AutoresetMode` itself.
         render_mode: None, or "rgb_array": `render()` gives a frame of every environment.
         options: For `sim.make`, where `env` is a name.
 

@@ -19,13 +19,13 @@ SHIM = Path(__file__).with_name("shim.hpp")
 
 def compile_on_host(source, folder):
     """A shared object of C++, or of CUDA C++ behind the shim."""
-    path, _ = compiler()
+    command, _ = compiler()
     stem = Path(folder) / hashlib.sha256(source.encode()).hexdigest()
     text, result = stem.with_suffix(".cpp"), stem.with_suffix(".so")
     if not result.exists():
         text.write_text(source)
         flags = [flag for flag in FLAGS if flag != "-march=native"]  # the plainest code: no wider than a thread
-        subprocess.run([path, *flags, "-O1", str(text), "-o", str(result)], check=True, timeout=300)
+        subprocess.run([*command, *flags, "-O1", str(text), "-o", str(result)], check=True, timeout=300)
     return ctypes.CDLL(str(result))
 
 

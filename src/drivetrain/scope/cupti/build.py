@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 
 from drivetrain.core.caches import user_cache
-from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
+from drivetrain.core.compilers import Command, compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 from drivetrain.core.extras import install_command
 from drivetrain.scope.cupti.headers import Cupti, find
@@ -35,19 +35,19 @@ def built() -> Path:
     return target
 
 
-def _digest(cupti: Cupti, compiler: str) -> str:
+def _digest(cupti: Cupti, compiler: Command) -> str:
     sources = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".cpp", ".hpp"))
     said = f"{version_of(compiler)}, {platform.machine()}".encode()
     parts = [*(path.read_bytes() for path in sources), said, *map(bytes, cupti.include)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _compile(cupti: Cupti, compiler: str, target: Path) -> None:
+def _compile(cupti: Cupti, compiler: Command, target: Path) -> None:
     source = Path(__file__).with_name("layer.cpp")
     includes = [word for path in cupti.include for word in ("-isystem", str(path))]
     try:
         with compiled_aside(target) as aside:
-            error = refusal([compiler, *_FLAGS, *includes, str(source), "-o", str(aside), "-ldl"])
+            error = refusal([*compiler, *_FLAGS, *includes, str(source), "-o", str(aside), "-ldl"])
             if error is not None:
                 raise CompileError(f"the CUPTI layer does not compile against {cupti.include[0]}: {error}")
     except OSError as error:

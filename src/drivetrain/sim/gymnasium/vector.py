@@ -36,11 +36,12 @@ from drivetrain.sim.varying import varied
 
 Array = npt.NDArray[Any]
 Step = tuple[Tree, Array, Array, Array, dict[str, Any]]
-MODES: dict[str, AutoresetMode] = {
+MODES: dict[Autoreset, AutoresetMode] = {
     "same_step": AutoresetMode.SAME_STEP,
     "next_step": AutoresetMode.NEXT_STEP,
     "disabled": AutoresetMode.DISABLED,
 }
+NAMES: dict[AutoresetMode, Autoreset] = {mode: name for name, mode in MODES.items()}
 FRAMES_PER_S = 30
 
 
@@ -63,7 +64,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         engine: Engine = "native",
         *,
         params: Tree = None,
-        autoreset: Autoreset = "next_step",
+        autoreset: Autoreset | AutoresetMode = "next_step",
         num_threads: int = 1,
         generator: Generator = "threefry",
         render_mode: str | None = None,
@@ -79,15 +80,16 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             raise InvalidInput(f"{', '.join(options)}: options are for environments by name; give them to your own")
         self.env = cast("Environment", adapted(make(env, **options) if isinstance(env, str) else env))
         self.params = self.env.default_params if params is None else params
+        mode: Autoreset = NAMES[autoreset] if isinstance(autoreset, AutoresetMode) else autoreset
         record = ("obs", "reward", "terminated", "truncated", "info")
-        record = (*record, "final_obs") if autoreset == "same_step" else record
-        self._settings = checked(num_envs, 1, engine, record, autoreset, num_threads)
+        record = (*record, "final_obs") if mode == "same_step" else record
+        self._settings = checked(num_envs, 1, engine, record, mode, num_threads)
         check_generator(generator)
         first_user()  # spaces are made by JAX; a fork of this process is refused at its first `reset`
         self._engine: Engine = engine
         self._generator: Generator = generator
         self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": MODES[autoreset], "render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
+        self.metadata = {"autoreset_mode": MODES[mode], "render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
         self.render_mode = checked_render_mode(render_mode, self.env)
         self._differing = varied(self.env, self.params, num_envs)
         with told_of_params(self.env, self.params):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drivetrain.core.caches import user_cache
-from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
+from drivetrain.core.compilers import Command, compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
@@ -54,15 +54,15 @@ def cpu_flags() -> frozenset[str]:
 
 
 @functools.cache
-def compiler() -> tuple[str, str]:
-    """Path and version of the compiler: CXX, or the first of g++ and clang++.
+def compiler() -> tuple[Command, str]:
+    """Command and version of the compiler: CXX, or the first of g++ and clang++.
 
     Raises:
         CompileError: There is none.
     """
-    path = find_cxx()
-    if path is not None:
-        return path, version_of(path)
+    command = find_cxx()
+    if command is not None:
+        return command, version_of(command)
     wanted = os.environ.get("CXX")
     found = f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
     raise CompileError(
@@ -109,7 +109,7 @@ def load_library(source: str, more_flags: Sequence[str], headers: Path | None = 
     Raises:
         CompileError: No compiler, a source it refuses, or no place to keep the result.
     """
-    path, version = compiler()
+    command, version = compiler()
     flags = (*FLAGS, *more_flags)
     included = sorted(headers.rglob("*.h")) if headers is not None else []
     digests = [hashlib.sha256(header.read_bytes()).hexdigest() for header in included]
@@ -123,7 +123,7 @@ def load_library(source: str, more_flags: Sequence[str], headers: Path | None = 
             with (folder / f"{target.stem}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not is_whole(target):
-                    build(path, flags, source, target)
+                    build(command, flags, source, target)
         return ctypes.CDLL(str(target))
     except OSError as error:
         raise CompileError(
@@ -146,10 +146,12 @@ def is_whole(path: Path) -> bool:
     return hashlib.sha256(data[:-DIGEST_NBYTES]).digest() == data[-DIGEST_NBYTES:]
 
 
-def build(path: str, flags: tuple[str, ...], source: str, target: Path) -> None:
-    """Compile aside, sign, and rename."""
+def build(command: Command, flags: tuple[str, ...], source: str, target: Path) -> None:
+    """Compile aside, sign, and rename; under the lock, so that what lies aside already is of one who was killed."""
+    for left in target.parent.glob(f"{target.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
     with compiled_aside(target) as aside:
-        error = refusal([path, *flags, "-x", "c++", "-", "-o", str(aside)], source)
+        error = refusal([*command, *flags, "-x", "c++", "-", "-o", str(aside)], source)
         if error is not None:
             num_free = shutil.disk_usage(target.parent).free
             if num_free < LEAST_FREE_NBYTES:
@@ -157,7 +159,8 @@ def build(path: str, flags: tuple[str, ...], source: str, target: Path) -> None:
                     f"a kernel cannot be compiled: the disk of {target.parent} is full, with {num_free} bytes free; "
                     "make room, or set DRIVETRAIN_CACHE to a folder on another"
                 )
-            raise CompileError(f'{path} refuses a generated kernel: {error}; please report this, and use engine="xla"')
+            said = f"{' '.join(command)} refuses a generated kernel: {error}"
+            raise CompileError(f'{said}; please report this, and use engine="xla"')
         data = aside.read_bytes()
         with aside.open("ab") as file:
             file.write(hashlib.sha256(data).digest())
