@@ -242,7 +242,7 @@ def test_ppo_writes_a_whole_rollout_as_step_by_step_writing_would(monkeypatch):
     vector = first_published(config, interface, np.random.default_rng(0))
     buffers = [make_experience(config, interface, shared=False) for _ in range(2)]
     steps = Notes()
-    kernel = compiled(config, interface, vector, np.random.default_rng(0))
+    kernel = compiled(config, interface, vector, *[np.random.default_rng(0)] * 2)
     monkeypatch.setattr("drivetrain.train.fused.actor.compiled", lambda *_: kernel)
     for make_writer in (writers(buffers[0], 0), lambda count: steps):
         FusedActor(config, interface, vector, make_writer, (0, 0)).step(512, 0)

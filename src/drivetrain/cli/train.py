@@ -45,7 +45,8 @@ def run(argv: list[str]) -> int:
     seeds = None if listed is None else parse_seeds(listed)
     known = preset_for(config.algo, config.env, _preset_in(words)[1])
     shown: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-    verified = "not verified with env_kwargs" if config.environment.env_kwargs else known.verified
+    changed = [name for name in ("env_kwargs", "sim_params") if getattr(config.environment, name)]
+    verified = f"not verified with {' and '.join(changed)}" if changed else known.verified
     shown["preset"] = {"source": known.source, "verified": verified}
     once = config.weighs_learners and seeds is not None  # for all seeds: they are compared
     if config.is_open or (once and _SHOW not in argv):

@@ -35,6 +35,7 @@ from drivetrain.train.faults import (
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.signals import time_limit
+from drivetrain.train.sim_params import usual_params
 from drivetrain.train.spaces import (
     actions_of,
     algorithms_for,
@@ -147,6 +148,9 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
     options = (
         {"frameskip": 1} if settings.atari else {}
     ) | settings.env_kwargs  # the preprocessing skips frames itself
+    if settings.sim_params:
+        sim = importlib.import_module("drivetrain.sim")
+        options["params"] = usual_params(sim.make(env_id, **settings.env_kwargs), settings)
     if env_id.startswith("ALE/"):
         importlib.import_module("ale_py")  # registers them
     if env_id.startswith("drivetrain/"):

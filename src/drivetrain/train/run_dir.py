@@ -98,7 +98,8 @@ def label_of(run_dir: Path) -> str:
     path = run_dir / "config.json"
     try:
         settings: dict[str, Any] = json.loads(path.read_text())
-        kwargs: dict[str, Any] = settings.get("environment", {}).get("env_kwargs") or {}
+        environment = settings.get("environment", {})
+        kwargs: dict[str, Any] = {**environment.get("env_kwargs", {}), **environment.get("sim_params", {})}
         made_with = ", ".join(f"{name} {json.dumps(value)}" for name, value in kwargs.items())
         return f"{settings['algo']} on {settings['env']}{made_with and f' ({made_with})'}"
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,8 +1,10 @@
 """How an environment is wrapped, and how what it gives reaches the networks."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from math import isfinite
+from typing import Any, cast
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config.parts import require
 
 
@@ -13,6 +15,10 @@ class EnvironmentConfig:
     env_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the environment is made with, by name, in training and evaluation: {"continuous": true} for Gymnasium's
     LunarLander-v3. Values are those that JSON has; whatever else it takes, a function gives it that makes it."""
+    sim_params: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Parameters of a simulator other than its usual ones, by name: {"length": 0.7, "gravity": [8, 12]}. A number holds
+    in training and evaluation. Of a pair, [low, high], each training environment of a kernel draws its own, uniformly,
+    for as long as its actor lives (domain randomisation); evaluations keep the simulator's own number."""
     frame_stack: int = 1
     """Last observations that the network sees together, for Box observations; each is stored once."""
     atari: bool = False
@@ -34,7 +40,26 @@ class EnvironmentConfig:
     clip_rewards. Returns are reported as they are."""
 
     def __post_init__(self) -> None:
+        for name, value in self.sim_params.items():
+            if not (_is_number(value) or _is_pair(value)):
+                raise InvalidInput(f"sim_params: expected a number for {name}, or [low, high], got {value!r}")
         require(self, "frame_stack", 1 <= self.frame_stack <= 64, "in 1..64")
         require(self, "noop_max", self.noop_max >= 0, "at least 0")
         require(self, "frame_skip", self.frame_skip >= 1, "at least 1")
         require(self, "terminal_on_life_loss", self.atari or not self.terminal_on_life_loss, "False without atari")
+
+    @property
+    def drawn_params(self) -> tuple[str, ...]:
+        """The parameters of `sim_params` that each training environment draws."""
+        return tuple(name for name, value in self.sim_params.items() if isinstance(value, list))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _is_pair(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    pair = cast("list[Any]", value)
+    return len(pair) == 2 and all(map(_is_number, pair)) and pair[0] <= pair[1]

@@ -14,7 +14,7 @@ from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
-from drivetrain.train.config.simulator import SimulatorConfig
+from drivetrain.train.config.simulator import SimulatorConfig, is_simulator
 from drivetrain.train.config.values import fitting
 
 _OFF_POLICY_PARTS = ("run", "environment", "replay", "updates", "agent")
@@ -98,6 +98,7 @@ class TrainConfig:
             )
 
     def _check_simulator(self) -> None:
+        self._check_params()
         asked = self.simulator.sim_engine
         if self.fused_engine is None:
             if asked not in ("auto", "none"):
@@ -118,6 +119,19 @@ class TrainConfig:
             raise InvalidInput(
                 f"{name}: not among {kept}, and {self.env!r} is one; leave it out, or step it through Gymnasium with "
                 "sim_engine none"
+            )
+
+    def _check_params(self) -> None:
+        settings, drawn = self.environment, self.environment.drawn_params
+        if settings.sim_params and not is_simulator(self.env):
+            raise InvalidInput(
+                f"sim_params: expected none for {self.env!r}, which is no simulator; environments called "
+                "drivetrain/NAME or gymnax/NAME are, and others are made with env_kwargs"
+            )
+        if drawn and self.fused_engine is None:
+            raise InvalidInput(
+                f"sim_params: expected one number for {drawn[0]}, got {settings.sim_params[drawn[0]]}; environments "
+                "differ in a kernel alone, as dqn and ppo have it with sim_engine native or xla"
             )
 
     def _check_replay(self) -> None:

@@ -69,7 +69,7 @@ class FusedActor:
         self._interface, self._make_writer = interface, make_writer
         self._seed, self._path, self._num_starts = config.run.seed, path, 0
         rng = stream(config.run.seed, "exploration", *path)
-        self._kernel: Kernel = compiled(config, interface, vector, rng)
+        self._kernel: Kernel = compiled(config, interface, vector, rng, stream(config.run.seed, "domain", *path))
         self.steps_per_call = config.steps_per_grant
         """Of all environments together."""
         normalization = Normalization.of(config, interface)

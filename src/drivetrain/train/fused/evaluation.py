@@ -22,6 +22,7 @@ from drivetrain.train.fused.layout import stored
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies import Policy
 from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION
+from drivetrain.train.sim_params import usual_params
 from drivetrain.train.spaces import decoder
 
 
@@ -41,8 +42,9 @@ class FusedEvaluator:
         self._env_id, self._interface, self._num_lanes = config.env, interface, num_lanes
         self._max_steps = config.run.eval_max_steps
         self._action, self._decode = action_of(env), decoder(interface.actions)
-        self._rollout = sim.compile(env, num_lanes, 1, engine)
-        self._start = sim.compile(env, 1, 1, "xla").reset  # as `sim.make_vec` of one environment; never stepped
+        params = usual_params(env, config.environment)
+        self._rollout = sim.compile(env, num_lanes, 1, engine, params)
+        self._start = sim.compile(env, 1, 1, "xla", params).reset  # as `sim.make_vec` of one environment; never stepped
 
     @EVALUATION
     def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = lambda: None) -> list[float]:

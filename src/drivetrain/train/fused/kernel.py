@@ -17,6 +17,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.fused.acting import CHOICE, Acting, acting
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies import num_published
+from drivetrain.train.sim_params import drawn_params
 
 RECORD = ("obs_before", CHOICE, "reward", "terminated", "truncated", "final_obs")
 """What is recorded of every step: what was acted on, and what it led to, before the next episode's start."""
@@ -32,7 +33,11 @@ class Kernel(NamedTuple):
 
 
 def compiled(
-    config: TrainConfig, interface: Interface, vector: NDArray[np.float32], rng: np.random.Generator
+    config: TrainConfig,
+    interface: Interface,
+    vector: NDArray[np.float32],
+    rng: np.random.Generator,
+    domain: np.random.Generator,
 ) -> Kernel:
     """The kernel of an actor, on the published vector; one of the same run is found on the disk.
 
@@ -41,6 +46,7 @@ def compiled(
         interface: What the environment looks like.
         vector: float32[num_published]; looked at at every call.
         rng: Of the noise of noisy layers.
+        domain: Of the parameters in which environments differ.
 
     Raises:
         InvalidInput: Environment and policy do not go into one kernel; says why, and what to do.
@@ -55,7 +61,8 @@ def compiled(
             config.envs_per_actor,
             config.grant_length,
             engine,
-            record=RECORD,
+            drawn_params(env, config.environment, config.envs_per_actor, domain),
+            RECORD,
             policy=policy.act,
             policy_params=policy.parameters(0),
         )
@@ -79,4 +86,5 @@ def require_kernel(config: TrainConfig, interface: Interface) -> None:
     Raises:
         InvalidInput: It cannot be.
     """
-    compiled(config, interface, np.zeros(num_published(config, interface), np.float32), np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    compiled(config, interface, np.zeros(num_published(config, interface), np.float32), rng, rng)

@@ -1,0 +1,75 @@
+"""Parameters of simulators that are other than usual, and those that differ between training environments.
+
+sim_params {name: number or [low, high]}
+  `-- usual_params    numbers in their places: evaluations, and whatever steps one environment
+  `-- drawn_params    and [num_envs] draws for each pair: the environments of a kernel
+"""
+
+import dataclasses
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import EnvironmentConfig
+
+
+def usual_params(env: Any, settings: EnvironmentConfig) -> Any:
+    """A simulator's parameters with the numbers that are given; what is drawn elsewhere is as the simulator has it.
+
+    Args:
+        env: The simulator.
+        settings: How environments are made; `sim_params` of it.
+
+    Raises:
+        InvalidInput: The simulator has no such parameter, or the number is of another kind than its own.
+    """
+    return _replaced(env, {name: value for name, value in settings.sim_params.items() if not isinstance(value, list)})
+
+
+def drawn_params(env: Any, settings: EnvironmentConfig, num_envs: int, rng: np.random.Generator) -> Any:
+    """The same with [num_envs] numbers for each pair, uniform between its two; whole numbers with both of them.
+
+    Raises:
+        InvalidInput: As `usual_params`.
+    """
+    drawn: dict[str, Any] = dict(settings.sim_params)
+    for name, value in settings.sim_params.items():
+        if isinstance(value, list):
+            low, high = (_as_usual(env, name, bound) for bound in cast("list[Any]", value))
+            drawn[name] = _drawn(rng, low, high, num_envs)
+    return _replaced(env, drawn)
+
+
+def _drawn(rng: np.random.Generator, low: float, high: float, num_envs: int) -> NDArray[Any]:
+    if isinstance(low, int) and isinstance(high, int):
+        return rng.integers(low, high, num_envs, endpoint=True)
+    return rng.uniform(low, high, num_envs)
+
+
+def _replaced(env: Any, changes: dict[str, Any]) -> Any:
+    usual = env.default_params
+    if not changes:
+        return usual
+    found: dict[str, Any] = {
+        name: value if isinstance(value, np.ndarray) else _as_usual(env, name, value) for name, value in changes.items()
+    }
+    return dataclasses.replace(usual, **found)
+
+
+def _as_usual(env: Any, name: str, value: Any) -> Any:
+    """A number of the kind that the simulator has there."""
+    usual = env.default_params
+    known = [field.name for field in dataclasses.fields(usual)] if dataclasses.is_dataclass(usual) else []
+    if name not in known:
+        choice = f"choose from {', '.join(known)}" if known else "it has none that could be replaced by name"
+        raise InvalidInput(f"sim_params: {env.name} has no parameter {name!r}: {choice}")
+    default = np.asarray(getattr(usual, name))
+    if default.ndim or default.dtype.kind not in "fiu":
+        raise InvalidInput(f"sim_params: {name} of {env.name} is no single number, and cannot be given as one")
+    if default.dtype.kind == "f":
+        return float(value)
+    if not float(value).is_integer():
+        raise InvalidInput(f"sim_params: {name} of {env.name}: expected a whole number, got {value}")
+    return int(value)

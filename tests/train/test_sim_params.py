@@ -1,0 +1,107 @@
+"""Simulators with parameters of one's own, and with some that every training environment draws for itself."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train import resume, train
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments import Environment, describe
+from drivetrain.train.evaluate import make_evaluator
+from drivetrain.train.fused.actor import FusedActor
+from drivetrain.train.policies import first_published, make_policy
+from drivetrain.train.run_dir import label_of
+
+SMALL = {"hidden": (8,), "sim_engine": "xla", "eval_episodes": 3, "final_eval_episodes": 3, "envs_per_actor": 16}
+
+
+def config_of(algo="dqn", env="drivetrain/CartPole-v1", **settings):
+    return TrainConfig.default(algo, env).override(**SMALL | settings)
+
+
+def vector_of(config):
+    return first_published(config, describe(config), np.random.default_rng(0))
+
+
+def params_of(config, path=(0, 0)):
+    """Of an actor's kernel."""
+    actor = FusedActor(config, describe(config), vector_of(config), lambda count: None, path)
+    return actor._kernel.rollout.params
+
+
+def evaluated(config):
+    interface = describe(config)
+    with contextlib.closing(make_evaluator(config, interface)) as evaluator:
+        return evaluator.returns(make_policy(config, interface, vector_of(config)), [1, 2, 3])
+
+
+def test_a_number_is_that_of_every_environment_and_the_others_stay():
+    params = params_of(config_of(sim_params={"gravity": 3, "max_steps": 7.0}))
+    assert (params.gravity, params.max_steps, params.force) == (3.0, 7, 10.0)
+    assert type(params.max_steps) is int
+
+
+def test_of_a_pair_every_environment_of_every_actor_draws_its_own_uniformly():
+    config = config_of(sim_params={"gravity": [8, 12], "max_steps": [4, 6]}, envs_per_actor=2_000, num_step=1)
+    first, again, other = (params_of(config, path) for path in ((0, 0), (0, 0), (1, 0)))
+    assert first.gravity.shape == (2_000,)
+    assert (first.gravity.min() >= 8, first.gravity.max() <= 12) == (True, True)
+    assert np.histogram(first.gravity, 4, (8, 12))[0] == pytest.approx([500] * 4, abs=100)
+    assert np.bincount(first.max_steps)[4:] == pytest.approx([667] * 3, abs=100)
+    np.testing.assert_array_equal(first.gravity, again.gravity)
+    assert (first.gravity != other.gravity).all()
+
+
+@pytest.mark.parametrize("engine", ["native", "xla", "none"])
+def test_numbers_hold_in_evaluations(engine):
+    assert evaluated(config_of(sim_engine=engine, sim_params={"max_steps": 3})) == [3.0] * 3
+
+
+def test_what_is_drawn_in_training_is_as_the_simulator_has_it_in_evaluations():
+    assert evaluated(config_of(sim_params={"max_steps": [3, 3]})) == evaluated(config_of())
+    assert min(evaluated(config_of())) > 3
+
+
+def test_algorithms_without_kernels_step_simulators_with_numbers_of_ones_own():
+    config = TrainConfig.default("sac", "drivetrain/Pendulum-v1").override(sim_params={"max_torque": 3.5})
+    interface = describe(config)
+    assert float(interface.actions.high[0]) == 3.5
+    with contextlib.closing(Environment(config, interface)) as env:
+        env.reset(seed=0)
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
+    of = {
+        "dqn": {"warmup_steps": 200, "envs_per_actor": 4},
+        "ppo": {"num_envs": 4, "envs_per_actor": 4, "rollout_length": 16, "batch_size": 32},
+    }
+    settings = {**SMALL, **of[algo], "num_actors": 0, "sim_params": {"gravity": [8, 12]}, "total_steps": 640}
+    assert train(algo, "drivetrain/CartPole-v1", run_dir=str(tmp_path), **settings).num_steps == 640
+    assert label_of(tmp_path) == f"{algo} on drivetrain/CartPole-v1 (gravity [8, 12])"
+    assert resume(tmp_path, total_steps=1_280).num_steps == 1_280
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "params", "sentence"),
+    [
+        ("dqn", "CartPole-v1", {"gravity": 3}, "expected none for 'CartPole-v1', which is no simulator.* env_kwargs"),
+        ("sac", "drivetrain/Pendulum-v1", {"gravity": [8, 12]}, r"expected one number for gravity, got \[8, 12\]"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": "much"}, "expected a number for gravity, or .* got 'much'"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": [12, 8]}, r"or \[low, high\], got \[12, 8\]"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": [8]}, r"or \[low, high\], got \[8\]"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": float("nan")}, "got nan"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": True}, "got True"),
+        ("dqn", "drivetrain/CartPole-v1", {"weight": 1}, "no parameter 'weight': choose from gravity, "),
+        ("ppo", "gymnax/CartPole-v1", {"weight": [1, 2]}, "no parameter 'weight': choose from .*gravity, "),
+        ("dqn", "drivetrain/CartPole-v1", {"max_steps": 2.5}, "max_steps of CartPole-v1: expected a whole number"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_in_one_sentence(algo, env, params, sentence):
+    with pytest.raises(InvalidInput, match=f"sim_params: .*{sentence}") as caught:
+        describe(TrainConfig.default(algo, env).override(sim_params=params))
+    assert "\n" not in str(caught.value)
