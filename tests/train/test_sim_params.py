@@ -74,6 +74,44 @@ def test_algorithms_without_kernels_step_simulators_with_numbers_of_ones_own():
         env.reset(seed=0)
 
 
+@pytest.mark.parametrize("name", ["Walk", "OfNamedTuple"])
+def test_simulators_of_other_modules_with_parameters_of_any_form_are_learned_from_in_a_kernel(tmp_path, name):
+    env = f"drivetrain/own_simulators:{name}"
+    config = config_of("dqn", env, sim_params={"wind": [0.1, 0.5], "length": 5})
+    assert config.fused_engine == "xla"
+    params = params_of(config)
+    params = params if isinstance(params, dict) else params._asdict()
+    assert (len(set(params["wind"].tolist())), params["length"]) == (16, 5.0)
+    settings = {**SMALL, "num_actors": 0, "warmup_steps": 200, "sim_params": {"wind": [0.1, 0.5]}}
+    assert train("dqn", env, run_dir=str(tmp_path), total_steps=320, **settings).num_steps == 320
+
+
+def test_simulators_of_other_modules_are_made_with_options_and_stepped_without_a_kernel():
+    config = TrainConfig.default("dqn", "drivetrain/own_simulators:Walk").override(
+        sim_engine="none", env_kwargs={"num_steps": 3}
+    )
+    with contextlib.closing(Environment(config, describe(config))) as env:
+        env.reset(seed=0)
+        assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("drivetrain/own_simulators:Wolk", "expected module:Name .*got 'own_simulators:Wolk' .*no attribute 'Wolk'"),
+        ("drivetrain/nowhere_to_be_found:Walk", "expected module:Name .*No module named 'nowhere_to_be_found'"),
+        ("drivetrain/own_simulators:np", "own_simulators:np: expected a class or function .*got module"),
+        ("drivetrain/own_simulators:State", "expected an environment with reset, step, .*got State without"),
+        ("own_simulators:Walk", "it returned Walk, a simulator: such are named drivetrain/module:Name"),
+    ],
+)
+def test_what_makes_no_simulator_is_refused_in_one_sentence(name, sentence):
+    env_kwargs = {"position": 0, "time": 0} if name.endswith("State") else {}
+    with pytest.raises(InvalidInput, match=sentence) as caught:
+        describe(TrainConfig.default("dqn", name).override(env_kwargs=env_kwargs))
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
     of = {

@@ -1,4 +1,4 @@
-"""Environments by name: ours, and with the prefix gymnax/ those of gymnax."""
+"""Environments by name: ours, with the prefix gymnax/ those of gymnax, and of other modules as module:Name."""
 
 import difflib
 import importlib
@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.gymnax import from_gymnax
+from drivetrain.sim.gymnax import adapted, from_gymnax
 
 # name -> module of `envs`, class
 ENVIRONMENTS: dict[str, tuple[str, str]] = {
@@ -27,8 +27,10 @@ ENVIRONMENTS: dict[str, tuple[str, str]] = {
 def make(name: str, **options: Any) -> Any:
     """An environment by its name: "CartPole-v1" (ours; "drivetrain/CartPole-v1" too) or "gymnax/Asterix-MinAtar".
 
+    "my_module:MyEnv", or "drivetrain/my_module:MyEnv", is what `MyEnv` of that module returns.
+
     Args:
-        options: For the environment's class.
+        options: For the environment's class, or whatever makes it.
 
     Raises:
         InvalidInput: There is none of that name, or it has no such option.
@@ -36,6 +38,8 @@ def make(name: str, **options: Any) -> Any:
     if name.startswith("gymnax/"):
         return from_gymnax(name.removeprefix("gymnax/"), **options)
     short = name.removeprefix("drivetrain/")
+    if ":" in short:
+        return _imported(short, options)
     if short not in ENVIRONMENTS:
         nearest = difflib.get_close_matches(short, ENVIRONMENTS, n=1, cutoff=0.5)
         prefix = name.removesuffix(short)  # without it the trainer and Gymnasium would find others
@@ -48,3 +52,20 @@ def make(name: str, **options: Any) -> Any:
         if option not in known:
             raise InvalidInput(f"{option}: expected an option of {short}, which has {', '.join(known) or 'none'}")
     return made(**options)
+
+
+def _imported(name: str, options: dict[str, Any]) -> Any:
+    """What a module's class or function makes."""
+    module, _, attribute = name.partition(":")
+    try:
+        maker = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise InvalidInput(
+            f"expected module:Name of a class or function that makes an environment, got {name!r} ({error})"
+        ) from error
+    if not callable(maker):
+        raise InvalidInput(
+            f"{name}: expected a class or function that makes an environment, got {type(maker).__name__}; name what "
+            "makes it"
+        )
+    return adapted(maker(**options))

@@ -19,7 +19,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import missing_extra
-from drivetrain.train.config import EnvironmentConfig, TrainConfig
+from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
 from drivetrain.train.config.given import Given
 from drivetrain.train.embeddings import require_encoder
 from drivetrain.train.faults import (
@@ -143,7 +143,12 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
     if maker is not None:
         env = maker(**settings.env_kwargs)
         if not isinstance(env, gymnasium.Env):
-            raise TypeError(f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}")
+            remedy = ""
+            if hasattr(env, "default_params"):
+                remedy = ", a simulator: such are named drivetrain/module:Name"
+            raise TypeError(
+                f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{remedy}"
+            )
         return cast(_AnyEnv, env)
     options = (
         {"frameskip": 1} if settings.atari else {}
@@ -155,7 +160,7 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
         importlib.import_module("ale_py")  # registers them
     if env_id.startswith("drivetrain/"):
         importlib.import_module("drivetrain.sim")  # registers them
-    if env_id.startswith("gymnax/"):  # not registered: that would take importing gymnax
+    if env_id.startswith("gymnax/") or (is_simulator(env_id) and ":" in env_id):  # not registered
         return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env_id, **options)
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
@@ -171,7 +176,9 @@ def _maker(env_id: str) -> Callable[[], Any] | None:
             )
         return env_id.value
     module, colon, name = env_id.partition(":")
-    found = getattr(importlib.import_module(module), name, None) if colon and name not in gymnasium.registry else None
+    if not colon or name in gymnasium.registry or is_simulator(env_id):
+        return None
+    found = getattr(importlib.import_module(module), name, None)
     return found if callable(found) else None
 
 

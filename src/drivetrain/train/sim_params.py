@@ -49,23 +49,24 @@ def _drawn(rng: np.random.Generator, low: float, high: float, num_envs: int) -> 
 
 
 def _replaced(env: Any, changes: dict[str, Any]) -> Any:
-    usual = env.default_params
+    usual: Any = env.default_params
     if not changes:
         return usual
     found: dict[str, Any] = {
         name: value if isinstance(value, np.ndarray) else _as_usual(env, name, value) for name, value in changes.items()
     }
-    return dataclasses.replace(usual, **found)
+    if isinstance(usual, dict):
+        return {**_by_name(usual), **found}
+    return usual._replace(**found) if hasattr(usual, "_replace") else dataclasses.replace(usual, **found)
 
 
 def _as_usual(env: Any, name: str, value: Any) -> Any:
     """A number of the kind that the simulator has there."""
-    usual = env.default_params
-    known = [field.name for field in dataclasses.fields(usual)] if dataclasses.is_dataclass(usual) else []
+    known = _by_name(env.default_params)
     if name not in known:
         choice = f"choose from {', '.join(known)}" if known else "it has none that could be replaced by name"
         raise InvalidInput(f"sim_params: {env.name} has no parameter {name!r}: {choice}")
-    default = np.asarray(getattr(usual, name))
+    default = np.asarray(known[name])
     if default.ndim or default.dtype.kind not in "fiu":
         raise InvalidInput(f"sim_params: {name} of {env.name} is no single number, and cannot be given as one")
     if default.dtype.kind == "f":
@@ -73,3 +74,12 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     if not float(value).is_integer():
         raise InvalidInput(f"sim_params: {name} of {env.name}: expected a whole number, got {value}")
     return int(value)
+
+
+def _by_name(params: Any) -> dict[str, Any]:
+    """Parameters of a dict, a dataclass or a named tuple."""
+    if isinstance(params, dict):
+        return dict(cast("dict[str, Any]", params))
+    if dataclasses.is_dataclass(params):
+        return {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    return params._asdict() if hasattr(params, "_asdict") else {}

@@ -1,0 +1,59 @@
+"""Simulators as somebody has them in a module: drivetrain/own_simulators:Walk."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain.sim.spaces import Box, Discrete
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    position: Any
+    time: Any
+
+
+class Walk:
+    """Right or left through gusts; the way gained is the reward."""
+
+    name = "Walk"
+
+    def __init__(self, num_steps=30):
+        self.num_steps = num_steps
+
+    @property
+    def default_params(self):
+        return {"length": 10.0, "wind": 0.3}
+
+    def reset(self, key, params):
+        state = State(jax.random.uniform(key), jnp.int32(0))
+        return state.position[None], state
+
+    def step(self, key, state, action, params):
+        length, wind = (params[name] if isinstance(params, dict) else getattr(params, name) for name in Params._fields)
+        after = State(state.position + (2 * action - 1) + wind * jax.random.normal(key), state.time + 1)
+        ends = after.position >= length, after.time >= self.num_steps
+        return after.position[None], after, after.position - state.position, *ends, {}
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(-np.inf, np.inf, (1,))
+
+
+class Params(NamedTuple):
+    """Of the one below."""
+
+    length: float = 10.0
+    wind: float = 0.3
+
+
+class OfNamedTuple(Walk):
+    """The same with parameters in a named tuple."""
+
+    default_params = Params()
