@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.bench.publish import publish, require_folders
+from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Skipped, ahead, write_json, write_text
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.outputs import require_folders
 
 
 def make_case(**changes):

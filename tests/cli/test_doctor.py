@@ -102,7 +102,7 @@ def test_a_tool_that_prints_no_text_is_a_finding(tmp_path, monkeypatch):
 
 def test_an_unwritable_file_is_one_sentence(tmp_path, capsys):
     assert main(["doctor", "--json", str(tmp_path / "absent" / "doctor.json")]) == 2
-    assert capsys.readouterr().err.endswith("doctor.json: No such file or directory\n")
+    assert capsys.readouterr().err.endswith("doctor.json: its folder does not exist; make it first\n")
 
 
 def test_an_unknown_option_exits_2(capsys):

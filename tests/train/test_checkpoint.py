@@ -66,6 +66,14 @@ def test_only_the_files_of_the_latest_generation_are_there(tmp_path):
     assert names_in(tmp_path) == ["manifest.json", "state-4.npz"]
 
 
+def test_what_somebody_keeps_beside_a_checkpoint_stays(tmp_path):
+    save_checkpoint(tmp_path, ARRAYS, META)
+    for name in ("notes.txt", "state-1.npz.bak", "manifest.json.old"):
+        (tmp_path / "checkpoint" / name).write_text("mine")
+    save_checkpoint(tmp_path, ARRAYS, META)
+    assert names_in(tmp_path) == ["manifest.json", "manifest.json.old", "notes.txt", "state-1.npz.bak", "state-2.npz"]
+
+
 def test_the_replay_is_saved_and_only_what_is_new_is_written(tmp_path):
     replay = make_replay(4096)
     add(replay, 0, 2000)

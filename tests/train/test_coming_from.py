@@ -34,7 +34,7 @@ def named(cell: str) -> set[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_what_the_table_calls_a_setting_is_one(row):
-    unknown = named(row[1]) - settings() - {"show_config"}
+    unknown = named(row[1]) - settings() - {"show_config", "callbacks"}
     assert not unknown
 
 

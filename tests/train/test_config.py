@@ -10,6 +10,7 @@ import pytest
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
 from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
+from drivetrain.train.environments import describe
 from drivetrain.train.presets import preset
 
 PLAIN = TrainConfig.default("dqn", "CartPole-v1")
@@ -71,9 +72,26 @@ def test_numbers_of_other_types_and_paths_are_those_of_pythons_own_so_that_confi
     assert config.to_json() == expected.to_json()
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("total_timesteps", "total_steps"), ("lr", "learning_rate"), ("seeed", "seed")]
+)
+def test_an_unknown_setting_is_told_with_what_it_is_likely_to_mean(name, meant):
+    with pytest.raises(InvalidInput, match=rf"unknown setting '{name}' for dqn: did you mean {meant}\? choose from"):
+        PLAIN.override(**{name: 3})
+
+
 def test_an_unknown_setting_is_refused_with_the_known_ones():
     with pytest.raises(InvalidInput, match=r"unknown setting 'batchsize'.*batch_size"):
         PLAIN.override(batchsize=3)
+
+
+def test_settings_that_are_no_configuration_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="config: expected a TrainConfig, got dict; settings are arguments by name"):
+        train("dqn", "CartPole-v1", config={"total_steps": 3}, run_dir=str(tmp_path))
+
+
+def test_no_time_out_at_all_may_be_asked_for():
+    assert describe(PLAIN.override(step_timeout_s=float("inf"))).num_actions == 2
 
 
 def test_an_unknown_algorithm_is_refused_with_the_known_ones():

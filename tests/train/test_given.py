@@ -217,6 +217,23 @@ def test_every_algorithm_keeps_the_state_of_an_optimizer_of_ones_own(algo):
     assert jax.eval_shape(lambda: state) == after
 
 
+@pytest.mark.parametrize("algo", ["dqn", "td3", "ppo"])
+def test_an_optimizer_may_keep_the_parameters_it_began_with(tmp_path, algo):
+    def pulled_back(rate):  # as optax.contrib's prodigy and dowg keep them
+        return optax.GradientTransformation(
+            lambda params: params,
+            lambda slopes, first, params: (
+                jax.tree.map(lambda g, a, p: -rate * g + 1e-3 * (a - p), slopes, first, params),
+                first,
+            ),
+        )
+
+    few = {"num_envs": 2, "rollout_length": 4, "total_steps": 16} if algo == "ppo" else {}
+    settings = {name: value for name, value in SMALL.items() if algo != "ppo" or name in PPO_TAKES} | few
+    env = "CartPole-v1" if algo == "dqn" else "Pendulum-v1"
+    assert train(algo, env, run_dir=str(tmp_path), optimizer=pulled_back, **settings).num_updates > 1
+
+
 @pytest.mark.parametrize(
     ("optimizer", "sentence"),
     [

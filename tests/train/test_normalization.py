@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import strange_envs
+from gymnasium.spaces import Box, Dict
 
 pytest.importorskip("jax", reason="needs the train extra")
 
@@ -13,7 +15,7 @@ from drivetrain.train.checkpoint import load_checkpoint, load_policy, load_repla
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import describe
 from drivetrain.train.evaluate import policy_of
-from drivetrain.train.interface import BoxActions, Categories, Entries, Image, Interface, Vector
+from drivetrain.train.interface import BoxActions, Categories, Entries, Image, Interface, Vector, entries_of
 from drivetrain.train.learner import Learner
 from drivetrain.train.normalization import Moments, MomentsBoard, Normalization, Statistics
 from drivetrain.train.policies import make_policy, num_published
@@ -160,9 +162,29 @@ def test_a_return_of_several_steps_is_limited_to_what_as_many_rewards_come_to():
 
 def test_environments_without_real_numbers_are_refused():
     config = config_of("dqn", "FrozenLake-v1", num_step=1)
-    with pytest.raises(InvalidInput, match=r"'FrozenLake-v1' shows no real numbers .* but Categories"):
+    with pytest.raises(
+        InvalidInput, match=r"'FrozenLake-v1' shows no numbers that could be, but categories, which stay"
+    ):
         describe(config)
     describe(config.override(normalize_observations=False))
+
+
+def test_whole_numbers_are_normalised_too_within_dicts_and_alone(tmp_path):
+    class Counted(strange_envs.Ending):
+        observation_space = Dict(far=Box(-30_000, 30_000, (2,), np.int16), lit=Box(0, 1, (3,), np.bool_))
+
+    class Far(strange_envs.Ending):
+        observation_space = Counted.observation_space["far"]
+
+    for env, kept in ((Counted, ["float32", "uint8"]), (Far, ["float32"])):
+        interface = describe(config_of("dqn", env))
+        assert [entry.dtype for entry in entries_of(interface.observations).values()] == kept
+        assert Normalization.of(config_of("dqn", env), interface).num_inputs == 2
+    result = train(
+        "dqn", Far, run_dir=str(tmp_path), **SMALL, num_actors=0, total_steps=120, normalize_observations=True
+    )
+    moments = load_checkpoint(result.run_dir)[0]["moments"]
+    assert np.isfinite(moments).all()
 
 
 def test_a_successor_goes_on_from_what_an_actor_has_told():

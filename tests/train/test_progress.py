@@ -1,7 +1,10 @@
 """What is shown of a run, on streams that take little or nothing."""
 
 import errno
+import os
 import sys
+
+import pytest
 
 from drivetrain.train.progress import Display
 
@@ -11,12 +14,12 @@ class Stream:
 
     encoding = "utf-8"
 
-    def __init__(self, *, is_full=False, is_terminal=False):
-        self.text, self._is_full, self._is_terminal = "", is_full, is_terminal
+    def __init__(self, *, error=None, is_terminal=False):
+        self.text, self._error, self._is_terminal = "", error, is_terminal
 
     def write(self, text):
-        if self._is_full:
-            raise OSError(errno.ENOSPC, "No space left on device")
+        if self._error is not None:
+            raise OSError(self._error, os.strerror(self._error))
         self.text += text
 
     def flush(self):
@@ -26,8 +29,11 @@ class Stream:
         return self._is_terminal
 
 
-def test_a_log_without_room_ends_no_run(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Stream(is_full=True))
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE])
+def test_a_log_without_room_or_that_nobody_reads_any_more_ends_no_run(monkeypatch, error, is_terminal):
+    monkeypatch.setattr(sys, "stderr", Stream(error=error, is_terminal=is_terminal))
+    monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("drivetrain.train.progress._LINE_INTERVAL_S", 0.0)
     display = Display(1_000, quiet=False)
     display.note("a sentence")

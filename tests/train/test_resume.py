@@ -6,15 +6,17 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 
+import gymnasium
 import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
 from tensorboard_rows import scalars
-from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, read
+from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running, read
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
@@ -118,6 +120,52 @@ def test_a_finished_run_says_so_goes_on_with_more_steps_and_can_be_resumed_from_
     assert results[0].learning_s > first.learning_s
     assert json.loads((run_dir / "result.json").read_text())["num_steps"] == 1_601
     assert len(results[0].returns) == 3
+
+
+def test_what_a_resume_asked_for_holds_if_it_was_killed_before_its_first_checkpoint(tmp_path, monkeypatch):
+    train("dqn", "CartPole-v1", total_steps=400, num_actors=0, run_dir=str(tmp_path), **SMALL)
+    monkeypatch.setattr("drivetrain.train.resuming.carry_out", lambda job: None)
+    resume(tmp_path, total_steps=600)
+    monkeypatch.undo()
+    assert resume(tmp_path).num_steps == 600
+
+
+def test_the_state_of_another_run_is_refused(copy, tmp_path):
+    train("dqn", "CartPole-v1", total_steps=400, num_actors=0, seed=9, run_dir=str(tmp_path / "other"), **SMALL)
+    (theirs,) = (tmp_path / "other" / "checkpoint").glob("state-*.npz")
+    (ours,) = (copy / "checkpoint").glob("state-*.npz")
+    shutil.copy(theirs, ours)
+    with pytest.raises(FileFormatError, match=r"expected the state that was saved with manifest\.json, got another"):
+        resume(copy, total_steps=500)
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_an_environment_that_changes_the_folder_leaves_the_runs_where_they_are(tmp_path, monkeypatch, num_actors):
+    class Elsewhere(gymnasium.envs.classic_control.CartPoleEnv):
+        def __init__(self):
+            super().__init__()
+            os.chdir("/")
+
+    monkeypatch.chdir(tmp_path)
+    settings = {**SMALL, "num_actors": num_actors}
+    assert train("dqn", Elsewhere, total_steps=400, run_dir="here", **settings).run_dir == tmp_path / "here"
+    os.chdir(tmp_path)
+    assert resume("here", total_steps=500, env=Elsewhere).num_steps == 500
+
+
+def test_a_fork_that_outlives_a_run_does_not_hold_it(copy):
+    program = (
+        "import os, sys, time; from pathlib import Path; from drivetrain.train.run_dir import RunLock\n"
+        "lock = RunLock(Path(sys.argv[1])); child = os.fork()\n"
+        "print(child, flush=True) if child else (os.close(1), time.sleep(1_000))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(copy)], stdout=subprocess.PIPE, text=True, check=True)
+    child = int(done.stdout)
+    try:
+        with RunLock(copy):
+            assert is_running(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_run_that_died_in_its_last_evaluation_is_resumed_for_that_alone(tmp_path):

@@ -154,6 +154,17 @@ def test_an_interrupted_run_drains_and_saves(start, signum, code):
     assert meta["num_updates"] > 0
 
 
+def test_an_interrupt_that_has_killed_the_reader_of_the_log_first_drains_and_saves_too(start):
+    run = start(*ENDLESS, "--checkpoint-interval-s", "1000")
+    run.wait_until_learning()
+    for stream in (run.process.stdout, run.process.stderr):
+        stream.close()
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 130
+    rows = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert load_checkpoint(run.run_dir)[1]["num_steps"] >= max(row["num_steps"] for row in rows) > 200
+
+
 def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
     run = start(*ENDLESS)
     run.wait_until_learning()
@@ -257,7 +268,7 @@ def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "strftime", lambda *_: "20260101-000000")
     config = TrainConfig.default("dqn", "CartPole-v1")
-    folders = {make_run_dir(config) for _ in range(3)}
+    folders = {make_run_dir(config, tmp_path) for _ in range(3)}
     assert len(folders) == 3
     assert all((folder / "logs").is_dir() for folder in folders)
 

@@ -116,11 +116,16 @@ def test_one_call_of_several_updates_equals_single_updates(count, padded):
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-4), state, expected))
 
 
-def test_the_mean_policy_loss_of_a_call_is_that_of_the_updates_that_had_one():
-    algorithm = td3.make(TrainConfig.default("td3", "E").override(hidden=(8,), learning_rate=1e-9), INTERFACE)
+@pytest.mark.parametrize(
+    ("before", "count", "delay"), [(0, 4, 2), (0, 1, 2), (1, 1, 2), (2, 5, 3), (6, 4, 4), (0, 3, 4)]
+)
+def test_the_mean_policy_loss_of_a_call_is_that_of_the_updates_that_had_one(before, count, delay):
+    settings = {"hidden": (8,), "learning_rate": 1e-9, "policy_delay": delay}
+    algorithm = td3.make(TrainConfig.default("td3", "E").override(**settings), INTERFACE)
     batch = make_batch(6)
-    state = algorithm.init(np.random.default_rng(3))
-    alone = td3.actor_loss(state.actor, state.critics, batch.obs, NETWORKS)
-    batches = jax.tree.map(lambda x: jnp.stack([x] * 4), batch)
-    metrics = compile_updates(algorithm)(state, batches, np.int32(4))[2]
-    assert float(metrics["policy_loss"]) == pytest.approx(float(alone), rel=1e-4)
+    state = algorithm.init(np.random.default_rng(3))._replace(num_updates=jnp.int32(before))
+    alone = float(td3.actor_loss(state.actor, state.critics, batch.obs, NETWORKS))
+    batches = jax.tree.map(lambda x: jnp.stack([x] * 6), batch)
+    metrics = compile_updates(algorithm)(state, batches, np.int32(count))[2]
+    has_one = (before + count) // delay > before // delay
+    assert float(metrics["policy_loss"]) == pytest.approx(alone if has_one else np.nan, rel=1e-4, nan_ok=True)

@@ -3,7 +3,6 @@
 peers -> present (absent ones are announced) ... Report -> publish -> JSON, page, screen
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from drivetrain.bench.process import Rival
 from drivetrain.bench.report import Report, Skipped, write_json, write_text
 from drivetrain.bench.table import as_markdown
-from drivetrain.core.errors import InvalidInput
 
 
 def present(peers: Sequence[Rival]) -> tuple[list[Rival], list[Skipped]]:
@@ -20,24 +18,6 @@ def present(peers: Sequence[Rival]) -> tuple[list[Rival], list[Skipped]]:
     for peer in absent:
         print(f"skipped: {peer.name}, {peer.reason}; to have it: {peer.remedy}")
     return [peer for peer in peers if peer.missing() is None], absent
-
-
-def require_folders(*paths: Path | None) -> None:
-    """Refuse a report that could not be written, before anything is measured; None: not asked for.
-
-    Raises:
-        InvalidInput: A folder does not exist or lets nothing be written, or the path is no file's.
-    """
-    for path in paths:
-        if path is None:
-            continue
-        folder = path.resolve().parent
-        if not folder.is_dir():
-            raise InvalidInput(f"{path}: its folder does not exist; make it first")
-        if path.exists() and not path.is_file():
-            raise InvalidInput(f"{path}: expected the name of a file, got a folder or a device; name a file")
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise InvalidInput(f"{path}: its folder lets nothing be written; choose another")
 
 
 def publish(

@@ -27,6 +27,7 @@ import drivetrain
 from drivetrain.cli.flags import read_flags
 from drivetrain.core import machine
 from drivetrain.core.extras import EXTRAS, install_command
+from drivetrain.core.outputs import require_folders
 
 if TYPE_CHECKING:
     from drivetrain.core.segments import SegmentHandle
@@ -57,6 +58,7 @@ class Row:
 def run(argv: list[str]) -> int:
     """Examine, print the table and the verdict; 0 when nothing failed, else 1."""
     options = read_flags(Options, argv, prog="drivetrain doctor", description=__doc__)
+    require_folders(options.json)
     rows = list(examine())
     failed = [row.name for row in rows if row.status == "failed"]
     if options.json is not None:

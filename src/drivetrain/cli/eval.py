@@ -10,8 +10,10 @@ import tyro
 
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.core.threads import one_thread_environment
+from drivetrain.train.archives import save_text
 from drivetrain.train.checkpoint import Which, load_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir import require_run_dir
@@ -43,8 +45,10 @@ def run(argv: list[str]) -> int:
     if not 1 <= flags.episodes <= MOST_EPISODES:
         raise InvalidInput(f"--episodes: expected 1..{MOST_EPISODES}, got {flags.episodes}")
     require_run_dir(flags.run_dir)
+    require_folders(flags.json)
+    run_dir, json_path = flags.run_dir.resolve(), flags.json and flags.json.resolve()  # environments may go elsewhere
     returns = evaluate(
-        flags.run_dir, flags.which, flags.episodes, env=flags.env, torso=flags.torso, optimizer=flags.optimizer
+        run_dir, flags.which, flags.episodes, env=flags.env, torso=flags.torso, optimizer=flags.optimizer
     )
     from drivetrain.train.evaluate import interval
 
@@ -55,9 +59,9 @@ def run(argv: list[str]) -> int:
         f"over {len(returns)} episodes",
         flush=True,
     )
-    if flags.json is not None:  # after what was played for is shown, should the file not be writable
+    if json_path is not None:  # after what was played for is shown, should the file not be writable
         data = {"episodes": len(returns), "mean": mean, "interval": [low, high], "returns": returns}
-        flags.json.write_text(json.dumps(data) + "\n")
+        save_text(json_path, json.dumps(data) + "\n")
     return 0
 
 

@@ -21,6 +21,7 @@ T = TypeVar("T")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = "╭╮╰╯│─ "
 _SEVERAL = re.compile(r"Could not find valid parse for arguments: \[(.*)\]$")
+_NONE_OF_SEVERAL = re.compile(r"no type matching \{(.*)\} could be instantiated from \[(.*)\]")
 _RULE = re.compile(r"^-{3,}$")
 _ANY_WIDTH = "10000"  # words are not parted
 
@@ -124,8 +125,18 @@ def sentence(box: str) -> str:
     first, *others = [" ".join(paragraph.split()) for paragraph in re.split(r"\n{2,}", text.strip())]
     guesses = [f"p{paragraph[1:]}" for paragraph in others if paragraph.startswith("Perhaps")]
     said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
+    said = _NONE_OF_SEVERAL.sub(_expected_one, said)
     said = _SEVERAL.sub(r"expected values with spaces between them, got \1", said)
     return "; ".join([said, *guesses]).rstrip(".")
+
+
+_KIND_WORDS = {"INT": "a whole number", "FLOAT": "a number", "FRACTION": "a number or a fraction", "NONE": "None"}
+
+
+def _expected_one(match: re.Match[str]) -> str:
+    """Of what tyro says where a value may be of several types."""
+    kinds = [_KIND_WORDS.get(kind.strip("{}").upper(), kind.strip("{}")) for kind in match[1].split("|")]
+    return f"expected {' or '.join(kinds)}, got {match[2]}"
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import tyro
 
 from drivetrain.cli.flags import read_flags
+from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.outputs import require_folders
 from drivetrain.train.curves import Curve, curves
 
 _SUFFIXES = (".png", ".svg", ".pdf")
@@ -29,8 +31,9 @@ def run(argv: list[str]) -> int:
     flags = read_flags(_Flags, argv, prog="drivetrain plot")
     if not flags.run_dirs:
         raise InvalidInput("expected folders of runs: drivetrain plot RUN... [-o FILE]")
-    if flags.output.suffix not in _SUFFIXES:
+    if flags.output.suffix.lower() not in _SUFFIXES:
         raise InvalidInput(f"--output: expected a file ending in {' or '.join(_SUFFIXES)}, got {flags.output}")
+    require_folders(flags.output)
     found = curves(flags.run_dirs)
     draw(found, flags.output)
     for label, (curve, num_runs) in found.items():
@@ -57,4 +60,5 @@ def draw(found: dict[str, tuple[Curve, int]], path: Path) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    with written_aside(path) as file:
+        figure.savefig(file, dpi=150, format=path.suffix[1:].lower())

@@ -10,6 +10,7 @@ import tyro
 from drivetrain import scope
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.outputs import require_folders
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_json, beside_page, beside_terminal, page, perfetto, table, terminal
 from drivetrain.scope.report.console import console
@@ -53,6 +54,7 @@ class _Flags:
             raise InvalidInput("DIR: expected folders of different sessions, got one of them twice")
         if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None or self.kineto):
             raise InvalidInput("--csv, --perfetto, --kineto: expected one DIR, got several; write a file for each")
+        require_folders(self.html, self.json, self.csv, self.perfetto)
         for file in self.kineto:
             if not file.is_file():
                 raise InvalidInput(f"--kineto: expected a trace that torch.profiler exported, and {file} is no file")

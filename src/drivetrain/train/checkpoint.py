@@ -14,6 +14,8 @@ the same file, to which a save adds what has changed; the manifest says which sa
 import contextlib
 import json
 import os
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,8 @@ _KIND = "checkpoint"
 _MANIFEST = "manifest.json"
 _OLDER = "state.npz"  # where a checkpoint of before there were manifests was
 _BEST = Path("best") / "policy.npz"
+_OURS = re.compile(r"\.?(state-\d+\.npz|state\.npz|replay-\d+|manifest\.json)(\..+\.tmp)?")
+"""Files of a checkpoint, and those that are written aside; what else somebody keeps beside them stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +82,9 @@ def save_checkpoint(
     _remove_all_but(folder, before["files"].values())  # what somebody who was killed left
     files = {"state": f"state-{generation}.npz"}
     try:
-        nbytes = save_archive(folder / files["state"], "state", arrays, {"generation": generation})
-        manifest: dict[str, Any] = {"format": _FORMAT, "kind": _KIND, "generation": generation, **meta, "files": files}
+        mark = {"generation": generation, "save": secrets.token_hex(8)}
+        nbytes = save_archive(folder / files["state"], "state", arrays, mark)
+        manifest: dict[str, Any] = {"format": _FORMAT, "kind": _KIND, **mark, **meta, "files": files}
         replay_nbytes = 0
         if replay is not None:
             files["replay"] = f"replay-{generation}"
@@ -127,7 +132,14 @@ def load_checkpoint(run_dir: Path) -> tuple[Arrays, dict[str, Any]]:
     while True:
         manifest = _manifest(folder)
         try:
-            return load_archive(folder / manifest["files"]["state"], "state")[0], manifest
+            path = folder / manifest["files"]["state"]
+            arrays, meta = load_archive(path, "state")
+            if meta.get("save", manifest.get("save")) != manifest.get("save"):  # none in those of before
+                raise FileFormatError(
+                    f"{path}: expected the state that was saved with {_MANIFEST}, got another; use a copy of the whole "
+                    "folder"
+                )
+            return arrays, manifest
         except FileFormatError:
             if _manifest(folder)["generation"] == manifest["generation"]:  # else it was replaced meanwhile
                 raise
@@ -223,5 +235,6 @@ def _remove_all_but(folder: Path, names: Any) -> None:
     kept = {*names, _MANIFEST}
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name not in kept and entry.is_file(follow_symlinks=False):
+            is_ours = _OURS.fullmatch(entry.name) and entry.name not in kept
+            if is_ours and entry.is_file(follow_symlinks=False):
                 os.unlink(entry.path)

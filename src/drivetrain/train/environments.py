@@ -39,6 +39,7 @@ from drivetrain.train.sim_params import usual_params
 from drivetrain.train.spaces import (
     actions_of,
     algorithms_for,
+    as_real,
     decoder,
     encoder,
     leaves_of,
@@ -82,6 +83,7 @@ def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
         stack = _stack_of(env, settings.frame_stack > 1)
         unset = None  # Gymnasium declares spaces, and leaves it to the environment to set them
         observations = observations_of(getattr(env, "observation_space", unset), env_id, stack)
+        observations = as_real(observations) if settings.normalize_observations else observations
         actions = actions_of(getattr(env, "action_space", unset), env_id)
         interface = Interface(observations=observations, actions=actions, frame_stack=stack)
     except BaseException:

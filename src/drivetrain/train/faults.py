@@ -134,7 +134,8 @@ def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
         lane = int(np.flatnonzero(is_bad)[0])
         where = f" in {name!r}" if name else ""
         values = np.array2string(np.ravel(array[lane])[:8], separator=", ")
-        refuse(env_id, steps[lane], f"expected finite numbers in an observation, got {values}{where}")
+        beyond = ", which numbers beyond float32 become, too" if np.isinf(array[lane]).any() else ""
+        refuse(env_id, steps[lane], f"expected finite numbers in an observation, got {values}{where}{beyond}")
 
 
 def refuse(env_id: str, step: int, sentence: str, cause: BaseException | None = None) -> NoReturn:

@@ -21,7 +21,7 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.sharing import Learners, for_everyone
-from drivetrain.train.states import restored, saved
+from drivetrain.train.states import owned, restored, saved
 from drivetrain.train.updates import Algorithm
 
 
@@ -44,7 +44,8 @@ class Learned:
     ) -> None:
         self._policy_of, self._encoders = algorithm.policy, encoders
         self._learners = Learners(config.num_learners)
-        self.state: Any = for_everyone(algorithm.init(stream(config.run.seed, "network")), self._learners)
+        state = owned(algorithm.init(stream(config.run.seed, "network")))  # optimizers may keep parameters
+        self.state: Any = for_everyone(state, self._learners)
         """The algorithm's, after all calls that were begun."""
         self.statistics = Statistics(config, interface)
         """What observations and rewards are normalised by."""

@@ -186,7 +186,8 @@ PRESETS: dict[tuple[str, str], Preset] = {
                 "entropy_coefficient": 0.01,
                 "eval_interval_steps": 250_000,
             },
-            source="purejaxrl's for MinAtar, for a tenth of its 10,000,000 steps",
+            source="purejaxrl's for MinAtar, for a tenth of its 10,000,000 steps; there "
+            "values are clipped as ratios are, and their loss weighs half as much",
             verified=verified,
         )
         for env, verified in (

@@ -4,11 +4,12 @@ import contextlib
 import math
 import time
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from drivetrain.scope.report.console import Console
 from drivetrain.train.metrics import Row
 
 _LINE_INTERVAL_S = 5.0
@@ -48,7 +49,8 @@ class Display:
         self._shown = {**self._shown, **{k: v for k, v in row.items() if not math.isnan(v)}}
         if self._live is not None:
             self._bar.update(self._task, completed=self._shown["num_steps"])
-            self._live.update(Group(self._bar, Text(_numbers(self._shown))))
+            with contextlib.suppress(OSError):
+                self._live.update(Group(self._bar, Text(_numbers(self._shown))))
         elif not self._quiet and time.monotonic() - self._line_s > _LINE_INTERVAL_S:
             self._line_s = time.monotonic()
             steps = f"{self._shown['num_steps']:,.0f}/{self._total_steps:,} steps"
@@ -62,10 +64,11 @@ class Display:
     def close(self) -> None:
         """Leave the terminal as it was."""
         if self._live is not None:
-            self._live.stop()
+            with contextlib.suppress(OSError):
+                self._live.stop()
 
     def _say(self, sentence: str) -> None:
-        with contextlib.suppress(OSError):  # a log on a full disk is no reason to end a run
+        with contextlib.suppress(OSError):  # a log on a full disk, or one that nobody reads any more, ends no run
             self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -96,13 +96,25 @@ def prepare(run_dir: Path, changes: Changes, **again: Any) -> tuple[TrainConfig,
         raise
     except (KeyError, ValueError, TypeError) as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
-    config = changes.applied(config)
+    config = changes.applied(_as_last_asked(config, run_dir, **again))
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
         raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
     if load_result(run_dir) is not None and wanted <= done:
         raise InvalidInput(f"{run_dir} is finished ({done:,} steps); give more total_steps to go on with it")
     return config.resolved(), meta
+
+
+def _as_last_asked(config: TrainConfig, run_dir: Path, **again: Any) -> TrainConfig:
+    """A checkpoint's configuration with what was asked for when it was taken up since, without writing one."""
+    try:
+        written = TrainConfig.load(run_dir / "config.json", **again)
+        asked = Changes(
+            total_steps=written.run.total_steps, num_actors=written.num_actors, num_learners=written.num_learners
+        )
+        return asked.applied(config)
+    except (FileFormatError, InvalidInput):  # damaged, or of something else
+        return config
 
 
 def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
@@ -173,6 +185,7 @@ def take_up(
     """
     require_callbacks(callbacks)
     require_run_dir(run_dir)
+    run_dir = run_dir.resolve()  # before an environment is made, which may go elsewhere
     with RunLock(run_dir) as lock:
         config, meta = prepare(run_dir, changes, **again)
         require_wandb(config)
@@ -180,7 +193,6 @@ def take_up(
         require_learner(config, interface)
         if meta is not None:
             require_same(config.env, interface, meta["interface"])
-        run_dir = run_dir.resolve()
         require_best(run_dir)
         (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
         save_text(run_dir / "config.json", config.to_json())

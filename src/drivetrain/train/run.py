@@ -46,6 +46,11 @@ def resolve(
     name = fields.pop("preset", None)
     if config is None:
         config = preset(algo, env, name)
+    elif not isinstance(config, TrainConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(
+            f"config: expected a TrainConfig, got {type(config).__name__}; settings are arguments by name, as "
+            "total_steps=50_000"
+        )
     elif (config.algo, config.env) != (algo, named("env", env)):
         raise InvalidInput(f"config: expected one for {algo} on {env}, got one for {config.algo} on {config.env}")
     elif name is not None:
@@ -111,11 +116,12 @@ def start(
     """
     require_callbacks(callbacks)
     require_wandb(config)
+    here = Path.cwd()  # an environment may go elsewhere when it is made
     interface = describe(config)
     require_experience(config, interface)
     config = settled(config, interface, quiet=quiet)
     require_learner(config, interface)
-    run_dir = make_run_dir(config)
+    run_dir = make_run_dir(config, here)
     with RunLock(run_dir) as lock:
         asked, config = config, config.resolved().override(run_dir=str(run_dir))
         save_text(run_dir / "config.json", config.to_json())

@@ -24,13 +24,13 @@ _LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone
 _POLL_S = 0.05
 
 
-def make_run_dir(config: TrainConfig) -> Path:
-    """Make the run's folder.
+def make_run_dir(config: TrainConfig, here: Path) -> Path:
+    """Make the run's folder; a relative one lies in the folder `here`.
 
     Raises:
         InvalidInput: It exists and is not empty, or cannot be written.
     """
-    path = Path(config.run.run_dir) if config.run.run_dir else _default_run_dir(config)
+    path = here / (config.run.run_dir or _default_run_dir(config))
     try:
         if config.run.run_dir:
             path.mkdir(parents=True, exist_ok=True)
@@ -135,6 +135,7 @@ class RunLock:
         while True:
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _HELD.add(self)
                 return
             except BlockingIOError:
                 if time.monotonic() > deadline:
@@ -146,6 +147,7 @@ class RunLock:
 
     def close(self) -> None:
         """Let go of it."""
+        _HELD.discard(self)
         os.close(self.fd)
 
     def __enter__(self) -> "RunLock":
@@ -153,6 +155,18 @@ class RunLock:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+_HELD: set[RunLock] = set()
+
+
+def _let_go_of_all() -> None:
+    """In a fork of this process, as an environment makes one: the run is not its."""
+    for lock in list(_HELD):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 def save_result(run_dir: Path, values: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from drivetrain.core.errors import TimedOut
 from drivetrain.core.interrupts import NotedInterrupts, end_at_next_interrupt
 
+_LONGEST_S = 1e8  # which alarms of every platform can be set to
 SIGTERM_EXIT = 128 + signal.SIGTERM
 
 
@@ -67,7 +68,7 @@ def time_limit(seconds: float, sentence: str) -> Generator[None, None, None]:
         raise TimedOut(sentence)
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST_S))
     try:
         yield
     finally:

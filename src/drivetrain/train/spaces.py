@@ -4,9 +4,10 @@ observation space -> Observations, encoder    what the environment says -> what 
 action space      -> Actions, decoder         what the agent says -> what the environment takes
 """
 
+import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -45,7 +46,8 @@ ACTION_WORDS: Mapping[type[Actions], str] = {
     MultiDiscreteActions: "multi-discrete",
     BoxActions: "continuous",
 }
-_STORED_AS_THEY_ARE = ("uint8", "int8", "uint16", "int16", "float32")
+_WHOLE = ("int8", "uint16", "int16")
+_STORED_AS_THEY_ARE = ("uint8", *_WHOLE, "float32")
 """Box dtypes whose numbers float32 holds exactly; others are stored as float32."""
 _Path = tuple[str | int, ...]
 
@@ -53,6 +55,11 @@ _Path = tuple[str | int, ...]
 def algorithms_for(interface: Interface) -> tuple[str, ...]:
     """The algorithms that train on an environment."""
     return tuple(algo for algo, kinds in ACTIONS_OF.items() if isinstance(interface.actions, kinds))
+
+
+def _or(names: Sequence[str]) -> str:
+    """As "a, b or c"."""
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def require_fit(interface: Interface, algo: str, name: str) -> None:
@@ -64,9 +71,9 @@ def require_fit(interface: Interface, algo: str, name: str) -> None:
     fitting = algorithms_for(interface)
     if algo in fitting:
         return
-    wanted = " or ".join(ACTION_WORDS[kind] for kind in ACTIONS_OF[algo])
+    wanted = _or([ACTION_WORDS[kind] for kind in ACTIONS_OF[algo]])
     found = ACTION_WORDS[type(interface.actions)]
-    use = f"use {' or '.join(fitting)}, or" if fitting else "use"
+    use = f"use {_or(fitting)}, or" if fitting else "use"
     raise InvalidInput(
         f"environment {name!r}: {algo.upper()} needs {wanted} actions, and these are {found} "
         f"({interface.num_actions} of them); {use} another environment "
@@ -213,6 +220,19 @@ def _box(space: spaces.Box, frame_stack: int) -> Entry:
         dtype=dtype if dtype in _STORED_AS_THEY_ARE else "float32",
         scale=1 / 255 if is_bytes else 1.0,
     )
+
+
+def as_real(observations: Observations) -> Observations:
+    """The same with numbers of other kinds than bytes stored as float32, as is needed where they are normalised."""
+    if isinstance(observations, Entries):
+        entries = tuple((name, _as_real(entry)) for name, entry in observations.entries)
+        return dataclasses.replace(observations, entries=entries)
+    return _as_real(observations)
+
+
+def _as_real(entry: Entry) -> Entry:
+    is_whole = isinstance(entry, Vector) and entry.dtype in _WHOLE
+    return dataclasses.replace(entry, dtype="float32") if is_whole else entry
 
 
 def _image_axes(frame: tuple[int, ...]) -> str:

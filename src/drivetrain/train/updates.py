@@ -22,7 +22,16 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.sharing import ONE_LEARNER, ROWS, WHOLE, Learners, compiled
 
 Metrics = dict[str, Any]
-"""What an update tells of itself: name, scalar."""
+"""What an update tells of itself: name, scalar; or Seldom."""
+
+
+class Seldom(NamedTuple):
+    """A scalar that not every update has; summed up over those that have."""
+
+    total: Any
+    """The scalar; 0 of an update that has none."""
+    count: Any
+    """1; 0 likewise."""
 
 
 class Batch(NamedTuple):
@@ -72,7 +81,8 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
-        first `count` rows mean something, the metrics' means over the `count` updates, and the new state's policy.
+        first `count` rows mean something, the metrics' means over the `count` updates, NaN of what none had, and
+        the new state's policy.
     """
 
     def updates(state: Any, batches: Batch, count: Any) -> tuple[Any, jax.Array, Metrics, jax.Array]:
@@ -94,10 +104,14 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
         carry, td_errors = jax.lax.scan(body, (state, nothing), (jnp.arange(num_batches), batches))
         state, totals = carry
-        metrics = learners.mean(jax.tree.map(lambda total: total / count, totals))
+        metrics = learners.mean({name: _mean(total, count) for name, total in totals.items()})
         return state, td_errors, metrics, algorithm.policy(state)
 
     return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, WHOLE, WHOLE))
+
+
+def _mean(total: Any, count: Any) -> Any:
+    return total.total / total.count if isinstance(total, Seldom) else total / count
 
 
 def empty_batches(config: TrainConfig, interface: Interface) -> Batch:

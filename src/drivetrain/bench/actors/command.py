@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
-from drivetrain.bench.publish import publish, require_folders
+from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.sizing.trial import Drawn, Rates, rates
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
+from drivetrain.core.outputs import require_folders
 
 LINEAR = "linear"
 STEP_S = 5e-3

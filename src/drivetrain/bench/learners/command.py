@@ -17,10 +17,11 @@ from pathlib import Path
 
 from drivetrain.bench.learners.worker import Job
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
-from drivetrain.bench.publish import publish, require_folders
+from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
+from drivetrain.core.outputs import require_folders
 from drivetrain.core.threads import one_thread_environment
 
 ONE = "one learner"

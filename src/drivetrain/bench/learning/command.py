@@ -12,9 +12,10 @@ from drivetrain.bench.learning.records import add, counting, load, make_record
 from drivetrain.bench.learning.run import run_side
 from drivetrain.bench.learning.sides import Side, chosen
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
-from drivetrain.bench.publish import present, require_folders
+from drivetrain.bench.publish import present
 from drivetrain.bench.report import write_text
 from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.outputs import require_folders
 
 DISTRIBUTIONS = (
     *("jax", "jaxlib", "optax", "gymnasium", "numpy", "scipy"),

@@ -20,7 +20,7 @@ from drivetrain.bench.machine import (
     describe_versions,
 )
 from drivetrain.bench.process import Rival
-from drivetrain.bench.publish import present, publish, require_folders
+from drivetrain.bench.publish import present, publish
 from drivetrain.bench.replay.cases import make_cases, unmeasured
 from drivetrain.bench.replay.contenders import (
     DISTRIBUTIONS,
@@ -40,6 +40,7 @@ from drivetrain.bench.replay.scenes import measure_play
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.worker import Worker
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.outputs import require_folders
 
 WEAKNESSES = (
     "A call at a time, in a process that does nothing else: in training, the network's work between "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from drivetrain.bench.kept import conditions
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
-from drivetrain.bench.publish import present, publish, require_folders
+from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Report
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
@@ -21,6 +21,7 @@ from drivetrain.bench.scope.survey.survey import runs_in as survey_runs_in
 from drivetrain.bench.scope.trial import run as run_trial
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.outputs import require_folders
 
 WEAKNESSES = (
     "The truth about our own recording is what muted blocks of the same run take: wrappers are still there. What they "

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions, gpus
 from drivetrain.bench.process import Rival
-from drivetrain.bench.publish import present, publish, require_folders
+from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
@@ -26,6 +26,7 @@ from drivetrain.bench.sim.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.sim.rounds import OPEN_TIMEOUT_S, measure
 from drivetrain.bench.worker import Worker
 from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.outputs import require_folders
 
 CHECKER = Rival(
     name="equality", module="drivetrain.bench.sim.equality", requires=("jax",), install=SIM, variables=ON_CPU

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
-from drivetrain.bench.publish import publish, require_folders
+from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.sizing.trial import Drawn, chosen, rates
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
+from drivetrain.core.outputs import require_folders
 
 BEST = "best setting"
 AGAIN = "ours again"

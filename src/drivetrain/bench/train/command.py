@@ -20,7 +20,7 @@ from drivetrain.bench.machine import (
     describe_versions,
 )
 from drivetrain.bench.process import Rival
-from drivetrain.bench.publish import present, publish, require_folders
+from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.train.cases import Row, continuous_rows, make_cases, ppo_rows, same_algorithm_rows, target_rows
 from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, Runner, probe_threads
@@ -30,6 +30,7 @@ from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
 from drivetrain.bench.train.weaknesses import QUICK_WEAKNESS, WEAKNESSES
 from drivetrain.core.errors import InvalidInput, MissingExtra
+from drivetrain.core.outputs import require_folders
 
 
 @dataclass(frozen=True, kw_only=True)

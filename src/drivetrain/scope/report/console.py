@@ -5,8 +5,8 @@ import sys
 import rich.console
 
 
-class _Console(rich.console.Console):
-    """What becomes of a reader who went away is for the command line to say; rich would end the process itself."""
+class Console(rich.console.Console):
+    """What becomes of a reader who went away is for the caller to say; rich would end the process itself."""
 
     def on_broken_pipe(self) -> None:
         """See rich."""
@@ -17,4 +17,4 @@ def console(*, stderr: bool = False) -> rich.console.Console:
     """A console that prints text as it is given, and "?" for what the terminal's encoding lacks, as the µ of µs."""
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="replace")
-    return _Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)

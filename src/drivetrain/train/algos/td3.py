@@ -34,7 +34,7 @@ from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.policies import deterministic_action
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.states import owned
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
+from drivetrain.train.updates import Algorithm, Batch, Metrics, Seldom, noise_key
 
 
 class State(NamedTuple):
@@ -112,24 +112,18 @@ def update(
     critics, critic_moments, norm = optimizer.step(gradients, critic_moments, state.critics)
     num_updates = state.num_updates + 1
 
-    def delayed() -> tuple[Any, Any, Any, jax.Array]:
+    def delayed() -> tuple[Any, Any, Any, Seldom]:
         policy_value, actor_slopes = jax.value_and_grad(actor_loss)(state.actor, critics, batch.obs, networks)
         gradients, _ = learners.mean_gradients(actor_slopes)
         actor, moments, _ = optimizer.step(gradients, actor_moments, state.actor)
         targets = moved(state.targets, (actor, critics), config.target_tau)
-        return actor, moments, targets, policy_value
+        return actor, moments, targets, Seldom(policy_value, jnp.ones_like(policy_value))
 
     actor, actor_moments, targets, policy_value = jax.lax.cond(
         num_updates % config.policy_delay == 0,
         delayed,
-        lambda: (state.actor, actor_moments, state.targets, jnp.zeros_like(value)),
+        lambda: (state.actor, actor_moments, state.targets, Seldom(jnp.zeros_like(value), jnp.zeros_like(value))),
     )
-    # A mean over updates of which each d-th has one: scaled, so that it is the mean over those.
-    metrics = {
-        "loss": value,
-        "q": q.mean(),
-        "policy_loss": policy_value * config.policy_delay,
-        "gradient_norm": norm,
-    }
+    metrics = {"loss": value, "q": q.mean(), "policy_loss": policy_value, "gradient_norm": norm}
     new = State(actor, critics, targets, (actor_moments, critic_moments), state.key, num_updates)
     return new, jnp.abs(td_errors).mean(0), metrics

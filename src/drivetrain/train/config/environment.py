@@ -12,10 +12,10 @@ from drivetrain.train.config.parts import require
 class EnvironmentConfig:
     """The wrappers around an environment; the same in training and evaluation but where it says so."""
 
-    env_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+    env_kwargs: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     """What the environment is made with, by name, in training and evaluation: {"continuous": true} for Gymnasium's
     LunarLander-v3. Values are those that JSON has; whatever else it takes, a function gives it that makes it."""
-    sim_params: dict[str, Any] = field(default_factory=dict[str, Any])
+    sim_params: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     """Parameters of a simulator other than its usual ones, by name: {"length": 0.7, "gravity": [8, 12]}. A number holds
     in training and evaluation. Of a pair, [low, high], each training environment of a kernel draws its own, uniformly,
     for as long as its actor lives (domain randomisation); evaluations keep the simulator's own number."""

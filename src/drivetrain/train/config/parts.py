@@ -159,4 +159,5 @@ def at_least(least: int, value: object) -> bool:
 def require(config: object, name: str, holds: bool, expected: str) -> None:
     """Raise the sentence about a field whose value is out of range."""
     if not holds:
-        raise InvalidInput(f"{name}: expected {expected}, got {getattr(config, name)!r}")
+        value = getattr(config, name)
+        raise InvalidInput(f"{name}: expected {expected}, got {value if isinstance(value, Fraction) else repr(value)}")

@@ -12,6 +12,7 @@ from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
 from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
+from drivetrain.train.config.names import unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 from drivetrain.train.config.simulator import SimulatorConfig, is_simulator
@@ -312,7 +313,7 @@ class TrainConfig:
         owners = {entry.name: part for part, config in parts.items() for entry in dataclasses.fields(config)}
         for name, value in fields.items():
             if name not in owners:
-                raise InvalidInput(f"unknown setting {name!r} for {self.algo}: choose from {', '.join(sorted(owners))}")
+                raise unknown(name, self.algo, owners)
             changes[owners[name]][name] = fitting(parts[owners[name]], name, value)
         replaced = {part: dataclasses.replace(config, **changes[part]) for part, config in parts.items()}
         return dataclasses.replace(self, **replaced)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.on_policy import PPOConfig
-from drivetrain.train.interface import Arrays, Interface, Vector, entries_of
+from drivetrain.train.interface import Arrays, Categories, Image, Interface, Vector, entries_of
 
 CLIP = 10.0
 """Largest size of what is normalised."""
+_WORDS: dict[type, str] = {Image: "images", Categories: "categories", Vector: "bytes"}
 EPSILON = 1e-8
 """Added to variances, against division by 0."""
 
@@ -43,10 +44,10 @@ class Normalization:
         if config.environment.normalize_observations:
             entries = _real(interface)
             if not entries:
-                kinds = sorted({type(entry).__name__ for entry in entries_of(interface.observations).values()})
+                kinds = sorted({_WORDS[type(entry)] for entry in entries_of(interface.observations).values()})
                 raise InvalidInput(
-                    f"normalize_observations: environment {config.env!r} shows no real numbers (stored as float32) "
-                    f"but {' and '.join(kinds)}, which the network scales itself; leave it out"
+                    f"normalize_observations: environment {config.env!r} shows no numbers that could be, but "
+                    f"{' and '.join(kinds)}, which stay as they are; leave it out"
                 )
         gamma = config.agent.gamma if isinstance(config.agent, PPOConfig) else config.updates.gamma
         return cls(entries=entries, rewards=config.environment.normalize_rewards, gamma=gamma)
