@@ -44,6 +44,8 @@ def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path):
     for command in COMMANDS:
         run(shortened(command), tmp_path)
     assert {path.name for path in tmp_path.glob("*.png")} == {"cartpole.png", "docking.png"}
+    done = subprocess.run([sys.executable, "watch.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout.endswith(" 1.0\n"), done.stderr
 
 
 def test_its_environment_and_network_train_from_the_folder_they_lie_in(tmp_path):

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = "╭╮╰╯│─ "
 _SEVERAL = re.compile(r"Could not find valid parse for arguments: \[(.*)\]$")
-_NONE_OF_SEVERAL = re.compile(r"no type matching \{(.*)\} could be instantiated from \[(.*)\]")
+_NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from \[(.*)\]")
 _RULE = re.compile(r"^-{3,}$")
 _ANY_WIDTH = "10000"  # words are not parted
 
@@ -130,13 +130,13 @@ def sentence(box: str) -> str:
     return "; ".join([said, *guesses]).rstrip(".")
 
 
-_KIND_WORDS = {"INT": "a whole number", "FLOAT": "a number", "FRACTION": "a number or a fraction", "NONE": "None"}
+_KIND_WORDS = {"INT": "a whole number", "FLOAT": "a number"}
 
 
 def _expected_one(match: re.Match[str]) -> str:
     """Of what tyro says where a value may be of several types."""
-    kinds = [_KIND_WORDS.get(kind.strip("{}").upper(), kind.strip("{}")) for kind in match[1].split("|")]
-    return f"expected {' or '.join(kinds)}, got {match[2]}"
+    kinds = [_KIND_WORDS.get(kind, kind.strip("{}").replace(",", " or ")) for kind in match[1].split("|")]
+    return f"expected {' or '.join(sorted(kinds))}, got {match[2]}"
 
 
 @contextmanager

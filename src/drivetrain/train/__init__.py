@@ -2,7 +2,8 @@
 
     actor processes -> replay -> learner process -> weights -> actor processes
 
-`train` carries out a run, `train_seeds` one from each of several seeds, `resume` goes on with one.
+`train` carries out a run, `train_seeds` one from each of several seeds, `resume` goes on with one, and `load_policy`
+gives what one has learned.
 Importing this package is cheap: frameworks load when a run starts.
 """
 
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from drivetrain.train.callbacks import Callback
+    from drivetrain.train.checkpoint import Which
     from drivetrain.train.config import TrainConfig
     from drivetrain.train.results import Result
     from drivetrain.train.seeds import SeedsResult
+    from drivetrain.train.trained import TrainedPolicy
 
-__all__ = ["resume", "train", "train_seeds"]
+__all__ = ["load_policy", "resume", "train", "train_seeds"]
 
 
 def train(
@@ -147,3 +150,24 @@ def resume(
 
     changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
     return take_up(Path(run_dir), changes, quiet=False, callbacks=callbacks, **again)
+
+
+def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **again: Any) -> "TrainedPolicy":
+    """The policy of a run, to act with: `action = policy(observation)`.
+
+    Makes one environment, to see its spaces. Nothing computes but NumPy, where the network is not one's own.
+
+    Args:
+        run_dir: The run's folder, or a copy of it.
+        which: "best", by periodic evaluation, or "last", of the checkpoint.
+        again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
+
+    Raises:
+        InvalidInput: There is no run, or its environment cannot be made.
+        FileFormatError: Its files are absent or damaged, or the environment has changed.
+    """
+    from pathlib import Path
+
+    from drivetrain.train.trained import TrainedPolicy
+
+    return TrainedPolicy(Path(run_dir), which, **again)

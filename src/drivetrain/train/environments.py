@@ -64,9 +64,7 @@ def describe(config: TrainConfig) -> Interface:
         InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; says why
             and what to do.
     """
-    timeout_s = config.run.step_timeout_s
-    with time_limit(timeout_s, f"it has not come back for {timeout_s:g} s (step_timeout_s)"):
-        interface = _describe(config.env, config.environment)
+    interface = interface_of(config)
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised
     require_encoder(config, interface)
@@ -75,6 +73,17 @@ def describe(config: TrainConfig) -> Interface:
 
         require_kernel(config, interface)
     return interface
+
+
+def interface_of(config: TrainConfig) -> Interface:
+    """Its spaces alone, whatever learns on them.
+
+    Raises:
+        InvalidInput: It is unknown, or cannot be made, wrapped or read.
+    """
+    timeout_s = config.run.step_timeout_s
+    with time_limit(timeout_s, f"it has not come back for {timeout_s:g} s (step_timeout_s)"):
+        return _describe(config.env, config.environment)
 
 
 def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:

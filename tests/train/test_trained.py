@@ -1,0 +1,77 @@
+"""A run's policy by itself: it acts as in the run's evaluations, on what the environment shows."""
+
+import contextlib
+
+import gymnasium
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import strange_envs
+
+from drivetrain.cli.eval import evaluate
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.seeding import episode_seeds
+from drivetrain.train import load_policy, train
+
+SMALL = {
+    "hidden": (8,), "num_actors": 0, "warmup_steps": 40, "batch_size": 8, "envs_per_actor": 2, "total_steps": 80,
+    "eval_episodes": 1, "final_eval_episodes": 2, "eval_max_steps": 200,
+}  # fmt: skip
+PPO = {"num_envs": 2, "rollout_length": 8, "batch_size": 16, "hidden": (8,), "num_actors": 0, "total_steps": 32}
+
+
+def played(policy, seeds):
+    """Returns of whole episodes, as anybody would play them."""
+    totals = []
+    with contextlib.closing(policy.make_env()) as env:
+        for seed in seeds:
+            observation, _ = env.reset(seed=seed)
+            totals.append(0.0)
+            ended = False
+            while not ended:
+                observation, reward, terminated, truncated, _ = env.step(policy(observation))
+                totals[-1] += reward
+                ended = terminated or truncated
+    return totals
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "settings"),
+    [
+        ("dqn", "CartPole-v1", {}),
+        ("dqn", "CartPole-v1", {"frame_stack": 3, "noisy": True}),
+        ("sac", "Pendulum-v1", {"normalize_observations": True}),
+        ("dqn", "strange_envs:Nested-v0", {"num_step": 1}),
+        ("dqn", "drivetrain/CartPole-v1", {"sim_engine": "xla"}),
+    ],
+)
+@pytest.mark.parametrize("which", ["best", "last"])
+def test_it_acts_as_in_evaluations(tmp_path, algo, env, settings, which):
+    train(algo, env, run_dir=str(tmp_path), **SMALL, **settings)
+    policy = load_policy(tmp_path, which)
+    seeds = episode_seeds(policy.config.run.seed, "final", 2)
+    assert played(policy, seeds) == pytest.approx(evaluate(tmp_path, which, 2))
+    assert 0 < policy.num_steps <= 80
+
+
+def test_actions_are_those_that_the_environment_takes(tmp_path):
+    train("ppo", strange_envs.Oblong, run_dir=str(tmp_path), **PPO, eval_max_steps=5)
+    policy = load_policy(tmp_path, env=strange_envs.Oblong)
+    action = policy(5)
+    assert strange_envs.Oblong.action_space.contains(action)
+
+
+def test_what_is_no_observation_and_no_run_is_refused(tmp_path):
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SMALL)
+    policy = load_policy(str(tmp_path / "run"))
+    for observation in (np.zeros(3, np.float32), "up", None, np.zeros((2, 4), np.float32)):
+        with pytest.raises(InvalidInput, match=r"observation: expected one of 'CartPole-v1', of Box.*make_env"):
+            policy(observation)
+    with pytest.raises(InvalidInput, match="expected the folder of a run"):
+        load_policy(tmp_path / "nothing")
+    (tmp_path / "run" / "best" / "policy.npz").unlink()
+    with pytest.raises(FileFormatError):
+        load_policy(tmp_path / "run")
+    assert isinstance(policy.make_env(), gymnasium.Env)
