@@ -259,17 +259,28 @@ def test_foreign_files_are_refused_and_a_pickle_is_never_run(tmp_path):
 
 
 def test_a_newer_format_and_another_kind_are_named(tmp_path):
-    save_checkpoint(tmp_path, ARRAYS, {**META, "format": 99})
+    save_checkpoint(tmp_path, ARRAYS, META)
+    path = tmp_path / "checkpoint" / "manifest.json"
+    manifest = path.read_text()
+    path.write_text(json.dumps({**json.loads(manifest), "format": 99}))
     with pytest.raises(FileFormatError, match="format 99 is newer"):
         load_checkpoint(tmp_path)
     with pytest.raises(FileFormatError, match="format 99 is newer"):
         save_checkpoint(tmp_path, ARRAYS, META)  # which would remove it
-    path = tmp_path / "checkpoint" / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    path.write_text(manifest)
     save_policy(tmp_path, np.ones(5, np.float32), 1.0, 1, 1)
     shutil.copy(tmp_path / "best" / "policy.npz", tmp_path / "checkpoint" / "state-1.npz")
     with pytest.raises(FileFormatError, match="expected a state, got a 'policy'"):
         load_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_may_be_saved_with_the_counters_of_another(tmp_path):
+    save_checkpoint(tmp_path, ARRAYS, META)
+    arrays, meta = load_checkpoint(tmp_path)
+    save_checkpoint(tmp_path, arrays, {**meta, "num_steps": 7})
+    again = load_checkpoint(tmp_path)[1]
+    assert (again["num_steps"], again["generation"]) == (7, 2)
+    assert again["save"] != meta["save"]
 
 
 def save_forever(run_dir):

@@ -51,7 +51,7 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
     ("env_id", "sentence"),
     [
         ("CartPoleX-v1", r"'CartPoleX-v1' cannot be made: .*`drivetrain envs` lists"),
-        ("Pendulum-v1", r"'Pendulum-v1': DQN needs discrete actions.*continuous.*use ddpg or td3 or sac"),
+        ("Pendulum-v1", r"'Pendulum-v1': DQN needs discrete actions.*continuous.*use ddpg, td3, sac or ppo"),
         ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*TransformAction"),
         ("strange_envs:clipped", r"finite bounds, got Box\(-inf, inf.*leave out gymnasium.wrappers.ClipAction"),
         ("strange_envs:Spaceless-v0", r"expected a space of Gymnasium's as its observation_space, and it has none"),

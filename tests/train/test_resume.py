@@ -30,6 +30,10 @@ def rows_of(run_dir):
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
+def evaluations_of(run_dir):
+    return [row for row in rows_of(run_dir) if "eval_return" in row]
+
+
 def checkpoint_of(run_dir):
     manifest = read(run_dir / "checkpoint" / "manifest.json")
     return json.loads(manifest) if manifest else {"num_updates": 0, "num_steps": 0, "generation": 0}
@@ -172,9 +176,10 @@ def test_a_run_that_died_in_its_last_evaluation_is_resumed_for_that_alone(tmp_pa
     run_dir = tmp_path / "run"
     first = train("dqn", "CartPole-v1", total_steps=400, num_actors=0, run_dir=str(run_dir), **SMALL)
     (run_dir / "result.json").unlink()
-    params = load_checkpoint(run_dir)[0]["params"]
+    params, evaluations = load_checkpoint(run_dir)[0]["params"], evaluations_of(run_dir)
     again = resume(run_dir)
     assert again.returns == first.returns
+    assert evaluations_of(run_dir) == evaluations, "the one that was played again is not told twice"
     assert (load_checkpoint(run_dir)[0]["params"] == params).all()
 
 

@@ -279,8 +279,16 @@ def test_an_id_that_a_script_registers_itself_is_refused_for_processes_alone(tmp
     config = TrainConfig.default("dqn", "Mine-v0")
     interface = describe(config)
     require_learner(config.override(num_actors=0), interface)
-    with pytest.raises(InvalidInput, match=r"'Mine-v0' is registered by the script or notebook itself.*give the class"):
+    with pytest.raises(InvalidInput, match=r"'Mine-v0' is registered by the script or notebook, .*give the class"):
         require_learner(config.override(num_actors=1), interface)
+
+
+def test_so_is_an_id_that_a_script_registers_of_a_class_elsewhere(tmp_path):
+    gymnasium.register("Moved-v0", "strange_envs:Ending", max_episode_steps=20)
+    with pytest.raises(InvalidInput, match=r"'Moved-v0' is registered by the script or notebook, .* module:Id"):
+        train("dqn", "Moved-v0", num_actors=1, run_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    require_learner(TrainConfig.default("dqn", "CartPole-v1"), describe(TrainConfig.default("dqn", "CartPole-v1")))
 
 
 def test_weights_that_an_actor_acts_by_for_many_steps_are_told_to_be_behind(tmp_path):

@@ -64,7 +64,8 @@ def save_checkpoint(
     Args:
         run_dir: The run's folder.
         arrays: All that learning changes; "params" is the acting network's vector.
-        meta: JSON-able counters and settings; num_steps and num_updates at least.
+        meta: JSON-able counters and settings; num_steps and num_updates at least. What a manifest says of its own
+            files is replaced in it: that of another checkpoint may be given.
         replay: Saved too; others may go on inserting meanwhile. Only what has changed is written if this
             object was saved to the present checkpoint.
 
@@ -84,7 +85,7 @@ def save_checkpoint(
     try:
         mark = {"generation": generation, "save": secrets.token_hex(8)}
         nbytes = save_archive(folder / files["state"], "state", arrays, mark)
-        manifest: dict[str, Any] = {"format": _FORMAT, "kind": _KIND, **mark, **meta, "files": files}
+        manifest: dict[str, Any] = {**meta, "format": _FORMAT, "kind": _KIND, **mark, "files": files}
         replay_nbytes = 0
         if replay is not None:
             files["replay"] = f"replay-{generation}"

@@ -34,6 +34,7 @@ from drivetrain.train.faults import (
 )
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Normalization
+from drivetrain.train.processes import succeeds_anew
 from drivetrain.train.signals import time_limit
 from drivetrain.train.sim_params import usual_params
 from drivetrain.train.spaces import (
@@ -115,12 +116,19 @@ def require_known_everywhere(env_id: str) -> None:
     registered: Any = None if isinstance(env_id, Given) else gymnasium.registry.get(env_id)
     entry = getattr(registered, "entry_point", None)
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None)
-    if module == "__main__":
+    if module == "__main__" or (module is not None and not _is_known_anew(env_id, module)):
         raise InvalidInput(
-            f"environment {env_id!r} is registered by the script or notebook itself, which the run's processes do not "
-            "execute; give the class or a function that makes it in place of the id, put it into a module and name it "
-            "module:Id, or train in this process (num_actors=0)"
+            f"environment {env_id!r} is registered by the script or notebook, or by what it imports, and the run's "
+            "processes do not execute it; give the class or a function that makes it in place of the id, put it into a "
+            "module and name it module:Id, or train in this process (num_actors=0)"
         )
+
+
+def _is_known_anew(env_id: str, module: str) -> bool:
+    """Whether a process that has imported Gymnasium alone knows an id, whose class lies in that module."""
+    if module.partition(".")[0] in ("gymnasium", "ale_py", "drivetrain"):
+        return True
+    return succeeds_anew(f"import gymnasium; gymnasium.spec({env_id!r})")
 
 
 def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) -> _AnyEnv:
@@ -134,9 +142,10 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
             return _wrapped(_made(env_id, settings), settings, training=training)
     except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
-        raise InvalidInput(
-            f"environment {env_id!r} cannot be made: {_why(error)}; `drivetrain envs` lists those that can"
-        ) from error
+        remedy = "`drivetrain envs` lists those that can"
+        if isinstance(env_id, Given) and isinstance(error, gymnasium.error.UnregisteredEnv):
+            remedy = "what a script registers is not known to a run's processes: return an object of the class instead"
+        raise InvalidInput(f"environment {env_id!r} cannot be made: {_why(error)}; {remedy}") from error
 
 
 def _why(error: Exception | SystemExit) -> str:

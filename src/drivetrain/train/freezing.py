@@ -17,9 +17,6 @@ from drivetrain.train.rounds.windows import changed_windows
 from drivetrain.train.rules import Origin
 from drivetrain.train.topology import make_replay
 
-_OF_A_GENERATION = ("format", "kind", "generation", "files", "replay_save")
-"""What a manifest says of its files rather than of the run."""
-
 
 def freeze_encoders(config: TrainConfig, interface: Interface, run_dir: Path) -> tuple[Origin, str]:
     """Replace the checkpoint of a run by one whose replay holds embeddings.
@@ -49,10 +46,9 @@ def freeze_encoders(config: TrainConfig, interface: Interface, run_dir: Path) ->
             learning_s=meta["learning_s"],
             encoder_frozen=True,
         )
-        kept = {name: value for name, value in meta.items() if name not in _OF_A_GENERATION}
         now = {name: getattr(origin, name) for name in ("num_resumes", "elapsed_s", "encoder_frozen")}
         above = changed_windows(without_encoders(arrays), config.replay.num_step, encoders.embed)
-        save_checkpoint(run_dir, {**above, **encoders.arrays()}, {**kept, **now}, replay=embeddings)
+        save_checkpoint(run_dir, {**above, **encoders.arrays()}, {**meta, **now}, replay=embeddings)
         sizes = f"{images.nbytes / 1e6:,.1f} MB of replay become {embeddings.nbytes / 1e6:,.1f} MB"
         told = f"{len(embeddings):,} rows in {time.monotonic() - start_s:.1f} s; {sizes}"
     return origin, f"the encoder is frozen after step {meta['num_steps']:,}: {told}"

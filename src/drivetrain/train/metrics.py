@@ -48,8 +48,10 @@ class MetricsFile:
         self._path = run_dir / "metrics.jsonl"
         self._complain = complain
         self._failing: set[str] = set()
+        self._evaluated: tuple[float, float] | None = None  # steps and updates of the last evaluation
         if resume_at is not None:
-            cut_rows(self._path, resume_at)
+            for row in cut_rows(self._path, resume_at):
+                self._evaluated = _evaluated_at(row) or self._evaluated
         # First: it may refuse. Late, in all: children load their frameworks meanwhile.
         self._sinks: list[Sink] = [WeightsAndBiases(config, run_dir)] if config.run.wandb else []
         self._file = self._path.open("ab", buffering=0)
@@ -58,7 +60,13 @@ class MetricsFile:
             self._sinks.append(Table(run_dir / "metrics.csv", lambda: read_rows(self._path)))
 
     def write(self, row: Row) -> None:
-        """Append a row; numbers that are not finite are left out, as JSON has none."""
+        """Append a row; numbers that are not finite are left out, as JSON has none.
+
+        An evaluation that was played again, after a death or a resume, is there already.
+        """
+        if _evaluated_at(row) is not None and _evaluated_at(row) == self._evaluated:
+            return
+        self._evaluated = _evaluated_at(row) or self._evaluated
         finite = {name: value for name, value in row.items() if math.isfinite(value)}
         line = json.dumps(finite).encode() + b"\n"
         if self._try(str(self._path), lambda: append_whole(self._file, line)):
@@ -109,10 +117,16 @@ def read_rows(path: Path) -> list[Row]:
         raise FileFormatError(f"{path}: damaged, or no metrics of drivetrain: {error}") from error
 
 
-def cut_rows(path: Path, num_steps: int) -> None:
-    """Remove the rows of later steps than this."""
-    rows = read_rows(path) if path.exists() else []
-    save_text(path, "".join(json.dumps(row) + "\n" for row in rows if row["num_steps"] <= num_steps))
+def cut_rows(path: Path, num_steps: int) -> list[Row]:
+    """Remove the rows of later steps than this; the others."""
+    rows = [row for row in (read_rows(path) if path.exists() else []) if row["num_steps"] <= num_steps]
+    save_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+    return rows
+
+
+def _evaluated_at(row: Row) -> tuple[float, float] | None:
+    """Steps and updates of an evaluation; None of other rows."""
+    return (row["num_steps"], row.get("num_updates", 0)) if "eval_return" in row else None
 
 
 class Meter:

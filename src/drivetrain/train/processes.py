@@ -40,7 +40,7 @@ def begin(
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,
-        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+        env={**os.environ, **environment, **_path()},
         pass_fds=pass_fds,
         process_group=0,
     )
@@ -52,6 +52,16 @@ def begin(
         end(process)
         raise
     return process
+
+
+def succeeds_anew(program: str) -> bool:
+    """Whether a few lines of Python raise nothing in a new process with our `sys.path`."""
+    command = [sys.executable, "-P", "-c", program]
+    return subprocess.run(command, env={**os.environ, **_path()}, capture_output=True, check=False).returncode == 0
+
+
+def _path() -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
