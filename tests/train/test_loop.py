@@ -58,7 +58,10 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
     assert load_policy(tmp_path, "best").vector.shape == load_policy(tmp_path, "last").vector.shape
 
 
-@pytest.mark.parametrize(("signum", "ends_with"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+ENDS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]
+
+
+@pytest.mark.parametrize(("signum", "ends_with"), ENDS)
 def test_an_interrupt_ends_the_final_evaluation_at_once_and_everything_is_saved(tmp_path, signum, ends_with):
     def interrupt(event):
         if event.kind == "evaluation" and event.row["num_steps"] == SMALL["total_steps"]:

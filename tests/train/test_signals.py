@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM reach whoever runs, and a Ctrl-C that came before is not forgotten."""
+"""Ctrl-C, SIGTERM and SIGHUP reach whoever runs, and a Ctrl-C that came before is not forgotten."""
 
 import os
 import signal
@@ -10,13 +10,35 @@ from drivetrain.train.signals import Signals
 
 
 def test_signals_go_to_the_run_and_back_to_whom_they_went_before():
-    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    signums = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
+    before = [signal.getsignal(signum) for signum in signums]
     came = []
     with Signals(came.append):
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGTERM)
-    assert came == [signal.SIGINT, signal.SIGTERM]
-    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
+        for signum in signums:
+            signal.raise_signal(signum)
+    assert came == signums
+    assert [signal.getsignal(signum) for signum in signums] == before
+
+
+@pytest.mark.parametrize("first", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_terminal_that_goes_away_is_no_second_interrupt_however_often_it_says_so(first):
+    came = []
+    with Signals(came.append):
+        for signum in (first, signal.SIGHUP, signal.SIGHUP):
+            signal.raise_signal(signum)
+    assert came == [first]
+
+
+def test_under_nohup_a_terminal_may_go_away():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        came = []
+        with Signals(came.append):
+            signal.raise_signal(signal.SIGHUP)
+        assert came == []
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.usefixtures("pythons_own_interrupts")

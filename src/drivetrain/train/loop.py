@@ -7,8 +7,6 @@ there are cores to spare, and the place to set a breakpoint.
 """
 
 import contextlib
-import signal
-import sys
 import time
 import traceback
 from collections.abc import Generator
@@ -35,7 +33,7 @@ from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.rules import Rules
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver, latest_checkpoint
-from drivetrain.train.signals import SIGTERM_EXIT, Signals
+from drivetrain.train.signals import Signals, raise_for
 from drivetrain.train.topology import make_experience, stored_interface, writers
 
 
@@ -45,7 +43,7 @@ def run_sequentially(job: Job) -> Result:
     Raises:
         RunError: An environment's fault has ended it, after the checkpoint is saved; or learning has diverged.
         KeyboardInterrupt: Ctrl-C, after the checkpoint is saved (again: before).
-        SystemExit: SIGTERM, likewise; the code is 143.
+        SystemExit: SIGTERM or SIGHUP, likewise; the code is 143 or 129.
         BaseException: What a callback has raised, likewise.
     """
     display = Display(job.config.run.total_steps, quiet=job.quiet)
@@ -274,6 +272,4 @@ class Loop:
 
     def _leave(self) -> NoReturn:
         self._display.note(f"stopped; {latest_checkpoint(self._job.run_dir)}")
-        if self._signum == signal.SIGTERM:
-            sys.exit(SIGTERM_EXIT)
-        raise KeyboardInterrupt
+        raise_for(self._signum)

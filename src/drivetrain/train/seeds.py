@@ -114,7 +114,7 @@ def run_seeds(
 ) -> Iterator[Outcome]:
     """Carry out one run after the other, whatever becomes of each; `began` is told when one begins.
 
-    Ctrl-C and SIGTERM end the run that is going on, as they end any, and with it this.
+    Ctrl-C, SIGTERM and SIGHUP end the run that is going on, as they end any, and with it this.
 
     Raises:
         DrivetrainError: The first run could not begin, so none was.

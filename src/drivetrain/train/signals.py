@@ -1,23 +1,24 @@
-"""Ctrl-C and SIGTERM as notes to whoever runs, instead of exceptions anywhere; and alarms for what may hang."""
+"""Ctrl-C, SIGTERM and SIGHUP as notes to whoever runs, instead of exceptions anywhere; and alarms for what may hang."""
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from drivetrain.core.errors import TimedOut
 from drivetrain.core.interrupts import NotedInterrupts, end_at_next_interrupt
 
 _LONGEST_S = 1e8  # which alarms of every platform can be set to
-SIGTERM_EXIT = 128 + signal.SIGTERM
 
 
 class Signals:
-    """Routes Ctrl-C and SIGTERM to a function while it is entered.
+    """Routes Ctrl-C, SIGTERM and SIGHUP to a function while it is entered.
 
-    Python delivers signals to the main thread alone; entered elsewhere it does nothing.
+    Python delivers signals to the main thread alone; entered elsewhere it does nothing. SIGHUP, which a terminal that
+    goes away may send several times, counts only as the first; under nohup it stays ignored.
 
     Args:
         interrupt: Called with the signal's number.
@@ -33,8 +34,9 @@ class Signals:
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            for signum in (signal.SIGINT, signal.SIGTERM):
-                self._before[signum] = signal.signal(signum, self._handle)
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
+                    self._before[signum] = signal.signal(signum, self._handle)
         if any(isinstance(before, NotedInterrupts) and before.came for before in self._before.values()):
             self.__exit__()
             raise KeyboardInterrupt
@@ -46,8 +48,22 @@ class Signals:
             end_at_next_interrupt()
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGHUP and self._came:
+            return
         self._came = True
         self._interrupt(signum)
+
+
+def raise_for(signum: int) -> NoReturn:
+    """End as that signal asks.
+
+    Raises:
+        KeyboardInterrupt: It was Ctrl-C.
+        SystemExit: It was another; the code is 128 more than its number.
+    """
+    if signum == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + signum)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The supervisor: owns the shared memory, starts the processes, watches them, ends them.
 
     RUNNING --all done--> finished
-       |-- Ctrl-C, SIGTERM --> drain: actors stop, the learner saves --> KeyboardInterrupt / exit 143
+       |-- Ctrl-C, SIGTERM, SIGHUP --> drain: actors stop, the learner saves --> KeyboardInterrupt / exit 143
        |                         `-- again --> everything is killed at once
        |-- an actor or the evaluator dies --> restarted, three times within a minute; not a deterministic run's actor
        |-- a callback asks for the end --> no more grants; the rest as always --> finished
@@ -15,9 +15,7 @@ no memory: children die with it, and memory goes with the last process that hold
 import contextlib
 import os
 import select
-import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
@@ -32,7 +30,7 @@ from drivetrain.train.results import Result
 from drivetrain.train.rules import Rules
 from drivetrain.train.run import Job, result
 from drivetrain.train.saving import latest_checkpoint
-from drivetrain.train.signals import SIGTERM_EXIT, Signals
+from drivetrain.train.signals import Signals, raise_for
 from drivetrain.train.topology import Assignment, Memory, Role
 
 _POLL_S = 0.1
@@ -49,7 +47,7 @@ def supervise(job: Job) -> Result:
         RunError: It had to end early.
         BaseException: What a callback has raised, after the drain.
         KeyboardInterrupt: Ctrl-C, after the drain.
-        SystemExit: SIGTERM, after the drain; the code is 143.
+        SystemExit: SIGTERM or SIGHUP, after the drain; the code is 143 or 129.
     """
     supervisor = Supervisor(job)
     try:
@@ -286,9 +284,7 @@ class Supervisor:
             raise RunError(f"{self._failure}; {latest_checkpoint(self._run_dir)}")
         if self._signum:
             self._display.note(f"stopped; {latest_checkpoint(self._run_dir)}")
-            if self._signum == signal.SIGTERM:
-                sys.exit(SIGTERM_EXIT)
-            raise KeyboardInterrupt
+            raise_for(self._signum)
 
     def _result(self) -> Result:
         counts = self._memory.ledger.counts()
