@@ -30,7 +30,7 @@ def make_run(tmp_path):
 
 def test_a_curve_is_the_mean_over_the_steps_that_all_runs_have(make_run):
     runs = [make_run("a", {0: 0.0, 100: 10.0, 300: 30.0}), make_run("b", {100: 30.0, 200: 40.0})]
-    ((found, num_runs),) = curves(runs).values()
+    ((found, num_runs),) = curves(runs).by_label.values()
     assert num_runs == 2
     assert (found.num_steps[0], found.num_steps[-1]) == (100, 200)
     assert np.allclose([found.mean[0], found.mean[-1]], [20, 30])
@@ -41,7 +41,7 @@ def test_a_curve_is_the_mean_over_the_steps_that_all_runs_have(make_run):
 def test_the_interval_is_the_bootstrap_of_the_mean_over_runs(make_run):
     values = np.random.default_rng(1).normal(size=12)
     runs = [make_run(str(number), {10: value}) for number, value in enumerate(values)]
-    ((found, _),) = curves(runs).values()
+    ((found, _),) = curves(runs).by_label.values()
     rng = np.random.default_rng(2)
     means = [rng.choice(values, len(values)).mean() for _ in range(20_000)]
     assert np.allclose([found.low[0], found.high[0]], np.percentile(means, [2.5, 97.5]), atol=0.05)
@@ -49,7 +49,7 @@ def test_the_interval_is_the_bootstrap_of_the_mean_over_runs(make_run):
 
 def test_runs_of_other_algorithms_or_environments_have_curves_of_their_own(make_run):
     runs = [make_run("a", {1: 1.0}), make_run("b", {1: 1.0}, algo="sac", env="Pendulum-v1"), make_run("c", {1: 3.0})]
-    found = curves(runs)
+    found = curves(runs).by_label
     assert {label: num_runs for label, (_, num_runs) in found.items()} == {
         "dqn on CartPole-v1": 2,
         "sac on Pendulum-v1": 1,
@@ -61,10 +61,20 @@ def test_runs_of_other_algorithms_or_environments_have_curves_of_their_own(make_
 def test_what_has_no_evaluations_or_none_in_common_is_one_sentence(make_run, tmp_path):
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         evaluations(tmp_path / "absent")
-    with pytest.raises(FileFormatError, match="there are no evaluations here"):
-        evaluations(make_run("none", {}))
+    with pytest.raises(FileFormatError, match="none: there are no evaluations here"):
+        curves([make_run("none", {})])
     with pytest.raises(InvalidInput, match="at no steps in common"):
         curves([make_run("early", {1: 1.0}), make_run("late", {2: 1.0})])
+
+
+def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(make_run, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="needs the plot extra")
+    runs = [make_run("seeds/seed-1", {1: 2.0}), make_run("seeds/seed-2", {}), make_run("seeds/seed-3", {1: 4.0})]
+    assert curves(runs).unevaluated == [runs[1]]
+    assert main(["plot", str(runs[0].parent), "-o", str(tmp_path / "curves.png")]) == 0
+    out = capsys.readouterr().out
+    assert f"left out: {runs[1]} has no evaluations yet" in out
+    assert "dqn on CartPole-v1, 2 runs: 3.0" in out
 
 
 @pytest.mark.parametrize("line", ["null", "[]", "{}", '{"num_steps": "5"}', '{"num_steps": 5, "eval_return": "much"}'])
@@ -81,7 +91,7 @@ def test_a_folder_of_several_seeds_stands_for_their_runs(make_run, tmp_path):
     folder = make_run("seeds/seed-2", {1: 2.0}).parent
     make_run("seeds/seed-10", {1: 4.0})
     assert seed_runs(folder) == [folder / "seed-2", folder / "seed-10"]
-    (found, num_runs) = curves([folder])["dqn on CartPole-v1"]
+    (found, num_runs) = curves([folder]).by_label["dqn on CartPole-v1"]
     assert (found.mean[-1], num_runs) == (3.0, 2)
 
 
@@ -112,4 +122,4 @@ def test_the_command_refuses_another_kind_of_file(make_run, tmp_path, capsys):
 
 def test_a_run_that_is_given_twice_is_one(make_run):
     run = make_run("run", {1: 5.0, 2: 6.0})
-    assert [num_runs for _, num_runs in curves([run, run, run / ".." / run.name]).values()] == [1]
+    assert [num_runs for _, num_runs in curves([run, run, run / ".." / run.name]).by_label.values()] == [1]

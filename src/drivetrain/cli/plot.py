@@ -34,8 +34,10 @@ def run(argv: list[str]) -> int:
     if flags.output.suffix.lower() not in _SUFFIXES:
         raise InvalidInput(f"--output: expected a file ending in {' or '.join(_SUFFIXES)}, got {flags.output}")
     require_folders(flags.output)
-    found = curves(flags.run_dirs)
+    found, unevaluated = curves(flags.run_dirs)
     draw(found, flags.output)
+    for run_dir in unevaluated:
+        print(f"left out: {run_dir} has no evaluations yet")
     for label, (curve, num_runs) in found.items():
         interval = f" (95% interval {curve.low[-1]:.1f}..{curve.high[-1]:.1f})" if num_runs > 1 else ""
         print(f"{label}, {num_runs} run{'s' * (num_runs > 1)}: {curve.mean[-1]:.1f}{interval} at the end")

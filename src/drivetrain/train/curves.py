@@ -42,20 +42,27 @@ class Curve(NamedTuple):
     """Upper end."""
 
 
+class Curves(NamedTuple):
+    """What several runs say."""
+
+    by_label: dict[str, tuple[Curve, int]]
+    """The curve of each label, and of how many runs it is."""
+    unevaluated: list[Path]
+    """Runs without an evaluation yet, which are in no curve."""
+
+
 def evaluations(run_dir: Path) -> Evaluations:
-    """The evaluations in a run's folder.
+    """The evaluations in a run's folder; none where it was not evaluated yet.
 
     Raises:
         InvalidInput: It is no run's folder.
-        FileFormatError: The run was not evaluated yet, or its files are damaged.
+        FileFormatError: Its files are damaged.
     """
     require_run_dir(run_dir)
     label = label_of(run_dir)
     found = {
         row["num_steps"]: row["eval_return"] for row in read_rows(run_dir / "metrics.jsonl") if "eval_return" in row
     }
-    if not found:
-        raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: there are no evaluations here (yet)")
     steps = sorted(found)
     try:
         returns = np.array([found[step] for step in steps], np.float64)
@@ -86,11 +93,22 @@ def curve(runs: Sequence[Evaluations]) -> Curve:
     return Curve(num_steps, values.mean(0), low, high)
 
 
-def curves(run_dirs: Sequence[Path]) -> dict[str, tuple[Curve, int]]:
-    """One curve per label, with how many runs it is of; a folder of several seeds stands for their runs."""
+def curves(run_dirs: Sequence[Path]) -> Curves:
+    """One curve per label; a folder of several seeds stands for their runs.
+
+    Raises:
+        InvalidInput: One is no run's folder, or runs of a label were evaluated at no steps in common.
+        FileFormatError: No run was evaluated yet, or files are damaged.
+    """
     groups: dict[str, list[Evaluations]] = {}
+    unevaluated: list[Path] = []
     found = (run for path in run_dirs for run in seed_runs(path) or [path])
-    for run_dir in {run.resolve(): run for run in found}.values():  # one given twice is one
-        run = evaluations(run_dir)
-        groups.setdefault(run.label, []).append(run)
-    return {label: (curve(runs), len(runs)) for label, runs in groups.items()}
+    for resolved, run_dir in {run.resolve(): run for run in found}.items():  # one given twice is one
+        run = evaluations(resolved)
+        if len(run.num_steps):
+            groups.setdefault(run.label, []).append(run)
+        else:
+            unevaluated.append(run_dir)
+    if not groups:
+        raise FileFormatError(f"{', '.join(map(str, unevaluated))}: there are no evaluations here (yet)")
+    return Curves({label: (curve(runs), len(runs)) for label, runs in groups.items()}, unevaluated)
