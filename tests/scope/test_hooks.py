@@ -106,6 +106,15 @@ assert pickle.loads(pickle.dumps(physics.advance)) is physics.advance
     assert scope.load(folder).num_steps() == 35
 
 
+def test_a_simulator_whose_module_nobody_imports_is_noted(folder, tmp_path):
+    script = tmp_path / "play.py"
+    script.write_text("import json")
+    options = ["--simulator", "phisics:step", "--simulator", "phisics:World.step", "--simulator", "json:dumps"]
+    done = profiled(folder, *options, script)
+    assert scope.load(folder).trace.notes == ("--simulator phisics:step: no process has imported phisics",)
+    assert b"no process has imported phisics" in done.stderr
+
+
 def test_a_name_that_leads_nowhere_is_noted_and_one_that_is_none_is_refused(folder, tmp_path, capsys):
     (tmp_path / "physics.py").write_text("class World: pass")
     script = tmp_path / "play.py"

@@ -25,6 +25,12 @@ def leave_note(folder: Path, cause: str, sentence: str) -> None:
         (folder / PATTERN.replace("*", cause)).write_text(f"{sentence}\n", encoding="utf-8", errors="backslashreplace")
 
 
+def take_note_back(folder: Path, cause: str) -> None:
+    """What was said of this cause is no longer so. Never raises."""
+    with contextlib.suppress(OSError):
+        (folder / PATTERN.replace("*", cause)).unlink(missing_ok=True)
+
+
 def read_notes(folder: Path) -> list[str]:
     """All that was said, by the names of their causes."""
     return [file.read_text(encoding="utf-8", errors="replace").strip() for file in sorted(folder.glob(PATTERN))]

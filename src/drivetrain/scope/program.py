@@ -72,6 +72,7 @@ def run(
     path = os.pathsep.join(filter(None, [str(_STARTUP), os.environ.get("PYTHONPATH", "")]))
     if gpu.note:
         leave_note(folder, "gpu-plan", gpu.note)
+    named.note_all_as_missing(folder, hooks.get(named.VARIABLE, ""))
     environment = {**os.environ, **hooks, **gpu.environment, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
     process = subprocess.Popen([sys.executable, *command], env=environment)
 

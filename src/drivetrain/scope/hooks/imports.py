@@ -76,13 +76,15 @@ def install() -> None:
 
 def run_hook(name: str, module: ModuleType) -> None:
     """Hook a module; a version of it that does not fit is noted in the session, and left as it is."""
+    folder = recording_into()
     try:
         if name in HOOKS:
             importlib.import_module(f"drivetrain.scope.hooks.{HOOKS[name]}").install(module)
         if name in named.by_module():
+            if folder is not None:
+                named.note_as_found(folder, name)
             named.install(module)
     except Exception as error:  # the program must run on, whatever a framework has become
-        folder = recording_into()
         if folder is not None:
             sentence = f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}"
             leave_note(folder, f"{os.getpid()}.{name}", sentence)

@@ -7,12 +7,14 @@ runs the program knows. What is named is replaced, be it a builtin.
 import functools
 import inspect
 import os
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope._native import Span, Wrapped
 from drivetrain.scope.hooks.gymnasium import SIMULATED
+from drivetrain.scope.notes import leave_note, take_note_back
 from drivetrain.scope.sites import Site
 from drivetrain.scope.spans import span
 
@@ -44,11 +46,35 @@ def joined(names: list[str]) -> str:
 @functools.cache
 def by_module() -> dict[str, list[str]]:
     """What VARIABLE names: module -> paths in it."""
+    return _by_module(os.environ.get(VARIABLE, ""))
+
+
+def note_all_as_missing(folder: Path, value: str) -> None:
+    """Say that no process of a program has imported a module with simulators; each says so itself when it has.
+
+    Args:
+        folder: The session's.
+        value: Of VARIABLE.
+    """
+    for module, paths in _by_module(value).items():
+        leave_note(folder, _cause(module), f"--simulator {module}:{paths[0]}: no process has imported {module}")
+
+
+def note_as_found(folder: Path, module: str) -> None:
+    """Take that back."""
+    take_note_back(folder, _cause(module))
+
+
+def _by_module(value: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name in filter(None, os.environ.get(VARIABLE, "").split(_BETWEEN)):
+    for name in filter(None, value.split(_BETWEEN)):
         module, _, path = name.partition(":")
         found.setdefault(module, []).append(path)
     return found
+
+
+def _cause(module: str) -> str:
+    return f"simulator.{module}"
 
 
 def install(module: ModuleType) -> None:
