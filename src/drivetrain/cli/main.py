@@ -128,6 +128,12 @@ def find_modules_here() -> None:
         sys.path.append(os.getcwd())
 
 
+_REMEDIES = {
+    errno.ENOSPC: "neither the run directory nor the output may be on a full disk",
+    errno.EMFILE: "this shell allows a process too few (`ulimit -n`)",
+}
+
+
 def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
     """Print one line for a mistake of the user's; raise anything else again, it is a bug of ours."""
     if isinstance(error, ImportError) and not isinstance(error, DrivetrainError):
@@ -140,8 +146,8 @@ def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
         )
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where it is written, the system does not say
-        message = f"{error.strerror}: neither the run directory nor the output may be on a full disk"
+    elif isinstance(error, OSError) and error.errno in _REMEDIES:  # what it was for, the system does not say
+        message = f"{error.strerror}: {_REMEDIES[error.errno]}"
     else:
         raise error
     print(f"drivetrain: error: {message}", file=sys.stderr)
