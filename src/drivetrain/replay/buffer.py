@@ -59,6 +59,11 @@ def _private_memory(nbytes: int) -> mmap.mmap:
 def memory_report(capacity: int, spec: Spec, **settings: Any) -> MemoryReport:
     """How much memory `Replay(capacity, spec, **settings)` would take, and for what; takes none.
 
+    Args:
+        capacity: As of Replay.
+        spec: As of Replay.
+        settings: Further arguments of Replay.
+
     Raises:
         InvalidInput: An argument does not fit.
         TypeError: Replay has no such argument.
@@ -177,6 +182,9 @@ class Replay:
     @classmethod
     def attach(cls, handle: ReplayHandle) -> "Replay":
         """The replay that `handle` names, in this process.
+
+        Args:
+            handle: What `handle()` has returned in the process that created it.
 
         Raises:
             OwnerDead: The process that created it has exited.
@@ -573,6 +581,7 @@ class Replay:
         Raises:
             FileFormatError: The file is truncated, damaged, foreign, from a newer version, or without
                 the save that was asked for.
+            OSError: It is not there, or cannot be read.
             SegmentError: There is not enough memory; nothing but the file's head was read.
             InvalidInput: `capacity` or `save_number` is out of range.
         """

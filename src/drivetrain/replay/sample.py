@@ -31,6 +31,9 @@ class Sample(NamedTuple):
         `sample.map(torch.from_dlpack)` and `sample.map(jax.dlpack.from_dlpack)` give tensors that share
         this sample's memory where the framework can; that memory lives as long as any of them. Of joined
         stacks (see `joined_frames`) the one array goes through `function`, and what it makes is sliced.
+
+        Args:
+            function: Of an array; what it returns is sliced like one.
         """
         runs = dict[int, Any]()
 

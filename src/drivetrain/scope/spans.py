@@ -46,6 +46,9 @@ def phase(name: str) -> Operation:
 
     Holds for the thread that enters it.
 
+    Args:
+        name: As breakdowns show it.
+
     Raises:
         InvalidInput: The name is empty.
     """
