@@ -6,6 +6,7 @@ It dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor d
 writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
 """
 
+import contextlib
 import ctypes
 import importlib
 import io
@@ -50,6 +51,7 @@ class Child:
         self.index = assignment.index
         self.inbox = inbox
         self._killed_because = ""
+        self._ticks = 0
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
@@ -71,6 +73,12 @@ class Child:
     def exit_code(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
         return self.process.poll()
+
+    def is_at_work(self) -> bool:
+        """Whether it has computed since this was asked before, or waits for a disk."""
+        before = self._ticks
+        self._ticks, waits_for_disk = work_of(self.process.pid)
+        return waits_for_disk or self._ticks > before
 
     def describe_end(self) -> str:
         """How it ended: why we killed it, a signal, or an exit code and what it wrote of it."""
@@ -97,6 +105,17 @@ class Child:
     def end_others(self) -> None:
         """End the processes that its environments have started, and could not end: those of its process group."""
         end_group(self.process)
+
+
+def work_of(pid: int) -> tuple[int, bool]:
+    """CPU time of a process's living threads in the kernel's ticks, and whether one waits for a disk."""
+    ticks, waits_for_disk = 0, False
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # a thread that ended in between
+            state, *numbers = stat.read_text().rpartition(")")[2].split()
+            ticks += int(numbers[10]) + int(numbers[11])  # utime, stime
+            waits_for_disk |= state == "D"
+    return ticks, waits_for_disk
 
 
 def reason_in(words: str) -> str:

@@ -17,6 +17,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from drivetrain.core.errors import RunError
@@ -34,8 +35,8 @@ from drivetrain.train.signals import Signals, raise_for
 from drivetrain.train.topology import Assignment, Memory, Role
 
 _POLL_S = 0.1
-_DRAIN_S = 30.0  # for the learner to finish its call and save
-_STRAGGLER_S = 5.0  # for everybody else after it
+_IDLE_S = 30.0  # for which a learner that is to finish its call and save may be at nothing
+_STRAGGLER_S = 5.0  # for everybody else
 _NUM_RESTARTS = 3
 _RESTART_WINDOW_S = 60.0
 
@@ -106,17 +107,17 @@ class Supervisor:
             self._display.close()
 
     def _watch(self) -> None:
-        drain_s = 0.0
+        drain: _Drain | None = None
         while self._children and not self._kill_now:
             self._listen()
             self._kill_the_stuck()
             self._bury()
             self._heed_callbacks()
-            if (self._signum or self._failure) and not drain_s:
+            if (self._signum or self._failure) and drain is None:
                 self._display.note(f"stopping: {self._failure or 'saving a checkpoint'}")
                 self._memory.ledger.stop()
-                drain_s = time.monotonic()
-            if drain_s and self._drained(time.monotonic() - drain_s):
+                drain = _Drain()
+            if drain is not None and drain.is_pointless(self._children):
                 break
             self._report()
         self._end()
@@ -251,11 +252,6 @@ class Supervisor:
         self._restarts[key] = self._restarts.get(key, 0) + 1
         self._start(*key)
 
-    def _drained(self, elapsed_s: float) -> bool:
-        """Whether waiting any longer is pointless: the learner has saved, and others hang."""
-        learning = any(child.role == "learner" for child in self._children)
-        return elapsed_s > (_DRAIN_S if learning else _STRAGGLER_S)
-
     def _report(self) -> None:
         counts = self._memory.ledger.counts()
         finished = self._memory.ledger.is_finished(counts)
@@ -294,3 +290,25 @@ class Supervisor:
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
         rules = self._memory.ledger.rules
         return result(self._job, rules, self._final_returns or (), (counts.committed, counts.updates), learning_s)
+
+
+class _Drain:
+    """The end of a run that was stopped: the learner finishes its call and saves, everybody else leaves.
+
+    A large replay on a slow disk, or a slow call, may take minutes: what counts is how long the learner was at nothing.
+    """
+
+    def __init__(self) -> None:
+        self._began_s = self._looked_s = time.monotonic()
+        self._idle_s = 0.0
+
+    def is_pointless(self, children: Sequence[Child]) -> bool:
+        """Whether waiting any longer is: the learner is through or hangs, and others hang."""
+        now = time.monotonic()
+        learner = next((child for child in children if child.role == "learner"), None)
+        if learner is None:
+            return now - self._began_s > _STRAGGLER_S
+        if now - self._looked_s >= _POLL_S:  # as the kernel counts ticks, less says nothing
+            self._idle_s += 0.0 if learner.is_at_work() else now - self._looked_s
+            self._looked_s = now
+        return self._idle_s > _IDLE_S
