@@ -154,6 +154,7 @@ class Table {
 
     std::unique_ptr<Scratch> scratch = std::move(scratch_);  // another thread may be using it
     if (!scratch) scratch = std::make_unique<Scratch>();
+    scratch->joined = false;  // as the call before may have left it
     nb::object result = nb::borrow(out);
     join = join && !joints_.empty() && out.is_none();
     if (join)

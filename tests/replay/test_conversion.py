@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import Replay
+from drivetrain.replay import Replay, Sequences
 
 ENVS, STACK, SIDE = 2, 3, 4
 ACTION = ((), "int64")
@@ -17,7 +17,7 @@ def framed(capacity, **settings):
 
 def embedded(capacity, **settings):
     spec = {"obs": {"actor": ((3,), "float32"), "critic": ((1,), "float32")}, "action": ACTION}
-    return Replay(capacity, spec, share_next_obs=True, num_step=2, seed=5, **settings)
+    return Replay(capacity, spec, **{"share_next_obs": True, "num_step": 2, "seed": 5, **settings})
 
 
 def change(obs):
@@ -103,14 +103,45 @@ def test_the_filled_replay_goes_on_like_any(tmp_path):
             assert len(loaded) == len(target)
 
 
+@pytest.mark.parametrize(
+    ("spoilt", "sentence"),
+    [
+        (lambda x: x["actor"], r"to return obs/actor, obs/critic, got obs"),
+        (lambda x: {"actor": x["actor"]}, r"to return obs/actor, obs/critic, got obs/actor"),
+        (lambda x: {**x, "more": x["actor"]}, r"got obs/actor, obs/critic, obs/more"),
+        (lambda x: {**x, "actor": x["actor"].T.copy()}, r"obs/actor as float32\[\d+, 3\], got float32\[3, \d+\]"),
+        (lambda x: {**x, "actor": x["actor"].astype(float)}, r"obs/actor as float32\[\d+, 3\], got float64"),
+        (lambda x: {**x, "critic": None}, r"obs/critic as float32\[\d+, 1\], got object\[\]"),
+    ],
+)
+def test_a_function_that_returns_something_else_is_refused_and_nothing_was_stored(spoilt, sentence):
+    with framed(64) as source, embedded(64) as target:
+        Stream().write(source.writer(num_envs=ENVS), 20)
+        with pytest.raises(InvalidInput, match=sentence):
+            target.take_over(source, lambda obs: spoilt(change(obs)))
+        assert len(target) == 0
+        target.take_over(source, change)
+        assert len(target) == len(source)
+
+
 def test_what_does_not_fit_is_refused():
-    plain = Replay(8, {"obs": ((3,), "float32"), "action": ACTION})
+    plain = Replay(8, {"obs": ((3,), "float32"), "action": ACTION}, num_step=2)
     with framed(64) as source, embedded(32) as small, embedded(64) as used, plain:
         with pytest.raises(InvalidInput, match="expected a replay whose observations are shared"):
             embedded(8).take_over(plain, change)
         with pytest.raises(InvalidInput, match="an empty target of the same capacity and fields"):
             small.take_over(source, change)
         Stream().write(source.writer(num_envs=ENVS), 20)
+        singles = embedded(64, num_step=1)
+        sequences = Replay(64, {"obs": ((3,), "float32"), "action": ACTION}, sequence=Sequences(4), share_next_obs=True)
+        with sequences, singles, pytest.raises(InvalidInput, match="expected replays of transitions, got one of seq"):
+            singles.take_over(sequences, change)
+        with pytest.raises(InvalidInput, match="expected a Replay as source, got int"):
+            used.take_over(3, change)
+        for settings in ({"num_step": 1}, {"gamma": 0.5}, {"prioritized": False}):
+            ((name, _),) = settings.items()
+            with embedded(64, **settings) as other, pytest.raises(InvalidInput, match=f"a source with {name}="):
+                other.take_over(source, change)
         used.take_over(source, change)
         with pytest.raises(InvalidInput, match="an empty target"):
             used.take_over(source, change)

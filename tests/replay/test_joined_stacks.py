@@ -170,6 +170,29 @@ def test_map_takes_the_frames_once_and_slices_what_becomes_of_them():
         assert_same(jax.tree.map(lambda array: array * 2, tuple(sample)), doubled)
 
 
+@pytest.mark.parametrize(
+    "function", [lambda a: a.swapaxes(1, 2), lambda a: a.reshape(len(a), -1), lambda a: a[0], lambda a: a[:2]]
+)
+def test_map_refuses_what_it_could_not_slice(function):
+    with pixels(40) as replay:
+        with pytest.raises(InvalidInput, match=r"map: of joined stacks the first 2 axes .* joined_frames"):
+            replay.sample(8, join_stacks=True).map(lambda array: function(array) if array.ndim > 1 else array)
+        narrower = replay.sample(8, join_stacks=True).map(lambda array: array[..., :1] if array.ndim > 1 else array)
+        assert narrower.data["obs"].shape[:2] == narrower.data["next_obs"].shape[:2] == (8, 4)
+
+
+def test_after_joined_stacks_what_does_not_fit_is_refused_as_ever():
+    with pixels(40) as replay:
+        for out in (replay.new_batch(4), replay.sample(8, join_stacks=True), "nonsense"):
+            replay.sample(8, join_stacks=True)
+            with pytest.raises(InvalidInput, match="out: expected"):
+                replay.sample(8, out=out)
+        out = replay.new_batch(8)
+        out.keys[:] = 0
+        assert replay.sample(8, out=out) is out
+        assert out.keys.all()
+
+
 def test_jax_takes_the_frames_without_a_copy():
     with pixels(40) as replay:
         sample = replay.sample(16, join_stacks=True)

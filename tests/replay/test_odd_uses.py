@@ -32,6 +32,14 @@ def test_a_replay_that_is_to_be_copied_says_how_it_is_handed_out(copied):
         copied(Replay(8, SPEC))
 
 
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_so_do_its_writers_and_prefetchers(copied):
+    with filled_replay(8) as replay, replay.prefetch(4) as samples:
+        for thing in (replay.writer(2), samples):
+            with pytest.raises(InvalidInput, match=r"cannot be pickled or copied; send replay\.handle\(\)"):
+                copied(thing)
+
+
 def test_a_step_without_names_is_told_how_to_give_it():
     with pytest.raises(TypeError, match=r"by their names, as in add\(\*\*step\)"):
         Replay(8, SPEC).writer(2).add({"obs": np.zeros((2, 4), np.float32)})

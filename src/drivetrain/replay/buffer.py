@@ -220,6 +220,7 @@ class Replay:
 
         Raises:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
+            SegmentError: There is not enough memory for them.
         """
         num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
         check_obs = checks.require_bool("check_obs", check_obs)
@@ -227,7 +228,11 @@ class Replay:
         frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
         inputs = self._schema.inputs + ((PRIORITY,) if settings.initial_priority == "given" else ())
         period = settings.sequence.num_new_steps if settings.sequence else 0
-        native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, check_obs)
+        try:
+            native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, check_obs)
+        except MemoryError as error:
+            remedy = "have several writers of fewer environments"
+            raise SegmentError(f"writer: not enough memory for the open windows of {num_envs:,}; {remedy}") from error
         return Writer(self._schema, inputs, num_envs, native)
 
     def sample(
@@ -263,6 +268,7 @@ class Replay:
         Raises:
             NotEnoughData: Fewer than batch_size transitions are committed.
             InvalidInput: An argument does not fit.
+            SegmentError: There is not enough memory.
 
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
@@ -281,6 +287,9 @@ class Replay:
                     raise self._not_enough(given[0])
         except NotEnoughData:
             raise self._not_enough(batch_size) from None
+        except MemoryError as error:
+            num_rows = batch_size * (num_batches or 1)
+            raise SegmentError(f"sample: there is not enough memory for {num_rows:,} rows; draw fewer") from error
         if out is not None:
             return out
         return Sample(self._schema.as_declared(sample.data), *sample[1:]) if self._schema.is_respelled else sample
@@ -332,7 +341,9 @@ class Replay:
 
         Raises:
             InvalidInput: An argument does not fit.
+            NotEnoughData: The batch is larger than the replay.
         """
+        num_threads = checks.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
         depth = checks.require_int("depth", depth, least=1, most=1024)
         timeout_s = checks.require_seconds("timeout_s", timeout_s)
         if checks.require_int("batch_size", batch_size, least=1) > self.capacity:
@@ -609,14 +620,20 @@ class Replay:
         here. Nobody may use either of them meanwhile.
 
         Args:
-            source: Of the same capacity and fields but for `obs`, with `share_next_obs` or `frame_stack`; stays
-                as it is.
+            source: Of the same capacity, settings and fields but for `obs`, with `share_next_obs` or
+                `frame_stack`; stays as it is.
             change: From its observations `[N, ...]` to ours, nested as the specs; called with some of them at a
                 time, with each distinct one once.
 
         Raises:
             InvalidInput: They do not fit each other; this one needs `share_next_obs` and no stack.
         """
+        if not isinstance(source, Replay):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"take_over: expected a Replay as source, got {type(source).__name__}")
+        for name in ("num_step", "gamma", "prioritized"):
+            mine, other = getattr(self._settings, name), getattr(source._settings, name)
+            if mine != other:
+                raise InvalidInput(f"take_over: expected a source with {name}={mine}, as this one, got {other}")
         ours = conversion.Side(self._table, self._schema, self.capacity)
         conversion.convert(conversion.Side(source._table, source._schema, source.capacity), ours, change)
 

@@ -69,7 +69,9 @@ def _require_fit(source: Side, target: Side) -> None:
     """Refuse what cannot be converted."""
     kept = [{(f.name, f.dtype, f.shape) for f in s.schema.fields if not _is_obs(f.name)} for s in (source, target)]
     one_step = source.schema.steps == target.schema.steps == 1
-    if source.schema.frame_stack < 1 or target.schema.frame_stack != 1 or not one_step:
+    if not one_step:
+        raise InvalidInput("take_over: expected replays of transitions, got one of sequences")
+    if source.schema.frame_stack < 1 or target.schema.frame_stack != 1:
         raise InvalidInput(
             "take_over: expected a replay whose observations are shared (share_next_obs, frame_stack), and a target "
             "with share_next_obs and without a stack"
@@ -126,12 +128,22 @@ def _observations(side: Side, stacks: npt.NDArray[np.uint32]) -> Any:
 
 def _store(side: Side, observations: Any, count: int) -> npt.NDArray[np.uint64]:
     """Put observations behind those that the table has: their keys."""
+    fields = {field.name: field for field in side.schema.fields if field.kind == FRAMES}
     arrays = side.schema.flatten({"obs": observations})
+    if arrays.keys() != fields.keys():
+        raise InvalidInput(
+            f"take_over: expected change to return {', '.join(fields)}, got {', '.join(arrays) or 'nothing'}"
+        )
     frames = np.zeros((count, side.schema.frame_stride), np.uint8)
-    for field in side.schema.fields:
-        if field.kind == FRAMES:
-            array = np.ascontiguousarray(arrays[field.name], field.dtype).reshape(count, *field.shape)
-            frames[:, field.offset : field.offset + field.step_nbytes] = array.reshape(count, -1).view(np.uint8)
+    for name, field in fields.items():
+        array = np.asarray(arrays[name])
+        if array.shape != (count, *field.shape) or array.dtype != field.dtype:
+            wanted, got = [count, *field.shape], list(array.shape)
+            raise InvalidInput(
+                f"take_over: expected change to return {name} as {field.dtype}{wanted}, got {array.dtype}{got}"
+            )
+        whole = np.ascontiguousarray(array).reshape(count, -1)
+        frames[:, field.offset : field.offset + field.step_nbytes] = whole.view(np.uint8)
     keys = np.empty(count, np.uint64)
     side.table.import_frames(frames, keys)
     return keys

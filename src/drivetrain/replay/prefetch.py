@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from drivetrain.core.errors import InvalidInput, NotEnoughData, TimedOut
 
@@ -40,6 +40,9 @@ class Prefetcher(Generic[Batch]):
         # thread that came back from native code after that would bring the process down.
         self._end = weakref.finalize(self, _end, self._ahead, thread, os.getpid())
         thread.start()
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput("a Prefetcher cannot be pickled or copied; send replay.handle(), and prefetch there")
 
     def __iter__(self) -> "Prefetcher[Batch]":
         return self

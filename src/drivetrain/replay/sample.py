@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from drivetrain.core.errors import InvalidInput
+
 
 class Sample(NamedTuple):
     """Transitions drawn from a replay; leading axes `[B]`, or `[U, B]` with `num_batches=U`.
@@ -33,7 +35,10 @@ class Sample(NamedTuple):
         stacks (see `joined_frames`) the one array goes through `function`, and what it makes is sliced.
 
         Args:
-            function: Of an array; what it returns is sliced like one.
+            function: Of an array. Of joined stacks it has to leave the axes up to that of the frames as they are.
+
+        Raises:
+            InvalidInput: It has changed them.
         """
         runs = dict[int, Any]()
 
@@ -43,7 +48,14 @@ class Sample(NamedTuple):
                 return function(array)
             if id(run) not in runs:
                 runs[id(run)] = function(run)
-            return runs[id(run)][_place_in(run, array)]
+            made, place = runs[id(run)], _place_in(run, array)
+            if tuple(made.shape[: len(place)]) != run.shape[: len(place)]:
+                raise InvalidInput(
+                    f"map: of joined stacks the first {len(place)} axes of {list(run.shape)} have to stay as they are, "
+                    f"and function made {list(made.shape)}; apply it to joined_frames(obs, next_obs), or sample "
+                    "without join_stacks"
+                )
+            return made[place]
 
         return Sample(_mapped(self.data, mapped, ""), function(self.weights), function(self.keys))
 

@@ -30,6 +30,11 @@ def spec_of(env: Any) -> dict[str, Any]:
 def _space(env: Any, name: str) -> Any:
     space = getattr(env, f"single_{name}", None)
     space = getattr(env, name, None) if space is None else space
+    if callable(space) and not hasattr(space, "sample"):
+        raise InvalidInput(
+            f"for_env: {name} of {type(env).__name__} is a method, as in gymnax; expected one of Gymnasium's spaces: "
+            "wrap the environment, or write the spec by hand"
+        )
     if space is None:
         raise InvalidInput(
             f"for_env: expected an environment with {name} (or single_{name}), got {type(env).__name__}; "

@@ -5,8 +5,9 @@ add(**step) ──▶ native code ──▶ windows ──▶ rows
 """
 
 import functools
-from typing import Any
+from typing import Any, NoReturn
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native, checks
 from drivetrain.replay.schema import Field, Schema
 
@@ -43,6 +44,11 @@ class Writer:
             Closed: The replay was closed.
         """
         self._add(**step)
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "a Writer cannot be pickled or copied; send replay.handle(), and make one of Replay.attach(handle) there"
+        )
 
 
 def _add(
