@@ -24,6 +24,7 @@ class Writer {
     }
     auto dtype = nb::module_::import_("numpy").attr("dtype");
     reward_f64_ = {nb::str("reward"), dtype("float64"), {}};
+    marks_ = {nb::str("where"), dtype("bool"), {}};
     const RowSchema schema = table.schema();
     for (std::size_t f = 0; f < schema.num_fields; ++f) num_inputs_ += is_input(schema.fields[f]);
     if (mapping_->table.config().initial == InitialPriority::kGiven) {
@@ -34,9 +35,26 @@ class Writer {
 
   // Whether the step, a dict, fitted and was added; otherwise nothing has changed.
   bool add(nb::dict step) {
-    return add_found(static_cast<std::size_t>(PyDict_GET_SIZE(step.ptr())), [&](nb::handle name) {
-      return PyDict_GetItemWithError(step.ptr(), name.ptr());
-    });
+    return add_found(size_of(step), Values{step.ptr()}, nullptr);
+  }
+
+  // The same for the environments that `where`, bool[num_envs], marks.
+  bool add_some(nb::handle where, nb::dict step) {
+    const bool* marks = marks_of(where);
+    return add_found(size_of(step), Values{step.ptr()}, marks);
+  }
+
+  // Forget the open windows of the environments that `where` marks.
+  void drop_windows(nb::handle where) {
+    const bool* marks = marks_of(where);
+    const InUse in_use(*this);
+    for (std::size_t env = 0; env < num_envs(); ++env) {
+      if (!marks[env]) continue;
+      if (sequences_)
+        sequences_->drop_windows(env);
+      else
+        transitions_->drop_windows(env);
+    }
   }
 
   // The same for the keywords of a call, which spares making a dict of them. Names are compared by
@@ -47,30 +65,65 @@ class Writer {
       for (Py_ssize_t i = 0; i < count; ++i)
         if (PyTuple_GET_ITEM(names, i) == name.ptr()) return values[i];
       return nullptr;
-    });
+    }, nullptr);
   }
 
  private:
+  // A call in progress: one at a time.
+  class InUse {
+   public:
+    [[gnu::always_inline]] explicit InUse(Writer& writer) : flag_(writer.in_use_) {
+      if (writer.table_.closed()) raise("Closed", "this replay is closed");
+      if (flag_.test_and_set(std::memory_order_acquire))
+        raise("InvalidInput",
+              "this writer is in use by another thread; give each producer a writer of its own");
+    }
+    ~InUse() { flag_.clear(std::memory_order_release); }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    std::atomic_flag& flag_;
+  };
+
+  static std::size_t size_of(nb::dict step) { return static_cast<std::size_t>(PyDict_GET_SIZE(step.ptr())); }
+  struct Values {  // of a dict, by their names
+    PyObject* dict;
+    PyObject* operator()(nb::handle name) const { return PyDict_GetItemWithError(dict, name.ptr()); }
+  };
+
+  const bool* marks_of(nb::handle where) const {
+    if (!fits(where.ptr(), marks_, &num_envs_, 1))
+      raise("InvalidInput", "where: expected a contiguous array of Booleans, one per environment");
+    return reinterpret_cast<const bool*>(data_of(where.ptr()));
+  }
+
+  // marks: of the environments that have stepped; nullptr: all have.
   template <class Find>
-  bool add_found(std::size_t num_found, Find&& find) {
-    if (table_.closed()) raise("Closed", "this replay is closed");
-    if (in_use_.test_and_set(std::memory_order_acquire))
-      raise("InvalidInput",
-            "this writer is in use by another thread; give each producer a writer of its own");
-    struct Release {
-      std::atomic_flag& flag;
-      ~Release() { flag.clear(std::memory_order_release); }
-    } release{in_use_};
+  bool add_found(std::size_t num_found, Find&& find, const bool* marks) {
+    const InUse in_use(*this);
     mapping_->follow_fork();
     Step native{arrays_.data(), nullptr, nullptr, nullptr, nullptr};
     if (num_found != num_inputs_ || !convert(find, native)) return false;
     Status status;
     {
       nb::gil_scoped_release released;
-      status = sequences_ ? sequences_->add(native) : transitions_->add(native);
+      status = marks ? add_marked(native, marks) : sequences_ ? sequences_->add(native) : transitions_->add(native);
     }
     check(status);
     return true;
+  }
+
+  // Marked environments that are neighbours at once.
+  [[gnu::noinline, gnu::cold]] Status add_marked(const Step& step, const bool* marks) noexcept {
+    for (std::size_t first = 0, end = 0; first < num_envs(); first = end + 1) {
+      for (end = first; end < num_envs() && marks[end];) ++end;
+      if (end == first) continue;
+      const Status status =
+          sequences_ ? sequences_->add(step, first, end - first) : transitions_->add(step, first, end - first);
+      if (status != Status::kOk) return status;
+    }
+    return Status::kOk;
   }
 
   static bool is_input(const Field& field) {
@@ -120,7 +173,7 @@ class Writer {
   std::optional<Transitions> transitions_;
   std::optional<Windows> sequences_;
   std::vector<const unsigned char*> arrays_;
-  ArraySpec reward_f64_;
+  ArraySpec reward_f64_, marks_;
   ArraySpec priority_;  // without a name: the table gives new rows their priority
   std::size_t num_inputs_ = 0;
   std::atomic_flag in_use_;

@@ -46,11 +46,13 @@ class Transitions {
         emissions_(num_envs * num_step),
         keys_(num_envs * num_step * schema.stack),
         stacks_(schema, table.config(), num_envs, compares),
-        writer_(table, schema, num_envs, num_step, gamma,
+        writer_(table, schema, num_step, gamma,
                 {windows_.data(), open_.data(), images_.data(), emissions_.data(), keys_.data(),
                  stacks_.rows.data()},
                 stacks_.chains()) {}
-  Status add(const Step& step) noexcept { return writer_.add(step); }
+  Status add(const Step& step) noexcept { return add(step, 0, windows_.size()); }
+  Status add(const Step& step, std::size_t first, std::size_t num) noexcept { return writer_.add(step, first, num); }
+  void drop_windows(std::size_t env) noexcept { writer_.drop_windows(env); }
 
  private:
   std::vector<NStepWriter::Window> windows_;
@@ -78,11 +80,13 @@ class Windows {
         emissions_(num_envs),
         keys_(num_envs * table.config().num_refs),
         stacks_(schema, table.config(), num_envs, compares),
-        writer_(table, schema, num_envs, period, gamma,
+        writer_(table, schema, period, gamma,
                 {open_.data(), images_.data(), initials_.data(), priorities_.data(),
                  emissions_.data(), keys_.data(), stacks_.rows.data()},
                 stacks_.chains()) {}
-  Status add(const Step& step) noexcept { return writer_.add(step); }
+  Status add(const Step& step) noexcept { return add(step, 0, open_.size()); }
+  Status add(const Step& step, std::size_t first, std::size_t num) noexcept { return writer_.add(step, first, num); }
+  void drop_windows(std::size_t env) noexcept { writer_.drop_windows(env); }
 
  private:
   static bool has_initials(const RowSchema& schema) {

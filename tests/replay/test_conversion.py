@@ -133,7 +133,9 @@ def test_what_does_not_fit_is_refused():
             small.take_over(source, change)
         Stream().write(source.writer(num_envs=ENVS), 20)
         singles = embedded(64, num_step=1)
-        sequences = Replay(64, {"obs": ((3,), "float32"), "action": ACTION}, sequence=Sequences(4), share_next_obs=True)
+        sequences = Replay(
+            64, {"obs": ((3,), "float32"), "action": ACTION}, sequence=Sequences(length=4), share_next_obs=True
+        )
         with sequences, singles, pytest.raises(InvalidInput, match="expected replays of transitions, got one of seq"):
             singles.take_over(sequences, change)
         with pytest.raises(InvalidInput, match="expected a Replay as source, got int"):

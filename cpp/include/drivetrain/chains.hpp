@@ -111,6 +111,11 @@ class FrameChains {
     return Status::kOk;
   }
 
+  /// The next obs of an environment follows on nothing.
+  void break_off(std::size_t env) const noexcept {
+    if (stack_ > 0) storage_.chains[env * stack_] = 0;
+  }
+
   std::size_t max_envs() const noexcept { return max_envs(table_.config(), stack_); }
   /// Keys of the frames of environment first + i's obs and next_obs in the call in progress.
   const std::uint64_t* obs(std::size_t i) const noexcept { return storage_.obs + i * stack_; }
@@ -149,7 +154,7 @@ class FrameChains {
     }
     std::copy_n(storage_.next, num * stack_, storage_.chains + first * stack_);
     for (std::size_t env = first; !storage_.compares && env < first + num; ++env)
-      if (step.terminated[env] || step.truncated[env]) storage_.chains[env * stack_] = 0;  // nothing follows
+      if (step.terminated[env] || step.truncated[env]) break_off(env);
     LargeCopies copies(false);  // what comes next is compared with them
     for (std::size_t n = 0; n < batch_.count; ++n) {
       const NewFrame& made = storage_.made[n];

@@ -51,20 +51,25 @@ class NStepWriter {
     std::uint64_t* row_keys;   // [rows_per_commit(config) * num_refs]; framed only
   };
 
-  NStepWriter(ReplayTable& table, const RowSchema& schema, std::size_t num_envs,
-              std::size_t num_step, double gamma, const Storage& storage,
-              const FrameChains::Storage& chains = {}) noexcept
-      : table_(table), schema_(schema), num_envs_(num_envs), num_step_(num_step), gamma_(gamma),
+  NStepWriter(ReplayTable& table, const RowSchema& schema, std::size_t num_step, double gamma,
+              const Storage& storage, const FrameChains::Storage& chains = {}) noexcept
+      : table_(table), schema_(schema), num_step_(num_step), gamma_(gamma),
         image_nbytes_(table.config().row_stride - sizeof(RowHeader)), storage_(storage),
         chains_(table, schema, chains) {}
 
-  /// Takes one step of every environment and inserts the rows it completes.
-  Status add(const Step& step) noexcept {
-    if (schema_.stack > 0) return add_framed(step);
-    if (num_step_ == 1) return add_whole(step);
+  /// Takes one step of environments first .. first + num and inserts the rows it completes.
+  Status add(const Step& step, std::size_t first, std::size_t num) noexcept {
+    if (schema_.stack > 0) return add_framed(step, first, num);
+    if (num_step_ == 1) return add_whole(step, first, num);
     std::size_t num_rows = 0;
-    for (std::size_t env = 0; env < num_envs_; ++env) num_rows += advance(env, step, num_rows);
-    return insert(step, 0, num_envs_, num_rows);
+    for (std::size_t env = first; env < first + num; ++env) num_rows += advance(env, step, num_rows);
+    return insert(step, first, num, num_rows);
+  }
+
+  /// Forgets the open windows of an environment, whose next step continues none.
+  void drop_windows(std::size_t env) noexcept {
+    storage_.windows[env].count = 0;
+    chains_.break_off(env);
   }
 
  private:
@@ -80,13 +85,13 @@ class NStepWriter {
   }
 
   // Windows of one step: each environment completes a row, which is its step, as it lies in the arrays.
-  Status add_whole(const Step& step) noexcept {
+  Status add_whole(const Step& step, std::size_t first_env, std::size_t num_envs) noexcept {
     return chains_.insert(
-        step, 0, num_envs_, num_envs_, nullptr,
+        step, first_env, num_envs, num_envs, nullptr,
         [](std::size_t, const std::uint64_t*, const std::uint64_t*) {},
-        [&](std::size_t first, const Claim* claims, std::size_t num, float* priorities) {
-          write_steps(claims, first, num, step);
-          if (priorities) std::copy_n(step.priority + first, num, priorities);
+        [&](std::size_t row, const Claim* claims, std::size_t num, float* priorities) {
+          write_steps(claims, first_env + row, num, step);
+          if (priorities) std::copy_n(step.priority + first_env + row, num, priorities);
         });
   }
 
@@ -176,10 +181,10 @@ class NStepWriter {
   }
 
   // As many environments at a time as their frames allow.
-  Status add_framed(const Step& step) noexcept {
-    const std::size_t most = chains_.max_envs();
-    for (std::size_t first = 0; first < num_envs_; first += most) {
-      const std::size_t num = std::min(most, num_envs_ - first);
+  Status add_framed(const Step& step, std::size_t first_env, std::size_t num_envs) noexcept {
+    const std::size_t most = chains_.max_envs(), end = first_env + num_envs;
+    for (std::size_t first = first_env; first < end; first += most) {
+      const std::size_t num = std::min(most, end - first);
       std::size_t num_rows = 0;
       for (std::size_t i = 0; i < num; ++i) num_rows += advance(first + i, step, num_rows);
       const Status status = insert(step, first, num, num_rows);
@@ -285,7 +290,7 @@ class NStepWriter {
 
   ReplayTable& table_;
   RowSchema schema_;
-  std::size_t num_envs_, num_step_;
+  std::size_t num_step_;
   double gamma_;
   std::size_t image_nbytes_;
   Storage storage_;

@@ -47,11 +47,9 @@ class SequenceWriter {
     std::uint64_t* row_keys;  // [rows_per_commit(config) * num_refs]
   };
 
-  SequenceWriter(ReplayTable& table, const RowSchema& schema, std::size_t num_envs,
-                 std::size_t period, double gamma, const Storage& storage,
-                 const FrameChains::Storage& chains) noexcept
-      : table_(table), schema_(schema), num_envs_(num_envs), steps_(schema.steps),
-        period_(period), gamma_(static_cast<float>(gamma)),
+  SequenceWriter(ReplayTable& table, const RowSchema& schema, std::size_t period, double gamma,
+                 const Storage& storage, const FrameChains::Storage& chains) noexcept
+      : table_(table), schema_(schema), steps_(schema.steps), period_(period), gamma_(static_cast<float>(gamma)),
         links_(links_nbytes(table.config().num_refs)), storage_(storage),
         chains_(table, schema, chains) {}
 
@@ -63,11 +61,11 @@ class SequenceWriter {
     return (steps + period - 1) / period;
   }
 
-  /// Takes one step of every environment and inserts the rows it completes.
-  Status add(const Step& step) noexcept {
-    const std::size_t most = schema_.stack ? chains_.max_envs() : num_envs_;
-    for (std::size_t first = 0; first < num_envs_; first += most) {
-      const std::size_t num = std::min(most, num_envs_ - first);
+  /// Takes one step of environments first_env .. first_env + num_envs and inserts the rows it completes.
+  Status add(const Step& step, std::size_t first_env, std::size_t num_envs) noexcept {
+    const std::size_t most = schema_.stack ? chains_.max_envs() : num_envs, end = first_env + num_envs;
+    for (std::size_t first = first_env; first < end; first += most) {
+      const std::size_t num = std::min(most, end - first);
       std::size_t num_rows = 0;
       for (std::size_t env = first; env < first + num; ++env) {
         keep_step(env, step);
@@ -92,6 +90,12 @@ class SequenceWriter {
       if (status != Status::kOk) return status;
     }
     return Status::kOk;
+  }
+
+  /// Forgets the open windows of an environment, whose next step continues none.
+  void drop_windows(std::size_t env) noexcept {
+    storage_.open[env] = {0, 0};
+    chains_.break_off(env);
   }
 
  private:
@@ -199,7 +203,7 @@ class SequenceWriter {
 
   ReplayTable& table_;
   RowSchema schema_;
-  std::size_t num_envs_, steps_, period_;
+  std::size_t steps_, period_;
   float gamma_;
   std::size_t links_;
   Storage storage_;

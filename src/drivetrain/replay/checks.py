@@ -63,6 +63,14 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
     return np.require(array, requirements=("C", "A"))
 
 
+def fitting_marks(where: Any, num_envs: int) -> npt.NDArray[np.bool_]:
+    """Which environments of a writer are meant, as a contiguous array of Booleans."""
+    marks = _array("where", where)
+    if marks.dtype != np.bool_ or marks.shape != (num_envs,):
+        raise InvalidInput(f"where: expected bool[{num_envs}], got {marks.dtype}{list(marks.shape)}")
+    return np.ascontiguousarray(marks)
+
+
 def fitting_draws(batch_size: Any, beta: Any, mode: Any, num_batches: Any) -> tuple[int, float, str, int | None]:
     """The arguments of `sample` that say how to draw, as plain Python numbers and strings."""
     batch_size = require_int("batch_size", batch_size, least=1)

@@ -5,7 +5,11 @@ add(**step) ──▶ native code ──▶ windows ──▶ rows
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native, checks
@@ -15,12 +19,14 @@ from drivetrain.replay.schema import Field, Schema
 class Writer:
     """One producer's way into a replay; one thread at a time.
 
-    Owns the n-step windows of its environments: they end with the episode (terminated or truncated)
-    and are lost with the writer.
+    Owns the n-step windows of its environments: they end with the episode (terminated or truncated),
+    and are lost with the writer, or by `drop_windows`.
     """
 
     def __init__(self, schema: Schema, inputs: tuple[Field, ...], num_envs: int, native: _native.Writer) -> None:
-        self._add = functools.partial(_add, native, schema, inputs, num_envs)
+        self._native, self._num_envs = native, num_envs
+        self._add = functools.partial(_add, native.add, schema, inputs, num_envs)
+        self._fitting = (schema, inputs, num_envs)
         if not schema.is_nested:  # the method below in native code, which spares a dict of the keywords
             self.add = native.keyword_add(self._add)
 
@@ -29,10 +35,11 @@ class Writer:
 
         Takes exactly the fields of the spec, `reward`, `terminated`, `truncated`, and `next_obs` iff
         there is `obs`. `next_obs` is the true next observation, the final one where an episode ended,
-        not the first of the next. Rows become visible when their window is full or the episode ends,
-        with the replay's `initial_priority`. Where that is "given", there is one more array, `priority`:
-        of the row that begins at this step, whenever its window ends; finite and >= 0. Of sequences only
-        some steps begin a row, and the priorities of the others are not used.
+        not the first of the next: see `add_some` for vector environments. Rows become visible when
+        their window is full or the episode ends, with the replay's `initial_priority`. Where that is
+        "given", there is one more array, `priority`: of the row that begins at this step, whenever its
+        window ends; finite and >= 0. Of sequences only some steps begin a row, and the priorities of the
+        others are not used.
 
         Args:
             step: Arrays of the declared dtypes; reward and priority may be any real dtype and are kept
@@ -45,6 +52,39 @@ class Writer:
         """
         self._add(**step)
 
+    def add_some(self, where: npt.NDArray[np.bool_], /, **step: Any) -> None:
+        """Add a step of the environments that `where` marks; the others are left as they are, windows and all.
+
+        For environments that did not step: those of a vector environment that only began a new episode
+        (Gymnasium's `AutoresetMode.NEXT_STEP`), or that are slower than others.
+
+        Args:
+            where: `[num_envs]` Booleans.
+            step: As for `add`, with the leading axis `[num_envs]`; what is not marked means nothing.
+
+        Raises:
+            InvalidInput: As `add`, and if `where` does not fit; nothing was added.
+            Closed: The replay was closed.
+        """
+        marks = checks.fitting_marks(where, self._num_envs)
+        _add(functools.partial(self._native.add_some, marks), *self._fitting, **step)
+
+    def drop_windows(self, where: npt.NDArray[np.bool_] | None = None) -> None:
+        """Forget the steps whose windows are open, because their episode is not gone on with.
+
+        As where an environment is reset before its episode has ended: what comes next belongs to another one. The
+        last n - 1 steps make no rows then. To keep them, say `truncated` with the last step instead.
+
+        Args:
+            where: `[num_envs]` Booleans; None: every environment.
+
+        Raises:
+            InvalidInput: `where` does not fit.
+            Closed: The replay was closed.
+        """
+        everywhere = np.ones(self._num_envs, np.bool_)
+        self._native.drop_windows(everywhere if where is None else checks.fitting_marks(where, self._num_envs))
+
     def __reduce__(self) -> NoReturn:
         raise InvalidInput(
             "a Writer cannot be pickled or copied; send replay.handle(), and make one of Replay.attach(handle) there"
@@ -52,14 +92,20 @@ class Writer:
 
 
 def _add(
-    native: _native.Writer, schema: Schema, inputs: tuple[Field, ...], num_envs: int, /, *unnamed: Any, **step: Any
+    add: Callable[[dict[str, Any]], bool],
+    schema: Schema,
+    inputs: tuple[Field, ...],
+    num_envs: int,
+    /,
+    *unnamed: Any,
+    **step: Any,
 ) -> None:
     """Add a step of any nesting, after making it fit if it does not; no method, to refer to no Writer."""
     if unnamed:
         raise TypeError("Writer.add takes the fields of a step by their names, as in add(**step)")
     if schema.is_nested:
         step = schema.flatten(step)
-    if not native.add(step):
+    if not add(step):
         fitting = checks.fitting_step(inputs, step, num_envs)
-        if not native.add(fitting):
+        if not add(fitting):
             raise AssertionError("a step that fits was turned down; nothing was added")
