@@ -91,6 +91,6 @@ def test_values_that_json_does_not_have_are_refused(value):
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "drivetrain/Snake", "gymnax/CartPole-v1"])
 def test_what_an_environment_does_not_take_is_one_sentence(env_id):
-    with pytest.raises(InvalidInput, match=r"cannot be made: .*colour") as caught:
+    with pytest.raises(InvalidInput, match=r"cannot be made: .*colour.*; env_kwargs: it is made with colour") as caught:
         describe(TrainConfig.default("dqn", env_id).override(env_kwargs={"colour": "red"}))
     assert "\n" not in str(caught.value)

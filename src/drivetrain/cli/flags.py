@@ -61,7 +61,7 @@ def _by_name(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"expected values by name as JSON has them, as '{{\"continuous\": true}}', got {text!r}")
+        raise ValueError(f"expected values by name as JSON has them, as '{{\"gravity\": 9.8}}', got {text!r}")
     return cast("dict[str, Any]", found)
 
 

@@ -143,6 +143,8 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
             return _wrapped(_made(env_id, settings), settings, training=training)
     except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
         remedy = "`drivetrain envs` lists those that can"
+        if settings.env_kwargs:
+            remedy = f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
         if isinstance(env_id, Given) and isinstance(error, gymnasium.error.UnregisteredEnv):
             remedy = "what a script registers is not known to a run's processes: return an object of the class instead"
         raise InvalidInput(f"environment {env_id!r} cannot be made: {_why(error)}; {remedy}") from error
