@@ -167,6 +167,8 @@ class Replay:
     def for_env(cls, env: Any, capacity: int = 2**20, **settings: Any) -> "Replay":
         """A replay for the observations and actions of a Gymnasium environment, single or vector.
 
+        How steps of a vector environment are added depends on its autoreset mode: see `Writer.add_some`.
+
         Args:
             env: Its spaces are Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple, nested at will.
                 Tuples go into `add` as tuples or lists, and come out of `sample` as tuples.
