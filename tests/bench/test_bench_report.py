@@ -115,3 +115,5 @@ def test_a_path_that_no_report_can_be_written_to_is_refused_beforehand(tmp_path)
     ]:
         with pytest.raises(InvalidInput, match=message):
             require_folders(path)
+    with pytest.raises(InvalidInput, match="got this one twice"):
+        require_folders(tmp_path / "new.json", None, tmp_path / "." / "new.json")
