@@ -62,6 +62,16 @@ def pythons_own_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
+@pytest.fixture
+def usual_hangups() -> Iterator[None]:
+    """SIGHUP is not ignored, as it is where the tests run under nohup."""
+    handler = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+
+
 @pytest.fixture(scope="session")
 def kept_programs() -> None:
     """JAX in this process looks programs up in the cache of the session, and keeps there what it compiles."""

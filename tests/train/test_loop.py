@@ -61,6 +61,7 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
 ENDS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]
 
 
+@pytest.mark.usefixtures("usual_hangups")
 @pytest.mark.parametrize(("signum", "ends_with"), ENDS)
 def test_an_interrupt_ends_the_final_evaluation_at_once_and_everything_is_saved(tmp_path, signum, ends_with):
     def interrupt(event):

@@ -142,6 +142,7 @@ def test_the_first_checkpoint_knows_what_observations_are_normalised_by(start):
     assert arrays["moments"][:, 0].sum() >= 200  # observations seen
 
 
+@pytest.mark.usefixtures("usual_hangups")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupted_run_drains_and_saves(start, signum, code):
     run = start(*ENDLESS)

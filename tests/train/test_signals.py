@@ -9,6 +9,7 @@ from drivetrain.core.interrupts import noting_interrupts
 from drivetrain.train.signals import Signals
 
 
+@pytest.mark.usefixtures("usual_hangups")
 def test_signals_go_to_the_run_and_back_to_whom_they_went_before():
     signums = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
     before = [signal.getsignal(signum) for signum in signums]
@@ -20,6 +21,7 @@ def test_signals_go_to_the_run_and_back_to_whom_they_went_before():
     assert [signal.getsignal(signum) for signum in signums] == before
 
 
+@pytest.mark.usefixtures("usual_hangups")
 @pytest.mark.parametrize("first", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_a_terminal_that_goes_away_is_no_second_interrupt_however_often_it_says_so(first):
     came = []
