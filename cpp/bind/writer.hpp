@@ -38,7 +38,18 @@ class Writer {
     return add_found(size_of(step), Values{step.ptr()}, nullptr);
   }
 
-  // The same for the environments that `where`, bool[num_envs], marks.
+  // The same for the keywords of a call, which spares making a dict of them. Names are compared by
+  // identity: those of calls and of fields are interned. Others are left to the caller's slow way.
+  bool add(PyObject* const* values, PyObject* names) {
+    const Py_ssize_t count = PyTuple_GET_SIZE(names);
+    return add_found(static_cast<std::size_t>(count), [&](nb::handle name) -> PyObject* {
+      for (Py_ssize_t i = 0; i < count; ++i)
+        if (PyTuple_GET_ITEM(names, i) == name.ptr()) return values[i];
+      return nullptr;
+    }, nullptr);
+  }
+
+  // The same for the environments that `where`, bool[num_envs], marks, and for no others.
   bool add_some(nb::handle where, nb::dict step) {
     const bool* marks = marks_of(where);
     return add_found(size_of(step), Values{step.ptr()}, marks);
@@ -55,17 +66,6 @@ class Writer {
       else
         transitions_->drop_windows(env);
     }
-  }
-
-  // The same for the keywords of a call, which spares making a dict of them. Names are compared by
-  // identity: those of calls and of fields are interned. Others are left to the caller's slow way.
-  bool add(PyObject* const* values, PyObject* names) {
-    const Py_ssize_t count = PyTuple_GET_SIZE(names);
-    return add_found(static_cast<std::size_t>(count), [&](nb::handle name) -> PyObject* {
-      for (Py_ssize_t i = 0; i < count; ++i)
-        if (PyTuple_GET_ITEM(names, i) == name.ptr()) return values[i];
-      return nullptr;
-    }, nullptr);
   }
 
  private:
@@ -115,7 +115,7 @@ class Writer {
   }
 
   // Marked environments that are neighbours at once.
-  [[gnu::noinline, gnu::cold]] Status add_marked(const Step& step, const bool* marks) noexcept {
+  [[gnu::noinline]] Status add_marked(const Step& step, const bool* marks) noexcept {
     for (std::size_t first = 0, end = 0; first < num_envs(); first = end + 1) {
       for (end = first; end < num_envs() && marks[end];) ++end;
       if (end == first) continue;

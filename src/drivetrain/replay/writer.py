@@ -60,7 +60,7 @@ class Writer:
 
         Args:
             where: `[num_envs]` Booleans.
-            step: As for `add`, with the leading axis `[num_envs]`; what is not marked means nothing.
+            step: As for `add`, with the leading axis `[num_envs]`; what is not marked has to fit and means nothing.
 
         Raises:
             InvalidInput: As `add`, and if `where` does not fit; nothing was added.
