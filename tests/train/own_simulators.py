@@ -57,3 +57,46 @@ class OfNamedTuple(Walk):
     """The same with parameters in a named tuple."""
 
     default_params = Params()
+
+
+class Optional(Walk):
+    """Options that Gymnasium's adapters of simulators have arguments of the same names for."""
+
+    def __init__(self, name="Optional", params=10.0, engine="two-stroke", max_episode_steps=30, render_mode="never"):
+        super().__init__(max_episode_steps)
+        self.name, self.engine, self.render_mode = name, engine, render_mode
+        self.default_length = params
+
+    @property
+    def default_params(self):
+        return {"length": self.default_length, "wind": 0.3}
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Checked:
+    length: float = 10.0
+    wind: float = 0.3
+
+    def __post_init__(self):
+        if isinstance(self.length, float | np.ndarray) and self.length <= 0:
+            raise ValueError("length must be positive")
+
+
+class OfCheckedParams(Walk):
+    """Parameters that look at themselves."""
+
+    default_params = Checked()
+
+
+class WithProperty(Walk):
+    """A space where a function is expected."""
+
+    action_space = Discrete(2)
+
+
+class Branching(Walk):
+    """A decision of Python's on an action, which cannot be traced."""
+
+    def step(self, key, state, action, params):
+        return super().step(key, state, 1 if action == 1 else 0, params)

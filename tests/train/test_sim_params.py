@@ -7,7 +7,10 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from drivetrain.core.errors import InvalidInput
+import jax
+
+from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim import make, make_vec
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, describe
@@ -95,6 +98,51 @@ def test_simulators_of_other_modules_are_made_with_options_and_stepped_without_a
         assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.parametrize("engine", ["none", "xla"])
+def test_options_go_to_the_simulators_own_class_whatever_they_are_called(engine):
+    options = {"name": "X", "params": 1.0, "engine": "diesel", "max_episode_steps": 7, "render_mode": "always"}
+    config = config_of(env="drivetrain/own_simulators:Optional", sim_engine=engine, env_kwargs=options)
+    assert max(evaluated(config)) <= 7
+    of_params = config.override(env_kwargs={}, sim_params={"length": 1.0})
+    assert evaluated(config) == evaluated(of_params.override(env_kwargs={"max_episode_steps": 7}))
+    simulator = make(config.env, **options)
+    assert (simulator.name, simulator.engine, simulator.render_mode) == ("X", "diesel", "always")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        (
+            "Walk",
+            {"num_stebs": 3},
+            r"got an unexpected keyword argument 'num_stebs': expected options of .*num_steps=30",
+        ),
+        (
+            "OfNamedTuple",
+            {"length": 3},
+            r"got an unexpected keyword argument 'length': .*parameters .* go into params",
+        ),
+        ("State", {}, r"missing a required argument: 'position'"),
+    ],
+)
+def test_options_that_a_simulator_of_ones_own_does_not_have_are_refused(name, options, sentence):
+    with pytest.raises(InvalidInput, match=f"own_simulators:{name}: {sentence}"):
+        make(f"own_simulators:{name}", **options)
+
+
+def test_what_cannot_be_traced_is_not_told_to_go_without_a_kernel(tmp_path):
+    with pytest.raises(InvalidInput, match=r"do not go into one kernel .* `step` cannot be traced") as caught:
+        train(
+            "dqn", "drivetrain/own_simulators:Branching", num_actors=0, run_dir=str(tmp_path / "run"), sim_engine="xla"
+        )
+    assert "sim_engine" not in str(caught.value)
+
+
+def test_a_space_where_a_function_is_expected_is_told():
+    with pytest.raises(CompileError, match="`action_space`"):
+        make_vec("own_simulators:WithProperty", 2)
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
@@ -134,6 +182,9 @@ def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
         ("dqn", "drivetrain/CartPole-v1", {"gravity": [8]}, r"or \[low, high\], got \[8\]"),
         ("dqn", "drivetrain/CartPole-v1", {"gravity": float("nan")}, "got nan"),
         ("dqn", "drivetrain/CartPole-v1", {"gravity": True}, "got True"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": 10**400}, "expected a number for gravity, or .* got 1000"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": 1e39}, r"expected a number of at most 3.403e\+38, got 1e\+39"),
+        ("dqn", "drivetrain/CartPole-v1", {"max_steps": 2**31}, r"expected a number of at most 2.147e\+09, got"),
         ("dqn", "drivetrain/CartPole-v1", {"weight": 1}, "no parameter 'weight': choose from gravity, "),
         ("ppo", "gymnax/CartPole-v1", {"weight": [1, 2]}, "no parameter 'weight': choose from .*gravity, "),
         ("dqn", "drivetrain/CartPole-v1", {"max_steps": 2.5}, "max_steps of CartPole-v1: expected a whole number"),
@@ -143,3 +194,23 @@ def test_what_does_not_fit_is_refused_in_one_sentence(algo, env, params, sentenc
     with pytest.raises(InvalidInput, match=f"sim_params: .*{sentence}") as caught:
         describe(TrainConfig.default(algo, env).override(sim_params=params))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "params", "sentence"),
+    [
+        ("drivetrain/own_simulators:OfCheckedParams", {"length": [5, 6]}, "do not hold a number for each environment"),
+        (
+            "drivetrain/Pendulum-v1",
+            {"max_torque": [1, 3]},
+            "the actions of Pendulum-v1 depend on max_torque, .* one num",
+        ),
+    ],
+)
+def test_pairs_that_cannot_be_drawn_are_refused_in_one_sentence(tmp_path, env, params, sentence):
+    with pytest.raises(InvalidInput, match=f"sim_params: .*{sentence}") as caught:
+        train("ppo", env, num_actors=0, run_dir=str(tmp_path / "run"), sim_engine="xla", sim_params=params)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    settings = {"num_envs": 16, "num_actors": 1, "batch_size": 64, "sim_params": dict.fromkeys(params, 5)}
+    assert 5 in jax.tree.leaves(params_of(config_of("ppo", env, **settings)))

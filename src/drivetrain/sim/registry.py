@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
@@ -24,7 +25,7 @@ ENVIRONMENTS: dict[str, tuple[str, str]] = {
 }
 
 
-def make(name: str, **options: Any) -> Any:
+def make(name: str, /, **options: Any) -> Any:
     """An environment by its name: "CartPole-v1" (ours; "drivetrain/CartPole-v1" too) or "gymnax/Asterix-MinAtar".
 
     "my_module:MyEnv", or "drivetrain/my_module:MyEnv", is what `MyEnv` of that module returns.
@@ -68,4 +69,20 @@ def _imported(name: str, options: dict[str, Any]) -> Any:
             f"{name}: expected a class or function that makes an environment, got {type(maker).__name__}; name what "
             "makes it"
         )
+    _require_options(name, maker, options)
     return adapted(maker(**options))
+
+
+def _require_options(name: str, maker: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Refuse options that a class or function does not take, or lacks."""
+    try:
+        signature = inspect.signature(maker)
+    except (ValueError, TypeError):  # of native code, say, which tells by itself
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        raise InvalidInput(
+            f"{name}: {error}: expected options of {name}{signature}; parameters of an environment go into params, "
+            "or sim_params"
+        ) from error

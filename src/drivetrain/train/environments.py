@@ -172,20 +172,25 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
                 f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{remedy}"
             )
         return cast(_AnyEnv, env)
+    if is_simulator(env_id):
+        return _simulated(env_id, settings)
     options = (
         {"frameskip": 1} if settings.atari else {}
     ) | settings.env_kwargs  # the preprocessing skips frames itself
-    if settings.sim_params:
-        sim = importlib.import_module("drivetrain.sim")
-        options["params"] = usual_params(sim.make(env_id, **settings.env_kwargs), settings)
     if env_id.startswith("ALE/"):
         importlib.import_module("ale_py")  # registers them
-    if env_id.startswith("drivetrain/"):
-        importlib.import_module("drivetrain.sim")  # registers them
-    if env_id.startswith("gymnax/") or (is_simulator(env_id) and ":" in env_id):  # not registered
-        return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env_id, **options)
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
+
+
+def _simulated(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
+    """A simulator as Gymnasium's environment: what it is made with goes to its own class, as in a kernel."""
+    sim = importlib.import_module("drivetrain.sim")  # registers ours
+    env = sim.make(env_id, **settings.env_kwargs)
+    params = usual_params(env, settings) if settings.sim_params else None
+    if env_id in gymnasium.registry:
+        return cast(Any, gymnasium).make(env_id, disable_env_checker=True, params=params, **settings.env_kwargs)
+    return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env, params=params)
 
 
 def _maker(env_id: str) -> Callable[[], Any] | None:

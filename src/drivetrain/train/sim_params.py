@@ -38,8 +38,36 @@ def drawn_params(env: Any, settings: EnvironmentConfig, num_envs: int, rng: np.r
     for name, value in settings.sim_params.items():
         if isinstance(value, list):
             low, high = (_as_usual(env, name, bound) for bound in cast("list[Any]", value))
+            _require_same_actions(env, settings, name, (low, high))
             drawn[name] = _drawn(rng, low, high, num_envs)
-    return _replaced(env, drawn)
+    try:
+        return _replaced(env, drawn)
+    except Exception as error:  # of the author's own
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(
+            f"sim_params: parameters of {env.name} do not hold a number for each environment ({error}); let what "
+            "checks them pass arrays, or give one number"
+        ) from error
+
+
+def _require_same_actions(env: Any, settings: EnvironmentConfig, name: str, bounds: tuple[float, float]) -> None:
+    """Refuse a pair on which the actions there are depend: all environments of a run have the same ones."""
+    usual = _ends(env.action_space(usual_params(env, settings)))
+    others = [_ends(env.action_space(_replaced(env, {name: bound}))) for bound in bounds]
+    if any(str(other) != str(usual) for other in others):
+        raise InvalidInput(
+            f"sim_params: the actions of {env.name} depend on {name}, and all environments have the same ones; "
+            f"expected one number, got {list(bounds)}"
+        )
+
+
+def _ends(space: Any) -> Any:
+    """What tells a space from others of its kind."""
+    if hasattr(space, "spaces"):
+        parts: Any = space.spaces
+        return [_ends(part) for part in (parts.values() if hasattr(parts, "values") else parts)]
+    return [np.asarray(getattr(space, end)).tolist() for end in ("n", "low", "high") if hasattr(space, end)]
 
 
 def _drawn(rng: np.random.Generator, low: float, high: float, num_envs: int) -> NDArray[Any]:
@@ -69,6 +97,9 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     default = np.asarray(known[name])
     if default.ndim or default.dtype.kind not in "fiu":
         raise InvalidInput(f"sim_params: {name} of {env.name} is no single number, and cannot be given as one")
+    most = np.finfo(np.float32).max if default.dtype.kind == "f" else np.iinfo(np.int32).max
+    if abs(value) > most:
+        raise InvalidInput(f"sim_params: {name} of {env.name}: expected a number of at most {most:.4g}, got {value}")
     if default.dtype.kind == "f":
         return float(value)
     if not float(value).is_integer():

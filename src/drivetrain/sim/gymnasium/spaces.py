@@ -39,9 +39,8 @@ def single_spaces(
     """
     one = params if differing is None else differing.of(0)
     words, wide = jax.ShapeDtypeStruct((2,), np.uint32), np.dtype(np.int64)
-    draw = env.action_space(one).sample
     obs, _ = abstract(env, "reset", lambda w: first(env, one, first_key(w, generator))[0], words)
-    drawn, _ = abstract(env, "action_space", lambda w: draw(jax.random.wrap_key_data(w)), words)
+    drawn, _ = abstract(env, "action_space", lambda w: env.action_space(one).sample(jax.random.wrap_key_data(w)), words)
     action = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, wide) if x.dtype.kind in "iu" else x, drawn)
     return (
         space_of("observation", widest(env, "observation_space", params, differing), obs),

@@ -55,7 +55,10 @@ class EnvironmentConfig:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:  # a whole number beyond all that floats can hold
+        return False
 
 
 def _is_pair(value: Any) -> bool:

@@ -67,12 +67,24 @@ def compiled(
             policy_params=policy.parameters(0),
         )
     except CompileError as error:
-        other = "xla, or " if engine == "native" else ""
+        others = ["xla"] if engine == "native" else []
+        if _is_stepped_alone(env):
+            others.append("none, which steps it through Gymnasium")
+        remedy = f"; use sim_engine {', or '.join(others)}" if others else ""
         raise InvalidInput(
-            f"environment {config.env!r} and its policy do not go into one kernel of the engine {engine}: {error}; "
-            f"use sim_engine {other}none, which steps it through Gymnasium"
+            f"environment {config.env!r} and its policy do not go into one kernel of the engine {engine}: {error}"
+            f"{remedy}"
         ) from error
     return Kernel(rollout, policy)
+
+
+def _is_stepped_alone(env: Any) -> bool:
+    """Whether a simulator compiles as Gymnasium's adapters step it, without a policy."""
+    try:
+        sim.compile(env, 1, 1)
+    except (CompileError, InvalidInput):
+        return False
+    return True
 
 
 def action_of(env: Any) -> jax.ShapeDtypeStruct:
