@@ -6,6 +6,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -52,24 +53,28 @@ def full_disk() -> FullDisk:
     return _files_limited
 
 
-@pytest.fixture
-def pythons_own_interrupts() -> Iterator[None]:
-    """Ctrl-C goes to Python's own handler, which is not there where the tests run in the background."""
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+@contextmanager
+def handled(signum: int, handler: Any) -> Iterator[None]:
+    """A signal goes to a handler inside the block."""
+    before = signal.signal(signum, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(signum, before)
+
+
+@pytest.fixture
+def pythons_own_interrupts() -> Iterator[None]:
+    """Ctrl-C goes to Python's own handler, which is not there where the tests run in the background."""
+    with handled(signal.SIGINT, signal.default_int_handler):
+        yield
 
 
 @pytest.fixture
 def usual_hangups() -> Iterator[None]:
     """SIGHUP is not ignored, as it is where the tests run under nohup."""
-    handler = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
+    with handled(signal.SIGHUP, signal.SIG_DFL):
         yield
-    finally:
-        signal.signal(signal.SIGHUP, handler)
 
 
 @pytest.fixture(scope="session")
