@@ -20,7 +20,7 @@ BENCHES: dict[str, str] = {
     "scope": "what recording a program adds, and how far the corrected time is from the time alone",
     "sim": "simulators, against Gymnasium, EnvPool and gymnax, and the engines against XLA",
     "sizing": "what automatic sizing chooses, against every number of actors and learners",
-    "train": "DQN training, against Stable-Baselines3 and SBX",
+    "train": "training (dqn, ppo, sac, td3, ddpg), against Stable-Baselines3, SBX and CleanRL",
 }
 
 

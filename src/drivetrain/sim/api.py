@@ -75,8 +75,8 @@ class RolloutState:
     done: Any
     """bool[num_envs]: the last step ended an episode."""
     obs: Tree
-    """Observations of these states: as the policy sees them where there is one; else as recorded, and None where "obs"
-    is not, and never read."""
+    """Observations of these states. With a policy: what it sees next. Without: the last ones recorded, for the caller
+    alone; None where "obs" is not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,7 +136,7 @@ def trace(
 
 
 class Once:
-    """What steps are traced from: `reset` is traced once for all its uses, and `step` is held against it meanwhile."""
+    """`reset` is traced once for all its uses; the results of `step` are checked against its shapes."""
 
     def __init__(self, env: Environment, params: Tree) -> None:
         """Nothing is traced yet."""

@@ -182,7 +182,7 @@ def make_actor(
     Args:
         config: The run's.
         interface: What the environments look like.
-        vector: What is published, float32[num_published]; it is acted by what is in it at each step.
+        vector: The published vector, float32[num_published]; each step acts on what it holds at that moment.
         make_writer: Gives a writer for so many environments.
         index: Which actor.
         path: Tells its random streams from those of others, and of its predecessors.

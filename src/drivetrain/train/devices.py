@@ -87,8 +87,8 @@ def prepare_devices(config: TrainConfig) -> None:
     """Settle what JAX will compute on; for the process that learns, before its first computation.
 
     Raises:
-        InvalidInput: There are fewer devices than learners, or not of the kind asked for; or JAX was used
-            before and cannot be told any more.
+        InvalidInput: There are fewer devices than learners, or not of the kind asked for; or JAX has
+            been used in this process and can no longer be configured.
     """
     import jax
 

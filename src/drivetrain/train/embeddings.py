@@ -77,7 +77,7 @@ class Encoders:
     def frozen(
         cls, config: TrainConfig, interface: Interface, arrays: Mapping[str, NDArray[Any]] | None
     ) -> "Encoders | None":
-        """Those that a checkpoint keeps beside the state, see `arrays`; None where it has none, as they still learn."""
+        """Those that a checkpoint keeps beside the state, see `arrays`; None while they still learn."""
         if arrays is None or not any(name.startswith(_PREFIX) for name in arrays):
             return None
         return cls._at(config, interface, arrays, {who: f"{_PREFIX}{who}/" for who in _LEARNED[config.algo]})

@@ -41,7 +41,7 @@ def require_reward(env_id: str, step: int, reward: Any) -> float:
     """The reward of a step as a finite number, also in float32.
 
     Raises:
-        RunError: It is none.
+        EnvironmentFault: It is none.
     """
     try:
         value = float(reward.item() if getattr(reward, "size", 0) == 1 else reward)
@@ -63,7 +63,7 @@ def unfit_answer(env_id: str, step: int, answer: Any, told: str = "") -> NoRetur
         told: Where a wrapper did not let it through: what that said instead.
 
     Raises:
-        RunError: Always.
+        EnvironmentFault: Always.
     """
     form = "(observation, reward, terminated, truncated, info) of step" if step else "(observation, info) of reset"
     got = f"and a wrapper says: {told}" if told else f"got {_kind_of(answer)}"
@@ -74,7 +74,7 @@ def require_ends(env_id: str, step: int, terminated: Any, truncated: Any) -> tup
     """Whether an episode has ended, and how: True and False, of whatever kind, and nothing that only counts as that.
 
     Raises:
-        RunError: One is neither.
+        EnvironmentFault: One is neither.
     """
     ends: list[Any] = [terminated, truncated]
     if not all(map(_is_end, ends)):
@@ -105,7 +105,7 @@ def unfit_observation(
         shapes: Of the entries of its observations, as it declares them.
 
     Raises:
-        RunError: Always.
+        EnvironmentFault: Always.
     """
     entries = entries_of(interface.observations)
     wanted = {name: f"{entry.stored[1]}{list(shapes.get(name, ()))}" for name, entry in entries.items()}
@@ -122,7 +122,7 @@ def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
         steps: Of its episode in which each environment is; 0: at its start.
 
     Raises:
-        RunError: There is one; names the step.
+        EnvironmentFault: There is one; names the step.
     """
     arrays = observations if isinstance(observations, dict) else {"": observations}
     for name, array in arrays.items():
@@ -139,7 +139,11 @@ def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
 
 
 def refuse(env_id: str, step: int, sentence: str, cause: BaseException | None = None) -> NoReturn:
-    """Raise the sentence about a step of an episode; 0 is its start."""
+    """Say what is wrong with a step of an episode; 0 is its start.
+
+    Raises:
+        EnvironmentFault: Always.
+    """
     where = f"step {step} of an episode" if step else "the start of an episode"
     raise EnvironmentFault(f"environment {env_id!r}, {where}: {sentence}; {REMEDY}") from cause
 

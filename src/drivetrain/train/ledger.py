@@ -26,11 +26,11 @@ from drivetrain.replay.tally import Side, Tally
 from drivetrain.train.rules import START, Origin, Rules
 
 _LEARNER = 0  # the only consumer
-# Marks, in nanoseconds of the monotonic clock; 0: not yet, or at rest.
+# Marks, int64 each. Times are nanoseconds of the monotonic clock; 0: not yet, or at rest.
 _FIRST_STEP = 0  # when the first actor had taken its first steps
-_LAST_STEP = 1  # no time: the steps of the whole run, fewer than the configuration's where it ends early
-_RELEASED = 2  # no time: the steps of the rounds that the learner has released
-_REFILLED = 3  # no time: the step up to which nothing is learned, later than the rules' where rows were lost
+_TOTAL_STEPS = 1  # the steps of the whole run, fewer than the configuration's where it ends early
+_RELEASED = 2  # the steps of the rounds that the learner has released
+_REFILLED = 3  # the step up to which nothing is learned, later than the rules' where rows were lost
 _WORK = 4  # since when each actor, and the evaluator, has been at the present step of its environments
 
 
@@ -69,7 +69,7 @@ class Ledger:
         self._tally = Tally(segment, (num_actors, 1), initialize=initialize)
         self._marks: NDArray[np.int64] = np.frombuffer(segment.payload, np.int64)[-_num_marks(num_actors) :]
         if initialize:
-            self._marks[_LAST_STEP] = rules.total_steps
+            self._marks[_TOTAL_STEPS] = rules.total_steps
             self._marks[_REFILLED] = rules.refill_until
 
     @classmethod
@@ -156,7 +156,8 @@ class Ledger:
     def wait_for_updates(self, begun: int = 0, timeout_s: float | None = None) -> int:
         """Wait for updates due beside those `begun`, and say how many.
 
-        0 when the run is over or stops, or late, or where nothing more can fall due before those begun are completed.
+        0 when the run is over or stops, after `timeout_s`, or when nothing more can fall due until those begun are
+        completed.
         """
 
         def decide(counts: tally.Counts) -> int | None:
@@ -228,7 +229,7 @@ class Ledger:
     @property
     def rules(self) -> Rules:
         """The rules, with as many steps as the run is to have by now, and the step from which on it learns."""
-        total_steps, refill_until = int(self._marks[_LAST_STEP]), int(self._marks[_REFILLED])
+        total_steps, refill_until = int(self._marks[_TOTAL_STEPS]), int(self._marks[_REFILLED])
         if (total_steps, refill_until) != (self._rules.total_steps, self._rules.refill_until):
             self._rules = replace(self._rules, total_steps=total_steps, refill_until=refill_until)
         return self._rules
@@ -237,8 +238,8 @@ class Ledger:
         """Have the run end with the steps granted so far and the updates they call for; how many steps that is."""
 
         def decide(counts: tally.Counts) -> int:
-            self._marks[_LAST_STEP] = self.rules.ended_at(counts.granted).total_steps
-            return int(self._marks[_LAST_STEP])
+            self._marks[_TOTAL_STEPS] = self.rules.ended_at(counts.granted).total_steps
+            return int(self._marks[_TOTAL_STEPS])
 
         total_steps = self._tally.wait(Side.PRODUCERS, decide)
         self._wake_all()

@@ -6,7 +6,7 @@ One row per log interval, one per evaluation, one per checkpoint. Keys of a row:
     wall_s, steps_per_s, updates_per_s, update_ratio
     episode_return, episode_length    means of the training episodes that ended since the last row
     weight_lag, weight_lag_max    updates by which acting weights were behind
-    loss, q, gradient_norm        of the latest call of the learner
+    loss, q, gradient_norm, ...   what the algorithm tells of the learner's latest call
     eval_return                   mean of an evaluation
     checkpoint_nbytes, checkpoint_replay_nbytes, checkpoint_s    a checkpoint: its size, the replay's
         share of it, and how long it took to write

@@ -88,7 +88,7 @@ def _begun(config: TrainConfig, run_dir: Path) -> Path | None:
 
 @contextlib.contextmanager
 def never_failing() -> Generator[None]:
-    """Say what went wrong, and go on: hours of training must not end by the record of where they went."""
+    """Say what went wrong, and go on: a training run must not fail because its time report did."""
     try:
         yield
     except Exception as error:

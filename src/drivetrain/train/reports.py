@@ -29,7 +29,7 @@ class Reports:
         return True
 
     def send(self, report: dict[str, Any]) -> None:
-        """Write a report of any size, waiting for room. For those nobody waits for.
+        """Write a report of any size, waiting for room: for learner and evaluator, which may; actors use `offer`.
 
         Raises:
             OSError: The supervisor is gone.

@@ -40,7 +40,7 @@ class Joined:
     vector: Any
     """float32; there may be more behind them."""
     tree: Any
-    """The same numbers as a tree, which is a copy where it is used."""
+    """The same numbers as a tree; a piece is copied out of the vector where it is used."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from drivetrain.sim.spaces import Box, Discrete
 DECAY = 1 - 2**-10
 PUSH = 2**-10
 MOST_FLOPS_PER_BYTE = 16
-FOREVER = 2**31 - 1
 
 
 @jax.tree_util.register_dataclass

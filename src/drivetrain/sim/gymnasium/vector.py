@@ -122,8 +122,8 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]:
         """Start episodes: all, or those of `options["reset_mask"]`.
 
-        The others are shown as they were. With an autoreset that is as the last step's observations are now: what was
-        written into them since is there.
+        The others keep the observations of their last step. With an autoreset these are the arrays that `step`
+        returned: what the caller has written into them shows.
 
         Args:
             seed: 0 to 2^32 - 1; None goes on with what the last seed began.

@@ -6,7 +6,8 @@ Elementwise operations take inputs of one shape and give that shape. The others:
     view x                        out[i, j, ...] = flat(x)[offset + i*strides[0] + j*strides[1] + ...]
     concat x, y, ...              along attrs axis
     take x, index                 out[i] = flat(x)[index[i]]; every index lies in [0, x.size)
-    put x, index, updates, mask   flat(x)[index[i]] = combined with updates[i] where mask[i], in order of i
+    put x, index, updates, mask   flat(x)[index[i]] = combined with updates[i] where mask[i], in order of i; attrs kind:
+                                  set add mul max min
     reduce x                      over the last axis; attrs kind: sum prod max min and or xor argmax argmin
     dot x, y                      float32; x [K], y [K, N]: out[j] = x[0]*y[0, j] + x[1]*y[1, j] + ..., in this order,
                                   each product and sum rounded once (a fused multiply-add)
@@ -35,7 +36,4 @@ COMPARE = {"eq", "ne", "lt", "le", "gt", "ge"}
 # `select p, x, y` is x where p, else y; `convert` has the wanted dtype at its output, `bitcast` keeps the bits.
 ELEMENTWISE = UNARY | ARITHMETIC | COMPARE | {"select", "convert", "bitcast", "threefry"}
 
-REDUCTIONS = ("sum", "prod", "max", "min", "and", "or", "xor", "argmax", "argmin")
-CUMULATIONS = ("sum", "prod", "max", "min")
-COMBINERS = ("set", "add", "mul", "max", "min")
 DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32")

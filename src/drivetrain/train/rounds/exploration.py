@@ -53,7 +53,7 @@ class Together:
 
 
 class Apart:
-    """Each environment by itself, so that it is all the same which process has it.
+    """Each environment by itself, so that it does not matter which process has it.
 
     The chance of environment k at its step t comes from (seed, k, t), the seed of its episode e from (seed, k, e), and
     the network sees one observation at a time: the bits of a product depend on the number of its rows.
