@@ -6,8 +6,8 @@ import numpy as np
 from brute_gpu import gpu_of
 from planted import STEP_SITE, UPDATE_SITE, Writer, trace_of_planted
 
-from drivetrain.scope.calibration.blocks import MUTE_ALL, MUTE_GPU
 from drivetrain.scope.trace import gpu
+from drivetrain.scope.trace.blocks import MUTE_ALL, MUTE_GPU
 from drivetrain.scope.trace.events import BLOCK, COUNT, STEP, THREAD_END
 
 LAUNCH, SYNC, COPY, OWN = range(4)

@@ -11,8 +11,8 @@ from programs import profiled, profiled_text
 from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope.calibration.blocks import MUTE_ALL
 from drivetrain.scope.calibration.costs import known
+from drivetrain.scope.trace.blocks import MUTE_ALL
 
 PROGRAM = """
 import sys, time

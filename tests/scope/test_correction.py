@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from planted import SITES, UPDATE_SITE, WAIT_SITE, Writer, gather, program_in_blocks, trace_of_planted
 
 from drivetrain.scope.calibration import regression
-from drivetrain.scope.calibration.blocks import blocks_of
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report.shares import in_words
+from drivetrain.scope.trace.blocks import blocks_of
 from drivetrain.scope.trace.events import BEGIN, END
 
 

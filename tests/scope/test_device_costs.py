@@ -9,12 +9,12 @@ from brute import thread_of, trace_of
 from brute_gpu import SITES_OF_TRAINING, gpu_of
 from planted_gpu import program
 
-from drivetrain.scope.calibration.blocks import MUTE_GPU
 from drivetrain.scope.calibration.device_calls import KINDS
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu as words
 from drivetrain.scope.report import gpu_recording
 from drivetrain.scope.trace import gpu
+from drivetrain.scope.trace.blocks import MUTE_GPU
 from drivetrain.scope.trace.events import BEGIN, BLOCK, COUNT, END, STEP
 
 LAUNCH, COPY = KINDS.index("launch"), KINDS.index("copy")

@@ -17,10 +17,10 @@ from brute_gpu import gpu_of
 from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.scope.format import WALL_CLOCK
 from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report.shares import in_words
-from drivetrain.scope.session import WALL_CLOCK
 from drivetrain.scope.trace import gpu, kineto
 from drivetrain.scope.trace.events import BEGIN, Process
 

@@ -13,8 +13,9 @@ from browser import FITS, NUM_REQUESTS, needs_chromium, seen
 from drivetrain import scope
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope import summing
+from drivetrain.scope.process import leave
 from drivetrain.scope.report import totals_page
-from drivetrain.scope.session import end, leave
+from drivetrain.scope.session import end
 from drivetrain.scope.totals import Totals
 from drivetrain.scope.trace.events import BEGIN
 from drivetrain.scope.trace.totals import read

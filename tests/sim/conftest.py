@@ -1,7 +1,7 @@
 import pytest
 
 from drivetrain.sim import compiler
-from drivetrain.sim.engines.native import toolchain
+from drivetrain.sim.engines.native import compilation
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,4 +20,4 @@ def _traced():
 @pytest.fixture
 def compiled_as_large_ones(monkeypatch):
     """Kernels are compiled at the effort of large ones, in half the time; those of whole environments are not."""
-    monkeypatch.setattr(toolchain, "LARGE", 0)
+    monkeypatch.setattr(compilation, "LARGE", 0)

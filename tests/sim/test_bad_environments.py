@@ -12,8 +12,9 @@ from comparing import Applied, random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
+from drivetrain.sim.engines import toolchain
 from drivetrain.sim.engines.arrays import checked_array
-from drivetrain.sim.engines.native import forms, toolchain
+from drivetrain.sim.engines.native import forms
 from drivetrain.sim.engines.recycled import Recycled
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.float32)

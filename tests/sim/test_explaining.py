@@ -4,7 +4,7 @@ import pytest
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError
-from drivetrain.sim.engines.native import toolchain
+from drivetrain.sim.engines import toolchain
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def no_compiler(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing has to be compiled")
 
-    monkeypatch.setattr(toolchain, "load_kernel", refuse)
+    monkeypatch.setattr(toolchain, "compiler", refuse)
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -9,7 +9,7 @@ from drivetrain import sim
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.acting import Remembering, acting_of
 from drivetrain.sim.api import Settings
-from drivetrain.sim.engines.native import engine, forms, toolchain
+from drivetrain.sim.engines.native import compilation, engine, forms
 from drivetrain.sim.engines.native.written import Written, kernels_of, text_of
 from drivetrain.sim.trace import trace
 
@@ -68,7 +68,7 @@ def test_pairs_that_need_more_memory_than_there_is_are_left_out(monkeypatch):
 
 
 def test_a_kernel_of_pairs_runs_half_as_many_turns(monkeypatch):
-    empty = toolchain.load_kernel('extern "C" void drivetrain_run() {}', engine.lanes(), ("-O0",))
+    empty = compilation.load_kernel('extern "C" void drivetrain_run() {}', engine.lanes(), ("-O0",))
     monkeypatch.setattr(engine, "load_kernel", lambda *which: empty)
     for num_envs, num_turns in ((engine.lanes(), 1), (5 * engine.lanes(), 3)):
         settings = Settings(num_envs=num_envs, num_steps=1, record=(), autoreset="same_step", num_threads=1)

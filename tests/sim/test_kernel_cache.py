@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain.sim.engines.native import toolchain
+from drivetrain.sim.engines import toolchain
 
 SOURCE = 'extern "C" int answer() { return 42; }'
 # The toolchain alone, without JAX: what a process does to get a kernel.
@@ -17,7 +17,7 @@ spec = importlib.util.spec_from_file_location("toolchain", {toolchain.__file__!r
 toolchain = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(toolchain)
 sys.stdin.readline()
-print(toolchain.load_kernel({SOURCE!r}, 8).answer())
+print(toolchain.load_library({SOURCE!r}, ()).answer())
 """
 COMPILER = """#!/bin/sh
 case "$1" in --version) ;; *) echo run >> "$COUNT"; {before} ;; esac

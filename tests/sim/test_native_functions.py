@@ -12,7 +12,8 @@ import platform
 import numpy as np
 import pytest
 
-from drivetrain.sim.engines.native.toolchain import PRELUDE, lanes, load_kernel, load_library
+from drivetrain.sim.engines.native.compilation import PRELUDE, lanes, load_kernel
+from drivetrain.sim.engines.toolchain import load_library
 
 # name -> (exact, lowest, highest argument, bound in units of the last place)
 UNARY = {

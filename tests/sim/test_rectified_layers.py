@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drivetrain import sim
-from drivetrain.sim.engines.native import engine, layers, toolchain
+from drivetrain.sim.engines.native import compilation, engine, layers
 
 NUM_ENVS, NUM_STEPS = 37, 5
 
@@ -41,7 +41,7 @@ def played(params):
 
 
 def test_products_of_rectified_units_leave_zeros_out_and_keep_the_bits(monkeypatch, tmp_path):
-    if toolchain.lanes() < 8:
+    if compilation.lanes() < 8:
         pytest.skip("whole products are what this processor's kernels have")
     found, actual = [], layers.rectified
 

@@ -9,7 +9,7 @@ from primitives import CASES
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError
-from drivetrain.sim.engines.native import toolchain
+from drivetrain.sim.engines import toolchain
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified
 

@@ -10,8 +10,8 @@ import pytest
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
 from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
-from drivetrain.train.environments import describe
 from drivetrain.train.presets import preset
+from drivetrain.train.requirements import describe
 
 PLAIN = TrainConfig.default("dqn", "CartPole-v1")
 

@@ -10,10 +10,10 @@ from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.embeddings import Encoders
-from drivetrain.train.environments import describe
 from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.learner import Learner
 from drivetrain.train.policies import make_policy
+from drivetrain.train.requirements import describe
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,

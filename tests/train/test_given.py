@@ -24,10 +24,10 @@ from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.curves import evaluations
-from drivetrain.train.environments import describe
 from drivetrain.train.learner import Learner
 from drivetrain.train.optimizers import optimizer_of
 from drivetrain.train.policies import make_policy, policy_network
+from drivetrain.train.requirements import describe
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.sharing import ONE_LEARNER
 from drivetrain.train.spaces import ACTIONS_OF

@@ -13,8 +13,8 @@ pytest.importorskip("jax", reason="needs the train extra")
 from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint, load_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import describe
 from drivetrain.train.learner import Learner
+from drivetrain.train.requirements import describe
 from drivetrain.train.topology import make_experience, writers
 
 SMALL = {

@@ -8,9 +8,9 @@ pytest.importorskip("jax", reason="needs the train extra")
 from drivetrain.train import train
 from drivetrain.train.actor import Actor
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import describe
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies import make_policy, policy_network
+from drivetrain.train.requirements import describe
 from drivetrain.train.topology import make_replay
 
 SMALL = {

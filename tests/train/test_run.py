@@ -19,8 +19,7 @@ from drivetrain.core.errors import InvalidInput, SegmentError
 from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import describe
-from drivetrain.train.run import require_learner
+from drivetrain.train.requirements import describe, require_learner
 from drivetrain.train.run_dir import make_run_dir
 
 

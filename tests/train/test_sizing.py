@@ -25,7 +25,7 @@ from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import train, train_seeds
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import describe as interface_of
+from drivetrain.train.requirements import describe as interface_of
 from drivetrain.train.sizing import choose as choosing
 from drivetrain.train.sizing.choose import actor_counts, allowed, choose, size
 from drivetrain.train.sizing.measure import Question, ask

@@ -80,8 +80,8 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
     import os
 
     os.environ.update(one_thread_environment(os.environ))
-    from drivetrain.train.environments import describe
     from drivetrain.train.evaluate import Evaluator, policy_of
+    from drivetrain.train.requirements import describe
 
     config = TrainConfig.load(run_dir / "config.json", **again)
     saved = load_policy(run_dir, which)

@@ -10,7 +10,7 @@ from drivetrain.cli.flags import read_flags
 from drivetrain.cli.train import describe, prepare_this_process, show
 
 if TYPE_CHECKING:
-    from drivetrain.train.run import Job
+    from drivetrain.train.job import Job
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,7 +125,7 @@ def complain(seed: int, error: Exception) -> None:
 
 def sized(config: TrainConfig) -> "Sizing":
     """Numbers for what is left to us, and why: to be shown, and before a sequential run prepares this process."""
-    from drivetrain.train.environments import describe as interface_of
+    from drivetrain.train.requirements import describe as interface_of
     from drivetrain.train.sizing.choose import settle
 
     return settle(config, interface_of(config))

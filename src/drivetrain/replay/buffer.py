@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
-from drivetrain.replay import _native, checks, conversion, files, frames, queries
+from drivetrain.replay import _native, arguments, checks, conversion, files, frames, queries
 from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
@@ -142,7 +142,7 @@ class Replay:
                 frame_stack=frame_stack,
                 sequence=sequence,
             ),
-            shared=checks.require_bool("shared", shared),
+            shared=arguments.require_bool("shared", shared),
             segment=None,
         )
 
@@ -224,8 +224,8 @@ class Replay:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
             SegmentError: There is not enough memory for them.
         """
-        num_envs = checks.require_int("num_envs", num_envs, least=1, most=2**20)
-        check_obs = checks.require_bool("check_obs", check_obs)
+        num_envs = arguments.require_int("num_envs", num_envs, least=1, most=2**20)
+        check_obs = arguments.require_bool("check_obs", check_obs)
         settings, stack = self._settings, self._schema.frame_stack
         frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
         inputs = self._schema.inputs + ((PRIORITY,) if settings.initial_priority == "given" else ())
@@ -275,14 +275,14 @@ class Replay:
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
         if join_stacks is not False:
-            join_stacks = checks.require_bool("join_stacks", join_stacks)
+            join_stacks = arguments.require_bool("join_stacks", join_stacks)
         if join_stacks and out is not None:
             raise InvalidInput("out: joined stacks come in memory of their own; leave out= away, or join_stacks")
         try:
             sample = self._table.sample(batch_size, beta, mode, num_batches, out, num_threads, join_stacks)
             if sample is None:
                 given = checks.fitting_draws(batch_size, beta, mode, num_batches)
-                num_threads = checks.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
+                num_threads = arguments.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
                 fitting = None if out is None else self._fitting_out(out, given[0], given[3])
                 sample = self._table.sample(*given, fitting, num_threads, join_stacks)
                 if sample is None:
@@ -309,9 +309,9 @@ class Replay:
             InvalidInput: An argument does not fit; `pinned`, and PyTorch finds no CUDA device.
             SegmentError: There is not enough memory.
         """
-        batch_size = checks.require_int("batch_size", batch_size, least=1, most=checks.MAX_DRAWS)
+        batch_size = arguments.require_int("batch_size", batch_size, least=1, most=checks.MAX_DRAWS)
         num_batches = checks.require_num_batches(num_batches, batch_size)
-        pinned = checks.require_bool("pinned", pinned)
+        pinned = arguments.require_bool("pinned", pinned)
         wanted = [w[1:] for w in self._wanted(batch_size, num_batches)]
         nbytes = sum(math.prod(shape) * dtype.itemsize for dtype, shape in wanted)
         require_memory(nbytes, what=f"a batch of {batch_size * (num_batches or 1):,} rows", remedy="take fewer")
@@ -345,10 +345,10 @@ class Replay:
             InvalidInput: An argument does not fit.
             NotEnoughData: The batch is larger than the replay.
         """
-        num_threads = checks.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
-        depth = checks.require_int("depth", depth, least=1, most=1024)
-        timeout_s = checks.require_seconds("timeout_s", timeout_s)
-        if checks.require_int("batch_size", batch_size, least=1) > self.capacity:
+        num_threads = arguments.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
+        depth = arguments.require_int("depth", depth, least=1, most=1024)
+        timeout_s = arguments.require_seconds("timeout_s", timeout_s)
+        if arguments.require_int("batch_size", batch_size, least=1) > self.capacity:
             raise self._not_enough(batch_size)  # waiting would not help
         checks.fitting_draws(batch_size, 0.0 if callable(beta) else beta, mode, num_batches)
 
@@ -433,8 +433,8 @@ class Replay:
                 and the priorities are forgotten. Nothing was changed.
         """
         self._require_prioritized("set_alpha")
-        alpha = checks.require_fraction("alpha", alpha, meaning=ALPHA_MEANING)
-        rescale = checks.require_bool("rescale", rescale)
+        alpha = arguments.require_fraction("alpha", alpha, meaning=ALPHA_MEANING)
+        rescale = arguments.require_bool("rescale", rescale)
         try:
             self._table.set_alpha(alpha, rescale)
         except InvalidInput:
@@ -556,7 +556,7 @@ class Replay:
             OSError: The file cannot be written; it is what it was, and nothing else is left behind.
         """
         settings = {**self._settings.to_json(), "alpha": self.alpha}
-        known = self._known if checks.require_bool("incremental", incremental) else None
+        known = self._known if arguments.require_bool("incremental", incremental) else None
         self._known, nbytes = files.save(Path(path), self._table, settings, self._schema, known)
         return nbytes
 
@@ -599,8 +599,8 @@ class Replay:
             InvalidInput: `capacity` or `save_number` is out of range.
         """
         if save_number is not None:
-            save_number = checks.require_int("save_number", save_number, least=1)
-        shared = checks.require_bool("shared", shared)
+            save_number = arguments.require_int("save_number", save_number, least=1)
+        shared = arguments.require_bool("shared", shared)
         with files.opened(Path(path), save_number) as saved:
             settings = Settings.of_file(Path(path), saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)

@@ -8,7 +8,7 @@ How they go to a file and come back is in files/frames.py.
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import checks
+from drivetrain.replay import arguments
 
 MAX_STACK = 256  # a lock hold takes at least the two stacks of one environment, and at most 1,024 frames
 
@@ -19,7 +19,7 @@ def stack_of(share_next_obs: Any, frame_stack: Any) -> int:
     Raises:
         InvalidInput: `frame_stack` is no number of frames.
     """
-    stack = checks.require_int("frame_stack", frame_stack, least=1, most=MAX_STACK)
+    stack = arguments.require_int("frame_stack", frame_stack, least=1, most=MAX_STACK)
     return stack if share_next_obs or stack > 1 else 0
 
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from drivetrain.core.errors import Closed, InvalidInput, SegmentError, TimedOut
 from drivetrain.core.segments import Segment, SegmentHandle
-from drivetrain.replay.checks import require_int, require_seconds
+from drivetrain.replay.arguments import require_int, require_seconds
 from drivetrain.replay.tally import Counts, Side, Tally
 
 _KIND = "limiter"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import SupportsFloat
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay.checks import require_int
+from drivetrain.replay.arguments import require_int
 
 Schedule = Callable[[int], float]
 """A value for each step; any function will do."""

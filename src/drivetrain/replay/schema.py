@@ -21,16 +21,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native, dtypes
-
-if TYPE_CHECKING:  # sequences.py builds on checks.py, which builds on this file
-    from drivetrain.replay.sequences import Sequences
+from drivetrain.replay.sequences import Sequences
 
 Spec = Mapping[str, Any]
 """A nested dict whose leaves are `(shape, dtype)`; a list of specs stands for a tuple."""
@@ -338,7 +336,7 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _require_sequences(declared: _Declared, sequence: "Sequences") -> None:
+def _require_sequences(declared: _Declared, sequence: Sequences) -> None:
     for group in sequence.initial:
         if _is_obs(group) or not any(name == group or name.startswith(group + "/") for name in declared):
             raise InvalidInput(

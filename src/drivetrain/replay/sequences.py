@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import checks
+from drivetrain.replay import arguments
 
 _MOST_STEPS = 100_000
 
@@ -35,7 +35,7 @@ class Sequences:
     Names of fields, or of nested dicts for all that is in them."""
 
     def __post_init__(self) -> None:
-        integer = checks.require_int
+        integer = arguments.require_int
         integer("Sequences.length", self.length, least=1, most=_MOST_STEPS)
         integer("Sequences.burn_in", self.burn_in, least=0, most=_MOST_STEPS)
         if self.period is not None:  # beyond the length, some steps would never be learned from

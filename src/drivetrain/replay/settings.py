@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.replay import checks, frames
+from drivetrain.replay import arguments, checks, frames
 from drivetrain.replay.checks import INITIAL_PRIORITIES, WEIGHTS_BY
 from drivetrain.replay.memory import MemoryReport, report
 from drivetrain.replay.schema import Schema, Spec
@@ -52,21 +52,21 @@ class Settings:
         Raises:
             InvalidInput: A value does not fit.
         """
-        fraction, integer = checks.require_fraction, checks.require_int
+        fraction, integer = arguments.require_fraction, arguments.require_int
         initial = values.get("initial_priority", cls.initial_priority)
         return cls(
             capacity=integer("capacity", values["capacity"], least=1, most=2**32 - 1),
-            prioritized=checks.require_bool("prioritized", values["prioritized"]),
+            prioritized=arguments.require_bool("prioritized", values["prioritized"]),
             alpha=fraction("alpha", values["alpha"], meaning=ALPHA_MEANING),
             num_step=integer("num_step", values["num_step"], least=1, most=100_000),
             gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
-            share_next_obs=checks.require_bool("share_next_obs", values["share_next_obs"]),
+            share_next_obs=arguments.require_bool("share_next_obs", values["share_next_obs"]),
             frame_stack=values["frame_stack"],
             sequence=values["sequence"],
             schema=values["schema"],
             initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
-            weights_by=checks.require_one_of("weights_by", values.get("weights_by", cls.weights_by), WEIGHTS_BY),
+            weights_by=arguments.require_one_of("weights_by", values.get("weights_by", cls.weights_by), WEIGHTS_BY),
         )
 
     @property

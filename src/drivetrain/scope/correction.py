@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from drivetrain.scope import overlap
 from drivetrain.scope.calibration import behaviour
-from drivetrain.scope.calibration.blocks import Blocks, blocks_of
 from drivetrain.scope.calibration.charges import RAN, Charges, Scenarios, scenarios
 from drivetrain.scope.calibration.compact import Moved, compact
 from drivetrain.scope.calibration.costs import Cost, known
@@ -27,6 +26,7 @@ from drivetrain.scope.calibration.unseen import unseen
 from drivetrain.scope.sites import CALIBRATION
 from drivetrain.scope.states import IDLE, StateSpace
 from drivetrain.scope.timeline import Timeline
+from drivetrain.scope.trace.blocks import Blocks, blocks_of
 from drivetrain.scope.trace.events import INSTRUMENTS, Trace
 
 Floats = NDArray[np.float64]

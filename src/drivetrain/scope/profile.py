@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from drivetrain.scope import overlap
 from drivetrain.scope.accelerator.devices import Devices
 from drivetrain.scope.accelerator.usage import Usage, usage_of
-from drivetrain.scope.calibration.blocks import mask_of_events, num_cut_off_steps, num_unwritten_steps
 from drivetrain.scope.correction import Correction, Interval
 from drivetrain.scope.sites import CLASSES, NATIVE
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
 from drivetrain.scope.trace import folder
+from drivetrain.scope.trace.blocks import mask_of_events, num_cut_off_steps, num_unwritten_steps
 from drivetrain.scope.trace.events import BEGIN, MARKED, SIMULATED, STEP, Thread, Trace
 
 

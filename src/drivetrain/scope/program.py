@@ -19,7 +19,8 @@ from drivetrain.scope.cupti import injection
 from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
 from drivetrain.scope.notes import GPU_REFUSED, leave_note
-from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, leave
+from drivetrain.scope.process import leave
+from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"

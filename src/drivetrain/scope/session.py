@@ -9,7 +9,6 @@ FOLDER/session.json              when it began and ended, on the monotonic clock
        *.not-captured            sentences about what is missing
 """
 
-import contextlib
 import json
 import os
 import sys
@@ -18,24 +17,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from drivetrain.core._native import process_start_time
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.yardstick import Yardstick
+from drivetrain.scope.format import FORMAT, WALL_CLOCK
 from drivetrain.scope.hooks import asyncio
-from drivetrain.scope.notes import leave_note
+from drivetrain.scope.process import describe, enter, goes_by, leave, write_json
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
-WALL_CLOCK = "wall_clock_minus_monotonic_ns"
-"""In session.json: what others' times of the wall clock are ahead of ours."""
 LIMIT_NBYTES = 2**30
-FORMAT = 2
 CALIBRATE_EVERY = 10
-_FORKED = (
-    "GPU work of processes that were forked after their parent had begun to use CUDA was not recorded, if there was "
-    "any: CUDA does not work in such processes."
-)
 
 
 def session(
@@ -99,7 +91,7 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         "machine": prior.machine(),
         "prior": prior.recall(),
     }
-    _write(path / "session.json", about)
+    write_json(path / "session.json", about)
 
 
 def check_calibrate_every(number: int) -> None:
@@ -117,7 +109,7 @@ def check_calibrate_every(number: int) -> None:
 def end(path: Path, **more: Any) -> None:
     """Note that the session is over, and what else is known of its end."""
     file = path / "session.json"
-    _write(file, {**json.loads(file.read_text()), "end_ns": time.monotonic_ns(), **more})
+    write_json(file, {**json.loads(file.read_text()), "end_ns": time.monotonic_ns(), **more})
 
 
 def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
@@ -134,103 +126,4 @@ def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
     yardstick = Yardstick()
     _native.start(str(folder), limit_nbytes, calibrate_every, goes_by())
     _native.lane(0)  # this thread's time line begins here
-    _describe(folder, alone_ns=yardstick.measure())
-
-
-def leave(path: Path) -> bool:
-    """Stop recording; False in a forked child of the process that joined."""
-    _native.stop()
-    table.write_to(None)
-    is_own = _current.pid == os.getpid()
-    _current.folder = None
-    return is_own and (path / "session.json").exists()
-
-
-def enter(path: Path, **more: Any) -> Path:
-    """Note in a session's folder who this process is, and what else is known of it; the folder, resolved.
-
-    Raises:
-        InvalidInput: This process records already.
-    """
-    if _native.recording():
-        raise InvalidInput("session: this process records already; one session at a time")
-    folder = path.resolve()
-    _current.folder = folder
-    _current.start = _free_start(folder)
-    _describe(folder, **more)
-    table.write_to(_own(folder, "sites"))
-    return folder
-
-
-def recording_into() -> Path | None:
-    """The folder into which this process records."""
-    return _current.folder if _native.recording() else None
-
-
-def goes_by() -> int:
-    """What tells this process from others of its pid, in the folder that it has entered."""
-    return _current.start
-
-
-class _Current:
-    """What a forked child has to know of its parent's recording."""
-
-    folder: Path | None = None
-    pid = 0
-    start = 0
-    started = False
-
-
-_current = _Current()
-
-
-def _describe(folder: Path, **more: Any) -> None:
-    """Write who this process is, and what else is known of it."""
-    if not _current.started:
-        os.register_at_fork(after_in_child=_after_fork)
-        _current.started = True
-    _current.pid = os.getpid()
-    parent = os.getppid()
-    about = {
-        "pid": os.getpid(),
-        "start": _current.start,
-        "parent": parent,
-        "argv": sys.orig_argv,
-        **more,
-    }
-    _write(_own(folder, "json"), about)
-
-
-def _after_fork() -> None:
-    folder = _current.folder
-    if folder is None or not _native.recording():
-        return
-    pid = _current.pid
-    _current.start = process_start_time(os.getpid())
-    with contextlib.suppress(OSError):  # a full disk: it is recorded all the same, as a process without arguments
-        _describe(folder)
-    _current.pid = pid  # the session stays the parent's
-    table.after_fork(_own(folder, "sites"))
-    if _native.gpu_is_lost():
-        leave_note(folder, "gpu-forked", _FORKED)
-    _native.lane(0)
-
-
-def _free_start(folder: Path) -> int:
-    """When this process began. One that became another program since (os.exec) still has both pid and begin, and may
-    not write where it has written: it counts on from there.
-    """
-    start = process_start_time(os.getpid())
-    while (folder / f"{os.getpid()}-{start}.json").exists():
-        start += 1
-    return start
-
-
-def _own(folder: Path, suffix: str) -> Path:
-    return folder / f"{os.getpid()}-{_current.start}.{suffix}"
-
-
-def _write(file: Path, data: dict[str, Any]) -> None:
-    aside = file.with_name(f"{file.name}.{os.getpid()}")
-    aside.write_text(json.dumps(data, indent=1) + "\n")
-    aside.replace(file)
+    describe(folder, alone_ns=yardstick.measure())

@@ -67,8 +67,12 @@ class Site:
 CALIBRATION = Site("scope: what an empty span costs", time_class="profiler")
 """Entered many times for nothing when a process starts to record; its events tell what recording costs."""
 
+AROUND_CALIBRATION = Site("scope: what is around empty spans", time_class="profiler")
+"""Tells with CALIBRATION what a span costs, where sums are kept; in events the time between two empty spans tells what
+is around one."""
+
 UNRECORDED = Site("scope: muted, to learn what recording costs", "unrecorded", "unrecorded")
-"""Never entered: what a thread is in while instruments are muted (calibration/blocks.py). The program's time, and which
+"""Never entered: what a thread is in while instruments are muted (trace/blocks.py). The program's time, and which
 is not known."""
 
 

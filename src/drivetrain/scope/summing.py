@@ -13,12 +13,11 @@ from pathlib import Path
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
-from drivetrain.scope.session import FORMAT, LIMIT_NBYTES, enter, goes_by, leave
-from drivetrain.scope.sites import CALIBRATION, Site, table
+from drivetrain.scope.format import FORMAT, TOTALS
+from drivetrain.scope.process import enter, goes_by, leave
+from drivetrain.scope.session import LIMIT_NBYTES
+from drivetrain.scope.sites import AROUND_CALIBRATION, CALIBRATION, table
 
-KIND = "totals"
-AROUND_CALIBRATION = Site("scope: what is around empty spans", time_class="profiler")
-"""Tells with CALIBRATION what a span costs; in events the time between two empty spans tells what is around one."""
 _NUM_EMPTY_SPANS = 1000
 
 
@@ -31,13 +30,13 @@ def create(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
-    about = {"format": FORMAT, "keeps": KIND, "argv": sys.argv, "begin_ns": time.monotonic_ns()}
+    about = {"format": FORMAT, "keeps": TOTALS, "argv": sys.argv, "begin_ns": time.monotonic_ns()}
     with written_aside(path / "session.json") as file:
         file.write(json.dumps(about).encode())
 
 
 def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:
-    """Let this process keep its sums in the folder of a session; `session.leave` ends that.
+    """Let this process keep its sums in the folder of a session; `process.leave` ends that.
 
     Args:
         path: The folder.

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope import acting, reference, rules
-from drivetrain.scope.calibration.blocks import mask_of_events
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import BASE, IDLE, UNKNOWN, StateSpace
+from drivetrain.scope.trace.blocks import mask_of_events
 from drivetrain.scope.trace.events import BEGIN, END, LANE, RESUMED, Thread, Trace
 
 Ints = NDArray[np.int64]

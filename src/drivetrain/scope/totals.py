@@ -10,9 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from drivetrain.scope.sites import CALIBRATION
+from drivetrain.scope.sites import AROUND_CALIBRATION, CALIBRATION
 from drivetrain.scope.states import State
-from drivetrain.scope.summing import AROUND_CALIBRATION
 from drivetrain.scope.trace import totals as trace
 from drivetrain.scope.trace.totals import ThreadTotals
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from drivetrain.core.caches import kernel_cache
 from drivetrain.sim.acting import Acting
 from drivetrain.sim.api import Environment, Runner, Settings, Tree
 from drivetrain.sim.engines.native.kept import SourceGone
-from drivetrain.sim.engines.native.toolchain import cache_folder
 from drivetrain.sim.fingerprint import Fingerprint, fingerprint, installed, traced_for
 from drivetrain.sim.kept_files import write_kept
 from drivetrain.sim.narrowing import Narrow
@@ -71,7 +71,7 @@ def built(
 def slow_file(env: Environment) -> Path:
     """What says that environments of this class and name trace slowly."""
     named = f"{type(env).__module__} {type(env).__qualname__} {env.name}"
-    return cache_folder() / f"{hashlib.sha256(named.encode()).hexdigest()}.slow"
+    return kernel_cache() / f"{hashlib.sha256(named.encode()).hexdigest()}.slow"
 
 
 def marked(

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax.tree_util import default_registry
 
+from drivetrain.core.caches import kernel_cache
 from drivetrain.sim.api import Tree
-from drivetrain.sim.engines.native.toolchain import cache_folder
 from drivetrain.sim.fingerprint import Escape, Fingerprint, installed, same
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.kept_files import read_kept, write_kept
@@ -42,7 +42,7 @@ class Recalled:
 
 def path_of(mark: Fingerprint) -> Path:
     """Where it is kept."""
-    return cache_folder() / f"{mark.digest}.json"
+    return kernel_cache() / f"{mark.digest}.json"
 
 
 def recall(mark: Fingerprint) -> Recalled | None:

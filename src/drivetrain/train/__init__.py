@@ -92,7 +92,7 @@ def train_seeds(
     from pathlib import Path
 
     from drivetrain.core.errors import InvalidInput
-    from drivetrain.train.environments import describe
+    from drivetrain.train.requirements import describe
     from drivetrain.train.run import resolve, settled
     from drivetrain.train.seed_lists import checked_seeds, parse_seeds
     from drivetrain.train.seeds import SeedsResult, run_seeds, seed_configs

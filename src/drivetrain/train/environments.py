@@ -21,7 +21,6 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import missing_extra
 from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
 from drivetrain.train.config.given import Given
-from drivetrain.train.embeddings import require_encoder
 from drivetrain.train.faults import (
     NoSuchCategory,
     raised,
@@ -33,7 +32,6 @@ from drivetrain.train.faults import (
     unfit_observation,
 )
 from drivetrain.train.interface import Arrays, Interface, rows_of
-from drivetrain.train.normalization import Normalization
 from drivetrain.train.processes import succeeds_anew
 from drivetrain.train.signals import time_limit
 from drivetrain.train.sim_params import usual_params
@@ -45,7 +43,6 @@ from drivetrain.train.spaces import (
     encoder,
     leaves_of,
     observations_of,
-    require_fit,
     shapes_of,
 )
 
@@ -56,24 +53,6 @@ _PLAIN = (
 )
 """Errors whose own words say what is wrong."""
 _GYMNASIUM = Path(gymnasium.__file__).parent
-
-
-def describe(config: TrainConfig) -> Interface:
-    """Make a run's environment once and read its spaces.
-
-    Raises:
-        InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; says why
-            and what to do.
-    """
-    interface = interface_of(config)
-    require_fit(interface, config.algo, config.env)
-    Normalization.of(config, interface)  # refuses what cannot be normalised
-    require_encoder(config, interface)
-    if config.fused_engine is not None:
-        from drivetrain.train.fused.kernel import require_kernel  # imports jax: only where it is needed
-
-        require_kernel(config, interface)
-    return interface
 
 
 def interface_of(config: TrainConfig) -> Interface:

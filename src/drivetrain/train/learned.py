@@ -7,6 +7,7 @@ a call is finished   vector, num_updates: what everybody else sees
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,17 +20,16 @@ from drivetrain.train.divergence import require_numbers
 from drivetrain.train.embeddings import Encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.normalization import Statistics
-from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import owned, restored, saved
-from drivetrain.train.updates import Algorithm
 
 
 class Learned:
     """What a learner keeps from call to call; it fills this, and others read it.
 
     Args:
-        algorithm: Whose state it is.
+        init: Draws the algorithm's first state.
+        policy_of: The acting network's parameters in a state of it.
         config: The run's.
         interface: What the environment looks like.
         encoders: Frozen ones, which are published and saved with the rest.
@@ -37,14 +37,15 @@ class Learned:
 
     def __init__(
         self,
-        algorithm: Algorithm | OnPolicyAlgorithm,
+        init: Callable[[np.random.Generator], Any],
+        policy_of: Callable[[Any], jax.Array],
         config: TrainConfig,
         interface: Interface,
         encoders: Encoders | None = None,
     ) -> None:
-        self._policy_of, self._encoders = algorithm.policy, encoders
+        self._policy_of, self._encoders = policy_of, encoders
         self._learners = Learners(config.num_learners)
-        state = owned(algorithm.init(stream(config.run.seed, "network")))  # optimizers may keep parameters
+        state = owned(init(stream(config.run.seed, "network")))  # optimizers may keep parameters
         self.state: Any = for_everyone(state, self._learners)
         """The algorithm's, after all calls that were begun."""
         self.statistics = Statistics(config, interface)

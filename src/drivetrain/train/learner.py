@@ -11,7 +11,7 @@ finish   wait for the oldest call -> priorities -> replay;  its weights -> every
 import importlib
 import os
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -61,7 +61,7 @@ class Learner:
         self._config = config
         self._interface = interface if encoders is None else embedded(config, interface)
         algorithm: Algorithm = module.make(config, self._interface)
-        self.learned = Learned(algorithm, config, interface, encoders)
+        self.learned = Learned(algorithm.init, algorithm.policy, config, interface, encoders)
         """By all updates so far."""
         self._updates = compile_updates(algorithm, Learners(config.num_learners))
         self._begun: deque[Call] = deque()
@@ -154,8 +154,40 @@ class Learner:
         return jax.tree.map(lambda x: np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]), batches)
 
 
-def make_learner(config: TrainConfig, interface: Interface, encoders: Encoders | None = None) -> Any:
-    """The learner of a run: a `Learner`, or a `RolloutLearner`, which has the same methods."""
+class AnyLearner(Protocol):
+    """What a `Learner`, which draws from a replay, and a `RolloutLearner`, which reads a rollout, do alike."""
+
+    learned: Learned
+    """By all updates so far."""
+
+    def compile(self) -> None:
+        """Compile the updates now, before data is there; leaves the state as it is."""
+        ...
+
+    def observe(self, moments: NDArray[np.float64], /) -> None:
+        """Normalise by what the environments have shown so far."""
+        ...
+
+    def learn(self, source: Any, count: int, progress: float, /) -> None:
+        """Begin a call of updates and finish it."""
+        ...
+
+    def begin(self, source: Any, count: int, progress: float, /) -> None:
+        """Have the devices do `count` updates from `source`, without waiting for them."""
+        ...
+
+    def finish(self, source: Any, /) -> None:
+        """Wait for the oldest call begun."""
+        ...
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over the last call's updates; none before the first."""
+        ...
+
+
+def make_learner(config: TrainConfig, interface: Interface, encoders: Encoders | None = None) -> AnyLearner:
+    """The learner of a run, by how its algorithm learns."""
     if config.on_policy:
         return RolloutLearner(config, interface)
     return Learner(config, interface, encoders)

@@ -22,6 +22,7 @@ from drivetrain.train.devices import prepare_devices
 from drivetrain.train.embeddings import Encoders
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.faults import EnvironmentFault
+from drivetrain.train.job import Job, result
 from drivetrain.train.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Counts
 from drivetrain.train.metrics import Meter, MetricsFile, Row
@@ -31,7 +32,6 @@ from drivetrain.train.results import Result
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.rules import Rules
-from drivetrain.train.run import Job, result
 from drivetrain.train.saving import Progress, Saver, latest_checkpoint
 from drivetrain.train.signals import Signals, raise_for
 from drivetrain.train.topology import make_experience, stored_interface, writers

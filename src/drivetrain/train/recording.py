@@ -12,8 +12,9 @@ from collections.abc import Generator
 from pathlib import Path
 
 from drivetrain.scope import phase
+from drivetrain.scope.process import leave, recording_into
 from drivetrain.scope.program import FOLDER_VARIABLE
-from drivetrain.scope.session import end, leave, recording_into
+from drivetrain.scope.session import end
 from drivetrain.scope.sites import Site, table
 from drivetrain.scope.spans import Operation
 from drivetrain.scope.summing import create, join
@@ -44,7 +45,7 @@ EVALUATION = phase("evaluation")
 
 @contextlib.contextmanager
 def recorded(config: TrainConfig, run_dir: Path) -> Generator[Path | None]:
-    """One session of a run, in this process: where its other processes join, and the report when it is over.
+    """One session of a run, in this process: where its other processes join.
 
     Gives None where nothing is recorded: because the run is not to be, because somebody records this process already
     (`drivetrain profile`, a session of the caller's), or because the disk refuses. A run never fails of it.
@@ -57,9 +58,6 @@ def recorded(config: TrainConfig, run_dir: Path) -> Generator[Path | None]:
             with never_failing():
                 leave(folder)
                 end(folder)
-                from drivetrain.train.time_report import write  # the report's parts, which nothing else needs
-
-                write(run_dir)
 
 
 def record_as(name: str, folder: Path | None) -> None:

@@ -16,11 +16,12 @@ from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
-from drivetrain.train.environments import describe
 from drivetrain.train.interface import Interface
+from drivetrain.train.job import Job
+from drivetrain.train.requirements import describe, require_learner
 from drivetrain.train.results import Result
 from drivetrain.train.rules import Origin
-from drivetrain.train.run import Job, carry_out, require_learner
+from drivetrain.train.run import carry_out
 from drivetrain.train.run_dir import RunLock, load_result, require_run_dir
 from drivetrain.train.saving import describe_interface
 from drivetrain.train.sinks.wandb import require_wandb

@@ -3,35 +3,31 @@
 train(...) -> resolve the configuration -> supervisor (processes) | loop (sequential) -> Result
 """
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
-from drivetrain.train.checkpoint import checkpoint_nbytes
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
-from drivetrain.train.devices import require_devices
-from drivetrain.train.environments import describe, require_known_everywhere
 from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
-from drivetrain.train.policies import policy_network
+from drivetrain.train.job import Job
 from drivetrain.train.presets import preset
-from drivetrain.train.recording import CHECKPOINT, STARTING, recorded
+from drivetrain.train.recording import CHECKPOINT, STARTING, never_failing, recorded
+from drivetrain.train.requirements import describe, require_learner
 from drivetrain.train.results import Result
-from drivetrain.train.rules import Origin, Rules
+from drivetrain.train.rules import Rules
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
 from drivetrain.train.sizing.choose import settle
 from drivetrain.train.topology import require_experience
-
-_NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 
 
 def resolve(
@@ -56,45 +52,6 @@ def resolve(
     elif name is not None:
         raise InvalidInput(f"preset: expected none beside a config, got {name!r}")
     return config.override(**fields)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A run that is to be carried out, new or taken up again."""
-
-    config: TrainConfig
-    """Resolved."""
-    interface: Interface
-    """What its environments look like."""
-    run_dir: Path
-    """Its folder, absolute."""
-    origin: Origin = field(default_factory=Origin)
-    """Where it begins."""
-    lock_fd: int
-    """The lock on its folder."""
-    callbacks: Callbacks
-    """Whom to tell what happens."""
-    quiet: bool
-    """Whether to show nothing."""
-    begins_anew: bool = False
-    """It was begun before, and ended before its first checkpoint."""
-    recording: Path | None = None
-    """Where its processes note what they spend their time on."""
-
-    @property
-    def is_resumed(self) -> bool:
-        """Whether it goes on from its checkpoint."""
-        return self.origin.num_resumes > 0
-
-    @property
-    def checkpoint(self) -> Path | None:
-        """The folder whose checkpoint it goes on from."""
-        return self.run_dir if self.is_resumed else None
-
-    @property
-    def resume_at(self) -> int | None:
-        """The step from which on its metrics are written anew."""
-        return self.origin.num_steps if self.is_resumed or self.begins_anew else None
 
 
 def start(
@@ -132,33 +89,6 @@ def start(
         )
 
 
-def require_learner(config: TrainConfig, interface: Interface) -> None:
-    """Refuse an environment that the processes cannot make, and a torso, an optimizer or learners that cannot work.
-
-    Raises:
-        InvalidInput: There is one; nothing was started.
-    """
-    if config.num_actors > 0:
-        require_known_everywhere(config.env)
-    network = policy_network(config, interface)
-    _require_room(network.num_parameters)
-    require_devices(config, network.num_parameters, num_cores())
-    if config.agent.optimizer != "adam" or config.agent.torso != "auto":
-        from drivetrain.train.tried import require_updates  # imports jax: only where it is needed
-
-        require_updates(config, interface)
-
-
-def _require_room(num_parameters: int) -> None:
-    """Refuse a network that does not fit before anybody draws its weights."""
-    needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
-    if needed > available:
-        raise InvalidInput(
-            f"the network would have {num_parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to learn, and "
-            f"{available / 2**30:,.1f} GiB of memory are available; use narrower layers or smaller observations"
-        )
-
-
 def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:
     """Numbers in place of "auto", and as many learners as are worthwhile; says why on standard error if it measures.
 
@@ -175,8 +105,8 @@ def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainC
 def carry_out(job: Job) -> Result:
     """Do the work, with processes or without, note that it is done, and tell the callbacks."""
     try:
-        with recorded(job.config, job.run_dir) as folder:
-            done = _work(replace(job, recording=folder))
+        with _timed(job) as timed:
+            done = _work(timed)
         _keep(done, job)
     except BaseException as error:
         try:
@@ -186,6 +116,21 @@ def carry_out(job: Job) -> Result:
         raise
     job.callbacks.end(done)
     return done
+
+
+@contextlib.contextmanager
+def _timed(job: Job) -> Generator[Job]:
+    """The run with its time recorded, and the report of it when it is over, however that comes about."""
+    folder = None
+    try:
+        with recorded(job.config, job.run_dir) as folder:
+            yield replace(job, recording=folder)
+    finally:
+        if folder is not None:
+            with never_failing():
+                from drivetrain.train.time_report import write  # the report's parts, which nothing else needs
+
+                write(job.run_dir)
 
 
 def _keep(done: Result, job: Job) -> None:
@@ -237,30 +182,3 @@ def _with_embeddings(job: Job) -> Job:
     if not job.quiet:
         sys.stderr.write(f"{sentence}\n")
     return replace(job, origin=origin)
-
-
-def result(job: Job, rules: Rules, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:
-    """Make the result, and check that the run kept its promise.
-
-    Args:
-        job: The run.
-        rules: By which it has ended.
-        returns: Of the final evaluation.
-        counts: Environment steps and updates done.
-        learning_s: Seconds from the first step to the last update.
-    """
-    num_steps, num_updates = counts
-    assert num_steps == rules.total_steps, (num_steps, rules)
-    assert num_updates == rules.due(num_steps), (num_updates, rules)
-    after = num_steps - rules.warmup_steps
-    nbytes, replay_nbytes = checkpoint_nbytes(job.run_dir)
-    return Result(
-        run_dir=job.run_dir,
-        returns=tuple(returns),
-        num_steps=num_steps,
-        num_updates=num_updates,
-        update_ratio=num_updates / after if after > 0 else 0.0,
-        learning_s=learning_s,
-        checkpoint_nbytes=nbytes,
-        replay_nbytes=replay_nbytes,
-    )

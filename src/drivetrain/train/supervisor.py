@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drivetrain.core.errors import RunError
+from drivetrain.train.job import Job, result
 from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts
 from drivetrain.train.metrics import Meter, MetricsFile, Row
@@ -29,7 +30,6 @@ from drivetrain.train.recording import METRICS, STARTING, WAITING
 from drivetrain.train.reports import Inbox, Reports
 from drivetrain.train.results import Result
 from drivetrain.train.rules import Rules
-from drivetrain.train.run import Job, result
 from drivetrain.train.saving import latest_checkpoint
 from drivetrain.train.signals import Signals, raise_for
 from drivetrain.train.topology import Assignment, Memory, Role

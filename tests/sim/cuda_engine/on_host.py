@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 from drivetrain import sim
+from drivetrain.core.caches import kernel_cache
 from drivetrain.sim.engines.arrays import call_kernel
 from drivetrain.sim.engines.cuda.kernel import NAME, THREADS, source_of
-from drivetrain.sim.engines.native.toolchain import FLAGS, cache_folder, compiler
 from drivetrain.sim.engines.recycled import Recycled
+from drivetrain.sim.engines.toolchain import FLAGS, compiler
 
 CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob")
 """What every run compares and compiles."""
@@ -67,7 +68,7 @@ def library_of(source, end):
     """A shared object of a kernel's source with what launches it, written for its number of arrays."""
     head = source[source.index(f"{NAME}(") :].partition("{")[0]
     whole = "\n".join([SHIM.read_text(), source, end(head.count("void*"))])
-    return compile_on_host(whole, cache_folder())
+    return compile_on_host(whole, kernel_cache())
 
 
 class OnHost:

@@ -10,7 +10,7 @@ pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrai
 from on_host import SHIM, compile_on_host
 
 from drivetrain.sim.engines.cuda.kernel import PRELUDE, SIZES
-from drivetrain.sim.engines.native.toolchain import lanes, load_kernel
+from drivetrain.sim.engines.native.compilation import lanes, load_kernel
 
 ONE = [
     "exp", "expm1", "log", "log1p", "tanh", "logistic", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",

@@ -33,11 +33,11 @@ from drivetrain import sim  # noqa: E402
 from drivetrain.sim.acting import Acting, Remembering, acting_of  # noqa: E402
 from drivetrain.sim.api import RolloutState, Settings  # noqa: E402
 from drivetrain.sim.engines import numpy as interpreter  # noqa: E402
+from drivetrain.sim.engines.native.compilation import lanes, load_kernel  # noqa: E402
 from drivetrain.sim.engines.native.engine import Kernel, layout_of  # noqa: E402
 from drivetrain.sim.engines.native.groups import kept_inputs, write_groups  # noqa: E402
 from drivetrain.sim.engines.native.kernel import Layout, write_kernel  # noqa: E402
 from drivetrain.sim.engines.native.split import Split, split_of  # noqa: E402
-from drivetrain.sim.engines.native.toolchain import lanes, load_kernel  # noqa: E402
 from drivetrain.sim.engines.native.written import Form, Written  # noqa: E402
 from drivetrain.sim.ir.importer import import_jaxpr  # noqa: E402
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable  # noqa: E402

@@ -2,7 +2,7 @@
 
 from mutants import Mutant, faults_in
 
-from drivetrain.sim.engines.native.toolchain import PRELUDE as FILES
+from drivetrain.sim.engines.native.compilation import PRELUDE as FILES
 
 NATIVE = "drivetrain.sim.engines.native."
 

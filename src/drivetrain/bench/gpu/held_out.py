@@ -8,10 +8,10 @@ import numpy as np
 
 from drivetrain.bench.scope.held_out import SEEN_EVERY, TWO_SIDED_95, HeldOut, TooFewBlocks, main_thread
 from drivetrain.scope.calibration import costs, regression
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.device_costs import of_thread
 from drivetrain.scope.calibration.unseen import unseen as unseen_in
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.trace.blocks import Blocks
 from drivetrain.scope.trace.events import INSTRUMENTS
 
 

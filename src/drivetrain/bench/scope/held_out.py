@@ -14,9 +14,9 @@ import numpy as np
 
 from drivetrain.core.errors import RunError
 from drivetrain.scope.calibration import costs, regression
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.unseen import unseen as unseen_in
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.trace.blocks import Blocks
 from drivetrain.scope.trace.events import INSTRUMENTS
 
 TWO_SIDED_95 = 1.96

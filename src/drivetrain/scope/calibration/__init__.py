@@ -1,8 +1,7 @@
 """What recording costs, found while the program runs and carried into every number.
 
 yardstick    each process, when it starts to record: what a span costs alone
-blocks       stretches of steps with instruments muted at random (event_log_blocks.hpp) -> durations and counts
-regression   blocks -> cost of a span in this program, with standard error
+regression   stretches of steps with instruments muted at random (trace/blocks.py) -> cost of a span, with its error
 prior        what earlier programs said on this machine
 costs        all three together: one cost per process and instrument
 unseen       what recording may change beside them, as far as blocks do not exclude it

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.regression import LEAST_MUTED
+from drivetrain.scope.trace.blocks import Blocks
 from drivetrain.scope.trace.events import INSTRUMENTS
 
 LEAST_CHANGE = 0.05

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.costs import Cost
 from drivetrain.scope.calibration.device_calls import KINDS, DeviceCalls
 from drivetrain.scope.calibration.device_costs import DeviceCost
@@ -21,6 +20,7 @@ from drivetrain.scope.calibration.unseen import Unseen
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline
+from drivetrain.scope.trace.blocks import Blocks
 from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, RESUMED, Thread
 
 Floats = NDArray[np.float64]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivetrain.scope.calibration import prior
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.device_calls import CallsInBlocks
 from drivetrain.scope.calibration.device_costs import expected_calls, known_of_devices
 from drivetrain.scope.calibration.regression import Estimate, covariates, estimate
 from drivetrain.scope.sites import CALIBRATION
+from drivetrain.scope.trace.blocks import Blocks
 from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, Trace
 
 _CONTRADICTION = 3.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.intervals import Intervals, Ints
+from drivetrain.scope.trace.blocks import Blocks
 
 Floats = NDArray[np.float64]
 KINDS = ("launch", "copy", "wait", "other")

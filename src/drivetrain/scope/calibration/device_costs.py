@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.device_calls import KINDS, WAIT, CallsInBlocks, Floats
 from drivetrain.scope.calibration.regression import LEAST_MUTED, LEAST_SHARE, Fit, covariates, fit, student
+from drivetrain.scope.trace.blocks import Blocks
 
 MEASURED = tuple(kind for kind in range(len(KINDS)) if kind != WAIT)
 _LEAST_APART = 2.0

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.device_calls import WAIT, CallsInBlocks
+from drivetrain.scope.trace.blocks import Blocks
 from drivetrain.scope.trace.events import INSTRUMENTS
 
 Floats = NDArray[np.float64]

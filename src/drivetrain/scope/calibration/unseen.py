@@ -7,8 +7,8 @@ colder, or memory lies elsewhere, is in none of them; recorded blocks beside mut
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivetrain.scope.calibration.blocks import Blocks
 from drivetrain.scope.calibration.regression import slowdown
+from drivetrain.scope.trace.blocks import Blocks
 from drivetrain.scope.trace.events import Trace
 
 _EXPECTED_SD = 0.02

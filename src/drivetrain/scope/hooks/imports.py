@@ -9,7 +9,7 @@ from types import ModuleType
 
 from drivetrain.scope.hooks import named
 from drivetrain.scope.notes import leave_note
-from drivetrain.scope.session import recording_into
+from drivetrain.scope.process import recording_into
 
 # The module that has to be there -> the file in this folder whose install(module) hooks it.
 HOOKS = {

@@ -51,7 +51,7 @@ class Thread:
     time_ns: NDArray[np.int64]
     kind: NDArray[np.uint8]
     site: NDArray[np.int32]
-    """Index into the trace's sites for BEGIN and END; the stack's number for LANE; calibration/blocks.py for others."""
+    """Index into the trace's sites for BEGIN and END; the stack's number for LANE; trace/blocks.py for others."""
     value: NDArray[np.uint16]
     num_dropped: int = 0
 

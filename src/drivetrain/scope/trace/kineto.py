@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.scope.format import WALL_CLOCK
 from drivetrain.scope.notes import GPU_REFUSED
-from drivetrain.scope.session import WALL_CLOCK
 from drivetrain.scope.trace.events import Process, Trace
 from drivetrain.scope.trace.kineto_file import Export, read
 from drivetrain.scope.trace.kineto_gpu import gpu_of

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
+from drivetrain.scope.format import FORMAT
 from drivetrain.scope.notes import read_notes
-from drivetrain.scope.session import FORMAT
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace import gpu_segments
 from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
+from drivetrain.scope.format import TOTALS
 from drivetrain.scope.sites import Site
 from drivetrain.scope.states import BASE, State
-from drivetrain.scope.summing import KIND
 from drivetrain.scope.trace.files import header_of, read_json, sites_of
 
 # TotalsHeader and SitePath of cpp/include/drivetrain/event_log_totals.hpp
@@ -87,7 +87,7 @@ def read(folder: Path) -> tuple[dict[str, Any], list[ThreadTotals]]:
     """
     file = folder / "session.json"
     about: dict[str, Any] = read_json(file) if file.is_file() else {}
-    if about.get("keeps") != KIND:
+    if about.get("keeps") != TOTALS:
         raise FileFormatError(f"{folder}: expected the folder of a session that kept sums, and it is none")
     threads = [thread for path in folder.glob("*.totals") if (thread := _thread(folder, path)) is not None]
     return about, sorted(threads, key=lambda thread: thread.begin_ns)

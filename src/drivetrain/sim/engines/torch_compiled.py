@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import Any
 
 from drivetrain.sim.api import Runner, Settings
-from drivetrain.sim.engines.native.toolchain import compiler
 from drivetrain.sim.engines.tensors.evaluate import Evaluator, Known
 from drivetrain.sim.engines.tensors.words import Tensor, torch
+from drivetrain.sim.engines.toolchain import compiler
 from drivetrain.sim.engines.torch import TensorRunner
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified

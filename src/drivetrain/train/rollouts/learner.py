@@ -38,7 +38,7 @@ class RolloutLearner:
         algorithm: OnPolicyAlgorithm = module.make(config, interface)
         self._config = config
         self._interface = interface
-        self.learned = Learned(algorithm, config, interface)
+        self.learned = Learned(algorithm.init, algorithm.policy, config, interface)
         """By all updates so far."""
         self._acted_by = self.learned.statistics.parameters
         self._learn = compile_learning(algorithm, Learners(config.num_learners))

@@ -11,9 +11,9 @@ from drivetrain.bench.train.settings import ContinuousSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.train.checkpoint import load_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import describe
 from drivetrain.train.networks import unpack
 from drivetrain.train.policies import policy_network
+from drivetrain.train.requirements import describe
 
 PACE = ("updates_per_call", "tolerance")  # how learning and acting take turns; ours to choose with processes
 

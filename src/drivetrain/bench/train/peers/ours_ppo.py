@@ -13,10 +13,10 @@ from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.train.checkpoint import load_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import describe
 from drivetrain.train.interface import BoxActions
 from drivetrain.train.networks import unpack
 from drivetrain.train.policies import policy_network
+from drivetrain.train.requirements import describe
 
 
 def overrides(job: Job) -> dict[str, Any]:

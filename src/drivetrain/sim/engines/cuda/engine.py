@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from cuda.core import LaunchConfig, launch
 
+from drivetrain.core.caches import kernel_cache
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import call_kernel, is_traced
 from drivetrain.sim.engines.cuda.device import DeviceArray, Gpu
@@ -23,7 +24,6 @@ from drivetrain.sim.engines.cuda.kernel import FROM_DEVICE, NAME, THREADS, sourc
 from drivetrain.sim.engines.cuda.program import compile_program
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
-from drivetrain.sim.engines.native.toolchain import cache_folder
 from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced
 
@@ -36,7 +36,7 @@ def build(traced: Traced | Recalled, settings: Settings) -> Runner:
 
 def loaded(source: str, arch: str) -> Any:
     """The kernel of a source on the GPU, compiled now or before."""
-    program, _ = compile_program(source, f"sm_{arch}", cache_folder() / "cuda")
+    program, _ = compile_program(source, f"sm_{arch}", kernel_cache() / "cuda")
     return program.get_kernel(NAME)
 
 

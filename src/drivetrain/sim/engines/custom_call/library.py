@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from drivetrain.sim.engines.native.toolchain import load_library
+from drivetrain.sim.engines.toolchain import load_library
 
 FLAGS = ("-O1", "-DNDEBUG")
 HERE = Path(__file__).parent

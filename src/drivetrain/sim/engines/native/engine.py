@@ -17,12 +17,13 @@ from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import call_kernel, is_traced
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
+from drivetrain.sim.engines.native.compilation import effort_for, lanes, load_kernel, num_registers
 from drivetrain.sim.engines.native.forms import form_for, write_forms
 from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.kernel import Layout
-from drivetrain.sim.engines.native.toolchain import digest_of, effort_for, lanes, load_kernel, num_registers
 from drivetrain.sim.engines.native.written import Written, kernels_of, text_of
 from drivetrain.sim.engines.recycled import Recycled
+from drivetrain.sim.engines.toolchain import digest_of
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block
@@ -36,7 +37,7 @@ def build(traced: Traced | Recalled, settings: Settings) -> Runner:
     """Compile, or find compiled; the result runs without JAX.
 
     Raises:
-        CompileError: See `source_of` and `toolchain.load_kernel`.
+        CompileError: See `source_of` and `compilation.load_kernel`.
         SourceGone: The step was recalled, and its source is no longer there.
     """
     num_lanes, written = lanes(), written_for(traced, settings)

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from drivetrain.core.caches import kernel_cache
 from drivetrain.core.errors import CompileError
-from drivetrain.sim.engines.native.toolchain import cache_folder
 from drivetrain.sim.kept_files import read_kept, write_kept
 from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced
@@ -23,7 +23,7 @@ def kept_source(traced: Traced | Recalled, write: Callable[[Traced], str], suffi
         CompileError: `write` does, or there is no place to keep the result.
         SourceGone: The step was recalled, and its source is no longer there.
     """
-    path = cache_folder() / f"{traced.digest}{suffix}"
+    path = kernel_cache() / f"{traced.digest}{suffix}"
     kept = read_kept(path)
     if kept is not None:
         return kept

@@ -12,13 +12,13 @@ of a policy, share the reading of it.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from drivetrain.sim.engines.native.compilation import num_registers
 from drivetrain.sim.engines.native.dot import IN_REGISTERS, blocks, sums_of
 from drivetrain.sim.engines.native.emitter import Emitter
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.rectified import rectified, write_kept
 from drivetrain.sim.engines.native.tile import Tile
-from drivetrain.sim.engines.native.toolchain import num_registers
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.program import Block, Op, Value
 

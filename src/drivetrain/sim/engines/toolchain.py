@@ -15,32 +15,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from drivetrain.core.caches import user_cache
+from drivetrain.core.caches import kernel_cache
 from drivetrain.core.compilers import Command, compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
          "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
-HEADERS = ("vectors.hpp", "rare.hpp", "prelude.hpp", "layers.hpp", "memory.hpp", "rectified.hpp")
-PRELUDE = tuple(Path(__file__).parent / name for name in HEADERS)
 DIGEST_NBYTES = 32
-MORE_EFFORT = ("-O2", "-falign-loops=32")
-"""A loop begins where a fetch of instructions does: up to 8% faster, where it happened to begin elsewhere."""
 LEAST_FREE_NBYTES = 1 << 20
 """Of a disk on which a compiler's failure is taken for the disk's: no kernel is as large."""
-LARGE = 40_000
-"""Characters of a source from which on -O1 has to do, in half the time of -O2; smaller ones compile fast enough."""
-
-
-def lanes() -> int:
-    """32-bit elements of this processor's widest vector."""
-    flags = cpu_flags()
-    return 16 if {"avx512f", "avx512dq"} <= flags else 8 if "avx2" in flags else 4
-
-
-def num_registers() -> int:
-    """Hardware vectors that this processor can hold at once."""
-    return 32 if lanes() == 16 or platform.machine() == "aarch64" else 16
 
 
 @functools.cache
@@ -71,33 +54,6 @@ def compiler() -> tuple[Command, str]:
     )
 
 
-def cache_folder() -> Path:
-    """Where kernels are kept: DRIVETRAIN_CACHE, or drivetrain/kernels in the user's cache folder."""
-    chosen = os.environ.get("DRIVETRAIN_CACHE")
-    return Path(chosen) if chosen else user_cache("kernels")
-
-
-def load_kernel(source: str, num_lanes: int, effort: Sequence[str] = ()) -> ctypes.CDLL:
-    """The kernel of a source, compiled now or before.
-
-    Args:
-        source: C++ without its prelude.
-        num_lanes: Environments of a tile.
-        effort: The compiler's flags; by the size of the source when empty.
-
-    Raises:
-        CompileError: No compiler, a source it refuses, or no place to keep the result.
-    """
-    whole = "\n".join([*(path.read_text() for path in PRELUDE), source])
-    effort = effort or effort_for(len(source))
-    return load_library(whole, (*effort, f"-DLANES={num_lanes}"))
-
-
-def effort_for(num_characters: int) -> Sequence[str]:
-    """The compiler's flags for the source of a step."""
-    return MORE_EFFORT if num_characters < LARGE else ("-O1",)
-
-
 def load_library(source: str, more_flags: Sequence[str], headers: Path | None = None) -> ctypes.CDLL:
     """The shared object of a source, compiled now or before.
 
@@ -115,7 +71,7 @@ def load_library(source: str, more_flags: Sequence[str], headers: Path | None = 
     digests = [hashlib.sha256(header.read_bytes()).hexdigest() for header in included]
     content = "\n".join([source, *flags, *digests, version, platform.machine(), *sorted(cpu_flags())])
     flags += (f"-I{headers}",) if headers is not None else ()
-    folder = cache_folder()
+    folder = kernel_cache()
     target = folder / f"{hashlib.sha256(content.encode()).hexdigest()}.so"
     try:
         if not is_whole(target):

@@ -1,0 +1,55 @@
+"""Single values that callers give: each comes back as what it stands for, or InvalidInput says what was expected."""
+
+import math
+import operator
+from typing import Any, SupportsFloat
+
+import numpy as np
+
+from drivetrain.core.errors import InvalidInput
+
+
+def require_bool(name: str, value: Any) -> bool:
+    """`value` as a bool; 0 and 1 will do, and NumPy's. Texts such as "no" would count as true."""
+    if isinstance(value, bool | np.bool_ | int | np.integer) and value in (0, 1):
+        return value == 1
+    raise InvalidInput(f"{name}: expected True or False, got {value!r}")
+
+
+def require_one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """`value` as one of some names."""
+    if not isinstance(value, str) or value not in choices:
+        wanted = " or ".join(f'"{choice}"' for choice in choices)
+        raise InvalidInput(f"{name}: expected {wanted}, got {value!r}")
+    return value
+
+
+def require_int(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """`value` as an int within bounds."""
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < least or (most is not None and number > most):
+        bounds = f"an integer >= {least}" if most is None else f"an integer in {least}..{most}"
+        raise InvalidInput(f"{name}: expected {bounds}, got {value!r}")
+    return number
+
+
+def require_seconds(name: str, value: Any) -> float:
+    """`value` as a duration."""
+    is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= float(value) < math.inf:
+        raise InvalidInput(f"{name}: expected a number of seconds >= 0, got {value!r}")
+    return float(value)
+
+
+def require_fraction(name: str, value: Any, *, meaning: str) -> float:
+    """`value` as a float in [0, 1]."""
+    try:
+        number = math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0.0 <= number <= 1.0:
+        raise InvalidInput(f"{name}: expected a number in [0, 1] ({meaning}), got {value!r}")
+    return number

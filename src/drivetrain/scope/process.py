@@ -1,0 +1,122 @@
+"""This process's part in a session: its files in the session's folder, and those of its forked children.
+
+enter -> describe, as often as more is known -> leave
+"""
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core._native import process_start_time
+from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import _native
+from drivetrain.scope.notes import leave_note
+from drivetrain.scope.sites import table
+
+_FORKED = (
+    "GPU work of processes that were forked after their parent had begun to use CUDA was not recorded, if there was "
+    "any: CUDA does not work in such processes."
+)
+
+
+class _Current:
+    """What a forked child has to know of its parent's recording."""
+
+    folder: Path | None = None
+    pid = 0
+    start = 0
+    started = False
+
+
+_current = _Current()
+
+
+def enter(path: Path, **more: Any) -> Path:
+    """Note in a session's folder who this process is, and what else is known of it; the folder, resolved.
+
+    Raises:
+        InvalidInput: This process records already.
+    """
+    if _native.recording():
+        raise InvalidInput("session: this process records already; one session at a time")
+    folder = path.resolve()
+    _current.folder = folder
+    _current.start = _free_start(folder)
+    describe(folder, **more)
+    table.write_to(_own(folder, "sites"))
+    return folder
+
+
+def leave(path: Path) -> bool:
+    """Stop recording; False in a forked child of the process that joined."""
+    _native.stop()
+    table.write_to(None)
+    is_own = _current.pid == os.getpid()
+    _current.folder = None
+    return is_own and (path / "session.json").exists()
+
+
+def recording_into() -> Path | None:
+    """The folder into which this process records."""
+    return _current.folder if _native.recording() else None
+
+
+def goes_by() -> int:
+    """What tells this process from others of its pid, in the folder that it has entered."""
+    return _current.start
+
+
+def describe(folder: Path, **more: Any) -> None:
+    """Write who this process is, and what else is known of it."""
+    if not _current.started:
+        os.register_at_fork(after_in_child=_after_fork)
+        _current.started = True
+    _current.pid = os.getpid()
+    parent = os.getppid()
+    about = {
+        "pid": os.getpid(),
+        "start": _current.start,
+        "parent": parent,
+        "argv": sys.orig_argv,
+        **more,
+    }
+    write_json(_own(folder, "json"), about)
+
+
+def _after_fork() -> None:
+    folder = _current.folder
+    if folder is None or not _native.recording():
+        return
+    pid = _current.pid
+    _current.start = process_start_time(os.getpid())
+    with contextlib.suppress(OSError):  # a full disk: it is recorded all the same, as a process without arguments
+        describe(folder)
+    _current.pid = pid  # the session stays the parent's
+    table.after_fork(_own(folder, "sites"))
+    if _native.gpu_is_lost():
+        leave_note(folder, "gpu-forked", _FORKED)
+    _native.lane(0)
+
+
+def _free_start(folder: Path) -> int:
+    """When this process began. One that became another program since (os.exec) still has both pid and begin, and may
+    not write where it has written: it counts on from there.
+    """
+    start = process_start_time(os.getpid())
+    while (folder / f"{os.getpid()}-{start}.json").exists():
+        start += 1
+    return start
+
+
+def _own(folder: Path, suffix: str) -> Path:
+    return folder / f"{os.getpid()}-{_current.start}.{suffix}"
+
+
+def write_json(file: Path, data: dict[str, Any]) -> None:
+    """Write a file of a session, whole or not at all."""
+    aside = file.with_name(f"{file.name}.{os.getpid()}")
+    aside.write_text(json.dumps(data, indent=1) + "\n")
+    aside.replace(file)

@@ -1,0 +1,81 @@
+"""What a run is asked for, and what comes of it: passed from whoever starts it to whoever carries it out, and back.
+
+run | resuming -> Job -> supervisor (processes) | loop (sequential) -> result
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from drivetrain.train.callbacks import Callbacks
+from drivetrain.train.checkpoint import checkpoint_nbytes
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.interface import Interface
+from drivetrain.train.results import Result
+from drivetrain.train.rules import Origin, Rules
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A run that is to be carried out, new or taken up again."""
+
+    config: TrainConfig
+    """Resolved."""
+    interface: Interface
+    """What its environments look like."""
+    run_dir: Path
+    """Its folder, absolute."""
+    origin: Origin = field(default_factory=Origin)
+    """Where it begins."""
+    lock_fd: int
+    """The lock on its folder."""
+    callbacks: Callbacks
+    """Whom to tell what happens."""
+    quiet: bool
+    """Whether to show nothing."""
+    begins_anew: bool = False
+    """It was begun before, and ended before its first checkpoint."""
+    recording: Path | None = None
+    """Where its processes note what they spend their time on."""
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it goes on from its checkpoint."""
+        return self.origin.num_resumes > 0
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The folder whose checkpoint it goes on from."""
+        return self.run_dir if self.is_resumed else None
+
+    @property
+    def resume_at(self) -> int | None:
+        """The step from which on its metrics are written anew."""
+        return self.origin.num_steps if self.is_resumed or self.begins_anew else None
+
+
+def result(job: Job, rules: Rules, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:
+    """Make the result, and check that the run kept its promise.
+
+    Args:
+        job: The run.
+        rules: By which it has ended.
+        returns: Of the final evaluation.
+        counts: Environment steps and updates done.
+        learning_s: Seconds from the first step to the last update.
+    """
+    num_steps, num_updates = counts
+    assert num_steps == rules.total_steps, (num_steps, rules)
+    assert num_updates == rules.due(num_steps), (num_updates, rules)
+    after = num_steps - rules.warmup_steps
+    nbytes, replay_nbytes = checkpoint_nbytes(job.run_dir)
+    return Result(
+        run_dir=job.run_dir,
+        returns=tuple(returns),
+        num_steps=num_steps,
+        num_updates=num_updates,
+        update_ratio=num_updates / after if after > 0 else 0.0,
+        learning_s=learning_s,
+        checkpoint_nbytes=nbytes,
+        replay_nbytes=replay_nbytes,
+    )
