@@ -9,7 +9,7 @@ from comparing import EVERYTHING, random_actions
 
 from drivetrain import sim
 from drivetrain.sim.engines.native import engine, forms
-from drivetrain.sim.engines.native.groups import kept_inputs
+from drivetrain.sim.engines.native.layout import step_inputs
 from drivetrain.sim.engines.native.paying import groups_pay
 from drivetrain.sim.engines.native.split import split_of
 from drivetrain.sim.ir.passes.sinking import inputs_of
@@ -24,7 +24,7 @@ def lowered(env, autoreset="same_step", record=EVERYTHING):
 
 def split(*which, **options):
     block, layout = lowered(*which, **options)
-    return split_of(block, kept_inputs(block, layout))
+    return split_of(block, step_inputs(block, layout).kept)
 
 
 def played(env, record, **options):
@@ -59,7 +59,7 @@ def test_steps_with_large_arrays_or_without_a_costly_branch_are_not_grouped():
 
 def is_grouped(env, record=EVERYTHING):
     block, layout = lowered(env, record=record)
-    kept = kept_inputs(block, layout)
+    kept = step_inputs(block, layout).kept
     return groups_pay(block, kept, split_of(block, kept))
 
 

@@ -220,6 +220,9 @@ class Replay:
                 hold other observations than were added where it is not so. An episode's first `obs` is stored as
                 it is, and so is one whose frames were overwritten meanwhile. Nothing changes where none are shared.
 
+        Returns:
+            What adds their steps; it keeps their open windows, so each environment needs one and the same.
+
         Raises:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
             SegmentError: There is not enough memory for them.
@@ -267,6 +270,10 @@ class Replay:
                 and so is their memory, two arrays, where a row of the sample has no such next_obs (a window cut
                 by an episode's end, a step across a reset), and of sequences. Not with `out`.
 
+        Returns:
+            `data`, nested as the spec is, each field `[B, ...]`; `weights`, float32[B], the importance correction; and
+            `keys`, uint64[B], for `update_priorities`. In new memory that nothing else writes to, or in `out`.
+
         Raises:
             NotEnoughData: Fewer than batch_size transitions are committed.
             InvalidInput: An argument does not fit.
@@ -304,6 +311,9 @@ class Replay:
             pinned: In page-locked memory, from which a GPU copies fast and beside other work
                 (`tensor.to(device, non_blocking=True)`). It comes from PyTorch.
 
+        Returns:
+            As `sample` gives them: fields `[B, ...]`, or `[U, B, ...]` with num_batches; weights and keys.
+
         Raises:
             MissingExtra: `pinned`, and PyTorch is not installed.
             InvalidInput: An argument does not fit; `pinned`, and PyTorch finds no CUDA device.
@@ -340,6 +350,10 @@ class Replay:
             beta: A number, or a schedule called with 0, 1, 2, ... for one sample after the other.
             depth: Samples drawn ahead at most; each takes its memory.
             timeout_s: How long to wait, at the start or later, while too few rows are committed.
+
+        Returns:
+            The iterator, whose thread draws from here on. Each sample is the caller's own. What the thread raises,
+            `next` raises in its turn; TimedOut after `timeout_s`.
 
         Raises:
             InvalidInput: An argument does not fit.

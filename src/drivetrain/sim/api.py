@@ -84,10 +84,15 @@ class Settings:
     """What `sim.compile` was asked for, checked."""
 
     num_envs: int
+    """N."""
     num_steps: int
+    """K, of a call."""
     record: tuple[str, ...]
+    """What the trajectory holds, in the order of `RECORDABLE`."""
     autoreset: Autoreset
+    """How episodes restart."""
     num_threads: int
+    """Of the native engine."""
     stream: Any = None
     """That the engine "cuda" runs on."""
 
@@ -112,12 +117,19 @@ class Rollout:
     """
 
     env: Environment
+    """The simulator; gymnax's as an adapter with our interface."""
     params: Tree
+    """Its parameters: constants of the kernel, or rows, one for each environment."""
     engine: Engine
+    """Who takes the steps."""
     settings: Settings
+    """Sizes, restarts, what is recorded."""
     start: Callable[[int], RolloutState]
+    """First states of a seed, see `reset`."""
     runner: Runner
+    """The compiled steps, see `__call__`."""
     has_policy: bool = False
+    """Whether a policy in the kernel acts, in place of actions that are given."""
 
     def reset(self, seed: int = 0) -> RolloutState:
         """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`.

@@ -89,6 +89,10 @@ def compile(
         policy_params: A pytree with the structure, shapes and types of its parameters. Their values are arguments of
             each call, `rollout(state, policy=params)`, one for all environments.
 
+    Returns:
+        The call: `rollout.reset(seed)` gives first states, `rollout(state, actions)` the states after num_steps steps
+        and what was recorded on the way, `[num_steps, num_envs, ...]`.
+
     Raises:
         InvalidInput: An argument does not fit.
         CompileError: The environment or the policy cannot be compiled; the message says what to change.

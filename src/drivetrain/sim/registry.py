@@ -33,6 +33,9 @@ def make(name: str, /, **options: Any) -> Any:
     Args:
         options: For the environment's class, or whatever makes it.
 
+    Returns:
+        A simulator of the form of `sim.api.Environment`, for `sim.compile`, `sim.make_vec` and `sim.explain`.
+
     Raises:
         InvalidInput: There is none of that name, or it has no such option.
     """

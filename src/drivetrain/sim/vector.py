@@ -41,6 +41,9 @@ def make_vec(
         render_mode: None, or "rgb_array": `render()` gives a frame of every environment.
         options: For `sim.make`, where `env` is a name.
 
+    Returns:
+        The environments. `step(actions)` gives NumPy arrays `[num_envs, ...]` that are the caller's own.
+
     Raises:
         InvalidInput: An argument does not fit, or Gymnasium has no space like the environment's.
         CompileError: The environment cannot be traced.

@@ -35,8 +35,9 @@ from drivetrain.sim.api import RolloutState, Settings  # noqa: E402
 from drivetrain.sim.engines import numpy as interpreter  # noqa: E402
 from drivetrain.sim.engines.native.compilation import lanes, load_kernel  # noqa: E402
 from drivetrain.sim.engines.native.engine import Kernel, layout_of  # noqa: E402
-from drivetrain.sim.engines.native.groups import kept_inputs, write_groups  # noqa: E402
-from drivetrain.sim.engines.native.kernel import Layout, write_kernel  # noqa: E402
+from drivetrain.sim.engines.native.groups import write_groups  # noqa: E402
+from drivetrain.sim.engines.native.kernel import write_kernel  # noqa: E402
+from drivetrain.sim.engines.native.layout import Layout, step_inputs  # noqa: E402
 from drivetrain.sim.engines.native.split import Split, split_of  # noqa: E402
 from drivetrain.sim.engines.native.written import Form, Written  # noqa: E402
 from drivetrain.sim.ir.importer import import_jaxpr  # noqa: E402
@@ -83,7 +84,7 @@ class Program:
     def written(self) -> Written:
         """Its C++ by the generator as it is now."""
         if self.form == "groups":
-            split = split_of(self.block, kept_inputs(self.block, self.layout))
+            split = split_of(self.block, step_inputs(self.block, self.layout).kept)
             return write_groups(self.block, self.layout, cast("Split", split))
         return write_kernel(self.block, self.layout, num_tiles=2 if self.form == "pairs" else 1)
 

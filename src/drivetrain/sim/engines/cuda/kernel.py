@@ -9,7 +9,7 @@ from pathlib import Path
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.engines.native.engine import lowered
 from drivetrain.sim.engines.native.kept import kept_source
-from drivetrain.sim.engines.native.kernel import num_arrays, write_kernel
+from drivetrain.sim.engines.native.kernel import write_kernel
 from drivetrain.sim.ir.passes.scalars import MOST_ELEMENTS
 from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced
@@ -56,7 +56,7 @@ def own_source_of(traced: Traced) -> str:
         CompileError: It is not in the representation, or needs too much local memory.
     """
     block, layout = lowered(traced)
-    names = [f"p{k}" for k in range(num_arrays(layout))]
+    names = [f"p{k}" for k in range(layout.num_arrays)]
     opening = (opening_of(names), f"READ_FIRST_STEP\n  void* const p[] = {{{', '.join(names)}}};\n  {TILES}")
     written = write_kernel(block, layout, opening=opening, tables="static __device__ const")
     if written.scratch_nbytes > MOST_SCRATCH_NBYTES:

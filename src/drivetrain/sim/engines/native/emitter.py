@@ -251,8 +251,9 @@ class Emitter:
 
     # ---- writing operations --------------------------------------------------------------------------------
 
-    def block(self, block: Block, mask: str = "") -> None:
-        """All operations of a block.
+    @contextmanager
+    def block(self, block: Block, mask: str = "") -> Any:
+        """All operations of a block; then the body of this, which sees its values.
 
         Args:
             mask: Name of the mask of lanes that run it; empty for all.
@@ -266,6 +267,8 @@ class Emitter:
         for value in block.outputs:
             if not self.is_table(value):
                 self.give_memory(value)
+        yield
+        self.plans.pop()
 
     def give_memory(self, value: Value) -> None:
         """Make sure that an array lies in memory."""

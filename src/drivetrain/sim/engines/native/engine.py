@@ -20,7 +20,7 @@ from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.compilation import effort_for, lanes, load_kernel, num_registers
 from drivetrain.sim.engines.native.forms import form_for, write_forms
 from drivetrain.sim.engines.native.kept import kept_source
-from drivetrain.sim.engines.native.kernel import Layout
+from drivetrain.sim.engines.native.layout import Layout
 from drivetrain.sim.engines.native.written import Written, kernels_of, text_of
 from drivetrain.sim.engines.recycled import Recycled
 from drivetrain.sim.engines.toolchain import digest_of

@@ -8,8 +8,9 @@ pairs     of tiles, which share each weight that is read (layers.py); besides, t
 from collections.abc import Sequence
 
 from drivetrain.core.errors import CompileError
-from drivetrain.sim.engines.native.groups import kept_inputs, write_groups
-from drivetrain.sim.engines.native.kernel import Layout, write_kernel
+from drivetrain.sim.engines.native.groups import write_groups
+from drivetrain.sim.engines.native.kernel import write_kernel
+from drivetrain.sim.engines.native.layout import Layout, step_inputs
 from drivetrain.sim.engines.native.paying import groups_pay, pairs_pay
 from drivetrain.sim.engines.native.split import split_of
 from drivetrain.sim.engines.native.written import Written
@@ -30,7 +31,7 @@ def write_forms(block: Block, layout: Layout) -> list[Written]:
     if pairs_pay(block, layout.shared):
         forms = [write_kernel(block, layout, num_tiles=2), write_kernel(block, layout)]
     else:
-        kept = kept_inputs(block, layout)
+        kept = step_inputs(block, layout).kept
         split = split_of(block, kept)
         is_grouped = split is not None and groups_pay(block, kept, split)
         forms = [write_groups(block, layout, split) if split and is_grouped else write_kernel(block, layout)]

@@ -17,7 +17,8 @@ from typing import Any
 
 from drivetrain.sim.engines.native.emitter import Emitter
 from drivetrain.sim.engines.native.expressions import vector
-from drivetrain.sim.engines.native.kernel import TILES, Layout, load_pieces, name_shared, num_parts, store_pieces
+from drivetrain.sim.engines.native.kernel import TILES, load_pieces, name_shared, store_pieces
+from drivetrain.sim.engines.native.layout import Layout, step_inputs
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.regions import REGIONS, inside
 from drivetrain.sim.engines.native.split import Split, used_by
@@ -40,7 +41,7 @@ def write_groups(block: Block, layout: Layout, split: Split) -> Written:
     writer = Groups(block, layout, split)
     at = writer.at
     with at.braces(TILES[0]):
-        name_shared(at, writer.shared, 2 + len(layout.state) + len(layout.actions))
+        name_shared(at, writer.given.shared, layout.shared_at)
         kinds = {name: vector(value.dtype) for value, name in writer.arrays.items()}
         arrays = [f"{kind} {name}[GROUP];" for name, kind in kinds.items()]
         each = f"{len(arrays)} * LANES * 4"
@@ -63,30 +64,25 @@ class Groups:
     def __init__(self, block: Block, layout: Layout, split: Split) -> None:
         """Nothing is written yet."""
         self.at, self.block, self.layout, self.split = Emitter({**STATEMENTS, **REGIONS}), block, layout, split
-        last = len(block.inputs) - len(layout.shared)
-        self.keys, self.number = block.inputs[:2], block.inputs[2]
-        self.kept = kept_inputs(block, layout)
-        self.state, self.done = self.kept[:-1], self.kept[-1]
-        self.actions, self.shared = block.inputs[3 + len(self.kept) : last], block.inputs[last:]
-        self.first_out = 2 + len(layout.state) + len(layout.actions) + len(layout.shared)
+        self.given = step_inputs(block, layout)
         self.at.plans.append(Plan(block))
         made = {value for op in split.before.all if op.name != "const" for value in op.outputs}
         uses = used_by([*split.taken.all, *split.after]) | {*split.branch.regions[0].outputs, *block.outputs}
-        crossing = [value for value in (*self.actions, *made) if value in uses]
+        crossing = [value for value in (*self.given.actions, *made) if value in uses]
         self.carried = sorted(crossing, key=lambda value: value.number)
-        every = dict.fromkeys((*self.keys, *self.kept, *self.carried, *split.branch.outputs))
+        every = dict.fromkeys((*self.given.keys, *self.given.kept, *self.carried, *split.branch.outputs))
         self.arrays = {value: self.at.new("g") for value in every}
         self.in_place(uses)
 
     def in_place(self, uses: Collection[Value]) -> None:
         """Values that become the next state lie where the state is, if nobody reads that after the branch has begun."""
         taken: set[Value] = set()
-        for state, after in zip(self.kept, self.block.outputs, strict=False):
+        for state, after in zip(self.given.kept, self.block.outputs, strict=False):
             if (
                 after in self.arrays
                 and after not in taken
                 and state not in uses
-                and after not in (*self.keys, *self.kept)
+                and after not in (*self.given.keys, *self.given.kept)
             ):
                 self.arrays[after] = self.arrays[state]
                 taken.add(after)
@@ -149,16 +145,17 @@ class Groups:
         at = self.at
         with at.braces("for (int g = 0; g < num_tiles; ++g)"):
             self.open_lines(self.each_tile())
-            for k, value in enumerate(self.keys):
-                at.line(f"{self.arrays[value]}[g] = load<vu>((const uint32_t*)p[0] + base * 2 + {k}, 2, n);")
-            load_pieces(at, self.layout.state, self.state, 2, "base", "s")
-            load_pieces(at, [self.done], [self.done], 1, "base", "d")
-            self.write((value, value) for value in self.kept)
+            for k, value in enumerate(self.given.keys):
+                words = f"(const uint32_t*)p[{self.layout.keys_at}] + base * 2 + {k}"
+                at.line(f"{self.arrays[value]}[g] = load<vu>({words}, 2, n);")
+            load_pieces(at, self.layout.state, self.given.state, self.layout.state_at, "base", "s")
+            load_pieces(at, [self.given.done], [self.given.done], self.layout.done_at, "base", "d")
+            self.write((value, value) for value in self.given.kept)
 
     def step(self) -> None:
         """One step of every tile."""
         at = self.at
-        at.names[self.number] = at.let("uint32", "u_(first_step + (uint32_t)t)")
+        at.names[self.given.number] = at.let("uint32", "u_(first_step + (uint32_t)t)")
         at.line("const bool is_last = t + 1 == num_steps;")
         at.line("int32_t listed[GROUP * LANES + 1];")
         at.line("int num_listed = 0;")
@@ -173,8 +170,8 @@ class Groups:
         """Of one tile: what does not need the branch, and what holds where it is not taken."""
         at, branch, needed = self.at, self.split.branch, self.split.needed
         self.open_lines(self.each_tile(row=True))
-        self.read((*self.keys, *self.kept))
-        load_pieces(at, self.layout.actions, self.actions, 2 + len(self.layout.state), "row", "x")
+        self.read((*self.given.keys, *self.given.kept))
+        load_pieces(at, self.layout.actions, self.given.actions, self.layout.actions_at, "row", "x")
         pairs = [(value, value) for value in self.carried]
         pairs += self.moving(branch.outputs, branch.regions[1].outputs)
         self.operations(self.split.before.every)
@@ -211,10 +208,10 @@ class Groups:
         """Of one tile: what needs the branch, records, and the state."""
         at, outputs, split = self.at, self.block.outputs, self.split
         self.open_lines(self.each_tile(row=True))
-        records, pairs = outputs[len(self.kept) :], self.moving(self.kept, outputs[: len(self.kept)])
+        records, pairs = outputs[len(self.given.kept) :], self.moving(self.given.kept, outputs[: len(self.given.kept)])
         self.read({*used_by(split.after), *outputs})
         self.operations(split.after)
-        store_pieces(at, self.layout.record, records, self.first_out + len(self.layout.state) + 1, "row")
+        store_pieces(at, self.layout.record, records, self.layout.records_at, "row")
         self.write(pair for pair in pairs if pair[1] in split.needed)
         with self.in_last_step():
             self.write(pair for pair in pairs if pair[1] not in split.needed)
@@ -224,11 +221,6 @@ class Groups:
         at = self.at
         with at.braces("for (int g = 0; g < num_tiles; ++g)"):
             self.open_lines(self.each_tile())
-            self.read(self.kept)
-            store_pieces(at, self.layout.state, self.state, self.first_out, "base")
-            store_pieces(at, [self.done], [self.done], self.first_out + len(self.layout.state), "base")
-
-
-def kept_inputs(block: Block, layout: Layout) -> Sequence[Value]:
-    """The inputs of a step that hold what the step before gave: state and done."""
-    return block.inputs[3 : 4 + sum(map(num_parts, layout.state))]
+            self.read(self.given.kept)
+            store_pieces(at, self.layout.state, self.given.state, self.layout.state_out_at, "base")
+            store_pieces(at, [self.given.done], [self.given.done], self.layout.done_out_at, "base")

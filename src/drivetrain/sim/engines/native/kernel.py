@@ -7,18 +7,17 @@ run(first turn, last turn, N, K, step, pointers): keys, done, state, actions, sh
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from drivetrain.sim.engines.native.emitter import Emitter, shared_at
 from drivetrain.sim.engines.native.expressions import ELEMENT, vector
 from drivetrain.sim.engines.native.layers import write_together
+from drivetrain.sim.engines.native.layout import Layout, parts_of, step_inputs
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.regions import REGIONS, assign
 from drivetrain.sim.engines.native.statements import STATEMENTS
 from drivetrain.sim.engines.native.tile import Tile
 from drivetrain.sim.engines.native.written import Written
-from drivetrain.sim.ir.passes.scalars import is_small
 from drivetrain.sim.ir.program import Block, Value
 
 RUN = (
@@ -27,32 +26,6 @@ RUN = (
 )
 TILES = (RUN, "for (int64_t tile = begin; tile < end; ++tile)")
 """What opens a kernel over a range of turns, of one tile or several; inside, `p` are its arrays."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The step's inputs and outputs as they were before scalar replacement."""
-
-    state: Sequence[Value]
-    actions: Sequence[Value]
-    record: Sequence[Value]
-    shared: Sequence[Value] = ()
-
-
-def num_arrays(layout: Layout) -> int:
-    """How many arrays a call passes: keys, done, state, actions, shared; state, done, records."""
-    return 3 + 2 * len(layout.state) + len(layout.actions) + len(layout.shared) + len(layout.record)
-
-
-def parts_of(leaves: Sequence[Value], values: Sequence[Value]) -> list[tuple[Value, list[Value]]]:
-    """Each leaf with the scalars, or the one array, that it has become."""
-    rest = iter(values)
-    return [(leaf, [next(rest) for _ in range(num_parts(leaf))]) for leaf in leaves]
-
-
-def num_parts(leaf: Value) -> int:
-    """How many scalars a leaf becomes; an array that stays one is one."""
-    return leaf.size if is_small(leaf) else 1
 
 
 def write_kernel(
@@ -81,46 +54,40 @@ def write_kernel(
 
 def write_tiles(at: Emitter, block: Block, layout: Layout, num_tiles: int) -> None:
     """K steps of the tiles of the turn `tile`."""
-    num_state = sum(map(num_parts, layout.state))
-    keys, number, state = block.inputs[:2], block.inputs[2], block.inputs[3 : 3 + num_state]
-    last = len(block.inputs) - len(layout.shared)
-    done, actions, shared = block.inputs[3 + num_state], block.inputs[4 + num_state : last], block.inputs[last:]
-    first_action = 2 + len(layout.state)
-    first_shared = first_action + len(layout.actions)
-    first_out = first_shared + len(layout.shared)
-    first_record = first_out + len(layout.state) + 1
-    name_shared(at, shared, first_shared)
+    given = step_inputs(block, layout)
+    num_kept = len(given.kept)
+    name_shared(at, given.shared, layout.shared_at)
     at.start = len(at.lines)
     at.plans.append(Plan(block))
-    at.own_inputs = set(state)
+    at.own_inputs = set(given.state)
     tiles = [Tile(at, q) for q in range(num_tiles)]
     variables: list[list[str]] = []
     for tile in tiles:
         at.line(f"const int64_t {tile.base} = {first_of(tile, num_tiles)};")
         at.line(f"const int {tile.num} = num_envs - {tile.base} < LANES ? (int)(num_envs - {tile.base}) : LANES;")
         with tile.chosen(at):
-            for k, value in enumerate(keys):
-                call = f"load<vu>((const uint32_t*)p[0] + {tile.base} * 2 + {k}, 2, {tile.num})"
+            for k, value in enumerate(given.keys):
+                call = f"load<vu>((const uint32_t*)p[{layout.keys_at}] + {tile.base} * 2 + {k}, 2, {tile.num})"
                 at.names[value] = at.let("uint32", call)
-            load_pieces(at, layout.state, state, 2, tile.base, "s", tile.num)
-            load_pieces(at, [done], [done], 1, tile.base, "d", tile.num)
-            variables.append([at.names[value] for value in (*state, done)])
+            load_pieces(at, layout.state, given.state, layout.state_at, tile.base, "s", tile.num)
+            load_pieces(at, [given.done], [given.done], layout.done_at, tile.base, "d", tile.num)
+            variables.append([at.names[value] for value in given.kept])
     with at.braces("for (int64_t t = 0; t < num_steps; ++t)"):
         count = at.let("uint32", "u_(first_step + (uint32_t)t)")
         for tile in tiles:
             at.line(f"const int64_t {tile.row} = t * num_envs + {tile.base};")
             with tile.chosen(at):
-                at.names[number] = count
-                load_pieces(at, layout.actions, actions, first_action, tile.row, "x", tile.num)
+                at.names[given.number] = count
+                load_pieces(at, layout.actions, given.actions, layout.actions_at, tile.row, "x", tile.num)
         write_together(at, block, tiles)
         for tile, names in zip(tiles, variables, strict=True):
             with tile.chosen(at):
-                store_pieces(at, layout.record, block.outputs[num_state + 1 :], first_record, tile.row, tile.num)
-                assign(at, names, block.outputs[: num_state + 1])
+                store_pieces(at, layout.record, block.outputs[num_kept:], layout.records_at, tile.row, tile.num)
+                assign(at, names, block.outputs[:num_kept])
     for tile in tiles:
         with tile.chosen(at):
-            store_pieces(at, layout.state, state, first_out, tile.base, tile.num)
-            store_pieces(at, [done], [done], first_out + len(layout.state), tile.base, tile.num)
+            store_pieces(at, layout.state, given.state, layout.state_out_at, tile.base, tile.num)
+            store_pieces(at, [given.done], [given.done], layout.done_out_at, tile.base, tile.num)
     at.plans.pop()
 
 

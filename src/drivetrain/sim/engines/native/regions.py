@@ -69,9 +69,8 @@ def inside(at: Emitter, region: Block, mask: str, own: Sequence[Value] = ()) -> 
     """A region's operations are written; then the body of this, which sees its values."""
     outer, names = at.own_inputs, dict(at.names)
     at.own_inputs = set(own)
-    at.block(region, mask)
-    yield
-    at.plans.pop()
+    with at.block(region, mask):
+        yield
     at.own_inputs, at.names = outer, names  # what was declared inside the braces ends with them
 
 
