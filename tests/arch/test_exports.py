@@ -7,6 +7,8 @@ import pytest
 
 CONTRACT = [
     ("drivetrain.replay", "Replay"),
+    ("drivetrain.replay", "Sequences"),
+    ("drivetrain.replay", "memory_report"),
     ("drivetrain.scope", "load"),
     ("drivetrain.scope", "mark_step"),
     ("drivetrain.scope", "operation"),
@@ -15,9 +17,14 @@ CONTRACT = [
     ("drivetrain.scope", "session"),
     ("drivetrain.sim", "check_env"),
     ("drivetrain.sim", "compile"),
+    ("drivetrain.sim", "explain"),
     ("drivetrain.sim", "from_gymnax"),
     ("drivetrain.sim", "make"),
+    ("drivetrain.sim", "make_vec"),
+    ("drivetrain.train", "load_policy"),
+    ("drivetrain.train", "resume"),
     ("drivetrain.train", "train"),
+    ("drivetrain.train", "train_seeds"),
 ]
 
 

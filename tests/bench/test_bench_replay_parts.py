@@ -107,12 +107,20 @@ def test_the_oldest_rows_are_overwritten_first():
     np.testing.assert_array_equal(store.fields["obs"][28:64], steps[0]["obs"][28:])
 
 
-def test_settling_leaves_alone_who_has_no_priorities():
+def test_settling_draws_nothing_from_who_has_no_priorities():
     class Uniform:
+        asked = ()
+
         def updater(self, batch_size):
+            self.asked = (*self.asked, ("updater", batch_size))
             raise NotOffered("uniform")
 
-    settle(Uniform(), 4, 10)
+        def sampler(self, batch_size):
+            self.asked = (*self.asked, ("sampler", batch_size))
+
+    store = Uniform()
+    settle(store, 4, 10)
+    assert store.asked == (("updater", 4),)
 
 
 @pytest.mark.parametrize("leaves", [1, 17, 3_000])

@@ -8,6 +8,7 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
@@ -25,8 +26,8 @@ ADVICE = ("infinity", "symmetric and normalized", "This is probably")
 def test_every_environment_of_ours_is_registered_in_both_forms():
     for name in ENVIRONMENTS:
         spec = gymnasium.spec(f"drivetrain/{name}")
-        assert spec.entry_point is not None
-        assert spec.vector_entry_point is not None
+        assert load_env_creator(spec.entry_point) is SimEnv
+        assert load_env_creator(spec.vector_entry_point) is sim.make_vec
 
 
 def test_make_vec_makes_the_vector_environment_of_ours():

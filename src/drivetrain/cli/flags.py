@@ -22,6 +22,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = "╭╮╰╯│─ "
 _SEVERAL = re.compile(r"Could not find valid parse for arguments: \[(.*)\]$")
 _NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from \[(.*)\]")
+_NO_VALUE = re.compile(r"Missing value for argument '[^-]")
+_ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
 _RULE = re.compile(r"^-{3,}$")
 _ANY_WIDTH = "10000"  # words are not parted
 
@@ -105,14 +107,24 @@ def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> 
     options["registry"] = _KINDS
     if "-h" in argv or "--help" in argv:
         return cli(kind, args=argv, prog=prog, **options)
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said), _wide():
-            flags = cli(kind, args=argv, prog=prog, **options)
-    except SystemExit:
-        raise InvalidInput(f"{sentence(said.getvalue())}; `{prog} --help` lists the flags") from None
-    sys.stderr.write(said.getvalue())
-    return flags
+
+    def read(words: list[str]) -> tuple[T | None, str]:
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said), _wide():
+                return cli(kind, args=words, prog=prog, **options), said.getvalue()
+        except SystemExit:
+            return None, said.getvalue()
+
+    flags, said = read(argv)
+    if flags is not None:
+        sys.stderr.write(said)
+        return flags
+    why = sentence(said)
+    if _NO_VALUE.match(why):  # an unknown flag in front of it has swallowed the word; with another word it is named
+        _, said = read(["-", *argv])
+        why = sentence(said) if "Unrecognized options" in said else why
+    raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
 
 
 def sentence(box: str) -> str:
@@ -126,6 +138,7 @@ def sentence(box: str) -> str:
     guesses = [f"p{paragraph[1:]}" for paragraph in others if paragraph.startswith("Perhaps")]
     said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
     said = _NONE_OF_SEVERAL.sub(_expected_one, said)
+    said = _ABSENT.sub(r"expected \1 (\2), got nothing", said)
     said = _SEVERAL.sub(r"expected values with spaces between them, got \1", said)
     return "; ".join([said, *guesses]).rstrip(".")
 

@@ -23,7 +23,7 @@ _BAR_WIDTH = 40
 class _Flags:
     """Say what is in a replay file: settings, fields, saves, priorities, rewards. Nothing is loaded."""
 
-    file: Annotated[Path, tyro.conf.Positional]
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """Written by Replay.save."""
     json: bool = False
     """Print it as JSON, with null where there are no numbers."""
