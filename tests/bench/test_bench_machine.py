@@ -6,12 +6,7 @@ import subprocess
 import pytest
 
 import drivetrain
-from drivetrain.bench.machine import (
-    describe_command,
-    describe_commit,
-    describe_machine,
-    describe_versions,
-)
+from drivetrain.bench.machine import describe_commit, describe_machine, describe_versions, origin_of
 
 
 def test_the_processor_is_named_on_x86_and_on_arm(tmp_path):
@@ -56,5 +51,9 @@ def test_outside_a_checkout_the_commit_is_the_wheel(tmp_path):
     assert describe_commit(tmp_path) == f"wheel {drivetrain.__version__}"
 
 
-def test_the_command_can_be_typed_again():
-    assert describe_command(["train", "--json", "a b.json"]) == "drivetrain bench train --json 'a b.json'"
+def test_the_command_can_be_typed_again_and_more_may_be_said_of_the_machine():
+    origin = origin_of(["train", "--json", "a b.json"], ["numpy"], gpus=["one"])
+    assert origin.command == "drivetrain bench train --json 'a b.json'"
+    assert origin.machine["gpus"] == ["one"]
+    assert origin.machine["cores"] == describe_machine()["cores"]
+    assert set(origin.versions) == {"drivetrain", "numpy"}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from drivetrain.bench.machine import Origin
 from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.sim import devices
 from drivetrain.bench.sim.cases import speed_case
@@ -50,9 +51,8 @@ def cases(plan=PLAN, device=CPU):
 
 def document_of(found, **machine):
     """A report's JSON."""
-    return Report(
-        title="t", machine=machine, versions={}, commit="c", command="x", weaknesses=[], cases=found
-    ).as_json()
+    origin = Origin(machine=machine, versions={}, commit="c", command="x")
+    return Report(title="t", origin=origin, weaknesses=[], cases=found).as_json()
 
 
 def test_quick_plans_have_a_point_of_every_kind_and_full_ones_every_curve():

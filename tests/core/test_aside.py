@@ -1,11 +1,14 @@
 """A file takes the place of a file, never of anything else, and errors name what was to be written."""
 
+import contextlib
+import errno
+import io
 import os
 import stat
 
 import pytest
 
-from drivetrain.core.aside import written_aside
+from drivetrain.core.aside import save_text, text_aside, written_aside
 
 
 def write(path, content=b"new"):
@@ -64,3 +67,40 @@ def test_an_error_names_what_was_to_be_written(tmp_path, name):
         write(tmp_path / name)
     assert raised.value.filename == str(tmp_path / name)
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_text_that_cannot_take_its_place_leaves_the_old_one_and_nothing_aside(tmp_path, monkeypatch):
+    path = tmp_path / "report.json"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        save_text(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
+def test_a_text_written_bit_by_bit_is_there_when_it_is_whole(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("old")
+    with text_aside(path, newline="", errors="backslashreplace") as out:
+        for row in range(10_000):
+            out.write(f"{row},\udc80\r\n")
+        assert path.read_text() == "old"
+    assert path.read_bytes() == b"".join(b"%d,\\udc80\r\n" % row for row in range(10_000))
+    with contextlib.suppress(ZeroDivisionError), text_aside(path) as out:
+        out.write("half")
+        out.write(str(1 / 0))
+    assert path.read_bytes().startswith(b"0,")
+    assert os.listdir(tmp_path) == ["rows.csv"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_what_the_disk_does_not_take_is_an_error_and_no_half_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("builtins.open", lambda path, *rest, **more: io.FileIO("/dev/full", "wb"))
+    with pytest.raises(OSError, match="No space left"), text_aside(tmp_path / "rows.csv") as out:
+        out.write("row\n" * 10_000)
+    assert os.listdir(tmp_path) == []

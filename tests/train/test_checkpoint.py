@@ -20,8 +20,8 @@ from drivetrain.train.checkpoint import (
     checkpoint_nbytes,
     has_checkpoint,
     load_checkpoint,
-    load_policy,
     load_replay,
+    load_saved_policy,
     save_checkpoint,
     save_policy,
 )
@@ -187,7 +187,7 @@ def test_a_save_killed_before_any_of_its_calls_leaves_the_old_checkpoint_or_the_
 def test_the_last_policy_is_read_from_the_checkpoint_and_the_best_from_its_own_file(tmp_path):
     save_checkpoint(tmp_path, ARRAYS, META)
     save_policy(tmp_path, np.ones(5, np.float32), 12.5, 8, 3)
-    best, last = load_policy(tmp_path, "best"), load_policy(tmp_path, "last")
+    best, last = load_saved_policy(tmp_path, "best"), load_saved_policy(tmp_path, "last")
     assert (best.mean_return, best.num_steps, best.num_updates) == (12.5, 8, 3)
     assert np.array_equal(best.vector, np.ones(5))
     assert np.array_equal(last.vector, ARRAYS["params"])

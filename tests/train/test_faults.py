@@ -167,7 +167,8 @@ def test_a_run_without_room_for_any_checkpoint_policy_or_result_ends_with_what_i
     def full(path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("drivetrain.train.archives.written_aside", full)
+    for module in ("drivetrain.train.archives", "drivetrain.core.aside"):
+        monkeypatch.setattr(f"{module}.written_aside", full)
     monkeypatch.setattr("drivetrain.train.run.save_text", lambda path, text: path.write_text(text))
     settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (4,), "batch_size": 8}
     shorter = {"eval_episodes": 1, "final_eval_episodes": 2, "updates_per_call": 4, "time_report": False}

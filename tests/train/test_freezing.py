@@ -13,7 +13,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 from drivetrain.cli import eval as cli_eval
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint, load_policy
+from drivetrain.train.checkpoint import load_checkpoint, load_saved_policy
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
@@ -78,7 +78,7 @@ def test_a_run_over_the_switch_finishes_resumes_and_evaluates_while_encoders_sta
     moved = [name for name in new if name.startswith("state/") and not np.array_equal(new[name], old[name])]
     assert any(name.endswith("hidden0.weight") for name in moved), "the layers above learn"
     num_frozen = sum(x.size for name, x in first.items() if name.startswith("encoder/actor/"))
-    published = load_policy(result.run_dir, "last").vector
+    published = load_saved_policy(result.run_dir, "last").vector
     assert np.array_equal(published[:num_frozen], old["params"][:num_frozen])
     assert not np.array_equal(published[num_frozen:], old["params"][num_frozen:])
     flags = ["--which", "last", "--episodes", "2", "--json", str(tmp_path / "eval.json")]

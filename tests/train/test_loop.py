@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint, load_policy
+from drivetrain.train.checkpoint import load_checkpoint, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.learner import Learner
 from drivetrain.train.requirements import describe
@@ -55,7 +55,7 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
     assert len(result.returns) == 3
     _, meta = load_checkpoint(tmp_path)
     assert (meta["num_steps"], meta["num_updates"]) == (1_003, 267)
-    assert load_policy(tmp_path, "best").vector.shape == load_policy(tmp_path, "last").vector.shape
+    assert load_saved_policy(tmp_path, "best").vector.shape == load_saved_policy(tmp_path, "last").vector.shape
 
 
 ENDS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]

@@ -11,7 +11,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Sample
 from drivetrain.train import train
 from drivetrain.train.actor import Actor
-from drivetrain.train.checkpoint import load_checkpoint, load_policy, load_replay
+from drivetrain.train.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import BoxActions, Categories, Entries, Image, Interface, Vector, entries_of
@@ -302,7 +302,7 @@ def test_a_saved_policy_has_the_statistics_of_its_run_and_acts_on_raw_observatio
         seen = replay.sample(256, beta=1.0).data
     assert np.abs(seen["obs"]).max() > 500
     assert seen["reward"].min() < -1_000
-    saved = load_policy(tmp_path, "best")
+    saved = load_saved_policy(tmp_path, "best")
     known = np.array_split(saved.vector[-6:], 2)
     bare = make_policy(config.override(normalize_observations=False), interface, saved.vector[:-6])
     raw = seen["obs"][:32]

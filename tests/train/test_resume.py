@@ -20,7 +20,7 @@ from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running, read
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint, load_policy, load_replay
+from drivetrain.train.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.run_dir import RunLock
 
 OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
@@ -216,11 +216,11 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_anew_in_its_folder(
     run_dir = tmp_path / "run"
     settings = {"num_actors": 0, "total_steps": 240, "run_dir": str(run_dir), "csv": True, **SMALL}
     train("dqn", "CartPole-v1", **settings)
-    weights, rows = load_policy(run_dir, "last").vector, rows_of(run_dir)
+    weights, rows = load_saved_policy(run_dir, "last").vector, rows_of(run_dir)
     (run_dir / "result.json").unlink()
     shutil.rmtree(run_dir / "checkpoint")
     assert resume(run_dir).num_steps == 240
-    np.testing.assert_array_equal(load_policy(run_dir, "last").vector, weights)
+    np.testing.assert_array_equal(load_saved_policy(run_dir, "last").vector, weights)
     assert [row["num_steps"] for row in rows_of(run_dir)] == [row["num_steps"] for row in rows]
     shutil.rmtree(run_dir / "checkpoint")
     with pytest.raises(

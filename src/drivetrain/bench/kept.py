@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from drivetrain.bench.machine import describe_machine, describe_versions, git
-from drivetrain.bench.report import write_text
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 
 CODE = ("src", "cpp")
@@ -65,7 +65,7 @@ class Kept(Generic[Outcome]):
         if self._file is not None:
             record = {"asked": asked, "conditions": self._conditions, "outcome": as_json}
             records = [*(record for record, _ in self._load()), record]
-            write_text(self._file, "".join(json.dumps(record) + "\n" for record in records))
+            save_text(self._file, "".join(json.dumps(record) + "\n" for record in records))
 
     def _load(self) -> list[tuple[dict[str, Any], Outcome]]:
         """All records of the file, and their outcomes."""

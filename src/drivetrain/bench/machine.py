@@ -4,7 +4,8 @@ import os
 import platform
 import shlex
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,36 @@ from drivetrain.core.machine import memory_nbytes, num_cores, read
 from drivetrain.scope.cupti.readings import Nvml, NvmlError
 
 CPUINFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What a number is worth nothing without."""
+
+    machine: Mapping[str, Any]
+    """See `describe_machine`; and what else of it a bench depends on."""
+    versions: Mapping[str, str]
+    """Of drivetrain, and of others that take part."""
+    commit: str
+    """See `describe_commit`."""
+    command: str
+    """The command line to type for the same report."""
+
+
+def origin_of(words: Sequence[str], distributions: Iterable[str], **more: Any) -> Origin:
+    """That of a report which is begun now.
+
+    Args:
+        words: Of the command line behind `drivetrain bench`.
+        distributions: Whose versions count.
+        more: What else there is to say of the machine.
+    """
+    return Origin(
+        machine={**describe_machine(), **more},
+        versions=describe_versions(distributions),
+        commit=describe_commit(),
+        command=shlex.join(["drivetrain", "bench", *words]),
+    )
 
 
 def describe_machine(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
@@ -81,8 +112,3 @@ def git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
-
-
-def describe_command(words: Sequence[str]) -> str:
-    """The command line to type for the same report."""
-    return shlex.join(["drivetrain", "bench", *words])

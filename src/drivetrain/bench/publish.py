@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.process import Rival
-from drivetrain.bench.report import Report, Skipped, write_json, write_text
+from drivetrain.bench.report import Report, Skipped, write_json
 from drivetrain.bench.table import as_markdown
+from drivetrain.core.aside import save_text
 
 
 def present(peers: Sequence[Rival]) -> tuple[list[Rival], list[Skipped]]:
@@ -41,6 +42,6 @@ def publish(
         if json is not None:
             write_json(json, document)
         if markdown is not None:
-            write_text(markdown, text)
+            save_text(markdown, text)
     finally:  # what was measured is shown, also where the disk is full by now
         print(text)

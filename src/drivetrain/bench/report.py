@@ -1,7 +1,7 @@
 """The JSON that every `drivetrain bench` writes: what ran, where, how often, and how we compare.
 
     Report
-    |-- machine, versions, commit, command     where it ran, and how
+    |-- origin: machine, versions, commit, command   where it ran, and how
     |-- weaknesses                              what the numbers do not show; read first
     |-- skipped                                 peers that did not run, and why
     `-- cases -> Case: ours, peers, ratio, targets, and the samples behind each value
@@ -10,13 +10,14 @@ A number without its commit, machine and command is not worth keeping.
 """
 
 import json
-import os
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from drivetrain.bench.machine import Origin
+from drivetrain.core.aside import save_text
 
 FORMAT = "drivetrain-bench"
 FORMAT_VERSION = 2  # 1: promises were a mapping "goal" of peer to ratio
@@ -149,10 +150,7 @@ class Report:
     """Everything one `drivetrain bench` command found out."""
 
     title: str
-    machine: Mapping[str, Any]
-    versions: Mapping[str, str]
-    commit: str
-    command: str
+    origin: Origin
     weaknesses: Sequence[str]
     cases: Sequence[Case]
     skipped: Sequence[Skipped] = ()
@@ -163,10 +161,7 @@ class Report:
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "title": self.title,
-            "machine": dict(self.machine),
-            "versions": dict(self.versions),
-            "commit": self.commit,
-            "command": self.command,
+            **asdict(self.origin),
             "weaknesses": list(self.weaknesses),
             "skipped": [asdict(peer) for peer in self.skipped],
             "cases": [case.as_json() for case in self.cases],
@@ -175,19 +170,4 @@ class Report:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON document so that a reader sees the old file or the new one, never half of it."""
-    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a text file atomically; its folder must exist."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(draft, 0o644)
-        os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    save_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from drivetrain.bench.report import write_text
 from drivetrain.bench.saved import load_report
+from drivetrain.core.aside import save_text
 
 Document = Mapping[str, Any]
 
@@ -196,4 +196,4 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    write_text(Path(sys.argv[2]), as_markdown(load_report(Path(sys.argv[1]))))
+    save_text(Path(sys.argv[2]), as_markdown(load_report(Path(sys.argv[1]))))

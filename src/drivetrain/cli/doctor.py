@@ -26,6 +26,7 @@ import rich.table
 import drivetrain
 from drivetrain.cli.flags import read_flags
 from drivetrain.core import machine
+from drivetrain.core.aside import save_text
 from drivetrain.core.extras import EXTRAS, install_command
 from drivetrain.core.outputs import require_folders
 
@@ -63,7 +64,7 @@ def run(argv: list[str]) -> int:
     failed = [row.name for row in rows if row.status == "failed"]
     if options.json is not None:
         document = {"version": drivetrain.__version__, "ok": not failed, "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
+        save_text(options.json, json.dumps(document, indent=2) + "\n")
     rich.print(table(rows))
     print(f"does not work here: {', '.join(failed)}" if failed else "drivetrain works here")
     return 1 if failed else 0

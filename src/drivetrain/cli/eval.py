@@ -9,12 +9,12 @@ import numpy as np
 import tyro
 
 from drivetrain.cli.flags import read_flags
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.core.threads import one_thread_environment
-from drivetrain.train.archives import save_text
-from drivetrain.train.checkpoint import Which, load_policy
+from drivetrain.train.checkpoint import Which, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir import require_run_dir
 
@@ -84,7 +84,7 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
     from drivetrain.train.requirements import describe
 
     config = TrainConfig.load(run_dir / "config.json", **again)
-    saved = load_policy(run_dir, which)
+    saved = load_saved_policy(run_dir, which)
     interface = describe(config)
     evaluator = Evaluator(config, interface)
     seeds = episode_seeds(config.run.seed, "final", num_episodes)

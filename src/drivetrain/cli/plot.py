@@ -1,6 +1,7 @@
 """`drivetrain plot RUN...`: learning curves, with intervals over seeds, as PNG or SVG."""
 
 import importlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from drivetrain.cli.flags import read_flags
-from drivetrain.core.aside import written_aside
+from drivetrain.core.aside import write_all, written_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 from drivetrain.train.curves import Curve, curves
@@ -62,5 +63,7 @@ def draw(found: dict[str, tuple[Curve, int]], path: Path) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(frameon=False)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=150, format=path.suffix[1:].lower())
     with written_aside(path) as file:
-        figure.savefig(file, dpi=150, format=path.suffix[1:].lower())
+        write_all(file, picture.getbuffer())

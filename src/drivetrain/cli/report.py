@@ -9,6 +9,7 @@ import tyro
 
 from drivetrain import scope
 from drivetrain.cli.flags import read_flags
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 from drivetrain.scope.profile import Profile
@@ -102,7 +103,7 @@ def _training(flags: _Flags, run_dir: Path) -> None:
     if flags.html is not None:
         time_report.write(run_dir, flags.html)
     if flags.json is not None:
-        flags.json.write_text(json.dumps(totals.as_json(), indent=1) + "\n")
+        save_text(flags.json, json.dumps(totals.as_json(), indent=1) + "\n")
     time_report.show(run_dir, console())
 
 
@@ -126,7 +127,7 @@ def _one(flags: _Flags, name: str, profile: Profile) -> None:
     if flags.html is not None:
         _write_page(flags.html, page.render(profile, f"Where the time of {name} went"))
     if flags.json is not None:
-        flags.json.write_text(json.dumps(profile.as_json(), indent=1) + "\n")
+        save_text(flags.json, json.dumps(profile.as_json(), indent=1) + "\n")
     if flags.csv is not None:
         table.write(profile, flags.csv)
     if flags.perfetto is not None:
@@ -138,10 +139,10 @@ def _beside(flags: _Flags, runs: list[beside.Run]) -> None:
     if flags.html is not None:
         _write_page(flags.html, beside_page.render(runs, f"{len(runs)} runs side by side"))
     if flags.json is not None:
-        flags.json.write_text(json.dumps(beside_json.as_json(runs), indent=1) + "\n")
+        save_text(flags.json, json.dumps(beside_json.as_json(runs), indent=1) + "\n")
     beside_terminal.show(runs, console())
 
 
 def _write_page(file: Path, text: str) -> None:
     """Names of files need not be text in any encoding."""
-    file.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    save_text(file, text, errors="xmlcharrefreplace")

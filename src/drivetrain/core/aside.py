@@ -9,6 +9,7 @@ writes one also holds a lock on it, which ends with the process, seen from any c
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import re
 import stat
@@ -16,7 +17,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from drivetrain.core import _native
 
@@ -44,6 +45,37 @@ def written_aside(path: Path) -> Generator[IO[bytes], None, None]:
             if error.filename2 is not None:  # of the rename; set to None it would be printed
                 del error.filename2
         raise
+
+
+def save_text(path: Path, text: str, errors: str = "strict") -> None:
+    """Replace a text file in one step.
+
+    Args:
+        path: Of the file; its folder is there.
+        text: All of it.
+        errors: What becomes of what UTF-8 cannot hold, as for `str.encode`.
+
+    Raises:
+        OSError: It cannot be written; the old one is as it was.
+    """
+    with written_aside(path) as file:
+        write_all(file, memoryview(text.encode(errors=errors)))
+
+
+@contextmanager
+def text_aside(path: Path, *, newline: str | None = None, errors: str = "strict") -> Generator[IO[str], None, None]:
+    """As `written_aside`, for text that is written bit by bit."""
+    with written_aside(path) as file:
+        text = io.TextIOWrapper(io.BufferedWriter(cast(io.RawIOBase, file)), "utf-8", errors, newline)
+        yield text
+        text.flush()
+        text.detach().detach()  # closing it would close the file, which is synced first
+
+
+def write_all(file: IO[bytes], data: memoryview) -> None:
+    """Write every byte to an unbuffered file, which may take them in pieces."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def _require_file(path: Path) -> None:

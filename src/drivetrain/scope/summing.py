@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from drivetrain.core.aside import written_aside
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
 from drivetrain.scope.format import FORMAT, TOTALS
@@ -31,8 +31,7 @@ def create(path: Path) -> None:
     if any(path.iterdir()):
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
     about = {"format": FORMAT, "keeps": TOTALS, "argv": sys.argv, "begin_ns": time.monotonic_ns()}
-    with written_aside(path / "session.json") as file:
-        file.write(json.dumps(about).encode())
+    save_text(path / "session.json", json.dumps(about))
 
 
 def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from drivetrain.core.aside import written_aside
+from drivetrain.core.aside import save_text
 
 MARK = "// sha256 "
 
@@ -24,5 +24,4 @@ def write_kept(path: Path, text: str) -> None:
         OSError: The folder cannot be made or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as file:
-        file.write(f"{text}{MARK}{hashlib.sha256(text.encode()).hexdigest()}\n".encode())
+    save_text(path, f"{text}{MARK}{hashlib.sha256(text.encode()).hexdigest()}\n")

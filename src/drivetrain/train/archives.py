@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.core.aside import written_aside
+from drivetrain.core.aside import write_all, written_aside
 from drivetrain.core.errors import FileFormatError
 
 Arrays = dict[str, NDArray[Any]]
@@ -84,16 +84,6 @@ def checked(path: Path, kind: str, meta: Any, newest: int) -> dict[str, Any]:
     return found
 
 
-def save_text(path: Path, text: str) -> None:
-    """Replace a text file in one step.
-
-    Raises:
-        OSError: It cannot be written; the old one is as it was.
-    """
-    with written_aside(path) as file:
-        write_all(file, memoryview(text.encode()))
-
-
 def append_whole(file: IO[bytes], data: bytes) -> None:
     """Append to an unbuffered file, all or nothing.
 
@@ -106,9 +96,3 @@ def append_whole(file: IO[bytes], data: bytes) -> None:
     except OSError:
         os.ftruncate(file.fileno(), end)
         raise
-
-
-def write_all(file: Any, data: memoryview) -> None:
-    """Write every byte to an unbuffered file, which may take them in pieces."""
-    while data:
-        data = data[file.write(data) :]

@@ -24,9 +24,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
-from drivetrain.train.archives import Arrays, checked, load_archive, save_archive, save_text
+from drivetrain.train.archives import Arrays, checked, load_archive, save_archive
 
 Which = Literal["best", "last"]
 _FORMAT = 2
@@ -176,7 +177,7 @@ def has_best_policy(run_dir: Path) -> bool:
     return (run_dir / _BEST).exists()
 
 
-def load_policy(run_dir: Path, which: Which) -> SavedPolicy:
+def load_saved_policy(run_dir: Path, which: Which) -> SavedPolicy:
     """The best policy of a run, or the last one from its checkpoint.
 
     Raises:

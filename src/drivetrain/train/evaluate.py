@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.core.seeding import episode_seeds
-from drivetrain.train.checkpoint import SavedPolicy, has_best_policy, load_policy, save_policy
+from drivetrain.train.checkpoint import SavedPolicy, has_best_policy, load_saved_policy, save_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, close_all
 from drivetrain.train.faults import require_finite
@@ -132,7 +132,7 @@ class Selection:
         self._evaluator = make_evaluator(config, interface)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
-        best = load_policy(run_dir, "best") if has_best_policy(run_dir) else None
+        best = load_saved_policy(run_dir, "best") if has_best_policy(run_dir) else None
         self._best_mean = -np.inf if best is None else best.mean_return
         self._unsaved: NDArray[np.float32] | None = None  # the latest, as long as there was no room for any
 
@@ -158,7 +158,7 @@ class Selection:
         if self._unsaved is not None and not has_best_policy(self._run_dir):
             policy = make_policy(self._config, self._interface, self._unsaved)
         else:
-            policy = policy_of(self._config, self._interface, load_policy(self._run_dir, "best"))
+            policy = policy_of(self._config, self._interface, load_saved_policy(self._run_dir, "best"))
         return self._evaluator.returns(policy, seeds, self._beat)
 
     def close(self) -> None:

@@ -21,8 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
-from drivetrain.train.archives import append_whole, save_text
+from drivetrain.train.archives import append_whole
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.ledger import Counts
 from drivetrain.train.rules import Origin, Rules

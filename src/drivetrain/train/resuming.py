@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
-from drivetrain.train.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_policy
+from drivetrain.train.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.interface import Interface
@@ -221,7 +221,7 @@ def require_best(run_dir: Path) -> None:
     if not has_best_policy(run_dir):
         return
     try:
-        load_policy(run_dir, "best")
+        load_saved_policy(run_dir, "best")
     except FileFormatError as error:
         raise FileFormatError(
             f"{error}; put an older copy there, or remove it to keep the best from here on"

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.garbage import uncollected
-from drivetrain.train.archives import save_text
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.train.archives import save_text
 from drivetrain.train.config import TrainConfig
 
 _LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone

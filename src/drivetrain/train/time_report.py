@@ -7,11 +7,11 @@ from pathlib import Path
 
 import rich.console
 
+from drivetrain.core.aside import save_text
 from drivetrain.scope.report import totals_page, totals_terminal
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.totals_rows import by_group, waited
 from drivetrain.scope.totals import Totals
-from drivetrain.train.archives import save_text
 from drivetrain.train.recording import SEQUENTIAL, sessions
 from drivetrain.train.run_dir import label_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.checkpoint import Which, load_policy
+from drivetrain.train.checkpoint import Which, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import interface_of, make
 from drivetrain.train.evaluate import policy_of
@@ -36,7 +36,7 @@ class TrainedPolicy:
         """See `drivetrain.train.load_policy`."""
         require_run_dir(run_dir)
         self.config = TrainConfig.load(run_dir / "config.json", **again)
-        saved = load_policy(run_dir, which)
+        saved = load_saved_policy(run_dir, which)
         self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
         interface = interface_of(self.config)
         self._policy = policy_of(self.config, interface, saved)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.sizing.trial import Drawn, Rates, rates
@@ -76,15 +76,13 @@ def run(options: Options, words: Sequence[str]) -> int:
     """
     options.check()
     rounds, seconds = (1, 1.0) if options.quick else (options.rounds, options.seconds)
+    origin = origin_of(words, ("jax", "jaxlib", "numpy", "gymnasium"))
     cases: list[Case] = []
     for kind in KINDS:
         cases += cases_of(kind, measure(kind, counts(kind, 2 if options.quick else options.most), rounds, seconds))
     report = Report(
         title="Slow environments: how steps grow with the actors",
-        machine=describe_machine(),
-        versions=describe_versions(("jax", "jaxlib", "numpy", "gymnasium")),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin,
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=cases,
         skipped=[],

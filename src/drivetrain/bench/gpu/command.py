@@ -12,7 +12,7 @@ from drivetrain.bench.gpu.recording import recording
 from drivetrain.bench.gpu.simulators import simulators
 from drivetrain.bench.gpu.survey import survey
 from drivetrain.bench.gpu.tests import tests
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions, gpus
+from drivetrain.bench.machine import gpus, origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
@@ -106,10 +106,7 @@ def report_of(folder: Path, left: Sequence[Skipped], words: Sequence[str]) -> Re
     done = [found for part in parts() if (found := kept.get(part.asked)) is not None]
     return Report(
         title="What only a GPU can show",
-        machine={**describe_machine(), "gpus": gpus()},
-        versions=describe_versions((*DISTRIBUTIONS, *DISTRIBUTIONS_HERE)),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin_of(words, (*DISTRIBUTIONS, *DISTRIBUTIONS_HERE), gpus=gpus()),
         weaknesses=WEAKNESSES,
         cases=[case for found in done for case in found.cases],
         skipped=[*(one for found in done for one in found.skipped), *left],

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivetrain.bench.learners.worker import Job
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.core.errors import InvalidInput, RunError
@@ -87,10 +87,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     forms, rounds = (FORMS[:1], 2) if options.quick else (FORMS, options.rounds)
     report = Report(
         title="Two learners, and bfloat16, against one learner",
-        machine=describe_machine(),
-        versions=describe_versions(("jax", "jaxlib", "optax", "numpy")),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin_of(words, ("jax", "jaxlib", "optax", "numpy")),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=[measure(job, aim, rounds) for job, aim in forms],
         skipped=[],

@@ -1,9 +1,9 @@
 """`drivetrain bench learning`: run what is missing, keep it, and make the page of everything kept."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import CONTESTS, Contest
@@ -11,9 +11,9 @@ from drivetrain.bench.learning.page import as_markdown
 from drivetrain.bench.learning.records import add, counting, load, make_record
 from drivetrain.bench.learning.run import run_side
 from drivetrain.bench.learning.sides import Side, chosen
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import Origin, origin_of
 from drivetrain.bench.publish import present
-from drivetrain.bench.report import write_text
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.outputs import require_folders
 
@@ -96,12 +96,7 @@ def run(options: Options, words: Sequence[str]) -> int:
         InvalidInput: The options cannot be run; nothing was.
     """
     options.check()
-    origin = {
-        "commit": describe_commit(),
-        "command": describe_command(words),
-        "versions": describe_versions(DISTRIBUTIONS),
-        "machine": describe_machine(),
-    }
+    origin = origin_of(words, DISTRIBUTIONS)
     sides = chosen(options.sides, options.contest.sides)
     here, _ = present(list(dict.fromkeys(side.rival for side in sides)))
     able = [side for side in sides if side.rival in here]
@@ -110,12 +105,12 @@ def run(options: Options, words: Sequence[str]) -> int:
         return int(failed > 0)
     page = as_markdown(load(options.json), options.contest)
     if options.markdown is not None:
-        write_text(options.markdown, page)
+        save_text(options.markdown, page)
     print(page)
     return int(failed > 0)
 
 
-def carry_out(options: Options, sides: Sequence[Side], origin: Mapping[str, Any]) -> int:
+def carry_out(options: Options, sides: Sequence[Side], origin: Origin) -> int:
     """Do the runs that are missing, each kept as soon as it is done; how many failed."""
     failed = 0
     for case, seed, side in planned(options, sides):

@@ -24,8 +24,8 @@ from drivetrain.bench.learning.summary import (
     scores,
     summed_up,
 )
-from drivetrain.bench.report import write_text
 from drivetrain.bench.table import bullets, markdown_table
+from drivetrain.core.aside import save_text
 from drivetrain.train.intervals import Estimate, iqm
 
 
@@ -159,4 +159,4 @@ def settings_of(case: LearningCase) -> str:
 
 if __name__ == "__main__":
     against = sys.argv[3] if len(sys.argv) > 3 else SB3.name
-    write_text(Path(sys.argv[2]), as_markdown(load(Path(sys.argv[1])), CONTESTS[against]))
+    save_text(Path(sys.argv[2]), as_markdown(load(Path(sys.argv[1])), CONTESTS[against]))

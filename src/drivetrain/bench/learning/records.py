@@ -23,7 +23,8 @@ from typing import Any, cast
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import CONTESTS
 from drivetrain.bench.learning.run import Learned
-from drivetrain.bench.report import write_text
+from drivetrain.bench.machine import Origin
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 
 FORMAT = "drivetrain-learning"
@@ -54,7 +55,7 @@ def load(path: Path) -> list[Run]:
 def add(path: Path, run: Run) -> None:
     """Add a finished run to the file, which is made if it is not there."""
     with locked(path.absolute().parent):
-        write_text(path, as_text([*load(path), run]))
+        save_text(path, as_text([*load(path), run]))
 
 
 def as_text(runs: Sequence[Run]) -> str:
@@ -82,10 +83,10 @@ def locked(folder: Path) -> Generator[None]:
         os.close(handle)  # and with it the lock
 
 
-def make_record(case: LearningCase, side: str, seed: int, learned: Learned, origin: Mapping[str, Any]) -> Run:
-    """The record of a finished run; `origin` is commit, command, versions and machine."""
+def make_record(case: LearningCase, side: str, seed: int, learned: Learned, origin: Origin) -> Run:
+    """The record of a finished run."""
     asked = {"case": case.name, "side": side, "seed": seed, **case.conditions()}
-    return asked | asdict(learned) | dict(origin)
+    return asked | asdict(learned) | asdict(origin)
 
 
 def counting(runs: Sequence[Run], case: LearningCase, side: str) -> list[Run]:

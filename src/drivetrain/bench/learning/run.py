@@ -15,8 +15,8 @@ from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import case_named
 from drivetrain.bench.learning.sides import Side
 from drivetrain.bench.process import last_words, launch
-from drivetrain.bench.report import write_text
 from drivetrain.bench.train.run import wait
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import RunError
 from drivetrain.train.config.simulator import SimEngine
 
@@ -71,7 +71,7 @@ class Learned:
 
     def save(self, path: Path) -> None:
         """Write the answer for the process that asked."""
-        write_text(path, json.dumps(asdict(self)))
+        save_text(path, json.dumps(asdict(self)))
 
 
 def run_side(side: Side, case: LearningCase, seed: int) -> Learned:

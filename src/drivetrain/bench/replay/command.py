@@ -13,12 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from drivetrain.bench.machine import (
-    describe_command,
-    describe_commit,
-    describe_machine,
-    describe_versions,
-)
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish
 from drivetrain.bench.replay.cases import make_cases, unmeasured
@@ -123,16 +118,13 @@ def run(options: Options, words: Sequence[str]) -> int:
 
 def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
-    plan, machine = options.plan(), describe_machine()
+    plan, origin = options.plan(), origin_of(words, DISTRIBUTIONS)
     peers, absent = present(PEERS)
     rivals = [OURS, *peers, FLOOR, OURS_BY_DEFAULT]
     results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
     return Report(
         title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",
-        machine=machine,
-        versions=describe_versions(DISTRIBUTIONS),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin,
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=[case for cases, _ in results for case in cases],
         skipped=[*absent, *(failure for _, failures in results for failure in failures)],

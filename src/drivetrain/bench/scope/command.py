@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain.bench.kept import conditions
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Report
 from drivetrain.bench.scope.cases import make_cases
@@ -148,7 +148,8 @@ def run_survey(options: Options, words: Sequence[str]) -> int:
 
 def make_report(options: Options, words: Sequence[str], runner: Runner) -> Report:
     """Run every program that can run here, and gather it."""
-    machine = describe_machine()
+    distributions = (*DISTRIBUTIONS, *TOOL_DISTRIBUTIONS)
+    origin = origin_of(words, distributions)
     programs = options.programs()
     absent = [skipped for program in programs if (skipped := program.missing()) is not None]
     use_tools = options.tools and not options.quick
@@ -162,15 +163,11 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
         Plan(programs=able, contenders=[JUDGED], num_rounds=rounds),
         Plan(programs=with_tools, contenders=[None, OURS, *tools], num_rounds=tool_rounds),
     ]
-    distributions = (*DISTRIBUTIONS, *TOOL_DISTRIBUTIONS)
     kept = runs_in() if options.keep is None else runs_in(options.keep, conditions(distributions))
     (judged, beside), failed = measure(plans, rng=random.Random(options.seed), run=runner, kept=kept)
     return Report(
         title="What recording costs, and how near the corrected time is",
-        machine=machine,
-        versions=describe_versions(distributions),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin,
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=[*make_cases(judged, beside), *own],
         skipped=[*absent, *absent_own, *absent_tools, *failed],

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions, gpus
+from drivetrain.bench.machine import gpus, origin_of
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
@@ -143,8 +143,8 @@ def run(options: Options, words: Sequence[str]) -> int:
 
 def make_report(options: Options, device: Device | None, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
-    machine = describe_machine()
-    share = 1.0 if "avx512f" in machine["simd"] else 0.5
+    origin = origin_of(words, (*DISTRIBUTIONS, *OF_CUDA) if device is GPU else DISTRIBUTIONS)
+    share = 1.0 if "avx512f" in origin.machine["simd"] else 0.5
     rivals, absent = present(device.rivals if device else EVERYBODY)
     plan = options.plan(device, rivals, share)
     speed, skipped = measure_speed(plan)
@@ -153,14 +153,11 @@ def make_report(options: Options, device: Device | None, words: Sequence[str]) -
     if device is not None:
         speed = with_causes(speed, plan, device)
         title = PAPER_TITLE + device.words
-        machine |= {"device": device.name, "gpus": gpus()}
+        origin = replace(origin, machine={**origin.machine, "device": device.name, "gpus": gpus()})
         weaknesses = GPU_WEAKNESSES if device is GPU else WEAKNESSES
     return Report(
         title=title,
-        machine=machine,
-        versions=describe_versions((*DISTRIBUTIONS, *OF_CUDA) if device is GPU else DISTRIBUTIONS),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin,
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *weaknesses],
         cases=[*median_case(speed, share), *speed, *others],
         skipped=[*absent, *skipped, *unfit],

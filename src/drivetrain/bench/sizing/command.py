@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.sizing.trial import Drawn, chosen, rates
@@ -68,10 +68,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     cases, rounds, seconds = (1, 1, 1.0) if options.quick else (options.cases, options.rounds, options.seconds)
     report = Report(
         title="Automatic sizing against every setting",
-        machine=describe_machine(),
-        versions=describe_versions(("jax", "jaxlib", "numpy", "gymnasium")),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin_of(words, ("jax", "jaxlib", "numpy", "gymnasium")),
         weaknesses=WEAKNESSES,
         cases=[measure(drawn, rounds, seconds) for drawn in draw(options.seed, cases)],
         skipped=[],

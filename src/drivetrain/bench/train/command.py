@@ -8,17 +8,12 @@ processes; compilation is in them, evaluation and the imports of the main proces
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.kept import Kept, conditions
-from drivetrain.bench.machine import (
-    describe_command,
-    describe_commit,
-    describe_machine,
-    describe_versions,
-)
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
@@ -133,17 +128,14 @@ def runner_of(run: Runner, file: Path | None) -> Runner:
 
 def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Report:
     """Run everybody who is here, and gather it."""
-    plan, machine = options.plan(), describe_machine()
+    plan, origin = options.plan(), origin_of(words, DISTRIBUTIONS)
     peers, absent = present(PEERS_OF[options.algo])
     threads, probe = choose_threads(plan, peers, run_one)
     fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, run_one, quick=options.quick)
     target, target_failures = measure_to_target(plan, peers, threads, run_one)
     return Report(
         title=f"{options.algo} on {options.env}, against Stable-Baselines3, SBX and CleanRL",
-        machine={**machine, "threads": dict(threads), "thread_probe": dict(probe)},
-        versions=describe_versions(DISTRIBUTIONS),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=replace(origin, machine={**origin.machine, "threads": dict(threads), "thread_probe": dict(probe)}),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES[options.algo]],
         cases=[*fixed, *target],
         skipped=[*absent, *fixed_failures, *target_failures],

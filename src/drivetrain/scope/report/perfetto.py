@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from drivetrain.core.aside import text_aside
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import perfetto_gpu
 from drivetrain.scope.sites import Site
@@ -13,7 +14,7 @@ from drivetrain.scope.trace.events import BEGIN, END, STEP, Thread
 
 def write(profile: Profile, file: Path) -> None:
     """One line per event; open it at ui.perfetto.dev or chrome://tracing."""
-    with file.open("w") as out:
+    with text_aside(file) as out:
         out.write("[\n")
         for number, event in enumerate(events(profile)):
             out.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))

@@ -46,8 +46,27 @@ class Torso(Protocol):
         ...
 
 
+class WithoutParameters:
+    """What torsos have in common that learn nothing."""
+
+    @property
+    def layout(self) -> Layout:
+        """Nothing."""
+        return ()
+
+    @property
+    def needs_jax(self) -> bool:
+        """No: NumPy serves."""
+        return False
+
+    def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
+        """Nothing."""
+        del rng, gain
+        return {}
+
+
 @dataclass(frozen=True)
-class Flat:
+class Flat(WithoutParameters):
     """A torso without parameters, for numbers: flattened, as float32, scaled."""
 
     shape: tuple[int, ...]
@@ -60,21 +79,6 @@ class Flat:
         """All numbers."""
         return math.prod(self.shape)
 
-    @property
-    def layout(self) -> Layout:
-        """Nothing."""
-        return ()
-
-    @property
-    def needs_jax(self) -> bool:
-        """No: NumPy serves."""
-        return False
-
-    def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
-        """Nothing."""
-        del rng, gain
-        return {}
-
     def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
         """The numbers times the scale."""
         del pieces, xp
@@ -83,7 +87,7 @@ class Flat:
 
 
 @dataclass(frozen=True)
-class OneHot:
+class OneHot(WithoutParameters):
     """A torso without parameters, for categories."""
 
     counts: tuple[int, ...]
@@ -93,21 +97,6 @@ class OneHot:
     def num_features(self) -> int:
         """All values of all of them."""
         return sum(self.counts)
-
-    @property
-    def layout(self) -> Layout:
-        """Nothing."""
-        return ()
-
-    @property
-    def needs_jax(self) -> bool:
-        """No: NumPy serves."""
-        return False
-
-    def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
-        """Nothing."""
-        del rng, gain
-        return {}
 
     def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
         """Zeros, and a one at the value of each category."""
@@ -151,28 +140,13 @@ class Concatenation:
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(WithoutParameters):
     """A torso without parameters: one entry of an observation as it is."""
 
     entry: str
     """Its name."""
     num_features: int
     """Its width."""
-
-    @property
-    def layout(self) -> Layout:
-        """Nothing."""
-        return ()
-
-    @property
-    def needs_jax(self) -> bool:
-        """No: NumPy serves."""
-        return False
-
-    def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
-        """Nothing."""
-        del rng, gain
-        return {}
 
     def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
         """The entry."""

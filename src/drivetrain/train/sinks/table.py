@@ -13,7 +13,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from drivetrain.train.archives import append_whole, save_text
+from drivetrain.core.aside import save_text
+from drivetrain.train.archives import append_whole
 from drivetrain.train.sinks.sink import Row
 
 COLUMNS = (

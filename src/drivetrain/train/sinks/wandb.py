@@ -12,9 +12,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, RunError
 from drivetrain.core.extras import missing_extra
-from drivetrain.train.archives import save_text
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.sinks.sink import Row
 

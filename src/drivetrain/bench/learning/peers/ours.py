@@ -13,7 +13,7 @@ from drivetrain.bench.train.peers.ours_dqn import vanilla
 from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
-from drivetrain.train.checkpoint import load_policy
+from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import Interface
@@ -64,7 +64,7 @@ def learn(task: Task, interface: Interface, examination: Examination) -> Trainin
         prepare_computation()
     case = task.details()
     result = train(case.algo, case.env, **overrides(task))
-    last = load_policy(RUN_DIR, "last")
+    last = load_saved_policy(RUN_DIR, "last")
     assert last.num_updates == result.num_updates, "the checkpoint is older than the run's end"
     return Training(
         num_steps=result.num_steps,

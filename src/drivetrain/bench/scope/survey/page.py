@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.report import write_text
 from drivetrain.bench.saved import load_report
 from drivetrain.bench.scope.survey.survey import CLAIMS, LOADS
 from drivetrain.bench.table import bullets, markdown_table, names_in, number, provenance, skipped_section
+from drivetrain.core.aside import save_text
 
 Document = Mapping[str, Any]
 VERDICTS = {True: "holds", False: "does not hold", None: "cannot be told here"}
@@ -78,4 +78,4 @@ def _with_unit(value: float | None, unit: str) -> str:
 
 
 if __name__ == "__main__":
-    write_text(Path(sys.argv[2]), as_page(load_report(Path(sys.argv[1]))))
+    save_text(Path(sys.argv[2]), as_page(load_report(Path(sys.argv[1]))))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.kept import Kept, runs_or_reasons
-from drivetrain.bench.machine import describe_command, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.scope.survey.claims import Finding, findings, simulation_percent
 from drivetrain.bench.scope.survey.loads import Load
@@ -115,10 +115,7 @@ def survey_report(surveyed: Surveyed, words: Sequence[str], *, is_quick: bool) -
     """Everything as one report."""
     return Report(
         title="RL-Scope's survey on today's software",
-        machine=describe_machine(),
-        versions=describe_versions(DISTRIBUTIONS_HERE),
-        commit=describe_commit(),
-        command=describe_command(words),
+        origin=origin_of(words, DISTRIBUTIONS_HERE),
         weaknesses=[*([QUICK_WEAKNESS] if is_quick else []), *WEAKNESSES],
         cases=[
             *map(claim_case, findings(surveyed.outcomes)),

@@ -9,7 +9,7 @@ from drivetrain.bench.train.peers.entry import Training, main
 from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, dense_layers, prepare, run_settings, train_through
 from drivetrain.bench.train.settings import ContinuousSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
-from drivetrain.train.checkpoint import load_policy
+from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.networks import unpack
 from drivetrain.train.policies import policy_network
@@ -52,7 +52,7 @@ def shared(total_steps: int, settings: ContinuousSettings) -> dict[str, Any]:
 
 def layers_of(config: TrainConfig) -> Layers:
     """The policy's kernels and biases; of a distribution, its mean."""
-    pieces = unpack(policy_network(config, describe(config)), load_policy(RUN_DIR, "last").vector)
+    pieces = unpack(policy_network(config, describe(config)), load_saved_policy(RUN_DIR, "last").vector)
     return dense_layers({name: piece for name, piece in pieces.items() if not name.startswith("log_std.")})
 
 

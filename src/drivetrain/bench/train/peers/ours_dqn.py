@@ -18,7 +18,7 @@ from drivetrain.bench.train.peers.snapshots import Snapshots
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
-from drivetrain.train.checkpoint import load_policy
+from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.networks import MLP, Pieces, unpack
 
@@ -148,7 +148,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     watch.stop()
     if job.kind == "target":
         snapshots.stop()
-    last = load_policy(RUN_DIR, "last")
+    last = load_saved_policy(RUN_DIR, "last")
     assert last.num_updates == result.num_updates, "the checkpoint is older than the run's end"
     reached, times, details = first_reaching(job, watch, snapshots)
     return Training(

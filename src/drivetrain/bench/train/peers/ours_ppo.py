@@ -11,7 +11,7 @@ from drivetrain.bench.train.peers.entry import Training, main
 from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, dense_layers, prepare, run_settings, train_through
 from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
-from drivetrain.train.checkpoint import load_policy
+from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions
 from drivetrain.train.networks import unpack
@@ -56,7 +56,7 @@ def shared(total_steps: int, settings: PpoSettings) -> dict[str, Any]:
 def layers_of(config: TrainConfig) -> Layers:
     """The policy's kernels and biases, giving real-valued actions in the environment's units."""
     interface = describe(config)
-    pieces = unpack(policy_network(config, interface), load_policy(RUN_DIR, "last").vector)
+    pieces = unpack(policy_network(config, interface), load_saved_policy(RUN_DIR, "last").vector)
     *hidden, (kernel, bias) = dense_layers(pieces)
     if isinstance(interface.actions, BoxActions):
         low, high = np.array(interface.actions.low), np.array(interface.actions.high)

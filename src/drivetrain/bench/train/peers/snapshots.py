@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.errors import FileFormatError
-from drivetrain.train.checkpoint import load_policy
+from drivetrain.train.checkpoint import load_saved_policy
 
 _POLL_S = 0.01
 
@@ -65,7 +65,7 @@ class Snapshots:
             if not changed or changed == self._seen:
                 return
             cpu_s, wall_s = self._watch.read()
-            policy = load_policy(self._run_dir, "last")
+            policy = load_saved_policy(self._run_dir, "last")
         except (OSError, ValueError, FileFormatError):  # none yet, or replaced this very moment
             return
         self._seen = changed
