@@ -1,5 +1,8 @@
 """Replays to save, and what a file of one holds."""
 
+import contextlib
+import threading
+
 import numpy as np
 from children import write_rows
 
@@ -21,6 +24,33 @@ def stacked_replay(capacity=400, num_rows=400, num_bytes=16, **options):
     replay = Replay(capacity, TaggedStacks(num_bytes, stack=3).spec, **SHARING, **options)
     write_rows(replay, num_rows, num_bytes=num_bytes)
     return replay
+
+
+@contextlib.contextmanager
+def others_at_work(replay, num_bytes):
+    """A thread writes, and another one samples and updates priorities, until the block ends."""
+    stop = threading.Event()
+
+    def write():
+        first = 10**6
+        while not stop.is_set():
+            write_rows(replay, 512, first_tag=first, num_envs=64, num_bytes=num_bytes)
+            first += 10**4
+
+    def learn():
+        while not stop.is_set():
+            sample = replay.sample(64)
+            replay.update_priorities(sample.keys, sample.weights * 3)
+
+    threads = [threading.Thread(target=target) for target in (write, learn)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def num_parts(path):

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import threading
 import time
 import warnings
 
@@ -16,6 +15,7 @@ from saved_files import (
     contents,
     contents_of,
     num_parts,
+    others_at_work,
     stacked_replay,
     tagged_replay,
 )
@@ -150,33 +150,6 @@ def test_killed_at_random_while_saving_incrementally_the_file_loads_whole(tmp_pa
         tagged.check(loaded.sample(1024, mode="iid"))
 
 
-def live(replay, tagged, num_bytes, save):
-    """Call `save` ten times while others write and learn."""
-    stop = threading.Event()
-
-    def write():
-        first = 10**6
-        while not stop.is_set():
-            write_rows(replay, 512, first_tag=first, num_envs=64, num_bytes=num_bytes)
-            first += 10**4
-
-    def learn():
-        while not stop.is_set():
-            sample = replay.sample(64)
-            replay.update_priorities(sample.keys, sample.weights * 3)
-
-    threads = [threading.Thread(target=target) for target in (write, learn)]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(10):
-            save(number)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-
-
 @pytest.mark.parametrize("stack", [0, 3])
 def test_a_live_replay_is_saved_incrementally_with_whole_rows(tmp_path, stack):
     tagged = TaggedStacks(200, stack=3) if stack else TaggedRows(200)
@@ -184,11 +157,10 @@ def test_a_live_replay_is_saved_incrementally_with_whole_rows(tmp_path, stack):
     write_rows(replay, 5000, num_bytes=200)
     path = tmp_path / "replay"
 
-    def save(number):
-        replay.save(path, incremental=True)
-        shutil.copy(path, tmp_path / f"{number}")
-
-    live(replay, tagged, 200, save)
+    with others_at_work(replay, num_bytes=200):
+        for number in range(10):
+            replay.save(path, incremental=True)
+            shutil.copy(path, tmp_path / f"{number}")
     held = []
     for number in range(10):
         loaded = Replay.load(tmp_path / f"{number}")

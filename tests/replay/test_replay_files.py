@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import threading
 import zlib
 
 import hypothesis.strategies as st
@@ -11,6 +10,7 @@ import pytest
 from children import ROOT, run_script, started_script, write_rows
 from filled import filled_replay
 from hypothesis import HealthCheck, given, settings
+from saved_files import others_at_work
 
 from drivetrain.core._native import process_start_time
 from drivetrain.core.errors import Closed, FileFormatError, InvalidInput, SegmentError
@@ -298,29 +298,9 @@ def test_a_live_replay_is_saved_with_whole_rows(tmp_path):
     tagged = TaggedRows(200)
     replay = Replay(5000, tagged.spec, shared=True)
     write_rows(replay, 5000, num_bytes=200)
-    stop = threading.Event()
-
-    def write():
-        first = 0
-        while not stop.is_set():
-            write_rows(replay, 512, first_tag=first, num_envs=64, num_bytes=200)
-            first += 512
-
-    def learn():
-        while not stop.is_set():
-            sample = replay.sample(64)
-            replay.update_priorities(sample.keys, sample.weights * 3)
-
-    threads = [threading.Thread(target=target) for target in (write, learn)]
-    for thread in threads:
-        thread.start()
-    try:
+    with others_at_work(replay, num_bytes=200):
         for number in range(10):
             replay.save(tmp_path / f"{number}")
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
     for number in range(10):
         loaded = Replay.load(tmp_path / f"{number}")
         assert 5000 - 256 <= len(loaded) <= 5000  # rows being written are left out

@@ -1,6 +1,5 @@
 """Callbacks see what metrics.jsonl has, end runs early or by what they raise, and leave runs in good order."""
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from whole_run import SMALL, read
+from whole_run import SMALL, rows_of
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
@@ -40,10 +39,6 @@ class Watcher:
 
 def stop_at_an_evaluation(event):
     return "stop" if event.kind == "evaluation" else None
-
-
-def rows_of(run_dir):
-    return [json.loads(line) for line in read(run_dir / "metrics.jsonl").splitlines()]
 
 
 def children():

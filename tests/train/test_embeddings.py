@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
+from whole_run import same
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
@@ -34,10 +35,6 @@ CASES = [
 
 def close(left, right):
     return np.allclose(left, right, rtol=1e-3, atol=1e-4)
-
-
-def same(left, right):
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
 
 
 @pytest.mark.parametrize(("algo", "env", "settings"), CASES)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
+from whole_run import same
 
 from drivetrain.cli import eval as cli_eval
 from drivetrain.train import resume, train
@@ -35,10 +36,6 @@ def importable(monkeypatch):
 
 def frozen(run_dir):
     return {name: x for name, x in load_checkpoint(run_dir)[0].items() if name.startswith("encoder/")}
-
-
-def same(left, right):
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
 
 
 @pytest.mark.slow  # a run with processes that start twice

@@ -1,7 +1,6 @@
 """The sequential reference: a seed fixes every bit."""
 
 import gc
-import json
 import os
 import signal
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
+from whole_run import rows_without_times
 
 from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint, load_saved_policy
@@ -22,12 +22,6 @@ SMALL = {
     "update_ratio": "1/3", "eval_interval_steps": 400, "eval_episodes": 2, "final_eval_episodes": 3,
     "log_interval_steps": 250, "capacity": 1_000, "updates_per_call": 8,
 }  # fmt: skip
-TIMES = {"wall_s", "steps_per_s", "updates_per_s", "checkpoint_s"}
-
-
-def rows_of(run_dir):
-    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
 def test_two_runs_of_a_seed_are_equal_to_the_last_bit_and_another_seed_is_not(tmp_path):
@@ -37,7 +31,7 @@ def test_two_runs_of_a_seed_are_equal_to_the_last_bit_and_another_seed_is_not(tm
     ]
     arrays = [load_checkpoint(result.run_dir)[0] for result in results]
     assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])
-    assert rows_of(results[0].run_dir) == rows_of(results[1].run_dir)
+    assert rows_without_times(results[0].run_dir) == rows_without_times(results[1].run_dir)
     assert results[0].returns == results[1].returns
     assert not np.array_equal(arrays[0]["params"], arrays[2]["params"])
 

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from tensorboard_rows import scalars
-from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running, read
+from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running, read, rows_of
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
@@ -24,10 +24,6 @@ from drivetrain.train.checkpoint import load_checkpoint, load_replay, load_saved
 from drivetrain.train.run_dir import RunLock
 
 OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
-
-
-def rows_of(run_dir):
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
 def evaluations_of(run_dir):

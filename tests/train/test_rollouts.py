@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from whole_run import Run
+from whole_run import Run, rows_without_times
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
@@ -36,7 +36,6 @@ FLAGS = [
     "--final-eval-episodes", "3", "--num-actors", "2",
 ]  # fmt: skip
 NORMALISED = {"normalize_observations": True, "normalize_rewards": True}
-TIMES = {"wall_s", "steps_per_s", "updates_per_s", "checkpoint_s"}
 
 
 def config_of(**settings):
@@ -190,11 +189,6 @@ def test_a_configuration_holds_the_parts_of_its_algorithm_and_comes_back(tmp_pat
     assert TrainConfig.load(path) == config
 
 
-def rows_of(run_dir):
-    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
-
-
 @pytest.mark.parametrize(("env", "normalised"), [("CartPole-v1", {}), ("Pendulum-v1", NORMALISED)])
 def test_sequential_runs_of_a_seed_are_equal_to_the_last_bit_and_so_is_one_actor(tmp_path, env, normalised):
     settings = {**SMALL, "eval_max_steps": 50, "seed": 3, **normalised}
@@ -206,8 +200,8 @@ def test_sequential_runs_of_a_seed_are_equal_to_the_last_bit_and_so_is_one_actor
     arrays = [load_checkpoint(result.run_dir)[0] for result in results]
     for other in arrays[1:]:
         assert all(arrays[0][name].tobytes() == other[name].tobytes() for name in arrays[0])
-    assert rows_of(tmp_path / "a") == rows_of(tmp_path / "b")
-    last = [row for row in rows_of(tmp_path / "a") if "policy_loss" in row][-1]
+    assert rows_without_times(tmp_path / "a") == rows_without_times(tmp_path / "b")
+    last = [row for row in rows_without_times(tmp_path / "a") if "policy_loss" in row][-1]
     told = {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "loss"}
     assert told <= set(last)
 
@@ -215,7 +209,7 @@ def test_sequential_runs_of_a_seed_are_equal_to_the_last_bit_and_so_is_one_actor
 def test_a_run_with_two_actors_finishes_exactly_and_never_acts_on_old_weights(tmp_path):
     result = train("ppo", "CartPole-v1", run_dir=str(tmp_path), num_actors=2, **SMALL)
     assert (result.num_steps, result.num_updates) == (1_024, 128)
-    rows = rows_of(tmp_path)
+    rows = rows_without_times(tmp_path)
     assert max(row.get("weight_lag_max", 0) for row in rows) == 0
     assert any("eval_return" in row for row in rows)
 

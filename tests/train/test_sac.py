@@ -16,6 +16,7 @@ from written_out import (
     INPUTS,
     INTERFACE,
     assert_close,
+    assert_one_call_equals_single_updates,
     finite_differences,
     hidden,
     layer,
@@ -31,7 +32,6 @@ from drivetrain.train.critics import Networks
 from drivetrain.train.losses import squashed_sample
 from drivetrain.train.networks import MLP
 from drivetrain.train.sharing import ONE_LEARNER
-from drivetrain.train.updates import compile_updates
 
 CONFIG = SACConfig(hidden=(8,), initial_temperature=0.3)
 NETWORKS = Networks(
@@ -148,18 +148,7 @@ def test_targets_move_by_their_share_to_the_new_critics():
 @pytest.mark.parametrize(("count", "padded"), [(4, 0), (3, 1)])
 def test_one_call_of_several_updates_equals_single_updates(count, padded):
     algorithm = sac.make(TrainConfig.default("sac", "E").override(hidden=(8,), warmup_steps=5_000), INTERFACE)
-    batches = make_batch(6, 4)
-    used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[:padded])]), batches)
-    single, expected = (
-        jax.jit(partial(algorithm.update, learners=ONE_LEARNER)),
-        algorithm.init(np.random.default_rng(3)),
-    )
-    for index in range(count):
-        expected, td_errors, _ = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
-    state, all_errors, *_ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))
-    assert np.allclose(all_errors[count - 1], td_errors, atol=1e-4)
-    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-4), state, expected))
-    assert int(state.num_updates) == count
+    assert_one_call_equals_single_updates(algorithm, count, padded)
 
 
 def test_each_update_draws_noise_of_its_own_and_a_state_fixes_it():

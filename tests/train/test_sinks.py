@@ -1,7 +1,6 @@
 """metrics.csv says what metrics.jsonl says, whatever happens to a run."""
 
 import csv
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from whole_run import SMALL, read
+from whole_run import SMALL, read, rows_of
 
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
@@ -25,10 +24,6 @@ def table_of(run_dir):
     """The rows of metrics.csv by header, without what is empty, as numbers."""
     with (run_dir / "metrics.csv").open(newline="") as file:
         return [{name: float(text) for name, text in row.items() if text} for row in csv.DictReader(file)]
-
-
-def rows_of(run_dir):
-    return [json.loads(line) for line in read(run_dir / "metrics.jsonl").splitlines()]
 
 
 def test_a_table_has_the_known_columns_first_and_the_algorithms_own_after_them(tmp_path):

@@ -1,7 +1,5 @@
 """TD3: losses and gradients against float64 NumPy and finite differences, and its delayed updates."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ from written_out import (
     INPUTS,
     INTERFACE,
     assert_close,
+    assert_one_call_equals_single_updates,
     finite_differences,
     hidden,
     layer,
@@ -28,7 +27,6 @@ from drivetrain.train.algos import td3
 from drivetrain.train.config import TD3Config, TrainConfig
 from drivetrain.train.critics import Networks
 from drivetrain.train.networks import MLP
-from drivetrain.train.sharing import ONE_LEARNER
 from drivetrain.train.updates import compile_updates
 
 CONFIG = TD3Config(hidden=(8,))
@@ -103,17 +101,7 @@ def test_actor_and_targets_move_at_every_second_update_only():
 @pytest.mark.parametrize(("count", "padded"), [(4, 0), (3, 1)])
 def test_one_call_of_several_updates_equals_single_updates(count, padded):
     algorithm = td3.make(TrainConfig.default("td3", "E").override(hidden=(8,)), INTERFACE)
-    batches = make_batch(6, 4)
-    used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[:padded])]), batches)
-    single, expected = (
-        jax.jit(partial(algorithm.update, learners=ONE_LEARNER)),
-        algorithm.init(np.random.default_rng(3)),
-    )
-    for index in range(count):
-        expected, td_errors, _ = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
-    state, all_errors, *_ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))
-    assert np.allclose(all_errors[count - 1], td_errors, atol=1e-4)
-    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-4), state, expected))
+    assert_one_call_equals_single_updates(algorithm, count, padded)
 
 
 @pytest.mark.parametrize(

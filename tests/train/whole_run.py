@@ -1,11 +1,14 @@
 """A run in a process of its own, watched from outside; for the tests of whole runs."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import numpy as np
 
 COMMAND = [sys.executable, "-m", "drivetrain.cli.main"]
 SMALL = {
@@ -18,6 +21,7 @@ FLAGS = [
 ]  # fmt: skip
 ENDLESS = [*FLAGS, "--total-steps", "100000000"]
 ONE_ACTOR = ["--num-actors", "1"]
+TIMES = {"wall_s", "steps_per_s", "updates_per_s", "checkpoint_s"}
 
 
 class Run:
@@ -84,3 +88,18 @@ def wait_until_dead(pids):
     while left := [pid for pid in pids if is_running(pid)]:
         assert time.monotonic() < deadline, f"processes are left: {left}"
         time.sleep(0.01)
+
+
+def rows_of(run_dir):
+    """All rows of a run's metrics."""
+    return [json.loads(line) for line in read(run_dir / "metrics.jsonl").splitlines()]
+
+
+def rows_without_times(run_dir):
+    """The same, without what differs between runs of the same bits."""
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows_of(run_dir)]
+
+
+def same(left, right):
+    """Whether two sets of named arrays are equal to the last bit."""
+    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)

@@ -1,9 +1,13 @@
 """Networks and batches of continuous control in float64 NumPy, written out again for the tests."""
 
+from functools import partial
+
+import jax
 import numpy as np
 
 from drivetrain.train.interface import BoxActions, Interface, Vector
-from drivetrain.train.updates import Batch
+from drivetrain.train.sharing import ONE_LEARNER
+from drivetrain.train.updates import Batch, compile_updates
 
 BATCH, INPUTS, ACTIONS = 5, 3, 2
 INTERFACE = Interface(
@@ -68,3 +72,18 @@ def assert_close(slopes, expected, atol=2e-4):
     assert slopes.keys() == expected.keys()
     for name in expected:
         assert np.allclose(slopes[name], expected[name], atol=atol), name
+
+
+def assert_one_call_equals_single_updates(algorithm, count, padded):
+    """That a call of `count` updates, of a length of `count + padded`, does what as many calls of one do."""
+    batches = make_batch(6, count + padded)
+    used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[count:])]), batches)
+    single = jax.jit(partial(algorithm.update, learners=ONE_LEARNER))
+    expected, errors = algorithm.init(np.random.default_rng(3)), []
+    for index in range(count):
+        expected, td_errors, _ = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
+        errors.append(td_errors)
+    state, all_errors, *_ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))
+    np.testing.assert_allclose(all_errors[:count], errors, atol=1e-4)
+    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-4), state, expected))
+    assert int(state.num_updates) == count
