@@ -9,6 +9,7 @@ CONTRACT = [
     ("drivetrain.replay", "Replay"),
     ("drivetrain.replay", "Sequences"),
     ("drivetrain.replay", "memory_report"),
+    ("drivetrain.replay", "spec_of"),
     ("drivetrain.scope", "load"),
     ("drivetrain.scope", "mark_step"),
     ("drivetrain.scope", "operation"),

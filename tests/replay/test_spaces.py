@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import Replay
+from drivetrain.replay import Replay, memory_report, spec_of
 
 DTYPES = ["float16", "float32", "float64", "uint8", "int16", "bool"]
 BOXES = [spaces.Box(0, 1, (2, 3), np.dtype(dtype).type) for dtype in DTYPES]
@@ -142,6 +142,19 @@ def test_a_single_environment_serves_as_well_as_its_vector_form():
             assert single._schema == vector._schema
         assert [f.describe() for f in single._schema.fields][:2] == ["float32[4]", "int64"]
     assert Replay.for_env(gymnasium.make("CartPole-v1")).capacity == 2**20
+
+
+def test_the_spec_of_an_environment_may_have_more_fields_and_tells_its_memory():
+    env = gymnasium.make("CartPole-v1")
+    spec = spec_of(env) | {"log_prob": ((), "float32")}
+    with Replay(8, spec) as told:
+        told.writer(1).add(
+            obs=np.ones((1, 4), np.float32), action=np.ones(1, int), reward=np.ones(1), log_prob=np.full(1, -2, "f4"),
+            next_obs=np.ones((1, 4), np.float32), terminated=np.ones(1, bool), truncated=np.zeros(1, bool),
+        )  # fmt: skip
+        assert told.sample(1).data["log_prob"] == -2
+    said = {region.name: region.nbytes for region in memory_report(4096, spec, num_step=1).regions}
+    assert (said["obs"], said["log_prob"]) == (4096 * 16, 4096 * 4)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -148,6 +149,20 @@ def test_config_json_is_resolved_and_comes_back_equal(tmp_path, algo):
     path.write_text(config.to_json())
     assert isinstance(json.loads(path.read_text())["run"]["num_actors"], int)
     assert TrainConfig.load(path) == config.resolved()
+
+
+def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):
+    endless = {"checkpoint_interval_s": math.inf, "max_gradient_norm": math.inf}
+    config = TrainConfig.default("dqn", "CartPole-v1").override(**endless)
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json())
+    held = json.loads(config.to_json(), parse_constant=pytest.fail)
+    assert (held["run"]["checkpoint_interval_s"], held["agent"]["max_gradient_norm"]) == ("inf", "inf")
+    assert TrainConfig.load(path) == config.resolved()
+    path.write_text(config.to_json().replace('"inf"', "Infinity"))  # as runs have it that were begun before
+    assert TrainConfig.load(path) == config.resolved()
+    with pytest.raises(InvalidInput, match="learning_rate: expected a number, got 'fast'"):
+        config.override(learning_rate="fast")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}'])

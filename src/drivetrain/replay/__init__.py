@@ -10,6 +10,7 @@ from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.sample import Sample, joined_frames
 from drivetrain.replay.sequences import Sequences
+from drivetrain.replay.spaces import spec_of
 from drivetrain.replay.writer import Writer
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "joined_frames",
     "memory_report",
     "simd_level",
+    "spec_of",
 ]

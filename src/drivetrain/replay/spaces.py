@@ -13,10 +13,15 @@ _KNOWN = (*_ARRAYS, "Discrete", "Dict", "Tuple")
 
 
 def spec_of(env: Any) -> dict[str, Any]:
-    """The spec `{"obs": ..., "action": ...}` of one step of an environment.
+    """The spec `{"obs": ..., "action": ...}` of one step of a Gymnasium environment, single or vector.
+
+    What `Replay.for_env` goes by; further fields may be added to it, and `memory_report` takes it.
 
     Args:
         env: With `observation_space` and `action_space`, or the `single_` ones of a vector environment.
+
+    Returns:
+        A dict for `Replay(capacity, spec)`, nested as the spaces are.
 
     Raises:
         InvalidInput: It has no spaces, or one whose items have no fixed size.

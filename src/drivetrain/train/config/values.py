@@ -60,6 +60,8 @@ def _as(kind: Any, value: Any) -> Any:
         return str(value) if isinstance(value, Path) else value if isinstance(value, str) else _UNFIT
     if kind is types.NoneType:
         return None if value is None else _UNFIT
+    if kind is float and value in ("inf", "-inf"):
+        return float(value)
     is_bool = isinstance(value, bool | np.bool_)
     if kind is bool:
         return bool(cast(Any, value)) if is_bool else _UNFIT

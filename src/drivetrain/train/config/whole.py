@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -323,10 +324,11 @@ class TrainConfig:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able, resolved, one object per part."""
-        shown = ("algo", "env", *self.parts)
-        data = {name: value for name, value in dataclasses.asdict(self.resolved()).items() if name in shown}
-        return json.loads(json.dumps(data, default=str))
+        """JSON-able, resolved, one object per part; a number without end, which JSON lacks, is the text "inf"."""
+        resolved = self.resolved()
+        parts = {part: dataclasses.asdict(getattr(resolved, part)) for part in self.parts}
+        finite = {part: {name: _finite(value) for name, value in fields.items()} for part, fields in parts.items()}
+        return json.loads(json.dumps({"algo": self.algo, "env": self.env, **finite}, default=str))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **again: Any) -> "TrainConfig":
@@ -366,3 +368,7 @@ class TrainConfig:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
+
+
+def _finite(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
