@@ -271,6 +271,16 @@ def shifts_and_halves():
     return function, (np.tile(halves, (NUM_ENVS, 1)), words, counts)
 
 
+def not_a_number():
+    """The larger and the smaller of numbers of which either may be none, or a zero of either sign."""
+    odd = np.array([np.nan, -0.0, 0.0, 1, -np.inf, np.inf], np.float32)
+
+    def function(x, y):
+        return [jnp.maximum(x, y), jnp.minimum(x, y), jnp.maximum(x, y[:1]), jnp.minimum(x[:1], y)]
+
+    return function, (np.resize(odd, (NUM_ENVS, 7)), np.resize(odd[::-1], (NUM_ENVS, 7)))
+
+
 def branches_and_loops(shape):
     """Branches, loops with and without a fixed number of steps."""
 
@@ -330,6 +340,7 @@ CASES = {
     **{f"{case.__name__}, {size}": partial(case, shape) for case in (movement_of_data, reductions_and_sorts, orders,
        branches_and_loops) for size, shape in SIZES.items()},
     "shifts_and_halves": shifts_and_halves,
+    "not_a_number": not_a_number,
     "random_numbers": random_numbers,
     "random_floats": random_floats,
 }  # fmt: skip

@@ -319,5 +319,5 @@ def test_the_temperature_of_sac_is_stepped_by_adam_whatever_steps_the_networks()
 
 
 def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():
-    code = "import sys, drivetrain.train.actor, drivetrain.train.evaluate; sys.exit('jax' in sys.modules)"
+    code = "import sys, drivetrain.train.roles.actor, drivetrain.train.roles.evaluator; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

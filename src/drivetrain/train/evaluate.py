@@ -1,6 +1,5 @@
-"""Greedy evaluation, the evaluator process that keeps the best policy, and confidence intervals."""
+"""Greedy evaluation, the choice of the best policy, and confidence intervals."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,13 +14,10 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments import Environment, close_all
 from drivetrain.train.faults import require_finite
 from drivetrain.train.interface import Interface, set_row
-from drivetrain.train.ledger import Ledger
 from drivetrain.train.policies import Policy, make_policy, num_published
-from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION, STARTING, WAITING, WEIGHTS
-from drivetrain.train.topology import Assignment, attach_weights
+from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION
 
 _NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
-_POLL_S = 0.02
 _NUM_RESAMPLES = 2_000
 
 
@@ -200,43 +196,3 @@ def interval(returns: Sequence[float]) -> Interval:
 def next_evaluation(config: TrainConfig, num_steps: int) -> int:
     """The first step after `num_steps` at which the policy is to be evaluated."""
     return (num_steps // config.run.eval_interval_steps + 1) * config.run.eval_interval_steps
-
-
-def run(assignment: Assignment) -> None:
-    """The evaluator process: look at the latest weights now and then, at the end at the best."""
-    config = assignment.config
-    with STARTING:
-        ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
-        weights = attach_weights(assignment)
-        ledger.note_work(config.num_actors)
-        selection = Selection(
-            config,
-            assignment.interface,
-            assignment.run_dir,
-            complain=lambda sentence: assignment.reports.send({"note": sentence}),
-            beat=lambda: ledger.note_work(config.num_actors),
-        )
-    next_steps = next_evaluation(config, assignment.origin.num_steps)
-    evaluated = -1
-    while not ledger.stopping:
-        counts = ledger.counts()
-        finished = ledger.is_finished(counts)
-        if finished or counts.committed >= next_steps:
-            with WEIGHTS:
-                weights.refresh()
-            if weights.num_updates != evaluated:
-                evaluated = weights.num_updates
-                mean = selection.consider(weights.vector, counts.committed, evaluated)
-                steps = {"num_steps": counts.committed, "num_updates": evaluated}
-                assignment.reports.send({"eval_return": mean, **steps})
-            next_steps = next_evaluation(config, counts.committed)
-        if finished:
-            goes_on = ledger.rules.total_steps == ledger.rules.switch_at
-            assignment.reports.send({"final_returns": [] if goes_on else selection.final()})
-            break
-        ledger.note_rest(config.num_actors)
-        if counts.committed < next_steps:
-            with WAITING:
-                time.sleep(_POLL_S)
-    ledger.note_work(config.num_actors)  # environments may hang when they are closed, too
-    selection.close()

@@ -29,11 +29,6 @@ from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role
 
 _PR_SET_PDEATHSIG = 1
-_MODULES = {
-    "actor": "drivetrain.train.actor",
-    "learner": "drivetrain.train.learning",
-    "evaluator": "drivetrain.train.evaluate",
-}
 _LOG_TAIL_NBYTES = 4_000
 
 
@@ -183,7 +178,7 @@ def main() -> None:
     record_as(assignment.name, assignment.recording)
     try:
         with STARTING, uncollected(for_good=True):
-            role = importlib.import_module(_MODULES[assignment.role])
+            role = importlib.import_module(f"drivetrain.train.roles.{assignment.role}")
         role.run(assignment)
     except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
         if isinstance(error, EnvironmentFault) and error.__cause__ is not None:

@@ -214,7 +214,7 @@ IN_FILES = [
         ("const vi zero = b == 0, wraps = (a == INT32_MIN) & (b == -1);\n  return sel(zero, a,",
          "const vi zero = b == 0, wraps = (a == INT32_MIN) & (b == -1);\n  return sel(zero, vi{},"),
         ("vi shl_(vi a, vi n) { return sel((vu)n < 32u,", "vi shl_(vi a, vi n) { return sel((vu)n < 99u,"),
-        ("n < 32u, (vi)n, i_(31)", "n < 32u, (vi)n, i_(30)"),
+        ("a >> sel((vu)n < 32u, n, i_(31))", "a >> sel((vu)n < 32u, n, i_(30))"),
         ("INLINE vi max_(vi a, vi b) { return sel(a > b", "INLINE vi max_(vi a, vi b) { return sel(a < b"),
         ("INLINE vi sign_(vi a) { return (a < 0) - (a > 0); }", "INLINE vi sign_(vi a) { return (a < 0) - (a > 1); }"),
         ("for (int n = 1; n < 32; n *= 2) x |= x >> n;", "for (int n = 1; n < 16; n *= 2) x |= x >> n;"),

@@ -43,7 +43,6 @@ INLINE vu shl_(vu a, vu n) { return sel(n < 32u, a << (n & 31u), vu{}); }
 INLINE vi shr_logical_(vi a, vi n) { return sel((vu)n < 32u, (vi)((vu)a >> ((vu)n & 31u)), vi{}); }
 INLINE vu shr_logical_(vu a, vu n) { return sel(n < 32u, a >> (n & 31u), vu{}); }
 INLINE vi shr_arithmetic_(vi a, vi n) { return a >> sel((vu)n < 32u, n, i_(31)); }
-INLINE vu shr_arithmetic_(vu a, vu n) { return (vu)((vi)a >> sel(n < 32u, (vi)n, i_(31))); }
 INLINE vi max_(vi a, vi b) { return sel(a > b, a, b); }
 INLINE vu max_(vu a, vu b) { return sel(a > b, a, b); }
 INLINE vi min_(vi a, vi b) { return sel(a < b, a, b); }

@@ -23,7 +23,7 @@ _REPORT_INTERVAL_S = 0.1
 
 
 def run(assignment: Assignment) -> None:
-    """Be the learner process."""
+    """Learn until the run is over, and write the last checkpoint."""
     with STARTING, uncollected(for_good=True):
         use_compilation_cache()
         prepare_devices(assignment.config)
