@@ -13,7 +13,14 @@ from drivetrain.cli.main import main
         (["doctor", "x"], "Unrecognized options: x"),
         (["doctor", "--json"], "Missing value for argument '--json'"),
         (["eval"], "expected RUN (The run's folder), got nothing"),
-        (["eval", "--episode", "5", "RUN"], "Unrecognized options: --episode, 5, RUN; perhaps you meant"),
+        (
+            ["eval", "--episode", "5", "RUN"],
+            "Unrecognized options: --episode, 5, RUN; perhaps you meant: --episodes; `",
+        ),
+        (
+            ["resume", "RUN", "--num", "5"],
+            "Unrecognized options: --num, 5; perhaps you meant: --num-actors, --num-learners; `",
+        ),
         (["resume", "--foo", "RUN"], "Unrecognized options: --foo"),
         (["eval", "RUN", "--episodes"], "Missing value for argument '--episodes'"),
         (["eval", "run", "--episodes", "y"], "--episodes: expected a whole number, as 100000, 100_000 or 1e5, got 'y'"),

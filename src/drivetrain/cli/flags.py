@@ -24,6 +24,7 @@ _SEVERAL = re.compile(r"Could not find valid parse for arguments: \[(.*)\]$")
 _NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from \[(.*)\]")
 _NO_VALUE = re.compile(r"Missing value for argument '[^-]")
 _ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
+_FLAG = re.compile(r"^(--[\w-]+)", re.MULTILINE)
 _RULE = re.compile(r"^-{3,}$")
 _ANY_WIDTH = "10000"  # words are not parted
 
@@ -128,14 +129,16 @@ def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> 
 
 
 def sentence(box: str) -> str:
-    """What a box of tyro's says is wrong, on one line: the first paragraph under its title, and what it guesses.
+    """What a box of tyro's says is wrong, on one line: the first paragraph under its title, and flags that it guesses.
 
     A value that a dataclass of ours has refused is in the words of the dataclass.
     """
     lines = [_RULE.sub("", line.strip(_FRAME)) for line in _ESCAPES.sub("", box).splitlines()]
     title, _, text = "\n".join(lines).strip().partition("\n")
-    first, *others = [" ".join(paragraph.split()) for paragraph in re.split(r"\n{2,}", text.strip())]
-    guesses = [f"p{paragraph[1:]}" for paragraph in others if paragraph.startswith("Perhaps")]
+    first, *others = re.split(r"\n{2,}", text.strip())
+    first = " ".join(first.split())
+    names = [name for paragraph in others if paragraph.startswith("Perhaps") for name in _FLAG.findall(paragraph)]
+    guesses = [f"perhaps you meant: {', '.join(names)}"] if names else []
     said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
     said = _NONE_OF_SEVERAL.sub(_expected_one, said)
     said = _ABSENT.sub(r"expected \1 (\2), got nothing", said)
