@@ -96,7 +96,7 @@ class Replay:
             was ever given, 1 at first. "buffer_max": the largest in the buffer now, 1 while it is empty.
             "given": `add` takes one more array, `priority`. A number: that one.
         weights_by: Importance weights are divided by the largest of their "batch", or by the largest
-            that any row of the "buffer" could have: (N P_min)^-beta.
+            that any row of the "buffer" could have: (N P_min)^-beta. All are 1 in a uniform replay.
         share_next_obs: Store an observation once that is `next_obs` of one step and `obs` of the
             next. Found by comparing bytes: samples are the same as without, whatever is added.
         frame_stack: k > 1: observations are stacks of k frames (the leading axis of every obs

@@ -20,7 +20,8 @@ class Writer:
     """One producer's way into a replay; one thread at a time.
 
     Owns the n-step windows of its environments: they end with the episode (terminated or truncated),
-    and are lost with the writer, or by `drop_windows`.
+    and are lost with the writer, or by `drop_windows`. They lie in its process: of a fork's two sides only one
+    may go on with a writer that has open windows, or their rows are added twice.
     """
 
     def __init__(self, schema: Schema, inputs: tuple[Field, ...], num_envs: int, native: _native.Writer) -> None:
