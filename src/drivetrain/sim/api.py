@@ -88,7 +88,7 @@ class Settings:
     num_steps: int
     """K, of a call."""
     record: tuple[str, ...]
-    """What the trajectory holds, in the order of `RECORDABLE`."""
+    """What the trajectory holds, in the order asked for."""
     autoreset: Autoreset
     """How episodes restart."""
     num_threads: int
