@@ -1,8 +1,15 @@
 """A mistake in a flag is one line, as any mistake of the user's."""
 
-import pytest
+from dataclasses import dataclass, field
+from typing import Literal
 
+import pytest
+import tyro
+
+from drivetrain.cli.flags import read_flags
 from drivetrain.cli.main import main
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config.parts import RunConfig
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,77 @@ def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):
         main(["eval", "--help"])
     assert ended.value.code == 0
     assert 40 < max(map(len, capsys.readouterr().out.splitlines())) <= 50
+
+
+def help_of(kind, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as ended:
+        read_flags(kind, ["--help"], prog="program", config=(tyro.conf.OmitArgPrefixes,))
+    assert ended.value.code == 0
+    return [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part."""
+
+    steps: int | None = None
+    """How many; none where
+    it ends by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inherited:
+    """What others have, too."""
+
+    name: str = "x"
+    """Of whom
+    this is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Inherited):
+    """Flags of each kind.
+
+    Attributes:
+        other: Said in the docstring of the class,
+            whose lines are as long.
+    """
+
+    part: Part = field(default_factory=Part)
+    other: Literal["a", "b"] | None = None
+    silent: int = 1
+    talkative: int = 2
+    """The first
+    paragraph.
+
+    The second
+    one."""
+
+
+def test_help_ends_lines_where_they_are_full_and_not_where_those_of_the_source_end(capsys, monkeypatch):
+    lines = help_of(Whole, capsys, monkeypatch)
+    for sentence in (
+        "How many; none where it ends by itself. (default: None)",
+        "Of whom this is. (default: x)",
+        "Said in the docstring of the class, whose lines are as long. (default: None)",
+    ):
+        assert any(line.endswith(sentence) for line in lines), lines
+    first = next(at for at, line in enumerate(lines) if line.endswith("The first paragraph."))
+    assert lines[first + 2] == "The second one. (default: 2)"
+
+
+def test_what_may_be_left_out_is_shown_without_braces_and_can_be_said(capsys, monkeypatch):
+    shown = "\n".join(help_of(Whole, capsys, monkeypatch))
+    assert "--steps None|INT" in shown
+    assert "--other None|{a,b}" in shown
+    words = ["--part.steps", "None", "--other", "None"]
+    assert read_flags(Whole, words, prog="program") == Whole()
+    with pytest.raises(InvalidInput, match=r"--part\.steps: expected None or a whole number, got"):
+        read_flags(Whole, ["--part.steps", "none"], prog="program")
+
+
+def test_flags_of_training_are_told_in_lines_as_wide_as_the_terminal(capsys, monkeypatch):
+    lines = help_of(RunConfig, capsys, monkeypatch)
+    (told,) = (line for line in lines if "Actor processes; 0 runs everything in one process" in line)
+    assert "one for each core that the learner leaves" in told

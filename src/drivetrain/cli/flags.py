@@ -1,6 +1,7 @@
 """Flags from words, by tyro; what it says in a box becomes one sentence, as any mistake of the user's."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import typing
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from fractions import Fraction
+from types import MappingProxyType, NoneType
 from typing import Any, TypeVar, cast
 
 import tyro
@@ -77,8 +79,17 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 
 
 def _read(info: Any) -> Any:
-    """How tyro reads and shows numbers, and values by name."""
+    """How tyro reads and shows numbers, values by name, and none at all."""
     kind: Any = info.type
+    if kind is NoneType:
+        return tyro.constructors.PrimitiveConstructorSpec[None](
+            nargs=1,
+            metavar="None",
+            choices=("None",),
+            instance_from_str=lambda _: None,
+            is_instance=lambda value: value is None,
+            str_from_instance=lambda _: ["None"],
+        )
     if kind not in _READERS:
         return None
     metavar, read = _READERS[kind]
@@ -96,6 +107,24 @@ def _read(info: Any) -> Any:
 _KINDS.primitive_rule(_read)
 
 
+def _lay_out_help(kind: Any) -> None:
+    """Give tyro what a dataclass's attributes are for, and those of dataclasses in it, a line for each paragraph.
+
+    It finds these docstrings by itself, too, and ends a line of help wherever one of the source ends.
+    """
+    import docstring_parser  # for --help alone
+
+    owners = [owner for owner in kind.__mro__ if dataclasses.is_dataclass(owner)]
+    docs = [{it.arg_name: it.description for it in docstring_parser.parse_from_object(cls).params} for cls in owners]
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(field.type):
+            _lay_out_help(field.type)
+        text = next(filter(None, (of_class.get(field.name) for of_class in docs)), None)
+        if text is not None:
+            paragraphs = (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text.strip()))
+            field.metadata = MappingProxyType({**field.metadata, "help": "\n\n".join(paragraphs)})
+
+
 def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
 
@@ -107,6 +136,7 @@ def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> 
     cli: Callable[..., T] = cast(Any, tyro).cli
     options["registry"] = _KINDS
     if "-h" in argv or "--help" in argv:
+        _lay_out_help(kind)
         return cli(kind, args=argv, prog=prog, **options)
 
     def read(words: list[str]) -> tuple[T | None, str]:
