@@ -59,8 +59,8 @@ def test_steps_with_large_arrays_or_without_a_costly_branch_are_not_grouped():
 
 def is_grouped(env, record=EVERYTHING):
     block, layout = lowered(env, record=record)
-    kept = step_inputs(block, layout).kept
-    return groups_pay(block, kept, split_of(block, kept))
+    given = step_inputs(block, layout)
+    return groups_pay(block, given, split_of(block, given.kept))
 
 
 class Limited(Chance):

@@ -31,9 +31,9 @@ def write_forms(block: Block, layout: Layout) -> list[Written]:
     if pairs_pay(block, layout.shared):
         forms = [write_kernel(block, layout, num_tiles=2), write_kernel(block, layout)]
     else:
-        kept = step_inputs(block, layout).kept
-        split = split_of(block, kept)
-        is_grouped = split is not None and groups_pay(block, kept, split)
+        given = step_inputs(block, layout)
+        split = split_of(block, given.kept)
+        is_grouped = split is not None and groups_pay(block, given, split)
         forms = [write_groups(block, layout, split) if split and is_grouped else write_kernel(block, layout)]
     fitting = [each for each in forms if each.scratch_nbytes <= MOST_SCRATCH_NBYTES]
     if fitting:

@@ -15,6 +15,7 @@ long to compile, which is nothing for a short step, and much for a long one that
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from drivetrain.sim.engines.native.layout import Inputs
 from drivetrain.sim.engines.native.split import Split
 from drivetrain.sim.ir.passes.sinking import cost_of, inputs_of
 from drivetrain.sim.ir.program import Block, Op, Value
@@ -51,25 +52,25 @@ def pairs_pay(block: Block, shared: Iterable[Value]) -> bool:
     return len(ops) < SHORT or (len(ops) < LONG and num_multiply_adds >= LEAST_PER_OP * len(ops))
 
 
-def groups_pay(block: Block, kept: Sequence[Value], split: Split) -> bool:
+def groups_pay(block: Block, given: Inputs, split: Split) -> bool:
     """Whether groups are the faster form of a step."""
     of_last_steps = cost_of({*split.before.last, *split.taken.last})
-    if of_last_steps >= LEAST_OF_LAST_STEPS or not condition_in_phase(block, kept, split.branch):
+    if of_last_steps >= LEAST_OF_LAST_STEPS or not condition_in_phase(block, given, split.branch):
         return True
     ops = [*split.before.every, *split.after]
-    return longest_chain(ops, kept) > cost_of(set(ops)) / PER_CYCLE + MEMORY_CYCLES
+    return longest_chain(ops, given.kept) > cost_of(set(ops)) / PER_CYCLE + MEMORY_CYCLES
 
 
-def condition_in_phase(block: Block, kept: Sequence[Value], branch: Op) -> bool:
+def condition_in_phase(block: Block, given: Inputs, branch: Op) -> bool:
     """Whether a branch's condition is the same for all environments that began together.
 
     That is so where it hangs on nothing but constants, the number of the step, and state that begins alike and changes
     by these alone.
     """
-    number = block.inputs[2]
+    kept = given.kept
     alike = {value for value, after in zip(kept, block.outputs, strict=False) if after is not value}
     while True:
-        known = alike_in(block.ops, {number, *alike})
+        known = alike_in(block.ops, {given.number, *alike})
         less = {value for value, after in zip(kept, block.outputs, strict=False) if value in alike and after in known}
         if less == alike:
             return branch.inputs[0] in known
