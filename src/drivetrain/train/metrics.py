@@ -10,6 +10,9 @@ One row per log interval, one per evaluation, one per checkpoint. Keys of a row:
     eval_return                   mean of an evaluation
     checkpoint_nbytes, checkpoint_replay_nbytes, checkpoint_s    a checkpoint: its size, the replay's
         share of it, and how long it took to write
+
+Rows stand in the order in which they were told: that of an evaluation may follow rows of later steps, as it is told
+when its episodes are played, of the steps at which its weights were taken.
 """
 
 import json
