@@ -152,9 +152,7 @@ def test_a_call_is_timed_by_the_clock_and_by_what_it_computes():
 @pytest.mark.slow  # two processes that start, compile, and measure for seconds
 def test_workers_find_times_for_what_was_asked_and_leave_the_compiled_update_behind(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(
-        "JAX_COMPILATION_CACHE_DIR", raising=False
-    )  # JAX keeps nothing there that compiles within a second
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)  # there what compiles within a second is not kept
     config = TrainConfig.default("dqn", "CartPole-v1").override(**SMALL | {"num_actors": 1}).resolved()
     interface = interface_of(config)
     acting = ask(Question(what="acting", config=config, interface=interface, sizes=(1, 4), asked_by=os.getpid()))
