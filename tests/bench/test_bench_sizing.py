@@ -2,6 +2,10 @@
 
 import os
 import random
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +76,37 @@ def test_the_chosen_setting_reaches_nine_tenths_of_the_best_of_real_runs(kind):
     again = case["references"]["ours again"]
     noise = min(case["ours"], again) / max(case["ours"], again)
     assert case["targets"][0]["got"] >= 0.9 * noise, (f"DRIVETRAIN_TEST_SEED={seed}", case["notes"], case["details"])
+
+
+BENCH = """
+from drivetrain.bench.sizing.trial import Drawn, rates
+rates(Drawn(kind="sleeps", step_s=1e-3, width=8, batch_size=8), 1, 1, 1000.0)
+"""
+
+
+def test_a_run_goes_away_with_a_bench_that_is_killed(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    bench = subprocess.Popen([sys.executable, "-P", "-c", BENCH], env=environment)
+    try:
+        wait_until(lambda: any(tmp_path.glob("*/run/config.json")))
+        runs = [entry for entry in Path("/proc").glob("[0-9]*") if is_of(entry, tmp_path)]
+        assert runs
+    finally:
+        bench.kill()
+        bench.wait()
+    wait_until(lambda: not any(is_of(entry, tmp_path) for entry in runs))
+
+
+def is_of(process, folder):
+    """Whether a process works in a folder, by its command line."""
+    try:
+        return str(folder).encode() in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def wait_until(happened):
+    deadline_s = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)

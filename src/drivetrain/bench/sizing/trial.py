@@ -37,8 +37,9 @@ class Drawn:
         return f"{self.kind} {self.step_s * 1e3:.2f} ms, 2 x {self.width} units, batch {self.batch_size}"
 
     def command(self, run_dir: Path, *flags: str) -> list[str]:
-        """A command line that trains on it for ever, without evaluations."""
+        """A command line that trains on it for as long as this process lives, without evaluations."""
         return [
+            *(sys.executable, "-P", "-m", "drivetrain.bench.sizing.tied", str(os.getpid())),
             *(sys.executable, "-P", "-m", "drivetrain.cli.main", "train", "dqn"),
             "drivetrain.bench.sizing.environment:timed",
             *("--run-dir", str(run_dir), "--total-steps", "100000000", "--eval-interval-steps", "100000000"),
