@@ -70,26 +70,23 @@ def _by_name(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
+def _none(text: str) -> None:
+    if text != "None":
+        raise ValueError(f"expected None, got {text!r}")
+
+
 _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("INT", _whole_number),
     float: ("FLOAT", _real_number),
     Fraction: ("FRACTION", _fraction),
     dict[str, Any]: ("JSON", _by_name),
+    NoneType: ("None", _none),
 }
 
 
 def _read(info: Any) -> Any:
     """How tyro reads and shows numbers, values by name, and none at all."""
     kind: Any = info.type
-    if kind is NoneType:
-        return tyro.constructors.PrimitiveConstructorSpec[None](
-            nargs=1,
-            metavar="None",
-            choices=("None",),
-            instance_from_str=lambda _: None,
-            is_instance=lambda value: value is None,
-            str_from_instance=lambda _: ["None"],
-        )
     if kind not in _READERS:
         return None
     metavar, read = _READERS[kind]
