@@ -6,6 +6,8 @@ using namespace drivetrain::test;
 
 namespace {
 
+constexpr SimdLevel kSimdLevels[] = {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512};
+
 struct alignas(64) Line {
   unsigned char bytes[64] = {};
 };
@@ -37,7 +39,7 @@ void every_simd_level_finds_the_leaf_that_a_walk_finds() {
     targets[1] = owned.tree.total() - 1;  // the very last unit: no draw off the end
     std::uint32_t expected[200];
     for (int i = 0; i < 200; ++i) expected[i] = find_slowly(owned.tree, capacity, targets[i]);
-    for (SimdLevel level : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+    for (const SimdLevel level : kSimdLevels) {
       if (!cpu_supports(level)) {
         std::printf("skipped: %s (not on this CPU)\n", simd_name(level));
         continue;
@@ -167,6 +169,48 @@ void strata_begin_anywhere_go_up_or_down_and_come_once_each() {
   for (int i = 0; i + 1 < kParts; ++i) CHECK(std::abs(before[i] - kRounds / 2) < 5 * std::sqrt(kRounds * 0.25));
 }
 
+void every_simd_level_has_the_same_targets_in_parts() {
+  Random random(14);
+  for (int round = 0; round < 3000; ++round) {
+    const std::uint64_t num_parts = 1 + random.below(round % 2 ? 40 : 3000), total = random.below(1ull << (1 + round % 61));
+    const std::uint64_t begin = random.below(num_parts);
+    const bool up = random.below(2) == 0;
+    const std::size_t num = 1 + random.below(std::min<std::uint64_t>(up ? num_parts - begin : begin + 1, kMaxBatch));
+    const EqualParts parts(total, num_parts);
+    std::vector<std::uint64_t> words(num);
+    for (auto& word : words) word = random.word();
+    std::vector<std::uint64_t> expected(num);
+    parts.each(begin, num, up, [&](std::size_t i, std::uint64_t low, std::uint64_t size) {
+      expected[i] = low + static_cast<std::uint64_t>(static_cast<unsigned __int128>(words[i]) * size >> 64);
+    });
+    for (const SimdLevel level : kSimdLevels) {
+      if (!cpu_supports(level)) continue;
+      std::vector<std::uint64_t> targets(num + 1, 7);
+      targets_in_parts(parts, begin, num, up, words.data(), targets.data(), level);
+      CHECK(targets[num] == 7);  // nothing is written behind them
+      targets.pop_back();
+      CHECK(targets == expected);
+    }
+  }
+}
+
+void every_simd_level_has_the_words_of_one_block_after_the_other() {
+  Random random(15);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t first = random.word(), key = random.word();
+    const std::size_t num_blocks = 1 + random.below(90);
+    std::vector<std::uint64_t> expected;
+    for (std::size_t i = 0; i < num_blocks; ++i)
+      for (const std::uint64_t word : philox_block(first + i, key)) expected.push_back(word);
+    for (const SimdLevel level : kSimdLevels) {
+      if (!cpu_supports(level)) continue;
+      std::vector<std::uint64_t> words(num_blocks * kDrawsPerBlock);
+      philox_words(first, num_blocks, key, words.data(), level);
+      CHECK(words == expected);
+    }
+  }
+}
+
 void philox_gives_the_published_words() {
   // numpy.random.Philox(key=0, counter=0).random_raw(4), which is block 1
   const auto words = philox_block(1, 0);
@@ -213,6 +257,8 @@ int main() {
   philox_gives_the_published_words();
   equal_parts_are_those_of_a_division();
   strata_begin_anywhere_go_up_or_down_and_come_once_each();
+  every_simd_level_has_the_same_targets_in_parts();
+  every_simd_level_has_the_words_of_one_block_after_the_other();
   every_simd_level_finds_the_leaf_that_a_walk_finds();
   sums_stay_exact_over_many_batches_with_repeats();
   filling_is_updating_with_one_priority();

@@ -16,7 +16,7 @@
 #pragma once
 
 #include "drivetrain/fetch_line.hpp"
-#include "drivetrain/leaf_search.hpp"
+#include "drivetrain/leaf_search_avx512.hpp"
 #include "drivetrain/philox.hpp"
 #include "drivetrain/sum_tree.hpp"
 
@@ -122,88 +122,88 @@ struct Redraws {
 };
 
 // The loop is written once; each variant needs its own target attribute for the searches to be
-// inlined, which is why this is a macro and not a template. A group that is no multiple of four
+// inlined, which is why this is a macro and not a template. A group that is no multiple of kTogether
 // repeats its first target.
-#define DRIVETRAIN_DEFINE_DESCENT(isa, attribute)                                                    \
-  template <>                                                                                        \
-  struct Descent<isa::Tag> {                                                                         \
-    attribute static void run(const SumTree& tree, const Crown& crown, const Finds& finds,           \
-                              std::size_t count, const RowsAhead& rows) noexcept {                   \
-      const unsigned below_crown = tree.num_levels_ - crown.num_levels();                            \
-      const double unit = tree.unit();                                                               \
-      for (std::size_t start = 0; start < count; start += kInterleave) {                             \
-        const std::size_t num = std::min(kInterleave, count - start);                                \
-        const std::size_t lanes = (num + kTogether - 1) / kTogether * kTogether;                     \
-        alignas(32) std::uint64_t target[kInterleave], sum[kInterleave], node[kInterleave];          \
-        alignas(32) double rest[kInterleave], expected[kInterleave], leaf[kInterleave];              \
-        double share[kInterleave];                                                                   \
-        const Redraws redraws{finds, share};                                                         \
-        const auto draw = [&](std::size_t j) { return j < num ? start + j : start; };                \
-        for (std::size_t j = 0; j < lanes; ++j) {                                                    \
-          target[j] = finds.targets[draw(j)];                                                        \
-          share[j] = 1.0;                                                                            \
-        }                                                                                            \
-        std::size_t finished = start > 0 ? start - kInterleave : start;                              \
-        const auto fetch_more = [&] {                                                                \
-          const std::size_t n = std::min<std::size_t>(kInterleave / 4, start - finished);            \
-          rows.finish(finds.indices + finished, n);                                                  \
-          finished += n;                                                                             \
-        };                                                                                           \
-        fetch_more();                                                                                \
-        const std::uint64_t* upper = crown.level(crown.start());                                     \
-        for (std::size_t j = 0; j < lanes; j += kTogether)                                           \
-          isa::start_four(upper, crown.num_start(), target + j, node + j);                           \
-        for (unsigned level = crown.start() + 1; level < crown.num_levels(); ++level) {              \
-          const std::uint64_t* sums = crown.level(level);                                            \
-          for (std::size_t j = 0; j < lanes; ++j) {                                                  \
-            const std::uint64_t first = node[j] * kInnerFanout;                                      \
-            node[j] = first - 1 + isa::count_up_to(sums + first, target[j]);                         \
-          }                                                                                          \
-        }                                                                                            \
-        fetch_more();                                                                                \
-        const std::uint64_t* before = crown.level(crown.num_levels() - 1);                           \
-        const unsigned char* next = tree.nodes_below(below_crown);                                   \
-        for (std::size_t j = 0; j < lanes; ++j) {                                                    \
-          fetch_line(next + node[j] * kNodeBytes);                                                   \
-          target[j] -= before[node[j]];                                                              \
-          sum[j] = before[node[j] + 1] - before[node[j]];                                            \
-        }                                                                                            \
-        for (unsigned level = below_crown; level-- > 0;) {                                           \
-          fetch_more();                                                                              \
-          const std::uint64_t* sums = tree.levels_[level];                                           \
-          next = tree.nodes_below(level);                                                            \
-          for (std::size_t j = 0; j < lanes; j += kTogether) {                                       \
-            const auto redraw = [&](unsigned k, std::uint64_t total, std::uint64_t expect) {         \
-              return redraws.inner(j + k, draw(j + k), level, total, expect);                        \
-            };                                                                                       \
-            isa::find_inner_four(sums, target + j, sum + j, node + j, redraw);                       \
-            for (unsigned k = 0; k < kTogether; ++k)                                                 \
-              fetch_line(next + node[j + k] * kNodeBytes);                                           \
-          }                                                                                          \
-        }                                                                                            \
-        for (std::size_t j = 0; j < lanes; ++j) {                                                    \
-          rest[j] = SumTree::as_double(target[j]) * unit;                                            \
-          expected[j] = SumTree::as_double(sum[j]) * unit;                                           \
-        }                                                                                            \
-        if (finished < start) rows.finish(finds.indices + finished, start - finished);               \
-        const float* leaves = tree.leaves_;                                                          \
-        for (std::size_t j = 0; j < lanes; j += kLeavesTogether) {                                   \
-          const auto redraw = [&](std::size_t k, double total, double expect) {                      \
-            return redraws.leaf(j + k, draw(j + k), total, expect);                                  \
-          };                                                                                         \
-          const auto found = [&](std::size_t begin, std::size_t end) {                               \
-            rows.begin(node + j + begin, end - begin);                                               \
-          };                                                                                         \
-          isa::find_leaves(leaves, std::min(kLeavesTogether, lanes - j), rest + j, expected + j,     \
-                           node + j, leaf + j, redraw, found);                                       \
-        }                                                                                            \
-        for (std::size_t j = 0; j < num; ++j) {                                                      \
-          finds.indices[start + j] = static_cast<std::uint32_t>(node[j]);                            \
-          finds.leaves[start + j] = leaf[j] * share[j];                                              \
-        }                                                                                            \
-        if (start + num == count) rows.finish(finds.indices + start, num);                           \
-      }                                                                                              \
-    }                                                                                                \
+#define DRIVETRAIN_DEFINE_DESCENT(isa, attribute)                                                          \
+  template <>                                                                                              \
+  struct Descent<isa::Tag> {                                                                               \
+    attribute static void run(const SumTree& tree, const Crown& crown, const Finds& finds,                 \
+                              std::size_t count, const RowsAhead& rows) noexcept {                         \
+      const unsigned below_crown = tree.num_levels_ - crown.num_levels();                                  \
+      const double unit = tree.unit();                                                                     \
+      for (std::size_t start = 0; start < count; start += kInterleave) {                                   \
+        const std::size_t num = std::min(kInterleave, count - start);                                      \
+        const std::size_t lanes = (num + isa::kTogether - 1) / isa::kTogether * isa::kTogether;            \
+        alignas(64) std::uint64_t target[kInterleave], sum[kInterleave], node[kInterleave];                \
+        alignas(64) double rest[kInterleave], expected[kInterleave], leaf[kInterleave];                    \
+        double share[kInterleave];                                                                         \
+        const Redraws redraws{finds, share};                                                               \
+        const auto draw = [&](std::size_t j) { return j < num ? start + j : start; };                      \
+        for (std::size_t j = 0; j < lanes; ++j) {                                                          \
+          target[j] = finds.targets[draw(j)];                                                              \
+          share[j] = 1.0;                                                                                  \
+        }                                                                                                  \
+        std::size_t finished = start > 0 ? start - kInterleave : start;                                    \
+        const auto fetch_more = [&] {                                                                      \
+          const std::size_t n = std::min<std::size_t>(kInterleave / 4, start - finished);                  \
+          rows.finish(finds.indices + finished, n);                                                        \
+          finished += n;                                                                                   \
+        };                                                                                                 \
+        fetch_more();                                                                                      \
+        const std::uint64_t* upper = crown.level(crown.start());                                           \
+        for (std::size_t j = 0; j < lanes; j += isa::kTogether)                                            \
+          isa::start_together(upper, crown.num_start(), target + j, node + j);                             \
+        for (unsigned level = crown.start() + 1; level < crown.num_levels(); ++level) {                    \
+          const std::uint64_t* sums = crown.level(level);                                                  \
+          for (std::size_t j = 0; j < lanes; ++j) {                                                        \
+            const std::uint64_t first = node[j] * kInnerFanout;                                            \
+            node[j] = first - 1 + isa::count_up_to(sums + first, target[j]);                               \
+          }                                                                                                \
+        }                                                                                                  \
+        fetch_more();                                                                                      \
+        const std::uint64_t* before = crown.level(crown.num_levels() - 1);                                 \
+        const unsigned char* next = tree.nodes_below(below_crown);                                         \
+        for (std::size_t j = 0; j < lanes; ++j) {                                                          \
+          fetch_line(next + node[j] * kNodeBytes);                                                         \
+          target[j] -= before[node[j]];                                                                    \
+          sum[j] = before[node[j] + 1] - before[node[j]];                                                  \
+        }                                                                                                  \
+        for (unsigned level = below_crown; level-- > 0;) {                                                 \
+          fetch_more();                                                                                    \
+          const std::uint64_t* sums = tree.levels_[level];                                                 \
+          next = tree.nodes_below(level);                                                                  \
+          for (std::size_t j = 0; j < lanes; j += isa::kTogether) {                                        \
+            const auto redraw = [&](unsigned k, std::uint64_t total, std::uint64_t expect) {               \
+              return redraws.inner(j + k, draw(j + k), level, total, expect);                              \
+            };                                                                                             \
+            isa::find_inner_together(sums, target + j, sum + j, node + j, redraw);                         \
+            for (unsigned k = 0; k < isa::kTogether; ++k)                                                  \
+              fetch_line(next + node[j + k] * kNodeBytes);                                                 \
+          }                                                                                                \
+        }                                                                                                  \
+        for (std::size_t j = 0; j < lanes; ++j) {                                                          \
+          rest[j] = SumTree::as_double(target[j]) * unit;                                                  \
+          expected[j] = SumTree::as_double(sum[j]) * unit;                                                 \
+        }                                                                                                  \
+        if (finished < start) rows.finish(finds.indices + finished, start - finished);                     \
+        const float* leaves = tree.leaves_;                                                                \
+        for (std::size_t j = 0; j < lanes; j += kLeavesTogether) {                                         \
+          const auto redraw = [&](std::size_t k, double total, double expect) {                            \
+            return redraws.leaf(j + k, draw(j + k), total, expect);                                        \
+          };                                                                                               \
+          const auto found = [&](std::size_t begin, std::size_t end) {                                     \
+            rows.begin(node + j + begin, end - begin);                                                     \
+          };                                                                                               \
+          isa::find_leaves(leaves, std::min(kLeavesTogether, lanes - j), rest + j, expected + j,           \
+                           node + j, leaf + j, redraw, found);                                             \
+        }                                                                                                  \
+        for (std::size_t j = 0; j < num; ++j) {                                                            \
+          finds.indices[start + j] = static_cast<std::uint32_t>(node[j]);                                  \
+          finds.leaves[start + j] = leaf[j] * share[j];                                                    \
+        }                                                                                                  \
+        if (start + num == count) rows.finish(finds.indices + start, num);                                 \
+      }                                                                                                    \
+    }                                                                                                      \
   }
 
 template <class Isa>

@@ -14,7 +14,7 @@
 // find_leaves() ends many descents. In AVX2 a vector holds the sums of a column of four nodes, and then, of each of
 // the four, a leaf of the column that was chosen: no sums across lanes, and half as long as one by one. Sixteen
 // choose their columns before the first looks for its row, for each choice waits for the one before it
-// (design/replay-speed.md).
+// (design/replay-speed.md). AVX-512 ends eight at once: leaf_search_avx512.hpp.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +88,7 @@ inline unsigned find_leaf(const float* node, double target, double sum, float& l
   return found;
 }
 
-/// Ends `num` descents, a multiple of four and at most kLeavesTogether: node[j] becomes the leaf in it that target[j]
+/// Ends `num` descents, a multiple of kTogether and at most kLeavesTogether: node[j] becomes the leaf in it that target[j]
 /// falls into, leaf[j] its value. redraw(j, total, expected) gives a target in a node that has changed;
 /// found(begin, end) is called as soon as these are known.
 DRIVETRAIN_DEFINE_LEAVES(find_leaves, )
@@ -255,11 +255,5 @@ DRIVETRAIN_AVX2 inline void find_leaves(const float* leaves, std::size_t num, co
 
 }  // namespace avx2
 
-namespace avx512 {
-using avx2::find_leaves;  // four lanes are what the order of leaves is made for
-}
-
 #endif
-#undef DRIVETRAIN_DEFINE_LEAVES
-
 }  // namespace drivetrain

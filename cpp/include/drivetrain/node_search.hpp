@@ -10,10 +10,10 @@
 // add up to the `sum` that was read above, redraw(their sum, sum) gives another target below theirs; of
 // nothing, it is child 0. Whatever is read, the child is chosen in proportion to it.
 //
-// Descents go four at a time: find_inner_four() searches the node of each, `node`, and leaves there the number
-// of the child; start_four() finds the first nodes among running sums that all have in common. One vector then
-// holds a word of each of the four nodes, which needs half the instructions of four searches on their own
-// (design/replay-speed.md).
+// Descents go kTogether at a time: find_inner_together() searches the node of each, `node`, and leaves there the
+// number of the child; start_together() finds the first nodes among running sums that all have in common. One vector
+// then holds a word of each of the nodes, four in AVX2 and eight in AVX-512 (node_search_avx512.hpp), which needs
+// half the instructions of searches on their own and less (design/replay-speed.md).
 //
 // The variant is chosen at run time (simd.hpp), so one build serves every CPU. `portable` is
 // written for the compiler to vectorise (SSE2 on x86-64, NEON on aarch64).
@@ -28,9 +28,8 @@ namespace drivetrain {
 
 inline constexpr unsigned kInnerFanout = 8;
 inline constexpr unsigned kNodeBytes = 64;
-inline constexpr unsigned kTogether = 4;  // descents
 
-// find_inner_four() by find_inner(), for each variant under its own target attribute.
+// find_inner_together() by find_inner(), for each variant under its own target attribute.
 #define DRIVETRAIN_DEFINE_ONE_BY_ONE(name, ...)                                                    \
   template <class Redraw>                                                                          \
   __VA_ARGS__ inline void name(const std::uint64_t* sums, std::uint64_t* target,                   \
@@ -47,9 +46,11 @@ inline constexpr unsigned kTogether = 4;  // descents
 
 namespace portable {
 
+inline constexpr unsigned kTogether = 4;
+
 /// node[k] = how many of `num` running sums, those of one or of two nodes, in ascending order, of which the first
 /// is 0, come before the one behind which target[k] lies.
-inline void start_four(const std::uint64_t* sums, unsigned num, const std::uint64_t* target,
+inline void start_together(const std::uint64_t* sums, unsigned num, const std::uint64_t* target,
                        std::uint64_t* node) noexcept {
   for (unsigned k = 0; k < kTogether; ++k) {
     node[k] = 0;
@@ -77,7 +78,7 @@ inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target, std
   return child;
 }
 
-DRIVETRAIN_DEFINE_ONE_BY_ONE(find_inner_four, )
+DRIVETRAIN_DEFINE_ONE_BY_ONE(find_inner_together, )
 
 /// How many of 8 running sums, in ascending order, are not above the target.
 inline unsigned count_up_to(const std::uint64_t* sums, std::uint64_t target) noexcept {
@@ -92,6 +93,8 @@ inline unsigned count_up_to(const std::uint64_t* sums, std::uint64_t target) noe
 
 namespace avx2 {
 #define DRIVETRAIN_AVX2 DRIVETRAIN_TARGET("avx2,popcnt")
+
+inline constexpr unsigned kTogether = 4;
 
 // Inclusive prefix sums of four lanes: shift by one lane and add, then by two.
 DRIVETRAIN_AVX2 inline __m256i prefix_sums(__m256i x) noexcept {
@@ -140,7 +143,7 @@ DRIVETRAIN_AVX2 inline __m256i words_of_two(const std::uint64_t* low,
 }
 
 template <class Redraw>
-DRIVETRAIN_AVX2 inline void find_inner_four(const std::uint64_t* sums, std::uint64_t* target,
+DRIVETRAIN_AVX2 inline void find_inner_together(const std::uint64_t* sums, std::uint64_t* target,
                                             std::uint64_t* sum, std::uint64_t* node,
                                             Redraw&& redraw) noexcept {
   alignas(64) std::uint64_t own[kTogether][kInnerFanout];
@@ -179,7 +182,7 @@ DRIVETRAIN_AVX2 inline void find_inner_four(const std::uint64_t* sums, std::uint
 static_assert(kInnerFanout == 1 << 3);
 
 template <unsigned num>
-DRIVETRAIN_AVX2 inline void start_four(const std::uint64_t* sums, const std::uint64_t* target,
+DRIVETRAIN_AVX2 inline void start_together(const std::uint64_t* sums, const std::uint64_t* target,
                                        std::uint64_t* node) noexcept {
   const __m256i wanted = _mm256_load_si256(reinterpret_cast<const __m256i*>(target));
   __m256i last = _mm256_set1_epi64x(num - 1);
@@ -189,10 +192,10 @@ DRIVETRAIN_AVX2 inline void start_four(const std::uint64_t* sums, const std::uin
         last, _mm256_cmpgt_epi64(_mm256_set1_epi64x(static_cast<long long>(sums[i])), wanted));
   _mm256_store_si256(reinterpret_cast<__m256i*>(node), last);
 }
-DRIVETRAIN_AVX2 inline void start_four(const std::uint64_t* sums, unsigned num,
+DRIVETRAIN_AVX2 inline void start_together(const std::uint64_t* sums, unsigned num,
                                        const std::uint64_t* target, std::uint64_t* node) noexcept {
-  if (num == kInnerFanout) return start_four<kInnerFanout>(sums, target, node);
-  start_four<2 * kInnerFanout>(sums, target, node);
+  if (num == kInnerFanout) return start_together<kInnerFanout>(sums, target, node);
+  start_together<2 * kInnerFanout>(sums, target, node);
 }
 
 DRIVETRAIN_AVX2 inline unsigned count_up_to(const std::uint64_t* sums,
@@ -208,50 +211,6 @@ DRIVETRAIN_AVX2 inline unsigned count_up_to(const std::uint64_t* sums,
 
 }  // namespace avx2
 
-namespace avx512 {
-#define DRIVETRAIN_AVX512 DRIVETRAIN_TARGET("avx512f,avx512dq,popcnt")
-
-// Inclusive prefix sums of eight lanes: shift by one, two and four lanes, adding each time.
-DRIVETRAIN_AVX512 inline __m512i prefix_sums(__m512i x) noexcept {
-  const __m512i zero = _mm512_setzero_si512();
-  x = _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 7));
-  x = _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 6));
-  return _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 4));
-}
-template <class Redraw>
-DRIVETRAIN_AVX512 inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target,
-                                             std::uint64_t& sum, Redraw&& redraw) noexcept {
-  alignas(64) std::uint64_t own[kInnerFanout], prefix[2 * kInnerFanout];
-  const __m512i line = _mm512_load_si512(shared_line(node, own));
-  once_read();
-  const __m512i sums = prefix_sums(line);
-  prefix[7] = 0;
-  _mm512_store_si512(prefix + 8, sums);
-  const std::uint64_t total = prefix[15];
-  if (total != sum) [[unlikely]] {
-    target = redraw(total, sum);
-    if (total == 0) return sum = 0;
-  }
-  const auto beyond = static_cast<unsigned>(
-      _mm512_cmpgt_epu64_mask(sums, _mm512_set1_epi64(static_cast<long long>(target))));
-  const auto child = static_cast<unsigned>(__builtin_ctz(beyond));
-  target -= prefix[7 + child];
-  sum = prefix[8 + child] - prefix[7 + child];
-  return child;
-}
-
-DRIVETRAIN_DEFINE_ONE_BY_ONE(find_inner_four, DRIVETRAIN_AVX512)
-using avx2::start_four;
-
-DRIVETRAIN_AVX512 inline unsigned count_up_to(const std::uint64_t* sums,
-                                              std::uint64_t target) noexcept {
-  const auto above = static_cast<unsigned>(_mm512_cmpgt_epu64_mask(
-      _mm512_load_si512(sums), _mm512_set1_epi64(static_cast<long long>(target))));
-  return static_cast<unsigned>(__builtin_ctz(above | 0x100));
-}
-
-}  // namespace avx512
 #endif
-#undef DRIVETRAIN_DEFINE_ONE_BY_ONE
 
 }  // namespace drivetrain

@@ -16,6 +16,7 @@
 
 #include "drivetrain/philox.hpp"
 #include "drivetrain/replay_table.hpp"
+#include "drivetrain/strata.hpp"
 
 namespace drivetrain {
 
@@ -142,10 +143,7 @@ class Sampler {
     // relaxed: only that no two callers get the same block matters.
     std::uint64_t block =
         table_.header().random_block.fetch_add(blocks, std::memory_order_relaxed);
-    for (std::size_t i = 0; i < blocks; ++i) {
-      const auto four = philox_block(block + i, table_.config().seed);
-      for (unsigned k = 0; k < kDrawsPerBlock; ++k) words[i * kDrawsPerBlock + k] = four[k];
-    }
+    philox_words(block, blocks, table_.config().seed, words, simd_);
   }
 
   Strata shuffled(std::size_t num_strata) const noexcept {
@@ -238,8 +236,8 @@ class Sampler {
   }
 
   template <class Positions>
-  static void make_targets(const std::uint64_t* words, Positions positions, std::size_t count,
-                           const Strata& strata, std::uint64_t total, std::uint64_t* targets) noexcept {
+  void make_targets(const std::uint64_t* words, Positions positions, std::size_t count, const Strata& strata,
+                    std::uint64_t total, std::uint64_t* targets) const noexcept {
     if (strata.num() == 0) {
       for (std::size_t i = 0; i < count; ++i) targets[i] = scale_to(words[i], total);
       return;
@@ -248,9 +246,7 @@ class Sampler {
     for (std::size_t i = 0; i < count;) {
       const std::uint64_t part = strata.part(positions[i]);
       const std::size_t num = Positions::num_in_row(std::min(count - i, strata.num_before_seam(part)));
-      parts.each(part, num, strata.goes_up(), [&](std::size_t j, std::uint64_t low, std::uint64_t size) {
-        targets[i + j] = low + scale_to(words[i + j], size);
-      });
+      targets_in_parts(parts, part, num, strata.goes_up(), words + i, targets + i, simd_);
       i += num;
     }
   }

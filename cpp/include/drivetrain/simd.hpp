@@ -2,6 +2,7 @@
 // function says that uses them.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -58,6 +59,18 @@ inline SimdLevel best_simd_level() noexcept {
   }();
   return level;
 }
+
+#if defined(DRIVETRAIN_TARGET)
+namespace avx512 {
+#define DRIVETRAIN_AVX512 DRIVETRAIN_TARGET("avx512f,avx512dq,popcnt")
+
+/// One word in every lane.
+DRIVETRAIN_AVX512 inline __m512i every(std::uint64_t word) noexcept {
+  return _mm512_set1_epi64(static_cast<long long>(word));
+}
+
+}  // namespace avx512
+#endif
 
 }  // namespace drivetrain
 

@@ -12,6 +12,18 @@
 
 namespace drivetrain {
 
+/// The smallest probability of count > 0 draws; in four parts, since a minimum waits for the one before it.
+inline double smallest_probability(const Draw* draws, std::size_t count) noexcept {
+  constexpr std::size_t kParts = 4;
+  double least[kParts];
+  std::fill_n(least, kParts, draws[0].probability);
+  std::size_t i = 0;
+  for (; i + kParts <= count; i += kParts)
+    for (std::size_t part = 0; part < kParts; ++part) least[part] = std::min(least[part], draws[i + part].probability);
+  for (; i < count; ++i) least[0] = std::min(least[0], draws[i].probability);
+  return *std::min_element(least, least + kParts);
+}
+
 /// w_i = (N P(i))^-beta / max = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for each `batch` of
 /// `count` draws. The maximum is over the batch, or over the whole buffer: then probabilities are
 /// relative to the smallest there is, which is 1. Equal probabilities give exactly 1.
@@ -19,9 +31,7 @@ inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t
                                bool by_buffer, float* weights, SimdLevel simd) noexcept {
   double probabilities[kMaxBatch];
   for (std::size_t start = 0; start < count; start += batch) {
-    double least = by_buffer ? 1.0 : draws[start].probability;
-    for (std::size_t i = 0; i < batch && !by_buffer; ++i)
-      least = std::min(least, draws[start + i].probability);
+    const double least = by_buffer ? 1.0 : smallest_probability(draws + start, batch);
     for (std::size_t done = start; done < start + batch; done += kMaxBatch) {
       const std::size_t num = std::min(kMaxBatch, start + batch - done);
       for (std::size_t i = 0; i < num; ++i) probabilities[i] = draws[done + i].probability;
