@@ -162,7 +162,7 @@ class Writer {
   bool convert_priority(PyObject* array, Step& native) {
     if (array == nullptr || !fits(array, priority_, &num_envs_, 1)) return false;
     native.priority = reinterpret_cast<const float*>(data_of(array));
-    return are_priorities(native.priority, num_envs());
+    return are_priorities(native.priority, num_envs(), best_simd_level());
   }
 
   std::size_t num_envs() const { return static_cast<std::size_t>(num_envs_); }

@@ -37,8 +37,10 @@ inline constexpr std::size_t kRescaledPerHold = 512;
 inline void leaves_of(const float* priorities, double alpha, float* leaves, std::size_t count,
                       SimdLevel simd) noexcept {
   double positive[kMaxTreeBatch];
-  for (std::size_t i = 0; i < count; ++i)
-    positive[i] = static_cast<double>(priorities[i]) + kPriorityEpsilon;
+  at_level(simd, [&]() DRIVETRAIN_INLINED {
+    for (std::size_t i = 0; i < count; ++i)
+      positive[i] = static_cast<double>(priorities[i]) + kPriorityEpsilon;
+  });
   powers(positive, alpha, kMaxLeaf, leaves, count, simd);
 }
 inline float leaf_of(float priority, double alpha) noexcept {

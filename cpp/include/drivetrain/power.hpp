@@ -80,40 +80,22 @@ template <std::size_t num>
 /// x^y for a normal x > 0 where the result is a normal double as well.
 inline double power(double x, double y) noexcept { return two_to(y * log2_of(x)); }
 
-// Written once; each variant needs its own target attribute, hence the macro (as in descent.hpp).
-// Two short loops and not one: the CPU then has more values under way at once.
-#define DRIVETRAIN_DEFINE_POWERS(name, attribute)                                       \
-  attribute inline void name(const double* x, double log2_one, double y, double largest, \
-                             float* results, std::size_t count) noexcept {              \
-    constexpr std::size_t kBlock = 256;                                                 \
-    double exponents[kBlock];                                                           \
-    for (std::size_t start = 0; start < count; start += kBlock) {                       \
-      const std::size_t num = count - start < kBlock ? count - start : kBlock;          \
-      for (std::size_t i = 0; i < num; ++i)                                             \
-        exponents[i] = y * (log2_of(x[start + i]) - log2_one);                          \
-      for (std::size_t i = 0; i < num; ++i) {                                           \
-        const double result = two_to(exponents[i]);                                     \
-        results[start + i] = static_cast<float>(result < largest ? result : largest);   \
-      }                                                                                 \
-    }                                                                                   \
-  }
-DRIVETRAIN_DEFINE_POWERS(powers_portable, )
-#if defined(DRIVETRAIN_TARGET)
-DRIVETRAIN_DEFINE_POWERS(powers_avx2, DRIVETRAIN_TARGET("avx2"))
-DRIVETRAIN_DEFINE_POWERS(powers_avx512, DRIVETRAIN_TARGET("avx512f,avx512dq"))
-#endif
-#undef DRIVETRAIN_DEFINE_POWERS
-
 /// results[i] = min((x[i] / one)^y, largest), rounded to float32, where log2_one is log2_of(one); for x and
-/// one as power() takes them.
+/// one as power() takes them. Two short loops and not one: the CPU then has more values under way at once.
 inline void powers_relative(const double* x, double log2_one, double y, double largest, float* results,
                             std::size_t count, SimdLevel simd) noexcept {
-#if defined(DRIVETRAIN_TARGET)
-  if (simd == SimdLevel::kAvx512) return powers_avx512(x, log2_one, y, largest, results, count);
-  if (simd == SimdLevel::kAvx2) return powers_avx2(x, log2_one, y, largest, results, count);
-#endif
-  (void)simd;
-  powers_portable(x, log2_one, y, largest, results, count);
+  at_level(simd, [=]() DRIVETRAIN_INLINED {
+    constexpr std::size_t kBlock = 256;
+    double exponents[kBlock];
+    for (std::size_t start = 0; start < count; start += kBlock) {
+      const std::size_t num = count - start < kBlock ? count - start : kBlock;
+      for (std::size_t i = 0; i < num; ++i) exponents[i] = y * (log2_of(x[start + i]) - log2_one);
+      for (std::size_t i = 0; i < num; ++i) {
+        const double result = two_to(exponents[i]);
+        results[start + i] = static_cast<float>(result < largest ? result : largest);
+      }
+    }
+  });
 }
 
 /// results[i] = min(x[i]^y, largest).

@@ -90,8 +90,7 @@ inline std::size_t write_all_keys(const ReplayTable& table, RingWalk walk,
 /// 0, kForeignKey with nothing written, or kBrokenLock.
 inline std::int64_t read_priorities(ReplayTable& table, const std::uint64_t* keys, std::size_t count,
                                     double* priorities) noexcept {
-  for (std::size_t i = 0; i < count; ++i)
-    if (!is_key_of(table, keys[i])) return kForeignKey;
+  if (!are_keys_of(table, keys, count, best_simd_level())) return kForeignKey;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     const std::size_t end = std::min(start + kMaxBatch, count);
     for (std::size_t i = start; i < end; ++i) fetch_line(&table.row(Key::slot(keys[i])));

@@ -215,28 +215,19 @@ class ReplayTable {
       tree_.prefetch(Key::slot(keys[i]));
     };
     for (std::size_t i = 0; i < std::min(count, kFetchedAhead); ++i) fetch(i);
-    std::uint32_t slots[kMaxBatch];
-    float values[kMaxBatch], raw[kMaxBatch];
+    std::uint32_t slots[kMaxBatch], changes = 0;
     Lock lock(*this);
     if (!lock) return Status::kBroken;
-    std::size_t num_current = 0;
     for (std::size_t i = 0; i < count; ++i) {
       if (i + kFetchedAhead < count) fetch(i + kFetchedAhead);
-      const std::uint32_t slot = Key::slot(keys[i]);
-      if (row(slot).generation.load(std::memory_order_relaxed) != Key::generation(keys[i])) continue;
-      slots[num_current] = slot;
-      values[num_current] = leaves[i];
-      raw[num_current++] = priorities[i];
+      slots[i] = Key::slot(keys[i]);
+      changes |= row(slots[i]).generation.load(std::memory_order_relaxed) ^ Key::generation(keys[i]);
     }
-    *num_stale += count - num_current;
     const bool settled = is_settled();
-    if (!settled || alpha != this->alpha()) remake_leaves(keys, priorities, count, values);
-    if (num_current > 0) {
-      tree_.update(slots, values, num_current);
-      const float largest = largest_of(raw, num_current);
-      if (largest > header_->max_priority)
-        DRIVETRAIN_LOCKED_WRITE("update/max_priority", header_->max_priority = largest);
-    }
+    if (changes == 0 && settled && alpha == this->alpha())  // as a rule
+      set_priorities(slots, leaves, priorities, count);
+    else
+      *num_stale += count - update_current(keys, leaves, priorities, count, alpha);
     if (!settled) header_->exponent.advance(tree_, config_.capacity);
     return Status::kOk;
   }
@@ -332,7 +323,7 @@ class ReplayTable {
         std::uint32_t slots[kMaxBatch];
         float values[kMaxBatch];
         for (std::size_t i = 0; i < count; ++i) slots[i] = claims[i].slot;
-        if (!leaves) make_leaves(claims, priorities, count, values);
+        if (!leaves) make_leaves(slots, priorities, count, values);
         tree_.update(slots, leaves ? leaves : values, count);
       }
       if (!settled) header_->exponent.advance(tree_, config_.capacity);
@@ -384,21 +375,38 @@ class ReplayTable {
     return Status::kGone;
   }
 
-  // The leaves of new rows, each by the alpha of its slot.
-  [[gnu::noinline]] void make_leaves(const Claim* claims, const float* priorities,
-                                     std::size_t count, float* leaves) noexcept {
+  // The leaves of rows, each by the alpha of its slot: of new ones without priorities, too.
+  [[gnu::noinline]] void make_leaves(const std::uint32_t* slots, const float* priorities, std::size_t count,
+                                     float* leaves) noexcept {
     for (std::size_t i = 0; i < count; ++i)
-      leaves[i] = priorities ? leaf_at(claims[i].slot, priorities[i]) : initial_leaf(claims[i].slot);
+      leaves[i] = priorities ? leaf_at(slots[i], priorities[i]) : initial_leaf(slots[i]);
   }
 
-  // The leaves of rows that are still current, by the alpha of today.
-  [[gnu::noinline]] void remake_leaves(const std::uint64_t* keys, const float* priorities,
-                                       std::size_t count, float* leaves) const noexcept {
+  // update_priorities() where rows have changed or leaves are by another alpha; returns how many rows have not.
+  [[gnu::noinline]] std::size_t update_current(const std::uint64_t* keys, const float* leaves, const float* priorities,
+                                               std::size_t count, double alpha) noexcept {
+    std::uint32_t slots[kMaxBatch];
+    float values[kMaxBatch], raw[kMaxBatch];
+    std::size_t num_current = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t slot = Key::slot(keys[i]);
-      if (row(slot).generation.load(std::memory_order_relaxed) == Key::generation(keys[i]))
-        *leaves++ = leaf_at(slot, priorities[i]);
+      if (row(slot).generation.load(std::memory_order_relaxed) != Key::generation(keys[i])) continue;
+      slots[num_current] = slot;
+      values[num_current] = leaves[i];
+      raw[num_current++] = priorities[i];
     }
+    if (!is_settled() || alpha != this->alpha()) make_leaves(slots, raw, num_current, values);
+    if (num_current > 0) set_priorities(slots, values, raw, num_current);
+    return num_current;
+  }
+
+  // The leaves of rows, and the running maximum of their priorities.
+  void set_priorities(const std::uint32_t* slots, const float* leaves, const float* priorities,
+                      std::size_t count) noexcept {
+    tree_.update(slots, leaves, count);
+    const float largest = largest_of(priorities, count);
+    if (largest > header_->max_priority)
+      DRIVETRAIN_LOCKED_WRITE("update/max_priority", header_->max_priority = largest);
   }
 
   void set_leaves(const Claim* claims, std::size_t count, float leaf) noexcept {

@@ -39,7 +39,8 @@ inline bool cpu_supports(SimdLevel level) noexcept {
   __builtin_cpu_init();
   if (level == SimdLevel::kAvx2)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 #else
   return false;
 #endif
@@ -71,6 +72,34 @@ DRIVETRAIN_AVX512 inline __m512i every(std::uint64_t word) noexcept {
 
 }  // namespace avx512
 #endif
+
+// Written as `DRIVETRAIN_INLINED { ... }` behind a lambda's parameters: its code becomes that of who calls it.
+#define DRIVETRAIN_INLINED __attribute__((always_inline))
+
+#if defined(DRIVETRAIN_TARGET) && !defined(DRIVETRAIN_EMULATE_SIMD)
+template <class Work>
+DRIVETRAIN_TARGET("avx512f,avx512dq,avx512bw,avx512vl")
+inline auto with_avx512(Work work) noexcept {  // by value: no store in its loops can be taken to change it
+  return work();
+}
+template <class Work>
+DRIVETRAIN_TARGET("avx2")
+inline auto with_avx2(Work work) noexcept {
+  return work();
+}
+#endif
+
+/// What work() returns, a lambda that is DRIVETRAIN_INLINED, with its loops vectorised for an instruction set. Nothing is
+/// fused, so that the bits are the same.
+template <class Work>
+inline auto at_level(SimdLevel simd, Work&& work) noexcept {
+#if defined(DRIVETRAIN_TARGET) && !defined(DRIVETRAIN_EMULATE_SIMD)
+  if (simd == SimdLevel::kAvx512) return with_avx512(work);
+  if (simd == SimdLevel::kAvx2) return with_avx2(work);
+#endif
+  (void)simd;
+  return work();
+}
 
 }  // namespace drivetrain
 

@@ -34,11 +34,13 @@ inline constexpr unsigned kMaxTreeLevels = 11;       // 16 * 8^11 leaves and mor
 inline constexpr std::size_t kMaxTreeBatch = 1024;   // descents or updates per lock hold
 
 /// Of floats >= 0, whose bits are in the same order: integers are compared many at a time.
-inline float largest_of(const float* values, std::size_t count) noexcept {
-  std::int32_t largest = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::bit_cast<std::int32_t>(values[i]));
-  return std::bit_cast<float>(largest);
+inline float largest_of(const float* values, std::size_t count, SimdLevel simd = best_simd_level()) noexcept {
+  return at_level(simd, [=]() DRIVETRAIN_INLINED {
+    std::int32_t largest = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      largest = std::max(largest, std::bit_cast<std::int32_t>(values[i]));
+    return std::bit_cast<float>(largest);
+  });
 }
 
 /// Rows that the caller will read of each leaf found: asked for while other leaves are searched for.
@@ -116,10 +118,11 @@ class SumTree {
   std::uint64_t total() const noexcept { return state_->root; }
   float leaf(std::uint64_t index) const noexcept { return leaves_[index]; }
   /// A leaf in units, below 2^52: adding 2^52 puts an integer into a double's low bits.
-  std::uint64_t units_of(float leaf) const noexcept {
-    return std::bit_cast<std::uint64_t>(static_cast<double>(leaf) * units_per_one_ + 0x1p52) -
+  static std::uint64_t units_of(float leaf, double units_per_one) noexcept {
+    return std::bit_cast<std::uint64_t>(static_cast<double>(leaf) * units_per_one + 0x1p52) -
            std::bit_cast<std::uint64_t>(0x1p52);
   }
+  std::uint64_t units_of(float leaf) const noexcept { return units_of(leaf, units_per_one_); }
   /// An integer of at most 2^52, such as the units of a leaf node, as a double; loops over it are vectorised.
   static double as_double(std::uint64_t units) noexcept {
     return std::bit_cast<double>(units + std::bit_cast<std::uint64_t>(0x1p52)) - 0x1p52;
@@ -131,12 +134,13 @@ class SumTree {
   std::uint64_t leaf_units(std::uint64_t index) const noexcept { return units_of(leaves_[index]); }
 
   /// The multiple of the unit nearest to a priority >= 0; never 0 for a positive one.
-  float rounded(float priority) const noexcept {
+  static float rounded(float priority, double unit, double units_per_one) noexcept {
     constexpr double kIntegers = 0x1p52;  // doubles from here on have no fraction: adding rounds
-    const double nearest = (static_cast<double>(priority) * units_per_one_ + kIntegers) - kIntegers;
-    const auto leaf = static_cast<float>((nearest < 1.0 ? 1.0 : nearest) * unit_);
+    const double nearest = (static_cast<double>(priority) * units_per_one + kIntegers) - kIntegers;
+    const auto leaf = static_cast<float>((nearest < 1.0 ? 1.0 : nearest) * unit);
     return priority > 0 ? leaf : 0.0f;
   }
+  float rounded(float priority) const noexcept { return rounded(priority, unit_, units_per_one_); }
 
   /// Follow the process-shared unit after taking the lock: another process may have changed it.
   void load_unit() noexcept {
@@ -155,32 +159,28 @@ class SumTree {
 
   /// leaf[indices[i]] = priorities[i], in order, for count <= kMaxTreeBatch, and the sums above:
   /// large levels entry by entry, small ones by a table of their changes. Finite priorities >= 0.
-  void update(const std::uint32_t* indices, const float* priorities, std::size_t count) noexcept {
-    const float largest = largest_of(priorities, count);
+  void update(const std::uint32_t* indices, const float* priorities, std::size_t count,
+              SimdLevel simd = best_simd_level()) noexcept {
+    const float largest = largest_of(priorities, count, simd);
     if (static_cast<double>(largest) * units_per_one_ > max_leaf_units_) make_room_for(largest);
     float leaves[kMaxTreeBatch];
     std::uint64_t units[kMaxTreeBatch];
-    for (std::size_t i = 0; i < count; ++i) leaves[i] = rounded(priorities[i]);
-    for (std::size_t i = 0; i < count; ++i) units[i] = units_of(leaves[i]);
+    at_level(simd, [=, to = leaves, in_units = units, unit = unit_, units_per_one = units_per_one_]() DRIVETRAIN_INLINED {
+      for (std::size_t i = 0; i < count; ++i) to[i] = rounded(priorities[i], unit, units_per_one);
+      for (std::size_t i = 0; i < count; ++i) in_units[i] = units_of(to[i], units_per_one);
+    });
 
-    Change changes[kMaxTreeBatch];  // one for a run of leaves under one node, as inserts are
-    std::size_t num_changes = 0;
-    std::uint64_t difference = 0, node = indices[0] / kLeafFanout;
+    // A change for each leaf, also where neighbours have a node in common: whether they have is nothing to foresee.
+    Change changes[kMaxTreeBatch];
     const bool tracked = static_cast<bool>(extremes_);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t index = indices[i];
-      if (index / kLeafFanout != node) {
-        changes[num_changes++] = {node, difference};
-        node = index / kLeafFanout;
-        difference = 0;
-      }
       const float old = leaves_[index];
-      difference += units[i] - units_of(old);  // modulo 2^64
+      changes[i] = {index / kLeafFanout, units[i] - units_of(old)};  // modulo 2^64
       DRIVETRAIN_LOCKED_WRITE("tree/leaf", store_shared(leaves_[index], leaves[i]));
       if (tracked) extremes_.note(index, old, leaves[i]);
     }
-    changes[num_changes++] = {node, difference};
-    add_to_levels(changes, num_changes);
+    add_to_levels(changes, count);
   }
 
   /// Gives all these leaves one priority: what update() does, quicker for runs of neighbours.

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "drivetrain/power.hpp"
 #include "drivetrain/sampler.hpp"
@@ -44,13 +46,21 @@ inline void write_keys(const Draw* draws, std::size_t count, std::uint64_t* keys
   for (std::size_t i = 0; i < count; ++i) keys[i] = Key::make(draws[i].slot, draws[i].generation);
 }
 
-/// Whether a number can be a priority: finite, >= 0, within float32.
+/// Whether these can be priorities: finite, >= 0, within float32. Numbers >= 0 are in the order of their bits, and
+/// the others behind them, of which -0 may be one.
 template <class Real>
-inline bool is_priority(Real value) noexcept {
-  return value >= 0 && value <= std::numeric_limits<float>::max();
-}
-inline bool are_priorities(const float* values, std::size_t count) noexcept {
-  return std::all_of(values, values + count, is_priority<float>);
+bool are_priorities(const Real* values, std::size_t count, SimdLevel simd) noexcept {
+  using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
+  constexpr auto kMost = std::bit_cast<Bits>(static_cast<Real>(std::numeric_limits<float>::max()));
+  constexpr auto kMinusZero = std::bit_cast<Bits>(static_cast<Real>(-0.0));
+  return at_level(simd, [=]() DRIVETRAIN_INLINED {
+    Bits wrong = 0;  // no early exit: the loop is vectorised
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto bits = std::bit_cast<Bits>(values[i]);
+      wrong |= static_cast<Bits>(bits > kMost) & static_cast<Bits>(bits != kMinusZero);
+    }
+    return wrong == 0;
+  });
 }
 
 /// Whether these are rewards: finite, within float32. No early exit: the loop is vectorised.
@@ -62,9 +72,19 @@ inline bool are_rewards(const Real* values, std::size_t count) noexcept {
   return real;
 }
 
-/// Whether this table could have given out a key; with others, native code would reach elsewhere.
-inline bool is_key_of(const ReplayTable& table, std::uint64_t key) noexcept {
-  return Key::slot(key) < table.config().capacity && is_committed(Key::generation(key));
+/// Whether this table could have given out all keys; with others, native code would reach elsewhere.
+inline bool are_keys_of(const ReplayTable& table, const std::uint64_t* keys, std::size_t count,
+                        SimdLevel simd) noexcept {
+  const auto capacity = static_cast<std::int64_t>(table.config().capacity);
+  return at_level(simd, [=]() DRIVETRAIN_INLINED {
+    std::uint64_t wrong = 0;  // no early exit, and all in words of one size: the loop is vectorised
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t slot = keys[i] & 0xFFFFFFFF, generation = keys[i] >> 32;
+      const std::uint64_t beyond = static_cast<std::int64_t>(slot) >= capacity, none = generation == 0;
+      wrong |= beyond | none | (generation & 1);
+    }
+    return wrong == 0;
+  });
 }
 
 /// What apply_priorities returns instead of a count.
@@ -75,22 +95,15 @@ enum PriorityError : std::int64_t { kForeignKey = -2, kBadPriority = -3, kBroken
 template <class Real>
 std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, const Real* priorities,
                               std::size_t count, SimdLevel simd) noexcept {
-  bool known = true, real = true;  // no early exit: the loop is vectorised
-  for (std::size_t i = 0; i < count; ++i) {
-    known &= is_key_of(table, keys[i]);
-    real &= is_priority(priorities[i]);
-  }
-  if (!known) return kForeignKey;
-  if (!real) return kBadPriority;
+  if (!are_keys_of(table, keys, count, simd)) return kForeignKey;
+  if (!are_priorities(priorities, count, simd)) return kBadPriority;
   float leaves[kMaxBatch], raw[kMaxBatch];
   std::uint64_t num_stale = 0;
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     const std::size_t num = std::min(kMaxBatch, count - start);
     const double alpha = table.alpha();
-    for (std::size_t i = 0; i < num; ++i) {
-      raw[i] = static_cast<float>(priorities[start + i]);
-      if (!(raw[i] >= 0)) return kBadPriority;  // another thread has written here since the check
-    }
+    for (std::size_t i = 0; i < num; ++i) raw[i] = static_cast<float>(priorities[start + i]);
+    if (!are_priorities(raw, num, simd)) return kBadPriority;  // another thread has written here since the check
     leaves_of(raw, alpha, leaves, num, simd);
     if (table.update_priorities(keys + start, leaves, raw, num, alpha, &num_stale) != Status::kOk)
       return kBrokenLock;
