@@ -22,7 +22,7 @@
 
 namespace drivetrain {
 
-inline constexpr std::size_t kInterleave = 32;
+inline constexpr std::size_t kInterleave = 128;
 
 /// Running sums of an upper level, and of those above it: a search in them compares, and adds nothing up.
 class Crown {

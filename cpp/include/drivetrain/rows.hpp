@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "drivetrain/item_copy.hpp"
 #include "drivetrain/replay_table.hpp"
 #include "drivetrain/shared_copy.hpp"
 
@@ -88,39 +89,6 @@ inline void with_size(std::size_t nbytes, Move&& move) noexcept {
     case 16: return move(std::integral_constant<std::size_t, 16>{});
     case 32: return move(std::integral_constant<std::size_t, 32>{});
     default: return move(nbytes);
-  }
-}
-
-// Items of 17 to 128 bytes, their number of 16-byte blocks a constant. Functions of their own: so many
-// copies of a loop in one place are not inlined any more, nor is what is around them.
-template <std::size_t blocks>
-[[gnu::noinline]] void get_blocks(unsigned char* out, std::size_t nbytes,
-                                  const unsigned char* const* rows, std::size_t offset,
-                                  std::size_t num) noexcept {
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < num; ++i)
-    copy_blocks_from_shared<blocks>(out + i * nbytes, rows[i] + offset, nbytes);
-}
-template <std::size_t blocks>
-[[gnu::noinline]] void put_blocks(unsigned char* const* rows, std::size_t offset, std::size_t nbytes,
-                                  std::size_t num, const unsigned char* items) noexcept {
-  for (std::size_t i = 0; i < num; ++i)
-    copy_blocks_to_shared<blocks>(rows[i] + offset, items + i * nbytes, nbytes);
-}
-
-// Calls move(blocks) with a constant; false for sizes that are not between 17 and 128, and for 32.
-template <class Move>
-inline bool with_blocks(std::size_t nbytes, Move&& move) noexcept {
-  if (nbytes == 32) return false;
-  switch ((nbytes - 1) / 16) {
-    case 1: return move(std::integral_constant<std::size_t, 1>{}), true;
-    case 2: return move(std::integral_constant<std::size_t, 2>{}), true;
-    case 3: return move(std::integral_constant<std::size_t, 3>{}), true;
-    case 4: return move(std::integral_constant<std::size_t, 4>{}), true;
-    case 5: return move(std::integral_constant<std::size_t, 5>{}), true;
-    case 6: return move(std::integral_constant<std::size_t, 6>{}), true;
-    case 7: return move(std::integral_constant<std::size_t, 7>{}), true;
-    default: return false;
   }
 }
 
