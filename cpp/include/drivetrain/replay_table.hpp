@@ -33,6 +33,7 @@ namespace drivetrain {
 
 inline constexpr std::size_t kMaxBatch = kMaxTreeBatch;
 inline constexpr std::size_t kFetchedAhead = 12;  // rows of an update, four lines each; too many at once are lost
+inline constexpr std::size_t kRowsFetched = 32;   // behind those of an insert
 inline constexpr std::size_t kFetchedBytes = 512;  // of rows up to this size; longer ones the hardware follows
 
 enum class Status {
@@ -174,9 +175,12 @@ class ReplayTable {
   /// Publishes written rows, with `leaves` or `priorities` of their own or the initial priority.
   Status commit(const Claim* claims, std::size_t count, const float* leaves = nullptr,
                 const float* priorities = nullptr) noexcept {
-    Lock lock(*this);
-    if (!lock) return Status::kBroken;
-    publish(claims, count, leaves, priorities);
+    {
+      Lock lock(*this);
+      if (!lock) return Status::kBroken;
+      publish(claims, count, leaves, priorities);
+    }
+    fetch_next_rows(claims, count);
     return Status::kOk;
   }
 
@@ -335,6 +339,16 @@ class ReplayTable {
                                                     std::memory_order_release));
     DRIVETRAIN_LOCKED_WRITE("commit/num_committed", set_num_committed(num_committed() + count));
     DRIVETRAIN_LOCKED_WRITE("commit/num_inserted", header_->num_inserted += count);
+  }
+
+  // Whoever inserts next, mostly the same soon, finds the rows behind these in its cache: while an environment steps,
+  // nothing else waits for memory. As many as were written, up to what can be under way.
+  void fetch_next_rows(const Claim* claims, std::size_t count) const noexcept {
+    const std::uint64_t stride = config_.row_stride;
+    if (count == 0 || stride > kFetchedBytes) return;
+    const std::uint64_t next = claims[count - 1].slot + 1;
+    const std::uint64_t end = std::min(next + std::min(count, kRowsFetched), config_.capacity);
+    for (std::uint64_t at = next * stride; at < end * stride; at += 64) fetch_line_to_write(rows_ + at);
   }
 
   // A reserved row that will not be written: odd and nobody's, for the next who comes along.
