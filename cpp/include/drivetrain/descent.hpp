@@ -22,7 +22,8 @@
 
 namespace drivetrain {
 
-inline constexpr std::size_t kInterleave = 128;
+inline constexpr std::size_t kInterleave = 128;  // descents: what is asked for comes from the last cache meanwhile
+inline constexpr std::size_t kBehind = 32;  // draws whose first line has been asked for before the others of their rows
 
 /// Running sums of an upper level, and of those above it: a search in them compares, and adds nothing up.
 class Crown {
@@ -143,13 +144,6 @@ struct Redraws {
           target[j] = finds.targets[draw(j)];                                                              \
           share[j] = 1.0;                                                                                  \
         }                                                                                                  \
-        std::size_t finished = start > 0 ? start - kInterleave : start;                                    \
-        const auto fetch_more = [&] {                                                                      \
-          const std::size_t n = std::min<std::size_t>(kInterleave / 4, start - finished);                  \
-          rows.finish(finds.indices + finished, n);                                                        \
-          finished += n;                                                                                   \
-        };                                                                                                 \
-        fetch_more();                                                                                      \
         const std::uint64_t* upper = crown.level(crown.start());                                           \
         for (std::size_t j = 0; j < lanes; j += isa::kTogether)                                            \
           isa::start_together(upper, crown.num_start(), target + j, node + j);                             \
@@ -160,7 +154,6 @@ struct Redraws {
             node[j] = first - 1 + isa::count_up_to(sums + first, target[j]);                               \
           }                                                                                                \
         }                                                                                                  \
-        fetch_more();                                                                                      \
         const std::uint64_t* before = crown.level(crown.num_levels() - 1);                                 \
         const unsigned char* next = tree.nodes_below(below_crown);                                         \
         for (std::size_t j = 0; j < lanes; ++j) {                                                          \
@@ -169,8 +162,7 @@ struct Redraws {
           sum[j] = before[node[j] + 1] - before[node[j]];                                                  \
         }                                                                                                  \
         for (unsigned level = below_crown; level-- > 0;) {                                                 \
-          fetch_more();                                                                                    \
-          const std::uint64_t* sums = tree.levels_[level];                                                 \
+            const std::uint64_t* sums = tree.levels_[level];                                                 \
           next = tree.nodes_below(level);                                                                  \
           for (std::size_t j = 0; j < lanes; j += isa::kTogether) {                                        \
             const auto redraw = [&](unsigned k, std::uint64_t total, std::uint64_t expect) {               \
@@ -185,7 +177,6 @@ struct Redraws {
           rest[j] = SumTree::as_double(target[j]) * unit;                                                  \
           expected[j] = SumTree::as_double(sum[j]) * unit;                                                 \
         }                                                                                                  \
-        if (finished < start) rows.finish(finds.indices + finished, start - finished);                     \
         const float* leaves = tree.leaves_;                                                                \
         for (std::size_t j = 0; j < lanes; j += kLeavesTogether) {                                         \
           const auto redraw = [&](std::size_t k, double total, double expect) {                            \
@@ -193,6 +184,7 @@ struct Redraws {
           };                                                                                               \
           const auto found = [&](std::size_t begin, std::size_t end) {                                     \
             rows.begin(node + j + begin, end - begin);                                                     \
+            if (j + begin >= kBehind) rows.finish(node + j + begin - kBehind, end - begin);                \
           };                                                                                               \
           isa::find_leaves(leaves, std::min(kLeavesTogether, lanes - j), rest + j, expected + j,           \
                            node + j, leaf + j, redraw, found);                                             \
@@ -201,7 +193,8 @@ struct Redraws {
           finds.indices[start + j] = static_cast<std::uint32_t>(node[j]);                                  \
           finds.leaves[start + j] = leaf[j] * share[j];                                                    \
         }                                                                                                  \
-        if (start + num == count) rows.finish(finds.indices + start, num);                                 \
+        const std::size_t last = std::min(kBehind, num);                                                   \
+        rows.finish(node + num - last, last);                                                              \
       }                                                                                                    \
     }                                                                                                      \
   }

@@ -1,12 +1,11 @@
 // Items of 17 to 128 bytes between rows and arrays, by a constant number of moves as wide as the CPU has.
 //
-//   item      0 ........ 64 .... 68          17 floats, AVX-512: a move of 64 bytes, and one of 16 that ends with the item
-//              |--------------|
-//                        |----|
+//   17 floats by AVX-512     0 |--------------- 64 bytes ---------------|
+//                                                     52 |-- 16 bytes ---| 68
 //
 // The number of 16-byte blocks that begin within an item, less one, is a template argument. Functions of their own: so
-// many copies of a loop in one place are not inlined any more, nor is what is around them. Others may be writing what is
-// read here, as shared_copy.hpp says.
+// many copies of a loop in one place are not inlined any more, nor is what is around them. Others may be writing what
+// is read here, as shared_copy.hpp says.
 #pragma once
 
 #include <cstddef>

@@ -89,8 +89,8 @@ inline auto with_avx2(Work work) noexcept {
 }
 #endif
 
-/// What work() returns, a lambda that is DRIVETRAIN_INLINED, with its loops vectorised for an instruction set. Nothing is
-/// fused, so that the bits are the same.
+/// What work() returns, a lambda that is DRIVETRAIN_INLINED, with its loops vectorised for an instruction set. Nothing
+/// is fused, so that the bits are the same.
 template <class Work>
 inline auto at_level(SimdLevel simd, Work&& work) noexcept {
 #if defined(DRIVETRAIN_TARGET) && !defined(DRIVETRAIN_EMULATE_SIMD)

@@ -61,7 +61,7 @@ struct RowsAhead {
     for (std::size_t i = 0; i < num; ++i) fetch_line(rows + index[i] * stride);
   }
   /// The others.
-  [[gnu::always_inline]] void finish(const std::uint32_t* index, std::size_t num) const noexcept {
+  [[gnu::always_inline]] void finish(const std::uint64_t* index, std::size_t num) const noexcept {
     if (num_lines < 2) return;
     for (std::size_t i = 0; i < num; ++i)
       for (unsigned line = 1; line < num_lines; ++line) fetch_line(rows + index[i] * stride + 64 * line);
@@ -165,7 +165,8 @@ class SumTree {
     if (static_cast<double>(largest) * units_per_one_ > max_leaf_units_) make_room_for(largest);
     float leaves[kMaxTreeBatch];
     std::uint64_t units[kMaxTreeBatch];
-    at_level(simd, [=, to = leaves, in_units = units, unit = unit_, units_per_one = units_per_one_]() DRIVETRAIN_INLINED {
+    const double unit = unit_, units_per_one = units_per_one_;
+    at_level(simd, [=, to = leaves, in_units = units]() DRIVETRAIN_INLINED {
       for (std::size_t i = 0; i < count; ++i) to[i] = rounded(priorities[i], unit, units_per_one);
       for (std::size_t i = 0; i < count; ++i) in_units[i] = units_of(to[i], units_per_one);
     });
