@@ -19,6 +19,8 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import missing_extra
+from drivetrain.core.processes import succeeds_anew
+from drivetrain.core.signals import time_limit
 from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
 from drivetrain.train.config.given import Given
 from drivetrain.train.faults import (
@@ -32,8 +34,6 @@ from drivetrain.train.faults import (
     unfit_observation,
 )
 from drivetrain.train.interface import Arrays, Interface, rows_of
-from drivetrain.train.processes import succeeds_anew
-from drivetrain.train.signals import time_limit
 from drivetrain.train.sim_params import usual_params
 from drivetrain.train.spaces import (
     actions_of,

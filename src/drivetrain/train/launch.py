@@ -7,7 +7,6 @@ writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
 """
 
 import contextlib
-import ctypes
 import importlib
 import io
 import os
@@ -20,15 +19,14 @@ from typing import Any
 
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.garbage import uncollected
+from drivetrain.core.processes import begin, die_with, end, end_group
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.devices import device_environment
 from drivetrain.train.faults import EnvironmentFault
-from drivetrain.train.processes import begin, end, end_group
 from drivetrain.train.recording import STARTING, record_as
 from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role
 
-_PR_SET_PDEATHSIG = 1
 _LOG_TAIL_NBYTES = 4_000
 
 
@@ -131,18 +129,6 @@ def _computation(assignment: Assignment) -> dict[str, str]:
 def log_path(assignment: Assignment) -> Path:
     """The file that collects what a child prints."""
     return assignment.run_dir / "logs" / f"{assignment.role}-{assignment.index}.log"
-
-
-def die_with(supervisor_pid: int) -> None:
-    """Have the kernel kill this process when its parent dies; leave if it already has.
-
-    The signal follows the parent's thread that started us; that thread waits for us until we end.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != supervisor_pid:
-        sys.exit("the supervisor died before this process had started")
 
 
 class _Log(io.FileIO):

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.garbage import uncollected
+from drivetrain.core.signals import Signals, raise_for
 from drivetrain.train.actor import make_actor
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
@@ -33,7 +34,6 @@ from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.rules import Rules
 from drivetrain.train.saving import Progress, Saver, latest_checkpoint
-from drivetrain.train.signals import Signals, raise_for
 from drivetrain.train.topology import make_experience, stored_interface, writers
 
 

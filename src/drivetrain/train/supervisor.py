@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drivetrain.core.errors import RunError
+from drivetrain.core.signals import Signals, raise_for
 from drivetrain.train.job import Job, result
 from drivetrain.train.launch import Child
 from drivetrain.train.ledger import Counts
@@ -31,7 +32,6 @@ from drivetrain.train.reports import Inbox, Reports
 from drivetrain.train.results import Result
 from drivetrain.train.rules import Rules
 from drivetrain.train.saving import latest_checkpoint
-from drivetrain.train.signals import Signals, raise_for
 from drivetrain.train.topology import Assignment, Memory, Role
 
 _POLL_S = 0.1

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.processes import die_with
 from drivetrain.core.seeding import stream
 from drivetrain.core.threads import prepare_computation
 from drivetrain.train.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.launch import die_with
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies import make_policy, policy_network
 from drivetrain.train.sizing.measure import Question

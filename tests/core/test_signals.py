@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from drivetrain.core.interrupts import noting_interrupts
-from drivetrain.train.signals import Signals
+from drivetrain.core.signals import Signals
 
 
 @pytest.mark.usefixtures("usual_hangups")

@@ -1,12 +1,13 @@
-"""Processes of a run's own: interpreters that run one module, each the first of a process group.
+"""Processes of our own: interpreters that run one module, each the first of a process group.
 
 what it is told (a pickle on its standard input) -> python -P -m MODULE -> what it writes
 
 The group keeps them out of the terminal's reach, so that Ctrl-C is their parent's, and holds whatever their
-environments start: ended together.
+environments start: ended together. A process that asks for it (`die_with`) ends with its parent.
 """
 
 import contextlib
+import ctypes
 import os
 import pickle
 import signal
@@ -14,6 +15,8 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
+
+_PR_SET_PDEATHSIG = 1
 
 
 def begin(
@@ -75,3 +78,15 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
     """End what is left of its group, also after it has ended itself."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def die_with(supervisor_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies; leave if it already has.
+
+    The signal follows the parent's thread that started us; that thread waits for us until we end.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != supervisor_pid:
+        sys.exit("the supervisor died before this process had started")
