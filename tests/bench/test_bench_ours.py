@@ -15,9 +15,9 @@ from drivetrain.bench.train.peers.snapshots import Snapshots
 from drivetrain.bench.train.plan import SETTINGS
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.train.checkpoint import save_checkpoint
+from drivetrain.train.config.presets import preset
 from drivetrain.train.networks.network import initial_vector
-from drivetrain.train.policies import make_policy, policy_network
-from drivetrain.train.presets import preset
+from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.requirements import describe
 from drivetrain.train.rules import Rules
 

@@ -11,7 +11,7 @@ import pytest
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
 from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
-from drivetrain.train.presets import preset
+from drivetrain.train.config.presets import preset
 from drivetrain.train.requirements import describe
 
 PLAIN = TrainConfig.default("dqn", "CartPole-v1")

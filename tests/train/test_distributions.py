@@ -8,7 +8,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax.numpy as jnp
 import scipy.stats
 
-from drivetrain.train.distributions import Categorical, DiagonalGaussian, MultiCategorical
+from drivetrain.train.policies.distributions import Categorical, DiagonalGaussian, MultiCategorical
 
 RNG = np.random.default_rng(3)
 LOGITS = (3 * RNG.normal(size=(6, 4))).astype(np.float32)

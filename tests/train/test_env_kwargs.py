@@ -16,7 +16,7 @@ from drivetrain.cli.train import run as run_command
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment
+from drivetrain.train.environments.environment import Environment
 from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir import label_of
 

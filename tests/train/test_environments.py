@@ -16,11 +16,11 @@ from strange_envs import Old, Shifted, clipped
 
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment, close_all, trainable
-from drivetrain.train.faults import require_ends, require_reward
+from drivetrain.train.environments.environment import Environment, close_all, trainable
+from drivetrain.train.environments.faults import require_ends, require_reward
+from drivetrain.train.environments.spaces import actions_of, decoder, observations_of
 from drivetrain.train.interface import Categories, DiscreteActions, Image, Interface, MultiDiscreteActions, Vector
 from drivetrain.train.requirements import describe
-from drivetrain.train.spaces import actions_of, decoder, observations_of
 from drivetrain.train.topology import make_experience
 
 

@@ -18,14 +18,14 @@ from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.distributions import Categorical, DiagonalGaussian, MultiCategorical
 from drivetrain.train.evaluate import Evaluator
 from drivetrain.train.fused.acting import Draws
 from drivetrain.train.fused.actor import FusedActor
 from drivetrain.train.fused.episodes import Counting
 from drivetrain.train.fused.evaluation import FusedEvaluator
 from drivetrain.train.fused.kernel import compiled
-from drivetrain.train.policies import first_published, make_policy
+from drivetrain.train.policies.distributions import Categorical, DiagonalGaussian, MultiCategorical
+from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.requirements import describe
 from drivetrain.train.topology import make_experience, writers
 

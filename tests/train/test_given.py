@@ -24,13 +24,13 @@ from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.curves import evaluations
+from drivetrain.train.environments.spaces import ACTIONS_OF
 from drivetrain.train.learner import Learner
 from drivetrain.train.optimizers import optimizer_of
-from drivetrain.train.policies import make_policy, policy_network
+from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.requirements import describe
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.sharing import ONE_LEARNER
-from drivetrain.train.spaces import ACTIONS_OF
 from drivetrain.train.tried import require_updates
 from drivetrain.train.updates import Batch
 

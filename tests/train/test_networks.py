@@ -12,8 +12,8 @@ from drivetrain.train.interface import Categories, Entries, Image, Vector
 from drivetrain.train.networks import MLP, Noisy, acting, build, first_twin, initial_twins, initial_vector, pack, unpack
 from drivetrain.train.networks.convolution import convolve
 from drivetrain.train.networks.mlp import MOST_NATIVE_ROWS
-from drivetrain.train.q_networks import q_values
-from drivetrain.train.stochastic import LogStd
+from drivetrain.train.policies.q_networks import q_values
+from drivetrain.train.policies.stochastic import LogStd
 
 NETWORKS = [
     MLP(num_inputs=4, hidden=(16, 8), heads=(("action", 3),)),

@@ -17,7 +17,7 @@ from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import BoxActions, Categories, Entries, Image, Interface, Vector, entries_of
 from drivetrain.train.learner import Learner
 from drivetrain.train.normalization import Moments, MomentsBoard, Normalization, Statistics
-from drivetrain.train.policies import make_policy, num_published
+from drivetrain.train.policies.policy import make_policy, num_published
 from drivetrain.train.requirements import describe
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rollouts.learner import RolloutLearner

@@ -9,7 +9,7 @@ from drivetrain.train import train
 from drivetrain.train.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.networks import initial_vector
-from drivetrain.train.policies import make_policy, policy_network
+from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.requirements import describe
 from drivetrain.train.topology import make_replay
 

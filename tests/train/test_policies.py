@@ -6,8 +6,8 @@ import pytest
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.networks import initial_vector, unpack
-from drivetrain.train.policies import gaussian, make_policy, policy_network
-from drivetrain.train.q_networks import q_values
+from drivetrain.train.policies.policy import gaussian, make_policy, policy_network
+from drivetrain.train.policies.q_networks import q_values
 
 DISCRETE = Interface(observations=Vector(shape=(4,)), actions=DiscreteActions(count=3, start=0))
 CONTINUOUS = Interface(

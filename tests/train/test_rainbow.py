@@ -13,12 +13,12 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
 from drivetrain.train.algos import dqn
 from drivetrain.train.config import DQNConfig, TrainConfig
+from drivetrain.train.config.presets import preset, preset_for
 from drivetrain.train.interface import DiscreteActions, Interface, Vector
 from drivetrain.train.losses import projected
 from drivetrain.train.networks import Noisy, initial_vector, unpack
-from drivetrain.train.policies import make_policy, policy_network
-from drivetrain.train.presets import preset, preset_for
-from drivetrain.train.q_networks import action_logits, atoms, q_network, q_values
+from drivetrain.train.policies.policy import make_policy, policy_network
+from drivetrain.train.policies.q_networks import action_logits, atoms, q_network, q_values
 from drivetrain.train.updates import Batch
 
 ROWS, INPUTS, ACTIONS = 5, 3, 2

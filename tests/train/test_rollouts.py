@@ -16,9 +16,9 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.presets import preset
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.ledger import Ledger
-from drivetrain.train.presets import preset
 from drivetrain.train.resuming import origin_of
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rules import Rules

@@ -13,10 +13,10 @@ from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim import make, make_vec
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment
+from drivetrain.train.environments.environment import Environment
 from drivetrain.train.evaluate import make_evaluator
 from drivetrain.train.fused.actor import FusedActor
-from drivetrain.train.policies import first_published, make_policy
+from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir import label_of
 

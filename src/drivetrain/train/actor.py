@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.embeddings import Encoders, embedded
-from drivetrain.train.environments import Environment, close_all
-from drivetrain.train.faults import require_finite
+from drivetrain.train.environments.environment import Environment, close_all
+from drivetrain.train.environments.faults import require_finite
 from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, rows_of, set_row
 from drivetrain.train.normalization import Moments, Normalization
-from drivetrain.train.policies import Policy, make_policy
+from drivetrain.train.policies.embeddings import Encoders, embedded
+from drivetrain.train.policies.policy import Policy, make_policy
 from drivetrain.train.recording import INFERENCE, REPLAY, SIMULATION
 from drivetrain.train.rounds.episodes import Episodes
 from drivetrain.train.rounds.exploration import Apart, Exploration, Together

@@ -11,10 +11,10 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.checkpoint import SavedPolicy, has_best_policy, load_saved_policy, save_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment, close_all
-from drivetrain.train.faults import require_finite
+from drivetrain.train.environments.environment import Environment, close_all
+from drivetrain.train.environments.faults import require_finite
 from drivetrain.train.interface import Interface, set_row
-from drivetrain.train.policies import Policy, make_policy, num_published
+from drivetrain.train.policies.policy import Policy, make_policy, num_published
 from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION
 
 _NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory

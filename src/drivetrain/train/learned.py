@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from drivetrain.core.seeding import stream
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.divergence import require_numbers
-from drivetrain.train.embeddings import Encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.normalization import Statistics
+from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.sharing import Learners, for_everyone
 from drivetrain.train.states import owned, restored, saved
 

@@ -22,9 +22,9 @@ from drivetrain.core.machine import num_cores
 from drivetrain.replay import Replay, Sample
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.divergence import require_numbers
-from drivetrain.train.embeddings import Encoders, embedded
 from drivetrain.train.interface import Interface
 from drivetrain.train.learned import Learned
+from drivetrain.train.policies.embeddings import Encoders, embedded
 from drivetrain.train.recording import BACKPROPAGATION, REPLAY
 from drivetrain.train.rollouts.learner import RolloutLearner
 from drivetrain.train.sharing import Learners, for_everyone

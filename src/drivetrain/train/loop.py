@@ -20,13 +20,13 @@ from drivetrain.train.actor import make_actor
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.devices import prepare_devices
-from drivetrain.train.embeddings import Encoders
+from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.evaluate import Selection, next_evaluation
-from drivetrain.train.faults import EnvironmentFault
 from drivetrain.train.job import Job, result
 from drivetrain.train.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Counts
 from drivetrain.train.metrics import Meter, MetricsFile, Row
+from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.progress import Display
 from drivetrain.train.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
 from drivetrain.train.results import Result

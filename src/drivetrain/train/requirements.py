@@ -7,12 +7,12 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.devices import require_devices
-from drivetrain.train.embeddings import require_encoder
-from drivetrain.train.environments import interface_of, require_known_everywhere
+from drivetrain.train.environments.environment import interface_of, require_known_everywhere
+from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
 from drivetrain.train.normalization import Normalization
-from drivetrain.train.policies import policy_network
-from drivetrain.train.spaces import require_fit
+from drivetrain.train.policies.embeddings import require_encoder
+from drivetrain.train.policies.policy import policy_network
 
 _NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 

@@ -16,10 +16,10 @@ from drivetrain.core.garbage import uncollected
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
+from drivetrain.train.config.presets import preset
 from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
-from drivetrain.train.presets import preset
 from drivetrain.train.recording import CHECKPOINT, STARTING, never_failing, recorded
 from drivetrain.train.requirements import describe, require_learner
 from drivetrain.train.results import Result

@@ -20,11 +20,11 @@ from drivetrain.core.segments import SegmentHandle, require_memory
 from drivetrain.replay import Replay, memory_report
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.embeddings import embedded
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger import Ledger
 from drivetrain.train.normalization import MomentsBoard
-from drivetrain.train.policies import first_published, num_published
+from drivetrain.train.policies.embeddings import embedded
+from drivetrain.train.policies.policy import first_published, num_published
 from drivetrain.train.reports import Reports
 from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rounds.episodes import Episodes

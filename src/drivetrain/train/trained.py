@@ -12,12 +12,12 @@ import gymnasium
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.checkpoint import Which, load_saved_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import interface_of, make
+from drivetrain.train.environments.environment import interface_of, make
+from drivetrain.train.environments.faults import NoSuchCategory
+from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
 from drivetrain.train.evaluate import policy_of
-from drivetrain.train.faults import NoSuchCategory
 from drivetrain.train.interface import set_row
 from drivetrain.train.run_dir import require_run_dir
-from drivetrain.train.spaces import decoder, encoder, shapes_of
 
 
 class TrainedPolicy:

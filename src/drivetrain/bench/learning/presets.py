@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.presets import preset
+from drivetrain.train.config.presets import preset
 from drivetrain.train.rules import Rules
 
 _OF_A_FORM = ("run", "simulator")

@@ -48,8 +48,8 @@ from drivetrain.train.losses import (
 )
 from drivetrain.train.networks import Network, Noisy, Pieces, for_updates, pack
 from drivetrain.train.optimizers import Optimizer, optimizer_of
-from drivetrain.train.policies import policy_network
-from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
+from drivetrain.train.policies.policy import policy_network
+from drivetrain.train.policies.q_networks import action_logits, atoms, expected, q_values
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.states import owned
 from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key

@@ -37,15 +37,15 @@ import numpy as np
 
 from drivetrain.train.advantages import Ends, gae, next_values
 from drivetrain.train.config import PPOConfig, TrainConfig
-from drivetrain.train.distributions import Distribution, distribution_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import Network, Pieces, for_updates, pack
 from drivetrain.train.optimizers import optimizer_of
+from drivetrain.train.policies.distributions import Distribution, distribution_of
+from drivetrain.train.policies.stochastic import stochastic_network, value_network
 from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
 from drivetrain.train.rollouts.buffer import Rollout
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.states import owned
-from drivetrain.train.stochastic import stochastic_network, value_network
 from drivetrain.train.updates import Metrics
 
 _KL_SLACK = 1.5  # of target_kl, as Stable-Baselines3 has it

@@ -34,7 +34,7 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
 from drivetrain.train.networks import Pieces, initial_twins, pack
 from drivetrain.train.optimizers import Optimizer, adam, optimizer_of
-from drivetrain.train.policies import gaussian
+from drivetrain.train.policies.policy import gaussian
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.states import owned
 from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key

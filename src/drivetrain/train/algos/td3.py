@@ -31,7 +31,7 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
 from drivetrain.train.networks import Pieces, first_twin, initial_twins, pack
 from drivetrain.train.optimizers import optimizer_of
-from drivetrain.train.policies import deterministic_action
+from drivetrain.train.policies.policy import deterministic_action
 from drivetrain.train.sharing import ONE_LEARNER, Learners
 from drivetrain.train.states import owned
 from drivetrain.train.updates import Algorithm, Batch, Metrics, Seldom, noise_key

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.train.config import DQNConfig, TrainConfig
-from drivetrain.train.distributions import distribution_of
+from drivetrain.train.environments.spaces import decoder
 from drivetrain.train.fused.layout import stored
 from drivetrain.train.interface import DiscreteActions, Interface
 from drivetrain.train.networks import Noisy, Pieces, unpack
 from drivetrain.train.normalization import Normalization
-from drivetrain.train.policies import policy_network
-from drivetrain.train.q_networks import q_values
-from drivetrain.train.spaces import decoder
+from drivetrain.train.policies.distributions import distribution_of
+from drivetrain.train.policies.policy import policy_network
+from drivetrain.train.policies.q_networks import q_values
 
 CHOICE = "choice"
 """What is recorded of an action: the agent's, as the replay stores it."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.seeding import episode_seeds, stream
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.faults import refuse, require_finite
+from drivetrain.train.environments.faults import refuse, require_finite
 from drivetrain.train.fused.acting import CHOICE
 from drivetrain.train.fused.episodes import Counting
 from drivetrain.train.fused.kernel import Kernel, compiled

@@ -16,14 +16,14 @@ import numpy as np
 from drivetrain import sim
 from drivetrain.sim.api import RolloutState
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.faults import refuse, require_finite
+from drivetrain.train.environments.faults import refuse, require_finite
+from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.spaces import decoder
 from drivetrain.train.fused.kernel import action_of
 from drivetrain.train.fused.layout import stored
 from drivetrain.train.interface import Interface
-from drivetrain.train.policies import Policy
+from drivetrain.train.policies.policy import Policy
 from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION
-from drivetrain.train.sim_params import usual_params
-from drivetrain.train.spaces import decoder
 
 
 class FusedEvaluator:

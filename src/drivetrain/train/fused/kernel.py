@@ -14,10 +14,10 @@ from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Rollout
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments.sim_params import drawn_params
 from drivetrain.train.fused.acting import CHOICE, Acting, acting
 from drivetrain.train.interface import Interface
-from drivetrain.train.policies import num_published
-from drivetrain.train.sim_params import drawn_params
+from drivetrain.train.policies.policy import num_published
 
 RECORD = ("obs_before", CHOICE, "reward", "terminated", "truncated", "final_obs")
 """What is recorded of every step: what was acted on, and what it led to, before the next episode's start."""

@@ -4,9 +4,9 @@ import time
 
 from drivetrain.train.actor import make_actor
 from drivetrain.train.checkpoint import load_checkpoint
-from drivetrain.train.embeddings import Encoders
 from drivetrain.train.ledger import Grant, Ledger
 from drivetrain.train.normalization import MomentsBoard
+from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.recording import LEDGER, METRICS, STARTING, WAITING, WEIGHTS
 from drivetrain.train.reports import Reports
 from drivetrain.train.stepper import Episode, Stepper

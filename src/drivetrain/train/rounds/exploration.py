@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from drivetrain.core.seeding import StepStream, episode_seeds, stream
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Arrays, num_rows, one_row
-from drivetrain.train.policies import Policy
+from drivetrain.train.policies.policy import Policy
 
 
 class Exploration(Protocol):

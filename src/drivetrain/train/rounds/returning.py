@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from drivetrain.core.errors import RunError
-from drivetrain.train.environments import Environment
+from drivetrain.train.environments.environment import Environment
 from drivetrain.train.interface import Arrays, rows_of
 from drivetrain.train.rounds.episodes import Episodes, checksum
 

@@ -24,7 +24,7 @@ from drivetrain.train.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import initial_vector
-from drivetrain.train.policies import make_policy, policy_network
+from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.sizing.measure import Question
 from drivetrain.train.topology import Experience, make_experience, writers
 

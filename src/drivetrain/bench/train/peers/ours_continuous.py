@@ -12,7 +12,7 @@ from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.networks import unpack
-from drivetrain.train.policies import policy_network
+from drivetrain.train.policies.policy import policy_network
 from drivetrain.train.requirements import describe
 
 PACE = ("updates_per_call", "tolerance")  # how learning and acting take turns; ours to choose with processes

@@ -15,7 +15,7 @@ from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions
 from drivetrain.train.networks import unpack
-from drivetrain.train.policies import policy_network
+from drivetrain.train.policies.policy import policy_network
 from drivetrain.train.requirements import describe
 
 

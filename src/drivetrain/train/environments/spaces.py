@@ -16,7 +16,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.faults import NoSuchCategory
+from drivetrain.train.environments.faults import NoSuchCategory
 from drivetrain.train.interface import (
     Actions,
     Arrays,

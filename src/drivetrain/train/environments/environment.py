@@ -23,7 +23,7 @@ from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.signals import time_limit
 from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
 from drivetrain.train.config.given import Given
-from drivetrain.train.faults import (
+from drivetrain.train.environments.faults import (
     NoSuchCategory,
     raised,
     refuse,
@@ -33,9 +33,8 @@ from drivetrain.train.faults import (
     unfit_answer,
     unfit_observation,
 )
-from drivetrain.train.interface import Arrays, Interface, rows_of
-from drivetrain.train.sim_params import usual_params
-from drivetrain.train.spaces import (
+from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.spaces import (
     actions_of,
     algorithms_for,
     as_real,
@@ -45,6 +44,7 @@ from drivetrain.train.spaces import (
     observations_of,
     shapes_of,
 )
+from drivetrain.train.interface import Arrays, Interface, rows_of
 
 _AnyEnv = gymnasium.Env[Any, Any]
 _PLAIN = (

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.train.config import DDPGConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, TrainConfig
-from drivetrain.train.distributions import distribution_of
 from drivetrain.train.interface import Arrays, Interface, num_rows
 from drivetrain.train.networks import MLP, Network, Noisy, Pieces, acting, build, initial_vector, unpack
 from drivetrain.train.normalization import Normalization
-from drivetrain.train.q_networks import q_network, q_values
-from drivetrain.train.stochastic import Stochastic, stochastic_network
+from drivetrain.train.policies.distributions import distribution_of
+from drivetrain.train.policies.q_networks import q_network, q_values
+from drivetrain.train.policies.stochastic import Stochastic, stochastic_network
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds on the log standard deviation of a squashed Gaussian (Haarnoja et al. 2018)."""

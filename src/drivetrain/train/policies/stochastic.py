@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.train.config import PPOConfig
-from drivetrain.train.distributions import DiagonalGaussian, Distribution, distribution_of
 from drivetrain.train.interface import Arrays, Interface
 from drivetrain.train.networks import MLP, Network, Pieces, build, unpack
 from drivetrain.train.networks.network import Layout, length_of
+from drivetrain.train.policies.distributions import DiagonalGaussian, Distribution, distribution_of
 
 _POLICY_GAIN = 0.01  # first actions are nearly uniform, whatever is observed
 

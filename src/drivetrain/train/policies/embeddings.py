@@ -30,7 +30,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Arrays, Embedding, Entries, Interface, num_rows, rows_of
 from drivetrain.train.networks import TORSO, Noisy, Pieces, Torso, TorsoNetwork, within
-from drivetrain.train.policies import Policy, make_policy, policy_network
+from drivetrain.train.policies.policy import Policy, make_policy, policy_network
 
 _PREFIX = "encoder/"
 _ROWS_AT_ONCE = 64  # patches of as many images are in memory together: 26 MB for the first layer of 84 x 84

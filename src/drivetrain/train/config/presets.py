@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.whole import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
