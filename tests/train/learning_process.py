@@ -13,11 +13,11 @@ import jax
 import numpy as np
 
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.rollout import Rollout
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
-from drivetrain.train.rollouts.algorithm import compile_learning
-from drivetrain.train.rollouts.buffer import Rollout
-from drivetrain.train.sharing import Learners, for_everyone
-from drivetrain.train.updates import Batch, compile_updates
+from drivetrain.train.learner.on_policy.algorithm import compile_learning
+from drivetrain.train.learner.sharing import Learners, for_everyone
+from drivetrain.train.learner.updates import Batch, compile_updates
 
 ROWS, INPUTS, ACTIONS, UPDATES_PER_CALL, CALLS = 12, 3, 2, 8, 3
 BOX = BoxActions(low=(-1.0,) * ACTIONS, high=(1.0,) * ACTIONS, shape=(ACTIONS,), dtype="float32")

@@ -7,7 +7,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax.numpy as jnp
 
-from drivetrain.train.advantages import Ends, gae, next_values
+from drivetrain.train.algos.advantages import Ends, gae, next_values
 
 LENGTH, NUM_ENVS = 9, 4
 

@@ -21,8 +21,8 @@ from written_out import (
 )
 
 from drivetrain.train.algos import ddpg
+from drivetrain.train.algos.critics import Networks
 from drivetrain.train.config import DDPGConfig, TrainConfig
-from drivetrain.train.critics import Networks
 from drivetrain.train.networks import MLP
 
 CONFIG = DDPGConfig(hidden=(8,), target_tau=0.25)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from drivetrain.train.algos import dqn
 from drivetrain.train.config import DQNConfig
+from drivetrain.train.learner.updates import Algorithm, Batch, compile_updates
 from drivetrain.train.networks import MLP, initial_vector, pack, unpack
-from drivetrain.train.updates import Algorithm, Batch, compile_updates
 
 NETWORK = MLP(num_inputs=3, hidden=(8,), heads=(("action", 2),))
 CONFIG = DQNConfig(hidden=(8,), max_gradient_norm=1e9)

@@ -12,8 +12,8 @@ import torch
 
 from drivetrain.train.algos import dqn
 from drivetrain.train.config import DQNConfig
+from drivetrain.train.learner.updates import Algorithm, Batch, compile_updates
 from drivetrain.train.networks import MLP, pack
-from drivetrain.train.updates import Algorithm, Batch, compile_updates
 
 pytestmark = pytest.mark.torch
 

@@ -11,7 +11,7 @@ from drivetrain.train import train
 from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.freezing import freeze_encoders
-from drivetrain.train.learner import Learner
+from drivetrain.train.learner.learner import Learner
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.policies.policy import make_policy
 from drivetrain.train.requirements import describe

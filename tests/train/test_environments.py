@@ -19,9 +19,9 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all, trainable
 from drivetrain.train.environments.faults import require_ends, require_reward
 from drivetrain.train.environments.spaces import actions_of, decoder, observations_of
+from drivetrain.train.experience.experience import make_experience
 from drivetrain.train.interface import Categories, DiscreteActions, Image, Interface, MultiDiscreteActions, Vector
 from drivetrain.train.requirements import describe
-from drivetrain.train.topology import make_experience
 
 
 def of(algo, name, **settings):

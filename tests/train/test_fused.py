@@ -19,6 +19,7 @@ from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import Evaluator
+from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.fused.acting import Draws
 from drivetrain.train.fused.actor import FusedActor
 from drivetrain.train.fused.episodes import Counting
@@ -27,7 +28,6 @@ from drivetrain.train.fused.kernel import compiled
 from drivetrain.train.policies.distributions import Categorical, DiagonalGaussian, MultiCategorical
 from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.requirements import describe
-from drivetrain.train.topology import make_experience, writers
 
 SMALL = {
     "hidden": (16,), "eval_interval_steps": 500, "eval_episodes": 2, "final_eval_episodes": 2, "eval_max_steps": 50,

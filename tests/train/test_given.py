@@ -25,14 +25,14 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.curves import evaluations
 from drivetrain.train.environments.spaces import ACTIONS_OF
-from drivetrain.train.learner import Learner
-from drivetrain.train.optimizers import optimizer_of
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.learner.learner import Learner
+from drivetrain.train.learner.optimizers import optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER
+from drivetrain.train.learner.updates import Batch
 from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.requirements import describe
-from drivetrain.train.rollouts.buffer import RolloutBuffer
-from drivetrain.train.sharing import ONE_LEARNER
 from drivetrain.train.tried import require_updates
-from drivetrain.train.updates import Batch
 
 SMALL = {
     "num_actors": 0, "total_steps": 80, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,

@@ -18,7 +18,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.devices import prepare_devices, require_devices
+from drivetrain.train.learner.devices import prepare_devices, require_devices
 from drivetrain.train.native_calls import JOINED, call
 
 pytestmark = pytest.mark.timeout(900)  # the process that compares compiles for two cores, and others may use them

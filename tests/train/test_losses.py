@@ -8,7 +8,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax
 import jax.numpy as jnp
 
-from drivetrain.train.losses import bootstrapped, huber, select, weighted_mean
+from drivetrain.train.algos.losses import bootstrapped, huber, select, weighted_mean
 
 
 def test_the_target_bootstraps_from_the_target_network_at_the_chosen_action():

@@ -14,13 +14,13 @@ from drivetrain.train.actor import Actor
 from drivetrain.train.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import policy_of
+from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import BoxActions, Categories, Entries, Image, Interface, Vector, entries_of
-from drivetrain.train.learner import Learner
+from drivetrain.train.learner.learner import Learner
+from drivetrain.train.learner.on_policy.learner import RolloutLearner
 from drivetrain.train.normalization import Moments, MomentsBoard, Normalization, Statistics
 from drivetrain.train.policies.policy import make_policy, num_published
 from drivetrain.train.requirements import describe
-from drivetrain.train.rollouts.buffer import RolloutBuffer
-from drivetrain.train.rollouts.learner import RolloutLearner
 
 ACTIONS = BoxActions(low=(-1.0,), high=(1.0,), shape=(1,), dtype="float32")
 PLAIN = Interface(observations=Vector(shape=(3,)), actions=ACTIONS)

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from drivetrain.train.learner.optimizers import _stepped, adam, global_norm
+from drivetrain.train.learner.sharing import ONE_LEARNER, WHOLE, Joined, compiled
 from drivetrain.train.native_calls import ADAM, call_in_place
-from drivetrain.train.optimizers import _stepped, adam, global_norm
-from drivetrain.train.sharing import ONE_LEARNER, WHOLE, Joined, compiled
 
 SHAPES = {"a": (3, 4), "b": (5,), "c": (40, 67), "d": (), "e": (0, 3)}
 

@@ -14,13 +14,13 @@ import scipy.special
 import scipy.stats
 from written_out import finite_differences, layer
 
-from drivetrain.train.advantages import Ends, gae, next_values
 from drivetrain.train.algos import ppo
+from drivetrain.train.algos.advantages import Ends, gae, next_values
 from drivetrain.train.config import PPOConfig, TrainConfig
+from drivetrain.train.experience.rollout import Rollout
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
+from drivetrain.train.learner.sharing import ONE_LEARNER
 from drivetrain.train.networks import initial_vector, pack
-from drivetrain.train.rollouts.buffer import Rollout
-from drivetrain.train.sharing import ONE_LEARNER
 
 INPUTS, LENGTH, NUM_ENVS, BATCH = 3, 8, 2, 8
 CONTINUOUS = BoxActions(low=(-1.0, -1.0), high=(1.0, 1.0), shape=(2,), dtype="float32")

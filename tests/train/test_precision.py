@@ -15,7 +15,7 @@ from drivetrain.replay import Sample
 from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Entries, Image, Interface, Vector
-from drivetrain.train.learner import Learner
+from drivetrain.train.learner.learner import Learner
 from drivetrain.train.networks import MLP, build, for_updates, initial_twins
 from drivetrain.train.networks.products import product
 

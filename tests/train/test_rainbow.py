@@ -12,14 +12,14 @@ from written_out import assert_close, finite_differences, layer, to_numpy
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
 from drivetrain.train.algos import dqn
+from drivetrain.train.algos.losses import projected
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.config.presets import preset, preset_for
 from drivetrain.train.interface import DiscreteActions, Interface, Vector
-from drivetrain.train.losses import projected
+from drivetrain.train.learner.updates import Batch
 from drivetrain.train.networks import Noisy, initial_vector, unpack
 from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.policies.q_networks import action_logits, atoms, q_network, q_values
-from drivetrain.train.updates import Batch
 
 ROWS, INPUTS, ACTIONS = 5, 3, 2
 CONFIG = DQNConfig(hidden=(8,), dueling=True, noisy=True, num_atoms=7, value_min=-2.0, value_max=4.0)

@@ -17,10 +17,10 @@ from drivetrain.train import resume, train
 from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.presets import preset
+from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.ledger import Ledger
 from drivetrain.train.resuming import origin_of
-from drivetrain.train.rollouts.buffer import RolloutBuffer
 from drivetrain.train.rules import Rules
 
 DISCRETE = Interface(observations=Vector(shape=(2,)), actions=DiscreteActions(count=3, start=0))

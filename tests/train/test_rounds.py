@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.replay import Replay
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.rollout import Rollout
+from drivetrain.train.experience.rounds.episodes import Episodes, checksum
+from drivetrain.train.experience.rounds.exploration import Apart
+from drivetrain.train.experience.rounds.returning import bring_back
+from drivetrain.train.experience.rounds.windows import Windows, of_env, round_of
 from drivetrain.train.ledger import Grant, Ledger
-from drivetrain.train.rollouts.buffer import Rollout
-from drivetrain.train.rounds.episodes import Episodes, checksum
-from drivetrain.train.rounds.exploration import Apart
-from drivetrain.train.rounds.returning import bring_back
-from drivetrain.train.rounds.windows import Windows, of_env, round_of
 from drivetrain.train.rules import Origin, Rules
 
 SPEC = {"obs": {"a": ((2,), "float32"), "b": ((), "int64")}, "action": ((), "int64")}

@@ -27,11 +27,11 @@ from written_out import (
 )
 
 from drivetrain.train.algos import sac
+from drivetrain.train.algos.critics import Networks
+from drivetrain.train.algos.losses import squashed_sample
 from drivetrain.train.config import SACConfig, TrainConfig
-from drivetrain.train.critics import Networks
-from drivetrain.train.losses import squashed_sample
+from drivetrain.train.learner.sharing import ONE_LEARNER
 from drivetrain.train.networks import MLP
-from drivetrain.train.sharing import ONE_LEARNER
 
 CONFIG = SACConfig(hidden=(8,), initial_temperature=0.3)
 NETWORKS = Networks(

@@ -12,7 +12,7 @@ import optax
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train import resume, train
 from drivetrain.train.archives import load_archive, save_archive
-from drivetrain.train.states import owned, restored, saved
+from drivetrain.train.learner.states import owned, restored, saved
 
 
 def a_state(seed):

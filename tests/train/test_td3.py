@@ -24,10 +24,10 @@ from written_out import (
 )
 
 from drivetrain.train.algos import td3
+from drivetrain.train.algos.critics import Networks
 from drivetrain.train.config import TD3Config, TrainConfig
-from drivetrain.train.critics import Networks
+from drivetrain.train.learner.updates import compile_updates
 from drivetrain.train.networks import MLP
-from drivetrain.train.updates import compile_updates
 
 CONFIG = TD3Config(hidden=(8,))
 NETWORKS = Networks(

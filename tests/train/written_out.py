@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from drivetrain.train.interface import BoxActions, Interface, Vector
-from drivetrain.train.sharing import ONE_LEARNER
-from drivetrain.train.updates import Batch, compile_updates
+from drivetrain.train.learner.sharing import ONE_LEARNER
+from drivetrain.train.learner.updates import Batch, compile_updates
 
 BATCH, INPUTS, ACTIONS = 5, 3, 2
 INTERFACE = Interface(

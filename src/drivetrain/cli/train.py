@@ -18,7 +18,7 @@ from drivetrain.replay.memory import readable
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.presets import preset, preset_for
-from drivetrain.train.devices import device_environment
+from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.rules import Rules
 from drivetrain.train.seed_lists import parse_seeds
 

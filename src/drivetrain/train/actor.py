@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import require_finite
+from drivetrain.train.experience.experience import StepWriter
+from drivetrain.train.experience.rounds.episodes import Episodes
+from drivetrain.train.experience.rounds.exploration import Apart, Exploration, Together
+from drivetrain.train.experience.rounds.returning import bring_back
 from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, rows_of, set_row
 from drivetrain.train.normalization import Moments, Normalization
 from drivetrain.train.policies.embeddings import Encoders, embedded
 from drivetrain.train.policies.policy import Policy, make_policy
 from drivetrain.train.recording import INFERENCE, REPLAY, SIMULATION
-from drivetrain.train.rounds.episodes import Episodes
-from drivetrain.train.rounds.exploration import Apart, Exploration, Together
-from drivetrain.train.rounds.returning import bring_back
 from drivetrain.train.stepper import Episode, Stepper
-from drivetrain.train.topology import StepWriter
 
 
 class Actor:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from drivetrain.train.checkpoint import load_checkpoint, load_replay, save_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import make_replay
+from drivetrain.train.experience.rounds.windows import changed_windows
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies.embeddings import Encoders, embedded, without_encoders
-from drivetrain.train.rounds.windows import changed_windows
 from drivetrain.train.rules import Origin
-from drivetrain.train.topology import make_replay
 
 
 def freeze_encoders(config: TrainConfig, interface: Interface, run_dir: Path) -> tuple[Origin, str]:

@@ -21,8 +21,8 @@ from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.garbage import uncollected
 from drivetrain.core.processes import begin, die_with, end, end_group
 from drivetrain.core.threads import one_thread_environment, prepare_computation
-from drivetrain.train.devices import device_environment
 from drivetrain.train.environments.faults import EnvironmentFault
+from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.recording import STARTING, record_as
 from drivetrain.train.reports import Inbox
 from drivetrain.train.topology import Assignment, Role

@@ -6,10 +6,10 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.devices import require_devices
 from drivetrain.train.environments.environment import interface_of, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.devices import require_devices
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.embeddings import require_encoder
 from drivetrain.train.policies.policy import policy_network

@@ -17,6 +17,7 @@ from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
 from drivetrain.train.config.presets import preset
+from drivetrain.train.experience.experience import require_experience
 from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
@@ -27,7 +28,6 @@ from drivetrain.train.rules import Rules
 from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
 from drivetrain.train.sinks.wandb import require_wandb
 from drivetrain.train.sizing.choose import settle
-from drivetrain.train.topology import require_experience
 
 
 def resolve(

@@ -16,9 +16,9 @@ from drivetrain.replay import Replay
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import has_checkpoint, save_checkpoint
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import Experience
 from drivetrain.train.interface import Interface
 from drivetrain.train.rules import Origin
-from drivetrain.train.topology import Experience
 
 
 class Progress(NamedTuple):

@@ -13,12 +13,12 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import PPOConfig, TrainConfig
+from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import Interface
-from drivetrain.train.optimizers import optimizer_of
-from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
-from drivetrain.train.rollouts.buffer import RolloutBuffer
-from drivetrain.train.sharing import ONE_LEARNER
-from drivetrain.train.updates import Algorithm, empty_batches
+from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
+from drivetrain.train.learner.optimizers import optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER
+from drivetrain.train.learner.updates import Algorithm, empty_batches
 
 
 def require_updates(config: TrainConfig, interface: Interface) -> None:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from drivetrain.core.seeding import episode_seeds, stream
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
+from drivetrain.train.experience.experience import StepWriter
+from drivetrain.train.experience.rollout import RolloutWriter
 from drivetrain.train.fused.acting import CHOICE
 from drivetrain.train.fused.episodes import Counting
 from drivetrain.train.fused.kernel import Kernel, compiled
@@ -23,9 +25,7 @@ from drivetrain.train.fused.layout import stored
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Moments, Normalization
 from drivetrain.train.recording import REPLAY, SIMULATION
-from drivetrain.train.rollouts.buffer import RolloutWriter
 from drivetrain.train.stepper import Episode
-from drivetrain.train.topology import StepWriter
 
 
 class Block(NamedTuple):

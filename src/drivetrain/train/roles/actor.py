@@ -4,13 +4,14 @@ import time
 
 from drivetrain.train.actor import make_actor
 from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.experience.experience import writers
 from drivetrain.train.ledger import Grant, Ledger
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.recording import LEDGER, METRICS, STARTING, WAITING, WEIGHTS
 from drivetrain.train.reports import Reports
 from drivetrain.train.stepper import Episode, Stepper
-from drivetrain.train.topology import Assignment, attach_gathered, attach_moments, attach_weights, writers
+from drivetrain.train.topology import Assignment, attach_gathered, attach_moments, attach_weights
 from drivetrain.train.weights import Weights
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.

@@ -9,13 +9,13 @@ import time
 from drivetrain.core.garbage import uncollected
 from drivetrain.train.archives import Arrays
 from drivetrain.train.checkpoint import load_checkpoint
-from drivetrain.train.devices import prepare_devices
-from drivetrain.train.learner import make_learner, use_compilation_cache
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.experience.rounds.rounds import Rounds
+from drivetrain.train.learner.devices import prepare_devices
+from drivetrain.train.learner.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger import Ledger
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.recording import BACKPROPAGATION, CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
-from drivetrain.train.rollouts.buffer import RolloutBuffer
-from drivetrain.train.rounds.rounds import Rounds
 from drivetrain.train.saving import Progress, Saver
 from drivetrain.train.topology import Assignment, attach_experience, attach_gathered, attach_moments, attach_weights
 

@@ -22,11 +22,11 @@ from drivetrain.core.seeding import stream
 from drivetrain.core.threads import prepare_computation
 from drivetrain.train.actor import Actor
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import Experience, make_experience, writers
 from drivetrain.train.interface import Interface
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.sizing.measure import Question
-from drivetrain.train.topology import Experience, make_experience, writers
 
 _STEPPING_S, _ACTING_S, _UPDATING_S = 1.5, 0.6, 1.0  # how long each is measured; acting: over all sizes
 _CHUNK_S = 0.02  # calls timed together, so that reading clocks is no part of them
@@ -114,8 +114,8 @@ def updating(config: TrainConfig, interface: Interface) -> dict[str, Any]:
     """Seconds of an update and of its cores, the least seen; and how many GPUs there are."""
     import jax
 
-    from drivetrain.train.devices import prepare_devices
-    from drivetrain.train.learner import make_learner, use_compilation_cache
+    from drivetrain.train.learner.devices import prepare_devices
+    from drivetrain.train.learner.learner import make_learner, use_compilation_cache
 
     use_compilation_cache()
     prepare_devices(config)

@@ -21,15 +21,15 @@ from drivetrain.core.caches import user_cache
 from drivetrain.core.machine import num_cores
 from drivetrain.replay import Replay, Sample
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.divergence import require_numbers
 from drivetrain.train.interface import Interface
-from drivetrain.train.learned import Learned
+from drivetrain.train.learner.divergence import require_numbers
+from drivetrain.train.learner.learned import Learned
+from drivetrain.train.learner.on_policy.learner import RolloutLearner
+from drivetrain.train.learner.sharing import Learners, for_everyone
+from drivetrain.train.learner.states import owned
+from drivetrain.train.learner.updates import Algorithm, Batch, Metrics, compile_updates, empty_batches, means_of
 from drivetrain.train.policies.embeddings import Encoders, embedded
 from drivetrain.train.recording import BACKPROPAGATION, REPLAY
-from drivetrain.train.rollouts.learner import RolloutLearner
-from drivetrain.train.sharing import Learners, for_everyone
-from drivetrain.train.states import owned
-from drivetrain.train.updates import Algorithm, Batch, Metrics, compile_updates, empty_batches, means_of
 
 
 class Call(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.train.experience.rollout import Rollout
 from drivetrain.train.interface import Arrays
-from drivetrain.train.rollouts.buffer import Rollout
 
 _UNKNOWN = -1  # checksum of an observation that nobody but the environment's actor has seen: an episode's first
 

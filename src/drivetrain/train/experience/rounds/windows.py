@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.replay.writer import Writer
-from drivetrain.train.rollouts.buffer import Rollout
+from drivetrain.train.experience.rollout import Rollout
 
 _PREFIX = "windows/"
 Round = dict[str, Any]

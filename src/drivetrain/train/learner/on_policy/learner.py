@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.rollout import Rollout, RolloutBuffer
 from drivetrain.train.interface import Interface
-from drivetrain.train.learned import Learned
+from drivetrain.train.learner.learned import Learned
+from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm, compile_learning
+from drivetrain.train.learner.sharing import Learners
+from drivetrain.train.learner.updates import Metrics, means_of
 from drivetrain.train.recording import BACKPROPAGATION
-from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm, compile_learning
-from drivetrain.train.rollouts.buffer import Rollout, RolloutBuffer
-from drivetrain.train.sharing import Learners
-from drivetrain.train.updates import Metrics, means_of
 
 
 class RolloutLearner:

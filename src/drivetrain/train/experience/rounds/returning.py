@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.environments.environment import Environment
+from drivetrain.train.experience.rounds.episodes import Episodes, checksum
 from drivetrain.train.interface import Arrays, rows_of
-from drivetrain.train.rounds.episodes import Episodes, checksum
 
 
 def bring_back(

@@ -19,7 +19,7 @@ import numpy as np
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.sharing import ONE_LEARNER, ROWS, WHOLE, Learners, compiled
+from drivetrain.train.learner.sharing import ONE_LEARNER, ROWS, WHOLE, Learners, compiled
 
 Metrics = dict[str, Any]
 """What an update tells of itself: name, scalar; or Seldom."""

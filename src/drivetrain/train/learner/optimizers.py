@@ -17,8 +17,8 @@ import optax
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import AgentConfig
 from drivetrain.train.config.given import load_object
+from drivetrain.train.learner.sharing import Joined
 from drivetrain.train.native_calls import ADAM, call_in_place
-from drivetrain.train.sharing import Joined
 
 _BETA1, _BETA2 = 0.9, 0.999
 

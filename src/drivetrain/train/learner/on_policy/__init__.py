@@ -2,7 +2,6 @@
 
     actor 0..A-1 --their environments' columns--> RolloutBuffer --whole rollout--> RolloutLearner --weights--> actors
 
-    buffer.py      Rollout; RolloutBuffer, its memory shared between processes; writers into it
     algorithm.py   OnPolicyAlgorithm, the record of functions that an algorithm is
     learner.py     RolloutLearner: state and compiled call
 

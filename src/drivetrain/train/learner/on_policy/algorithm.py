@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from drivetrain.train.rollouts.buffer import Rollout
-from drivetrain.train.sharing import ONE_LEARNER, WHOLE, Learners, compiled
-from drivetrain.train.updates import Metrics
+from drivetrain.train.experience.rollout import Rollout
+from drivetrain.train.learner.sharing import ONE_LEARNER, WHOLE, Learners, compiled
+from drivetrain.train.learner.updates import Metrics
 
 
 class OnPolicyAlgorithm(NamedTuple):

@@ -6,11 +6,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from drivetrain.replay import Replay
-from drivetrain.train.archives import Arrays
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.rollouts.buffer import RolloutBuffer
-from drivetrain.train.rounds.episodes import Episodes
-from drivetrain.train.rounds.windows import Windows, of_env, round_of
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.experience.rounds.episodes import Episodes
+from drivetrain.train.experience.rounds.windows import Windows, of_env, round_of
 
 
 class Rounds:
@@ -50,6 +49,6 @@ class Rounds:
                 writer.add(**of_env(step, env))
             self._windows.add(step)
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """What a checkpoint holds of it."""
         return {**self.episodes.arrays(), **self._windows.arrays()}

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.sharing import Learners
 from drivetrain.train.networks import MLP, Network, Pieces, build, for_updates
 from drivetrain.train.policies.policy import policy_network
-from drivetrain.train.sharing import Learners
 
 
 class Networks(NamedTuple):

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from drivetrain.core.seeding import stream
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.divergence import require_numbers
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.divergence import require_numbers
+from drivetrain.train.learner.sharing import Learners, for_everyone
+from drivetrain.train.learner.states import owned, restored, saved
 from drivetrain.train.normalization import Statistics
 from drivetrain.train.policies.embeddings import Encoders
-from drivetrain.train.sharing import Learners, for_everyone
-from drivetrain.train.states import owned, restored, saved
 
 
 class Learned:
