@@ -20,7 +20,7 @@ from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 from drivetrain.core.errors import RunError
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config.presets import preset
-from drivetrain.train.rules import Rules
+from drivetrain.train.ledger.rules import Rules
 
 NAMES = [case.name for case in CASES]
 OFF_POLICY = [case for case in CASES if not isinstance(case.settings, PpoSettings)]

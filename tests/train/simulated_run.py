@@ -7,7 +7,7 @@ share the cores evenly; several learners stop while an actor has one of their co
 import dataclasses
 import math
 
-from drivetrain.train.rules import Rules
+from drivetrain.train.ledger.rules import Rules
 
 _NUM_GRANTS = 40  # of each actor
 

@@ -16,7 +16,7 @@ import pytest
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
-from drivetrain.train.checkpoint import (
+from drivetrain.train.run_dir.checkpoint import (
     checkpoint_nbytes,
     has_checkpoint,
     load_checkpoint,
@@ -113,7 +113,7 @@ def test_a_failed_save_leaves_the_checkpoint_before_and_the_next_one_succeeds(tm
     for first in (20, 40):  # each time the replay's file has been added to before it fails
         add(replay, first, 10)
         with monkeypatch.context() as patched:
-            patched.setattr("drivetrain.train.checkpoint.save_text", full)
+            patched.setattr("drivetrain.train.run_dir.checkpoint.save_text", full)
             with pytest.raises(OSError, match="No space left"):
                 save_checkpoint(tmp_path, ARRAYS, META, replay=replay)
         assert names_in(tmp_path) == ["manifest.json", "replay-1", "state-1.npz"]
@@ -129,7 +129,7 @@ KILLED_SAVES = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from drivetrain.train import checkpoint
+from drivetrain.train.run_dir import checkpoint
 sys.path.insert(0, sys.argv[2])
 from test_checkpoint import add, make_replay
 

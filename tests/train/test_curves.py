@@ -8,8 +8,8 @@ import pytest
 from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.curves import curves, evaluations
-from drivetrain.train.run_dir import seed_runs
+from drivetrain.train.run_dir.folder import seed_runs
+from drivetrain.train.telemetry.curves import curves, evaluations
 
 
 @pytest.fixture

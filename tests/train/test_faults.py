@@ -20,8 +20,8 @@ from whole_run import ENDLESS, FLAGS, read, wait_until_dead
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
-from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.launch import reason_in
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 
 PENDULUM = [
     *("--warmup-steps", "200", "--hidden", "8", "--batch-size", "16", "--envs-per-actor", "2", "--num-actors", "1"),
@@ -167,7 +167,7 @@ def test_a_run_without_room_for_any_checkpoint_policy_or_result_ends_with_what_i
     def full(path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for module in ("drivetrain.train.archives", "drivetrain.core.aside"):
+    for module in ("drivetrain.train.run_dir.archives", "drivetrain.core.aside"):
         monkeypatch.setattr(f"{module}.written_aside", full)
     monkeypatch.setattr("drivetrain.train.run.save_text", lambda path, text: path.write_text(text))
     settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (4,), "batch_size": 8}

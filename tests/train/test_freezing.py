@@ -14,7 +14,7 @@ from whole_run import same
 
 from drivetrain.cli import eval as cli_eval
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint, load_saved_policy
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_saved_policy
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
@@ -94,7 +94,8 @@ def test_a_callback_that_stops_the_run_before_the_switch_ends_it_there(tmp_path)
 
 KILLED = """
 import os, signal, sys
-from drivetrain.train import checkpoint, freezing, train
+from drivetrain.train import freezing, train
+from drivetrain.train.run_dir import checkpoint
 
 instant, settings = sys.argv[1], eval(sys.argv[2])
 save_checkpoint, save_text = checkpoint.save_checkpoint, checkpoint.save_text

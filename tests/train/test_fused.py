@@ -16,18 +16,18 @@ import jax
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.actor.fused.acting import Draws
+from drivetrain.train.actor.fused.actor import FusedActor
+from drivetrain.train.actor.fused.episodes import Counting
+from drivetrain.train.actor.fused.evaluation import FusedEvaluator
+from drivetrain.train.actor.fused.kernel import compiled
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import Evaluator
 from drivetrain.train.experience.experience import make_experience, writers
-from drivetrain.train.fused.acting import Draws
-from drivetrain.train.fused.actor import FusedActor
-from drivetrain.train.fused.episodes import Counting
-from drivetrain.train.fused.evaluation import FusedEvaluator
-from drivetrain.train.fused.kernel import compiled
 from drivetrain.train.policies.distributions import Categorical, DiagonalGaussian, MultiCategorical
 from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.requirements import describe
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 SMALL = {
     "hidden": (16,), "eval_interval_steps": 500, "eval_episodes": 2, "final_eval_episodes": 2, "eval_max_steps": 50,
@@ -224,7 +224,7 @@ def test_an_episode_that_starts_with_nan_is_the_environments_fault(cart, monkeyp
 
 
 def test_a_seed_and_a_path_fix_where_environments_begin(cart, monkeypatch):
-    monkeypatch.setattr("drivetrain.train.fused.actor.compiled", lambda *_: cart.actor._kernel)
+    monkeypatch.setattr("drivetrain.train.actor.fused.actor.compiled", lambda *_: cart.actor._kernel)
 
     def begun(seed, path):
         config = cart.config.override(seed=seed)
@@ -243,7 +243,7 @@ def test_ppo_writes_a_whole_rollout_as_step_by_step_writing_would(monkeypatch):
     buffers = [make_experience(config, interface, shared=False) for _ in range(2)]
     steps = Notes()
     kernel = compiled(config, interface, vector, *[np.random.default_rng(0)] * 2)
-    monkeypatch.setattr("drivetrain.train.fused.actor.compiled", lambda *_: kernel)
+    monkeypatch.setattr("drivetrain.train.actor.fused.actor.compiled", lambda *_: kernel)
     for make_writer in (writers(buffers[0], 0), lambda count: steps):
         FusedActor(config, interface, vector, make_writer, (0, 0)).step(512, 0)
     writer = writers(buffers[1], 0)(2)

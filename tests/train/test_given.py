@@ -23,7 +23,6 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
-from drivetrain.train.curves import evaluations
 from drivetrain.train.environments.spaces import ACTIONS_OF
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.learner.learner import Learner
@@ -32,6 +31,7 @@ from drivetrain.train.learner.sharing import ONE_LEARNER
 from drivetrain.train.learner.updates import Batch
 from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.requirements import describe
+from drivetrain.train.telemetry.curves import evaluations
 from drivetrain.train.tried import require_updates
 
 SMALL = {

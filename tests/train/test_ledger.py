@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivetrain.train.ledger import Ledger
-from drivetrain.train.rules import Rules
+from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.ledger.rules import Rules
 
 FRACTIONS = st.fractions(min_value=0, max_value=4, max_denominator=7)
 

@@ -10,8 +10,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Sample
 from drivetrain.train import train
-from drivetrain.train.actor import Actor
-from drivetrain.train.checkpoint import load_checkpoint, load_replay, load_saved_policy
+from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.experience.rollout import RolloutBuffer
@@ -21,6 +20,7 @@ from drivetrain.train.learner.on_policy.learner import RolloutLearner
 from drivetrain.train.normalization import Moments, MomentsBoard, Normalization, Statistics
 from drivetrain.train.policies.policy import make_policy, num_published
 from drivetrain.train.requirements import describe
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
 
 ACTIONS = BoxActions(low=(-1.0,), high=(1.0,), shape=(1,), dtype="float32")
 PLAIN = Interface(observations=Vector(shape=(3,)), actions=ACTIONS)

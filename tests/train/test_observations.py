@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from drivetrain.train import train
-from drivetrain.train.actor import Actor
+from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_replay
 from drivetrain.train.networks import initial_vector

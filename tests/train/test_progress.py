@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from drivetrain.train.progress import Display
+from drivetrain.train.telemetry.progress import Display
 
 
 class Stream:
@@ -34,7 +34,7 @@ class Stream:
 def test_a_log_without_room_or_that_nobody_reads_any_more_ends_no_run(monkeypatch, error, is_terminal):
     monkeypatch.setattr(sys, "stderr", Stream(error=error, is_terminal=is_terminal))
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr("drivetrain.train.progress._LINE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
     display = Display(1_000, quiet=False)
     display.note("a sentence")
     display.show({"num_steps": 500})
@@ -45,7 +45,7 @@ def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch):
     terminal = Stream(is_terminal=True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr("drivetrain.train.progress._LINE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
     display = Display(1_000, quiet=False)
     display.show({"num_steps": 500, "episode_return": 20.0})
     assert terminal.text == "500/1,000 steps  return 20.0\n"

@@ -20,8 +20,8 @@ from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running, read, rows_of
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint, load_replay, load_saved_policy
-from drivetrain.train.run_dir import RunLock
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
+from drivetrain.train.run_dir.folder import RunLock
 
 OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
 
@@ -155,7 +155,7 @@ def test_an_environment_that_changes_the_folder_leaves_the_runs_where_they_are(t
 
 def test_a_fork_that_outlives_a_run_does_not_hold_it(copy):
     program = (
-        "import os, sys, time; from pathlib import Path; from drivetrain.train.run_dir import RunLock\n"
+        "import os, sys, time; from pathlib import Path; from drivetrain.train.run_dir.folder import RunLock\n"
         "lock = RunLock(Path(sys.argv[1])); child = os.fork()\n"
         "print(child, flush=True) if child else (os.close(1), time.sleep(1_000))"
     )

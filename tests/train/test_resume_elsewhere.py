@@ -12,10 +12,10 @@ from whole_run import SMALL, Run
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.normalization.moments import merged, of_as_many
 from drivetrain.train.resuming import Changes
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 ROLLOUTS = {
     "num_envs": 4, "rollout_length": 16, "batch_size": 16, "num_epochs": 2, "hidden": (8,), "total_steps": 128,

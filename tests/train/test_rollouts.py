@@ -14,14 +14,14 @@ from whole_run import Run, rows_without_times
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.presets import preset
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
-from drivetrain.train.ledger import Ledger
+from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.resuming import origin_of
-from drivetrain.train.rules import Rules
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 DISCRETE = Interface(observations=Vector(shape=(2,)), actions=DiscreteActions(count=3, start=0))
 CONTINUOUS = Interface(

@@ -18,8 +18,8 @@ from drivetrain.train.experience.rounds.episodes import Episodes, checksum
 from drivetrain.train.experience.rounds.exploration import Apart
 from drivetrain.train.experience.rounds.returning import bring_back
 from drivetrain.train.experience.rounds.windows import Windows, of_env, round_of
-from drivetrain.train.ledger import Grant, Ledger
-from drivetrain.train.rules import Origin, Rules
+from drivetrain.train.ledger.ledger import Grant, Ledger
+from drivetrain.train.ledger.rules import Origin, Rules
 
 SPEC = {"obs": {"a": ((2,), "float32"), "b": ((), "int64")}, "action": ((), "int64")}
 

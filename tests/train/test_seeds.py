@@ -14,8 +14,8 @@ from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import seeds as seeds_module
 from drivetrain.train import train, train_seeds
-from drivetrain.train.checkpoint import load_checkpoint
-from drivetrain.train.results import Result
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.run_dir.results import Result
 from drivetrain.train.seed_lists import checked_seeds, parse_seeds
 
 

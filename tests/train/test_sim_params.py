@@ -12,13 +12,13 @@ import jax
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim import make, make_vec
 from drivetrain.train import resume, train
+from drivetrain.train.actor.fused.actor import FusedActor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment
 from drivetrain.train.evaluate import make_evaluator
-from drivetrain.train.fused.actor import FusedActor
 from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.requirements import describe
-from drivetrain.train.run_dir import label_of
+from drivetrain.train.run_dir.folder import label_of
 
 SMALL = {"hidden": (8,), "sim_engine": "xla", "eval_episodes": 3, "final_eval_episodes": 3, "envs_per_actor": 16}
 

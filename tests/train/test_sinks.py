@@ -14,8 +14,8 @@ from whole_run import SMALL, read, rows_of
 
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.metrics import MetricsFile
-from drivetrain.train.sinks.table import COLUMNS, Table
+from drivetrain.train.telemetry.metrics import MetricsFile
+from drivetrain.train.telemetry.sinks.table import COLUMNS, Table
 
 CONFIG = TrainConfig.default("dqn", "CartPole-v1").override(csv=True)
 
@@ -93,7 +93,7 @@ def test_events_are_written_without_importing_the_whole_of_their_library_which_c
     script = """
 import sys
 from pathlib import Path
-from drivetrain.train.sinks.tensorboard import TensorBoard
+from drivetrain.train.telemetry.sinks.tensorboard import TensorBoard
 folder = Path(sys.argv[1])
 sink = TensorBoard(folder, None)
 sink.write({"num_steps": 7, "loss": 0.5})

@@ -23,9 +23,9 @@ from whole_run import SMALL
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import train, train_seeds
-from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.requirements import describe as interface_of
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.sizing import choose as choosing
 from drivetrain.train.sizing.choose import actor_counts, allowed, choose, size
 from drivetrain.train.sizing.measure import Question, ask

@@ -11,8 +11,8 @@ import optax
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train import resume, train
-from drivetrain.train.archives import load_archive, save_archive
 from drivetrain.train.learner.states import owned, restored, saved
+from drivetrain.train.run_dir.archives import load_archive, save_archive
 
 
 def a_state(seed):

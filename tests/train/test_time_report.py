@@ -17,8 +17,9 @@ from drivetrain.scope.sites import Site
 from drivetrain.scope.states import State
 from drivetrain.scope.totals import Totals
 from drivetrain.scope.trace.totals import SiteTotal, ThreadTotals
-from drivetrain.train import resume, time_report, train
-from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train import resume, train
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.telemetry import time_report
 
 SEQUENTIAL = {"total_steps": 400, "num_actors": 0, "seed": 1, **SMALL}
 LONGER = {**SEQUENTIAL, "total_steps": 20_000}
@@ -123,7 +124,7 @@ def test_a_disk_that_refuses_does_not_end_a_run(tmp_path, monkeypatch, capfd):
     def refuse(*args, **keywords):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("drivetrain.train.recording.create", refuse)
+    monkeypatch.setattr("drivetrain.train.telemetry.recording.create", refuse)
     found = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SEQUENTIAL)
     assert found.num_steps == 400
     assert "where the time goes is not recorded: OSError: [Errno 28] No space left" in capfd.readouterr().err

@@ -19,11 +19,11 @@ from drivetrain.scope.report.console import console
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.presets import preset, preset_for
 from drivetrain.train.learner.devices import device_environment
-from drivetrain.train.rules import Rules
+from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.seed_lists import parse_seeds
 
 if TYPE_CHECKING:
-    from drivetrain.train.results import Result
+    from drivetrain.train.run_dir.results import Result
     from drivetrain.train.seeds import Outcome
     from drivetrain.train.sizing.choose import Sizing
 
@@ -133,9 +133,9 @@ def sized(config: TrainConfig) -> "Sizing":
 
 def show(result: "Result") -> None:
     """Print what a finished run has achieved, and where its time went."""
-    from drivetrain.train import time_report
     from drivetrain.train.evaluate import interval
-    from drivetrain.train.recording import never_failing
+    from drivetrain.train.telemetry import time_report
+    from drivetrain.train.telemetry.recording import never_failing
 
     low, high = interval(result.returns)
     nbytes, replay_nbytes = readable(result.checkpoint_nbytes), readable(result.replay_nbytes)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from drivetrain.train.callbacks import Callback
-    from drivetrain.train.checkpoint import Which
     from drivetrain.train.config import TrainConfig
-    from drivetrain.train.results import Result
+    from drivetrain.train.run_dir.checkpoint import Which
+    from drivetrain.train.run_dir.results import Result
     from drivetrain.train.seeds import SeedsResult
     from drivetrain.train.trained import TrainedPolicy
 

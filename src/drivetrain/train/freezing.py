@@ -9,13 +9,13 @@ meanwhile finds the one with images, and makes the switch again.
 import time
 from pathlib import Path
 
-from drivetrain.train.checkpoint import load_checkpoint, load_replay, save_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_replay
 from drivetrain.train.experience.rounds.windows import changed_windows
 from drivetrain.train.interface import Interface
+from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.policies.embeddings import Encoders, embedded, without_encoders
-from drivetrain.train.rules import Origin
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, save_checkpoint
 
 
 def freeze_encoders(config: TrainConfig, interface: Interface, run_dir: Path) -> tuple[Origin, str]:

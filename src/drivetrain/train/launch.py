@@ -23,8 +23,8 @@ from drivetrain.core.processes import begin, die_with, end, end_group
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.learner.devices import device_environment
-from drivetrain.train.recording import STARTING, record_as
 from drivetrain.train.reports import Inbox
+from drivetrain.train.telemetry.recording import STARTING, record_as
 from drivetrain.train.topology import Assignment, Role
 
 _LOG_TAIL_NBYTES = 4_000

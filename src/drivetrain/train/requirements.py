@@ -29,7 +29,7 @@ def describe(config: TrainConfig) -> Interface:
     Normalization.of(config, interface)  # refuses what cannot be normalised
     require_encoder(config, interface)
     if config.fused_engine is not None:
-        from drivetrain.train.fused.kernel import require_kernel  # imports jax: only where it is needed
+        from drivetrain.train.actor.fused.kernel import require_kernel  # imports jax: only where it is needed
 
         require_kernel(config, interface)
     return interface

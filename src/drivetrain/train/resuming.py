@@ -13,18 +13,18 @@ from typing import Any
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
-from drivetrain.train.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
+from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.requirements import describe, require_learner
-from drivetrain.train.results import Result
-from drivetrain.train.rules import Origin
 from drivetrain.train.run import carry_out
-from drivetrain.train.run_dir import RunLock, load_result, require_run_dir
-from drivetrain.train.saving import describe_interface
-from drivetrain.train.sinks.wandb import require_wandb
+from drivetrain.train.run_dir.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_saved_policy
+from drivetrain.train.run_dir.folder import RunLock, load_result, require_run_dir
+from drivetrain.train.run_dir.results import Result
+from drivetrain.train.run_dir.saving import describe_interface
+from drivetrain.train.telemetry.sinks.wandb import require_wandb
 
 
 @dataclass(frozen=True, kw_only=True)

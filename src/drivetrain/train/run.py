@@ -21,13 +21,13 @@ from drivetrain.train.experience.experience import require_experience
 from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
-from drivetrain.train.recording import CHECKPOINT, STARTING, never_failing, recorded
+from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.requirements import describe, require_learner
-from drivetrain.train.results import Result
-from drivetrain.train.rules import Rules
-from drivetrain.train.run_dir import RunLock, make_run_dir, save_result
-from drivetrain.train.sinks.wandb import require_wandb
+from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
+from drivetrain.train.run_dir.results import Result
 from drivetrain.train.sizing.choose import settle
+from drivetrain.train.telemetry.recording import CHECKPOINT, STARTING, never_failing, recorded
+from drivetrain.train.telemetry.sinks.wandb import require_wandb
 
 
 def resolve(
@@ -128,7 +128,7 @@ def _timed(job: Job) -> Generator[Job]:
     finally:
         if folder is not None:
             with never_failing():
-                from drivetrain.train.time_report import write  # the report's parts, which nothing else needs
+                from drivetrain.train.telemetry.time_report import write  # the report's parts, which nothing else needs
 
                 write(job.run_dir)
 

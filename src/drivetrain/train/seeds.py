@@ -17,9 +17,9 @@ import numpy as np
 from drivetrain.core.errors import DrivetrainError, RunError
 from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.results import Result
 from drivetrain.train.run import start
-from drivetrain.train.run_dir import seed_dirs
+from drivetrain.train.run_dir.folder import seed_dirs
+from drivetrain.train.run_dir.results import Result
 
 if TYPE_CHECKING:
     from drivetrain.train.intervals import Estimate

@@ -24,14 +24,14 @@ from drivetrain.core.errors import RunError
 from drivetrain.core.signals import Signals, raise_for
 from drivetrain.train.job import Job, result
 from drivetrain.train.launch import Child
-from drivetrain.train.ledger import Counts
-from drivetrain.train.metrics import Meter, MetricsFile, Row
-from drivetrain.train.progress import Display
-from drivetrain.train.recording import METRICS, STARTING, WAITING
+from drivetrain.train.ledger.ledger import Counts
+from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.reports import Inbox, Reports
-from drivetrain.train.results import Result
-from drivetrain.train.rules import Rules
-from drivetrain.train.saving import latest_checkpoint
+from drivetrain.train.run_dir.results import Result
+from drivetrain.train.run_dir.saving import latest_checkpoint
+from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
+from drivetrain.train.telemetry.progress import Display
+from drivetrain.train.telemetry.recording import METRICS, STARTING, WAITING
 from drivetrain.train.topology import Assignment, Memory, Role
 
 _POLL_S = 0.1

@@ -17,17 +17,17 @@ import numpy as np
 from drivetrain.core.seeding import stream
 from drivetrain.core.segments import SegmentHandle
 from drivetrain.replay import Replay
-from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import Experience, make_experience, stored_interface
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.experience.rounds.episodes import Episodes
 from drivetrain.train.interface import Interface
-from drivetrain.train.ledger import Ledger
+from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies.policy import first_published, num_published
 from drivetrain.train.reports import Reports
-from drivetrain.train.rules import Origin, Rules
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.weights import Weights
 
 Role = Literal["actor", "learner", "evaluator"]

@@ -10,14 +10,14 @@ from typing import Any
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.checkpoint import Which, load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import interface_of, make
 from drivetrain.train.environments.faults import NoSuchCategory
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import set_row
-from drivetrain.train.run_dir import require_run_dir
+from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
+from drivetrain.train.run_dir.folder import require_run_dir
 
 
 class TrainedPolicy:

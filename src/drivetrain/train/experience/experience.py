@@ -12,8 +12,8 @@ from drivetrain.replay import Replay, memory_report
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import Interface
+from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.policies.embeddings import embedded
-from drivetrain.train.rules import Origin
 
 Experience = Replay | RolloutBuffer
 """What actors write and the learner learns from."""

@@ -29,7 +29,7 @@ from drivetrain.train.learner.sharing import Learners, for_everyone
 from drivetrain.train.learner.states import owned
 from drivetrain.train.learner.updates import Algorithm, Batch, Metrics, compile_updates, empty_batches, means_of
 from drivetrain.train.policies.embeddings import Encoders, embedded
-from drivetrain.train.recording import BACKPROPAGATION, REPLAY
+from drivetrain.train.telemetry.recording import BACKPROPAGATION, REPLAY
 
 
 class Call(NamedTuple):

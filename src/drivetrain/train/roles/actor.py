@@ -2,15 +2,15 @@
 
 import time
 
-from drivetrain.train.actor import make_actor
-from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.actor.actor import make_actor
+from drivetrain.train.actor.stepper import Episode, Stepper
 from drivetrain.train.experience.experience import writers
-from drivetrain.train.ledger import Grant, Ledger
+from drivetrain.train.ledger.ledger import Grant, Ledger
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies.embeddings import Encoders
-from drivetrain.train.recording import LEDGER, METRICS, STARTING, WAITING, WEIGHTS
 from drivetrain.train.reports import Reports
-from drivetrain.train.stepper import Episode, Stepper
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.telemetry.recording import LEDGER, METRICS, STARTING, WAITING, WEIGHTS
 from drivetrain.train.topology import Assignment, attach_gathered, attach_moments, attach_weights
 from drivetrain.train.weights import Weights
 

@@ -3,8 +3,8 @@
 import time
 
 from drivetrain.train.evaluate import Selection, next_evaluation
-from drivetrain.train.ledger import Ledger
-from drivetrain.train.recording import STARTING, WAITING, WEIGHTS
+from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.telemetry.recording import STARTING, WAITING, WEIGHTS
 from drivetrain.train.topology import Assignment, attach_weights
 
 _POLL_S = 0.02

@@ -7,16 +7,25 @@ by_rounds   deterministic: a round is taken, the updates due are done, and only 
 import time
 
 from drivetrain.core.garbage import uncollected
-from drivetrain.train.archives import Arrays
-from drivetrain.train.checkpoint import load_checkpoint
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.experience.rounds.rounds import Rounds
 from drivetrain.train.learner.devices import prepare_devices
 from drivetrain.train.learner.learner import make_learner, use_compilation_cache
-from drivetrain.train.ledger import Ledger
+from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.policies.embeddings import Encoders
-from drivetrain.train.recording import BACKPROPAGATION, CHECKPOINT, LEDGER, METRICS, REPLAY, STARTING, WAITING, WEIGHTS
-from drivetrain.train.saving import Progress, Saver
+from drivetrain.train.run_dir.archives import Arrays
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.run_dir.saving import Progress, Saver
+from drivetrain.train.telemetry.recording import (
+    BACKPROPAGATION,
+    CHECKPOINT,
+    LEDGER,
+    METRICS,
+    REPLAY,
+    STARTING,
+    WAITING,
+    WEIGHTS,
+)
 from drivetrain.train.topology import Assignment, attach_experience, attach_gathered, attach_moments, attach_weights
 
 _REPORT_INTERVAL_S = 0.1

@@ -13,8 +13,8 @@ from drivetrain.core.machine import num_cores
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.devices import gains, require_devices
+from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.policies.policy import policy_network
-from drivetrain.train.rules import Rules
 from drivetrain.train.sizing.measure import Question, ask
 from drivetrain.train.sizing.model import Estimate, Measurements, Updating, estimate
 

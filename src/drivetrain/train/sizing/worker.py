@@ -20,7 +20,7 @@ from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.processes import die_with
 from drivetrain.core.seeding import stream
 from drivetrain.core.threads import prepare_computation
-from drivetrain.train.actor import Actor
+from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import Experience, make_experience, writers
 from drivetrain.train.interface import Interface

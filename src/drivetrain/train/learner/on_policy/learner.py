@@ -22,7 +22,7 @@ from drivetrain.train.learner.learned import Learned
 from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm, compile_learning
 from drivetrain.train.learner.sharing import Learners
 from drivetrain.train.learner.updates import Metrics, means_of
-from drivetrain.train.recording import BACKPROPAGATION
+from drivetrain.train.telemetry.recording import BACKPROPAGATION
 
 
 class RolloutLearner:

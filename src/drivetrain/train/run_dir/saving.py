@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drivetrain.replay import Replay
-from drivetrain.train.archives import Arrays
-from drivetrain.train.checkpoint import has_checkpoint, save_checkpoint
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import Experience
 from drivetrain.train.interface import Interface
-from drivetrain.train.rules import Origin
+from drivetrain.train.ledger.rules import Origin
+from drivetrain.train.run_dir.archives import Arrays
+from drivetrain.train.run_dir.checkpoint import has_checkpoint, save_checkpoint
 
 
 class Progress(NamedTuple):

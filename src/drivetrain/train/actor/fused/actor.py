@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.seeding import episode_seeds, stream
+from drivetrain.train.actor.fused.acting import CHOICE
+from drivetrain.train.actor.fused.episodes import Counting
+from drivetrain.train.actor.fused.kernel import Kernel, compiled
+from drivetrain.train.actor.fused.layout import stored
+from drivetrain.train.actor.stepper import Episode
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
 from drivetrain.train.experience.experience import StepWriter
 from drivetrain.train.experience.rollout import RolloutWriter
-from drivetrain.train.fused.acting import CHOICE
-from drivetrain.train.fused.episodes import Counting
-from drivetrain.train.fused.kernel import Kernel, compiled
-from drivetrain.train.fused.layout import stored
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Moments, Normalization
-from drivetrain.train.recording import REPLAY, SIMULATION
-from drivetrain.train.stepper import Episode
+from drivetrain.train.telemetry.recording import REPLAY, SIMULATION
 
 
 class Block(NamedTuple):

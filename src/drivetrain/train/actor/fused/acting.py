@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.train.actor.fused.layout import stored
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.environments.spaces import decoder
-from drivetrain.train.fused.layout import stored
 from drivetrain.train.interface import DiscreteActions, Interface
 from drivetrain.train.networks import Noisy, Pieces, unpack
 from drivetrain.train.normalization import Normalization

@@ -12,8 +12,8 @@ from drivetrain.scope.report import totals_page, totals_terminal
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.totals_rows import by_group, waited
 from drivetrain.scope.totals import Totals
-from drivetrain.train.recording import SEQUENTIAL, sessions
-from drivetrain.train.run_dir import label_of
+from drivetrain.train.run_dir.folder import label_of
+from drivetrain.train.telemetry.recording import SEQUENTIAL, sessions
 
 REPORT = "report.html"
 CONFIG = "config.json"

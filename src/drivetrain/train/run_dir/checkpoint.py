@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
-from drivetrain.train.archives import Arrays, checked, load_archive, save_archive
+from drivetrain.train.run_dir.archives import Arrays, checked, load_archive, save_archive
 
 Which = Literal["best", "last"]
 _FORMAT = 2

@@ -26,14 +26,14 @@ from typing import Any
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
-from drivetrain.train.archives import append_whole
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.ledger import Counts
-from drivetrain.train.rules import Origin, Rules
-from drivetrain.train.sinks.sink import Row, Sink
-from drivetrain.train.sinks.table import Table
-from drivetrain.train.sinks.tensorboard import TensorBoard
-from drivetrain.train.sinks.wandb import WeightsAndBiases
+from drivetrain.train.ledger.ledger import Counts
+from drivetrain.train.ledger.rules import Origin, Rules
+from drivetrain.train.run_dir.archives import append_whole
+from drivetrain.train.telemetry.sinks.sink import Row, Sink
+from drivetrain.train.telemetry.sinks.table import Table
+from drivetrain.train.telemetry.sinks.tensorboard import TensorBoard
+from drivetrain.train.telemetry.sinks.wandb import WeightsAndBiases
 
 
 class MetricsFile:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.train.metrics import read_rows
-from drivetrain.train.run_dir import label_of, require_run_dir, seed_runs
+from drivetrain.train.run_dir.folder import label_of, require_run_dir, seed_runs
+from drivetrain.train.telemetry.metrics import read_rows
 
 _NUM_POINTS = 200
 _NUM_RESAMPLES = 2_000

@@ -16,7 +16,7 @@ from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, RunError
 from drivetrain.core.extras import missing_extra
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.sinks.sink import Row
+from drivetrain.train.telemetry.sinks.sink import Row
 
 
 class WeightsAndBiases:

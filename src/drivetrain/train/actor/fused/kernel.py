@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Rollout
+from drivetrain.train.actor.fused.acting import CHOICE, Acting, acting
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.sim_params import drawn_params
-from drivetrain.train.fused.acting import CHOICE, Acting, acting
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies.policy import num_published
 

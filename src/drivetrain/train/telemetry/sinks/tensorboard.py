@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from drivetrain.train.archives import append_whole
-from drivetrain.train.sinks.sink import Row
+from drivetrain.train.run_dir.archives import append_whole
+from drivetrain.train.telemetry.sinks.sink import Row
 
 _PACKAGE = "tensorboardX"
 _MODULES = ("record_writer", "proto.event_pb2", "proto.summary_pb2")

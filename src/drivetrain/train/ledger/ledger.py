@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from drivetrain.core.segments import Segment, SegmentHandle
 from drivetrain.replay import tally
 from drivetrain.replay.tally import Side, Tally
-from drivetrain.train.rules import START, Origin, Rules
+from drivetrain.train.ledger.rules import START, Origin, Rules
 
 _LEARNER = 0  # the only consumer
 # Marks, int64 each. Times are nanoseconds of the monotonic clock; 0: not yet, or at rest.

@@ -15,15 +15,15 @@ import numpy as np
 
 from drivetrain import sim
 from drivetrain.sim.api import RolloutState
+from drivetrain.train.actor.fused.kernel import action_of
+from drivetrain.train.actor.fused.layout import stored
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
 from drivetrain.train.environments.sim_params import usual_params
 from drivetrain.train.environments.spaces import decoder
-from drivetrain.train.fused.kernel import action_of
-from drivetrain.train.fused.layout import stored
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies.policy import Policy
-from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION
+from drivetrain.train.telemetry.recording import EVALUATION, INFERENCE, SIMULATION
 
 
 class FusedEvaluator:

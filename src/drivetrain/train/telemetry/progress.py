@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from drivetrain.scope.report.console import Console
-from drivetrain.train.metrics import Row
+from drivetrain.train.telemetry.metrics import Row
 
 _LINE_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 60.0  # over which the remaining time is estimated

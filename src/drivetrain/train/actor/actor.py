@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.train.actor.stepper import Episode, Stepper
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import require_finite
@@ -17,8 +18,7 @@ from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows,
 from drivetrain.train.normalization import Moments, Normalization
 from drivetrain.train.policies.embeddings import Encoders, embedded
 from drivetrain.train.policies.policy import Policy, make_policy
-from drivetrain.train.recording import INFERENCE, REPLAY, SIMULATION
-from drivetrain.train.stepper import Episode, Stepper
+from drivetrain.train.telemetry.recording import INFERENCE, REPLAY, SIMULATION
 
 
 class Actor:
@@ -171,7 +171,7 @@ def make_actor(
         encoders: Where they are frozen.
     """
     if config.fused_engine is not None:
-        from drivetrain.train.fused.actor import FusedActor  # imports jax: only where it is needed
+        from drivetrain.train.actor.fused.actor import FusedActor  # imports jax: only where it is needed
 
         return FusedActor(config, interface, vector, make_writer, path)
     policy = acting_policy(config, interface, vector, encoders)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from drivetrain.core.aside import save_text
-from drivetrain.train.archives import append_whole
-from drivetrain.train.sinks.sink import Row
+from drivetrain.train.run_dir.archives import append_whole
+from drivetrain.train.telemetry.sinks.sink import Row
 
 COLUMNS = (
     "num_steps",
