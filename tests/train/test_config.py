@@ -12,7 +12,7 @@ from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
 from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
 from drivetrain.train.config.presets import preset
-from drivetrain.train.requirements import describe
+from drivetrain.train.runs.requirements import describe
 
 PLAIN = TrainConfig.default("dqn", "CartPole-v1")
 

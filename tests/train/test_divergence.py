@@ -9,7 +9,7 @@ from drivetrain.core.errors import RunError
 from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.learner.learner import Learner
-from drivetrain.train.requirements import describe
+from drivetrain.train.runs.requirements import describe
 
 SMALL = {"num_actors": 0, "hidden": (8,), "batch_size": 16, "learning_rate": 1e30, "time_report": False}
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from drivetrain.train import supervisor
-from drivetrain.train.launch import work_of
+from drivetrain.train.processes import supervisor
+from drivetrain.train.processes.launch import work_of
 
 
 @dataclass

@@ -9,12 +9,12 @@ from whole_run import same
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.learner.learner import Learner
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.policies.policy import make_policy
-from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.runs.freezing import freeze_encoders
+from drivetrain.train.runs.requirements import describe
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,

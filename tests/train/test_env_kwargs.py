@@ -17,8 +17,8 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment
-from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir.folder import label_of
+from drivetrain.train.runs.requirements import describe
 
 TINY = {
     "hidden": (8,), "warmup_steps": 40, "batch_size": 8, "num_step": 1, "num_actors": 0, "envs_per_actor": 2,

@@ -21,7 +21,7 @@ from drivetrain.train.environments.faults import require_ends, require_reward
 from drivetrain.train.environments.spaces import actions_of, decoder, observations_of
 from drivetrain.train.experience.experience import make_experience
 from drivetrain.train.interface import Categories, DiscreteActions, Image, Interface, MultiDiscreteActions, Vector
-from drivetrain.train.requirements import describe
+from drivetrain.train.runs.requirements import describe
 
 
 def of(algo, name, **settings):

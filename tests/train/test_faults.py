@@ -20,7 +20,7 @@ from whole_run import ENDLESS, FLAGS, read, wait_until_dead
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
-from drivetrain.train.launch import reason_in
+from drivetrain.train.processes.launch import reason_in
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 
 PENDULUM = [
@@ -169,7 +169,7 @@ def test_a_run_without_room_for_any_checkpoint_policy_or_result_ends_with_what_i
 
     for module in ("drivetrain.train.run_dir.archives", "drivetrain.core.aside"):
         monkeypatch.setattr(f"{module}.written_aside", full)
-    monkeypatch.setattr("drivetrain.train.run.save_text", lambda path, text: path.write_text(text))
+    monkeypatch.setattr("drivetrain.train.runs.run.save_text", lambda path, text: path.write_text(text))
     settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (4,), "batch_size": 8}
     shorter = {"eval_episodes": 1, "final_eval_episodes": 2, "updates_per_call": 4, "time_report": False}
     result = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), total_steps=80, **settings, **shorter)
@@ -192,7 +192,7 @@ def test_a_file_that_finds_no_room_is_named(tmp_path):
 
 def test_what_a_process_prints_is_lost_where_its_log_has_no_room_and_the_process_goes_on():
     code = (
-        "import sys; from drivetrain.train.launch import print_without_fail; print_without_fail()\n"
+        "import sys; from drivetrain.train.processes.launch import print_without_fail; print_without_fail()\n"
         "print('joint 3'); sys.stderr.write('warm\\n'); sys.exit(7 if len(sys.argv) > 1 else 0)"
     )
     with open("/dev/full", "wb") as full:

@@ -94,8 +94,9 @@ def test_a_callback_that_stops_the_run_before_the_switch_ends_it_there(tmp_path)
 
 KILLED = """
 import os, signal, sys
-from drivetrain.train import freezing, train
+from drivetrain.train import train
 from drivetrain.train.run_dir import checkpoint
+from drivetrain.train.runs import freezing
 
 instant, settings = sys.argv[1], eval(sys.argv[2])
 save_checkpoint, save_text = checkpoint.save_checkpoint, checkpoint.save_text

@@ -26,8 +26,8 @@ from drivetrain.train.evaluate import Evaluator
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.policies.distributions import Categorical, DiagonalGaussian, MultiCategorical
 from drivetrain.train.policies.policy import first_published, make_policy
-from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.runs.requirements import describe
 
 SMALL = {
     "hidden": (16,), "eval_interval_steps": 500, "eval_episodes": 2, "final_eval_episodes": 2, "eval_max_steps": 50,

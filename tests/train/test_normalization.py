@@ -19,8 +19,8 @@ from drivetrain.train.learner.learner import Learner
 from drivetrain.train.learner.on_policy.learner import RolloutLearner
 from drivetrain.train.normalization import Moments, MomentsBoard, Normalization, Statistics
 from drivetrain.train.policies.policy import make_policy, num_published
-from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
+from drivetrain.train.runs.requirements import describe
 
 ACTIONS = BoxActions(low=(-1.0,), high=(1.0,), shape=(1,), dtype="float32")
 PLAIN = Interface(observations=Vector(shape=(3,)), actions=ACTIONS)

@@ -11,7 +11,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_replay
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies.policy import make_policy, policy_network
-from drivetrain.train.requirements import describe
+from drivetrain.train.runs.requirements import describe
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,

@@ -124,7 +124,7 @@ def test_a_finished_run_says_so_goes_on_with_more_steps_and_can_be_resumed_from_
 
 def test_what_a_resume_asked_for_holds_if_it_was_killed_before_its_first_checkpoint(tmp_path, monkeypatch):
     train("dqn", "CartPole-v1", total_steps=400, num_actors=0, run_dir=str(tmp_path), **SMALL)
-    monkeypatch.setattr("drivetrain.train.resuming.carry_out", lambda job: None)
+    monkeypatch.setattr("drivetrain.train.runs.resuming.carry_out", lambda job: None)
     resume(tmp_path, total_steps=600)
     monkeypatch.undo()
     assert resume(tmp_path).num_steps == 600

@@ -14,8 +14,8 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.normalization.moments import merged, of_as_many
-from drivetrain.train.resuming import Changes
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.runs.resuming import Changes
 
 ROLLOUTS = {
     "num_envs": 4, "rollout_length": 16, "batch_size": 16, "num_epochs": 2, "hidden": (8,), "total_steps": 128,

@@ -20,8 +20,8 @@ from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.ledger.rules import Rules
-from drivetrain.train.resuming import origin_of
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.runs.resuming import origin_of
 
 DISCRETE = Interface(observations=Vector(shape=(2,)), actions=DiscreteActions(count=3, start=0))
 CONTINUOUS = Interface(

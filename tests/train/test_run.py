@@ -18,9 +18,9 @@ from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running
 from drivetrain.core.errors import InvalidInput, SegmentError
 from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.requirements import describe, require_learner
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.folder import make_run_dir
+from drivetrain.train.runs.requirements import describe, require_learner
 
 
 def test_a_run_with_two_actors_finishes_exactly(tmp_path):

@@ -12,11 +12,11 @@ from whole_run import ENDLESS, SMALL, read
 
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
-from drivetrain.train import seeds as seeds_module
 from drivetrain.train import train, train_seeds
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.results import Result
-from drivetrain.train.seed_lists import checked_seeds, parse_seeds
+from drivetrain.train.runs import seeds as seeds_module
+from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
 
 
 @pytest.mark.parametrize(

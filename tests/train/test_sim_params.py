@@ -17,8 +17,8 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment
 from drivetrain.train.evaluate import make_evaluator
 from drivetrain.train.policies.policy import first_published, make_policy
-from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir.folder import label_of
+from drivetrain.train.runs.requirements import describe
 
 SMALL = {"hidden": (8,), "sim_engine": "xla", "eval_episodes": 3, "final_eval_episodes": 3, "envs_per_actor": 16}
 

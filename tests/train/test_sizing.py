@@ -24,8 +24,8 @@ from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import train, train_seeds
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.requirements import describe as interface_of
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.runs.requirements import describe as interface_of
 from drivetrain.train.sizing import choose as choosing
 from drivetrain.train.sizing.choose import actor_counts, allowed, choose, size
 from drivetrain.train.sizing.measure import Question, ask
@@ -301,7 +301,7 @@ def test_where_measuring_that_nobody_asked_for_fails_the_run_begins_with_one_lea
 
 def test_seeds_of_one_command_weigh_their_learners_once(monkeypatch, tmp_path):
     asked, found = two_cores_that_say(monkeypatch, gaining), []
-    monkeypatch.setattr("drivetrain.train.seeds.start", lambda config, **_: found.append(config) or 1 / 0)
+    monkeypatch.setattr("drivetrain.train.runs.seeds.start", lambda config, **_: found.append(config) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train_seeds("sac", "Pendulum-v1", seeds="1..2", run_dir=str(tmp_path / "python"), **LONG)
     flags = ["--run-dir", str(tmp_path / "command"), "--num-actors", "1", "--total-steps", "100000"]
@@ -315,7 +315,7 @@ def test_seeds_of_one_command_are_sized_once(monkeypatch, tmp_path):
     asked, found = [], []
     monkeypatch.setattr(choosing, "ask", lambda question: asked.append(question.what) or answers(question))
     monkeypatch.setattr(choosing, "num_cores", lambda: 2)
-    monkeypatch.setattr("drivetrain.train.seeds.start", lambda config, **_: found.append(config) or 1 / 0)
+    monkeypatch.setattr("drivetrain.train.runs.seeds.start", lambda config, **_: found.append(config) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train_seeds("dqn", "CartPole-v1", seeds="1..2", run_dir=str(tmp_path), **OPEN)
     assert asked == ["updating", "acting"]

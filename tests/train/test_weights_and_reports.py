@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from drivetrain.train.reports import Inbox, Reports
+from drivetrain.train.processes.reports import Inbox, Reports
 from drivetrain.train.weights import Weights
 
 

@@ -81,7 +81,7 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
 
     os.environ.update(one_thread_environment(os.environ))
     from drivetrain.train.evaluate import Evaluator, policy_of
-    from drivetrain.train.requirements import describe
+    from drivetrain.train.runs.requirements import describe
 
     config = TrainConfig.load(run_dir / "config.json", **again)
     saved = load_saved_policy(run_dir, which)

@@ -18,7 +18,7 @@ from drivetrain.train.config.presets import preset
 from drivetrain.train.evaluate import Evaluating, make_evaluator
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies.policy import Policy
-from drivetrain.train.requirements import describe
+from drivetrain.train.runs.requirements import describe
 
 NUM_EPISODES = 100
 SEEDS = episode_seeds(0, "final", NUM_EPISODES)  # apart from all that anybody trains or selects with

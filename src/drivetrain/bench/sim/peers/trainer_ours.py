@@ -16,7 +16,7 @@ from drivetrain.train.actor.actor import make_actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.learner.learner import make_learner
-from drivetrain.train.requirements import describe
+from drivetrain.train.runs.requirements import describe
 
 
 def config_for(scene: Scene, sim_engine: str) -> TrainConfig:

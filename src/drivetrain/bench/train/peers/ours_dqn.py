@@ -34,7 +34,7 @@ def prepare(job: Job) -> None:
         prepare_computation()
         parts.append("drivetrain.train.loop")
     else:
-        parts.append("drivetrain.train.supervisor")
+        parts.append("drivetrain.train.processes.supervisor")
     for part in parts:
         importlib.import_module(part)
 

@@ -15,8 +15,8 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions
 from drivetrain.train.networks import unpack
 from drivetrain.train.policies.policy import policy_network
-from drivetrain.train.requirements import describe
 from drivetrain.train.run_dir.checkpoint import load_saved_policy
+from drivetrain.train.runs.requirements import describe
 
 
 def overrides(job: Job) -> dict[str, Any]:

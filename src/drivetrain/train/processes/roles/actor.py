@@ -8,10 +8,10 @@ from drivetrain.train.experience.experience import writers
 from drivetrain.train.ledger.ledger import Grant, Ledger
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies.embeddings import Encoders
-from drivetrain.train.reports import Reports
+from drivetrain.train.processes.reports import Reports
+from drivetrain.train.processes.topology import Assignment, attach_gathered, attach_moments, attach_weights
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.telemetry.recording import LEDGER, METRICS, STARTING, WAITING, WEIGHTS
-from drivetrain.train.topology import Assignment, attach_gathered, attach_moments, attach_weights
 from drivetrain.train.weights import Weights
 
 # A message stays below PIPE_BUF (4096 bytes), so that it is written whole.

@@ -23,16 +23,16 @@ from typing import Any
 from drivetrain.core.errors import RunError
 from drivetrain.core.signals import Signals, raise_for
 from drivetrain.train.job import Job, result
-from drivetrain.train.launch import Child
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
-from drivetrain.train.reports import Inbox, Reports
+from drivetrain.train.processes.launch import Child
+from drivetrain.train.processes.reports import Inbox, Reports
+from drivetrain.train.processes.topology import Assignment, Memory, Role
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
 from drivetrain.train.telemetry.progress import Display
 from drivetrain.train.telemetry.recording import METRICS, STARTING, WAITING
-from drivetrain.train.topology import Assignment, Memory, Role
 
 _POLL_S = 0.1
 _IDLE_S = 30.0  # for which a learner that is to finish its call and save may be at nothing

@@ -47,7 +47,7 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
     _require_room(network.num_parameters)
     require_devices(config, network.num_parameters, num_cores())
     if config.agent.optimizer != "adam" or config.agent.torso != "auto":
-        from drivetrain.train.tried import require_updates  # imports jax: only where it is needed
+        from drivetrain.train.runs.tried import require_updates  # imports jax: only where it is needed
 
         require_updates(config, interface)
 

@@ -26,7 +26,7 @@ from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies.policy import first_published, num_published
-from drivetrain.train.reports import Reports
+from drivetrain.train.processes.reports import Reports
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.weights import Weights
 

@@ -18,12 +18,12 @@ from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
 from drivetrain.train.ledger.rules import Origin
-from drivetrain.train.requirements import describe, require_learner
-from drivetrain.train.run import carry_out
 from drivetrain.train.run_dir.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_saved_policy
 from drivetrain.train.run_dir.folder import RunLock, load_result, require_run_dir
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import describe_interface
+from drivetrain.train.runs.requirements import describe, require_learner
+from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
 
 

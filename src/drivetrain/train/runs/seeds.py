@@ -17,12 +17,12 @@ import numpy as np
 from drivetrain.core.errors import DrivetrainError, RunError
 from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.run import start
 from drivetrain.train.run_dir.folder import seed_dirs
 from drivetrain.train.run_dir.results import Result
+from drivetrain.train.runs.run import start
 
 if TYPE_CHECKING:
-    from drivetrain.train.intervals import Estimate
+    from drivetrain.train.runs.intervals import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class SeedsResult:
 
         Reference: Agarwal et al. 2021, arXiv:2108.13264.
         """
-        from drivetrain.train.intervals import estimate  # imports SciPy: only where it is needed
+        from drivetrain.train.runs.intervals import estimate  # imports SciPy: only where it is needed
 
         return estimate([result.mean_return for result in self.results.values()])
 

@@ -13,6 +13,13 @@ from drivetrain.train.learner.devices import prepare_devices
 from drivetrain.train.learner.learner import make_learner, use_compilation_cache
 from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.policies.embeddings import Encoders
+from drivetrain.train.processes.topology import (
+    Assignment,
+    attach_experience,
+    attach_gathered,
+    attach_moments,
+    attach_weights,
+)
 from drivetrain.train.run_dir.archives import Arrays
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.saving import Progress, Saver
@@ -26,7 +33,6 @@ from drivetrain.train.telemetry.recording import (
     WAITING,
     WEIGHTS,
 )
-from drivetrain.train.topology import Assignment, attach_experience, attach_gathered, attach_moments, attach_weights
 
 _REPORT_INTERVAL_S = 0.1
 

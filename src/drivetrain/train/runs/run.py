@@ -18,13 +18,13 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
 from drivetrain.train.config.presets import preset
 from drivetrain.train.experience.experience import require_experience
-from drivetrain.train.freezing import freeze_encoders
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
 from drivetrain.train.ledger.rules import Rules
-from drivetrain.train.requirements import describe, require_learner
 from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
 from drivetrain.train.run_dir.results import Result
+from drivetrain.train.runs.freezing import freeze_encoders
+from drivetrain.train.runs.requirements import describe, require_learner
 from drivetrain.train.sizing.choose import settle
 from drivetrain.train.telemetry.recording import CHECKPOINT, STARTING, never_failing, recorded
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
@@ -162,7 +162,7 @@ def _part(job: Job) -> Result:
             from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
 
         return run_sequentially(job)
-    from drivetrain.train.supervisor import supervise
+    from drivetrain.train.processes.supervisor import supervise
 
     return supervise(job)
 

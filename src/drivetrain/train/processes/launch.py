@@ -1,6 +1,6 @@
 """Starting child processes, and being one.
 
-A child is `python -m drivetrain.train.launch`, told what to do by a pickle on its standard input.
+A child is `python -m drivetrain.train.processes.launch`, told what to do by a pickle on its standard input.
 It never imports the caller's `__main__`, so it starts from scripts, notebooks and threads alike.
 It dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and
 writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
@@ -23,9 +23,9 @@ from drivetrain.core.processes import begin, die_with, end, end_group
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.learner.devices import device_environment
-from drivetrain.train.reports import Inbox
+from drivetrain.train.processes.reports import Inbox
+from drivetrain.train.processes.topology import Assignment, Role
 from drivetrain.train.telemetry.recording import STARTING, record_as
-from drivetrain.train.topology import Assignment, Role
 
 _LOG_TAIL_NBYTES = 4_000
 
@@ -49,7 +49,7 @@ class Child:
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = begin(
-                "drivetrain.train.launch",
+                "drivetrain.train.processes.launch",
                 assignment,
                 environment=_computation(assignment),
                 stdout=log,
@@ -164,7 +164,7 @@ def main() -> None:
     record_as(assignment.name, assignment.recording)
     try:
         with STARTING, uncollected(for_good=True):
-            role = importlib.import_module(f"drivetrain.train.roles.{assignment.role}")
+            role = importlib.import_module(f"drivetrain.train.processes.roles.{assignment.role}")
         role.run(assignment)
     except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
         if isinstance(error, EnvironmentFault) and error.__cause__ is not None:

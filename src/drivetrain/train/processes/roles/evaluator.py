@@ -4,8 +4,8 @@ import time
 
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.processes.topology import Assignment, attach_weights
 from drivetrain.train.telemetry.recording import STARTING, WAITING, WEIGHTS
-from drivetrain.train.topology import Assignment, attach_weights
 
 _POLL_S = 0.02
 
