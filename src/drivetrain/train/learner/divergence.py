@@ -18,7 +18,7 @@ def require_numbers(values: NDArray[np.float32], num_updates: int, what: str) ->
         what: They are called.
 
     Raises:
-        RunError: One is NaN or infinite, although environments gave finite numbers only (faults.py).
+        RunError: One is NaN or infinite, although environments gave finite numbers only (environments/faults.py).
     """
     if not np.isfinite(values).all():
         raise RunError(

@@ -3,7 +3,8 @@
 algos/X.make(config, interface)       -> OnPolicyAlgorithm(init, learn, policy)
 compile_learning(algorithm, learners) -> learn(state, rollout, progress): state, metrics, policy
 
-With M learners each holds the whole state and the whole rollout, and has B / M rows of every minibatch (sharing.py).
+With M learners each holds the whole state and the whole rollout, and has B / M rows of every minibatch (as
+learner/sharing.py says).
 """
 
 from collections.abc import Callable
