@@ -108,5 +108,5 @@ assert scalars(folder, "loss") == {7: 0.5}
 TensorBoard(folder, 7).close()
 assert tensorboardX.SummaryWriter and "tensorboardX.writer" in sys.modules
 """
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1])
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "run"), here], check=True)

@@ -36,7 +36,7 @@ def start_faulty(start, tmp_path, monkeypatch):
     """Starts a run whose environments break, in processes of their own or in one."""
 
     def start_run(fault, step, *flags, env="Faulty-v0"):
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
         monkeypatch.setenv("FAULT", fault)
         monkeypatch.setenv("FAULT_STEP", str(step))
         monkeypatch.setenv("FAULT_MARK", str(tmp_path / "mark"))

@@ -351,7 +351,7 @@ def test_show_config_prints_the_chosen_numbers_and_the_reason(monkeypatch, capsy
 def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_around(monkeypatch):
     monkeypatch.setenv("FAULT", "raise")
     monkeypatch.setenv("FAULT_STEP", "5")
-    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])
     config = TrainConfig.default("sac", "faulty_envs:Faulty-v0").override(num_actors="auto", update_ratio=0)
     interface = interface_of(config)
     with pytest.raises(RunError, match=r"acting could not be measured: .*the rod broke .*; give num_actors"):
