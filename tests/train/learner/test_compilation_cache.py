@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 _SHOW = """
-from drivetrain.train.learner.learner import use_compilation_cache
+from drivetrain.train.learner.compilation import use_compilation_cache
 import jax
 use_compilation_cache()
 print(jax.config.jax_compilation_cache_dir)

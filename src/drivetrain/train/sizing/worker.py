@@ -114,8 +114,9 @@ def updating(config: TrainConfig, interface: Interface) -> dict[str, Any]:
     """Seconds of an update and of its cores, the least seen; and how many GPUs there are."""
     import jax
 
+    from drivetrain.train.learner.compilation import use_compilation_cache
     from drivetrain.train.learner.devices import prepare_devices
-    from drivetrain.train.learner.learner import make_learner, use_compilation_cache
+    from drivetrain.train.learner.learner import make_learner
 
     use_compilation_cache()
     prepare_devices(config)

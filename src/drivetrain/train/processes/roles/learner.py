@@ -9,8 +9,9 @@ import time
 from drivetrain.core.garbage import uncollected
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.experience.rounds.rounds import Rounds
+from drivetrain.train.learner.compilation import use_compilation_cache
 from drivetrain.train.learner.devices import prepare_devices
-from drivetrain.train.learner.learner import make_learner, use_compilation_cache
+from drivetrain.train.learner.learner import make_learner
 from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.processes.topology import (
