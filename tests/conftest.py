@@ -82,7 +82,7 @@ def kept_programs() -> None:
     """JAX in this process looks programs up in the cache of the session, and keeps there what it compiles."""
     from jax.experimental.compilation_cache import compilation_cache
 
-    from drivetrain.train.learner import use_compilation_cache
+    from drivetrain.train.learner.compilation import use_compilation_cache
 
     use_compilation_cache()
     compilation_cache.reset_cache()  # what was compiled while tests were collected has decided against a cache

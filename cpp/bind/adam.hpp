@@ -1,4 +1,4 @@
-// A step of Adam over the arrays of a pytree, as a custom call of XLA: see train/optimizers.py.
+// A step of Adam over the arrays of a pytree, as a custom call of XLA: see train/learner/optimizers.py.
 #pragma once
 
 #include <cmath>

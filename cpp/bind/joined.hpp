@@ -1,4 +1,4 @@
-// Arrays of a pytree one behind the other in a vector, as a custom call of XLA: see train/sharing.py.
+// Arrays of a pytree one behind the other in a vector, as a custom call of XLA: see train/learner/sharing.py.
 #pragma once
 
 #include <cstring>

@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("gymnasium", reason="needs the train extra")
 
-from drivetrain.train import presets, spaces
+from drivetrain.train.config import presets
+from drivetrain.train.environments import spaces
 
 
 @pytest.mark.parametrize("table", [presets.table, spaces.table], ids=["presets", "spaces"])

@@ -13,7 +13,7 @@ from drivetrain.bench.learning.records import add, load, make_record
 from drivetrain.bench.learning.run import Learned
 from drivetrain.bench.learning.summary import compared, compared_together, late, on_the_way
 from drivetrain.bench.machine import Origin
-from drivetrain.train.intervals import Estimate, estimate, iqm
+from drivetrain.train.runs.intervals import Estimate, estimate, iqm
 
 CARTPOLE = case_named("dqn CartPole-v1")
 ORIGIN = Origin(commit="abc", command="drivetrain bench learning", versions={"jax": "1"}, machine={"cores": 2})

@@ -19,8 +19,8 @@ from drivetrain.bench.train.peers.ours_continuous import PACE
 from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 from drivetrain.core.errors import RunError
 from drivetrain.core.seeding import episode_seeds
-from drivetrain.train.presets import preset
-from drivetrain.train.rules import Rules
+from drivetrain.train.config.presets import preset
+from drivetrain.train.ledger.rules import Rules
 
 NAMES = [case.name for case in CASES]
 OFF_POLICY = [case for case in CASES if not isinstance(case.settings, PpoSettings)]

@@ -14,12 +14,12 @@ from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, overrides
 from drivetrain.bench.train.peers.snapshots import Snapshots
 from drivetrain.bench.train.plan import SETTINGS
 from drivetrain.bench.train.stopwatch import Stopwatch
-from drivetrain.train.checkpoint import save_checkpoint
+from drivetrain.train.config.presets import preset
+from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.networks.network import initial_vector
-from drivetrain.train.policies import make_policy, policy_network
-from drivetrain.train.presets import preset
-from drivetrain.train.requirements import describe
-from drivetrain.train.rules import Rules
+from drivetrain.train.policies.policy import make_policy, policy_network
+from drivetrain.train.run_dir.checkpoint import save_checkpoint
+from drivetrain.train.runs.requirements import describe
 
 JOB = Job(kind="fixed", env="CartPole-v1", seed=1, total_steps=50_000, settings=DqnSettings())
 

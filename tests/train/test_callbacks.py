@@ -13,9 +13,9 @@ from whole_run import SMALL, rows_of
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.callbacks import Callbacks
-from drivetrain.train.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.run_dir import RunLock, load_result
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.run_dir.folder import RunLock, load_result
 
 LONG = {**SMALL, "total_steps": 1_000_000}
 

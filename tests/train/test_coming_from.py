@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.train.config import AGENTS, TrainConfig
-from drivetrain.train.run import resolve
+from drivetrain.train.runs.run import resolve
 
 PAGE = (Path(__file__).parents[2] / "docs/coming-from.md").read_text()
 ROWS = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `") or line.startswith("| RL")]

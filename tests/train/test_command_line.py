@@ -9,7 +9,7 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 from drivetrain.cli.main import main
 from drivetrain.cli.train import announce
 from drivetrain.train.config import AGENTS, TrainConfig
-from drivetrain.train.presets import PRESETS, preset
+from drivetrain.train.config.presets import PRESETS, preset
 
 
 def test_show_config_prints_the_resolved_settings_and_starts_nothing(tmp_path, capsys, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 SMALL = {
     "deterministic": True, "hidden": (8,), "eval_episodes": 1, "final_eval_episodes": 1, "eval_max_steps": 20,

@@ -23,16 +23,16 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
-from drivetrain.train.curves import evaluations
-from drivetrain.train.learner import Learner
-from drivetrain.train.optimizers import optimizer_of
-from drivetrain.train.policies import make_policy, policy_network
-from drivetrain.train.requirements import describe
-from drivetrain.train.rollouts.buffer import RolloutBuffer
-from drivetrain.train.sharing import ONE_LEARNER
-from drivetrain.train.spaces import ACTIONS_OF
-from drivetrain.train.tried import require_updates
-from drivetrain.train.updates import Batch
+from drivetrain.train.environments.spaces import ACTIONS_OF
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.learner.learner import Learner
+from drivetrain.train.learner.optimizers import optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER
+from drivetrain.train.learner.updates import Batch
+from drivetrain.train.policies.policy import make_policy, policy_network
+from drivetrain.train.runs.requirements import describe
+from drivetrain.train.runs.tried import require_updates
+from drivetrain.train.telemetry.curves import evaluations
 
 SMALL = {
     "num_actors": 0, "total_steps": 80, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
@@ -319,5 +319,5 @@ def test_the_temperature_of_sac_is_stepped_by_adam_whatever_steps_the_networks()
 
 
 def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():
-    code = "import sys, drivetrain.train.roles.actor, drivetrain.train.roles.evaluator; sys.exit('jax' in sys.modules)"
+    code = "import sys; from drivetrain.train.processes.roles import actor, evaluator; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

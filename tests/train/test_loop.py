@@ -11,11 +11,11 @@ pytest.importorskip("jax", reason="needs the train extra")
 from whole_run import rows_without_times
 
 from drivetrain.train import resume, train
-from drivetrain.train.checkpoint import load_checkpoint, load_saved_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.learner import Learner
-from drivetrain.train.requirements import describe
-from drivetrain.train.topology import make_experience, writers
+from drivetrain.train.experience.experience import make_experience, writers
+from drivetrain.train.learner.learner import Learner
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_saved_policy
+from drivetrain.train.runs.requirements import describe
 
 SMALL = {
     "num_actors": 0, "total_steps": 1_003, "envs_per_actor": 4, "warmup_steps": 200, "hidden": (16,), "batch_size": 16,

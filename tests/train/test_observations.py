@@ -6,12 +6,12 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from drivetrain.train import train
-from drivetrain.train.actor import Actor
+from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import make_replay
 from drivetrain.train.networks import initial_vector
-from drivetrain.train.policies import make_policy, policy_network
-from drivetrain.train.requirements import describe
-from drivetrain.train.topology import make_replay
+from drivetrain.train.policies.policy import make_policy, policy_network
+from drivetrain.train.runs.requirements import describe
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,

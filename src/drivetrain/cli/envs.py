@@ -16,7 +16,7 @@ class _Flags:
 def run(argv: list[str]) -> int:
     """Print one environment per line."""
     flags = read_flags(_Flags, argv, prog="drivetrain envs")
-    from drivetrain.train.environments import trainable
+    from drivetrain.train.environments.environment import trainable
 
     found = trainable()
     width = max((len(env_id) for env_id, (algos, _) in found.items() if algos), default=0)

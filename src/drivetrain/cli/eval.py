@@ -14,9 +14,9 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.core.threads import one_thread_environment
-from drivetrain.train.checkpoint import Which, load_saved_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.run_dir import require_run_dir
+from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
+from drivetrain.train.run_dir.folder import require_run_dir
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
 
     os.environ.update(one_thread_environment(os.environ))
     from drivetrain.train.evaluate import Evaluator, policy_of
-    from drivetrain.train.requirements import describe
+    from drivetrain.train.runs.requirements import describe
 
     config = TrainConfig.load(run_dir / "config.json", **again)
     saved = load_saved_policy(run_dir, which)

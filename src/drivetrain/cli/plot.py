@@ -12,7 +12,7 @@ from drivetrain.cli.flags import read_flags
 from drivetrain.core.aside import write_all, written_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
-from drivetrain.train.curves import Curve, curves
+from drivetrain.train.telemetry.curves import Curve, curves
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 

@@ -90,13 +90,13 @@ def _is_run(folder: Path) -> bool:
     """Whether a folder is a training run's; only then is the trainer imported."""
     if not (folder / "config.json").is_file():
         return False
-    from drivetrain.train import time_report
+    from drivetrain.train.telemetry import time_report
 
     return time_report.is_of_run(folder)
 
 
 def _training(flags: _Flags, run_dir: Path) -> None:
-    from drivetrain.train import time_report
+    from drivetrain.train.telemetry import time_report
 
     totals = time_report.load(run_dir)
     assert totals is not None

@@ -36,7 +36,7 @@ class _Flags:
 def run(argv: list[str]) -> int:
     """Take the run up, and print what came of it."""
     flags = read_flags(_Flags, argv, prog="drivetrain resume")
-    from drivetrain.train.resuming import Changes, prepare, take_up
+    from drivetrain.train.runs.resuming import Changes, prepare, take_up
 
     again: dict[str, Any] = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
     changes = Changes(total_steps=flags.total_steps, num_actors=flags.num_actors, num_learners=flags.num_learners)

@@ -17,14 +17,14 @@ from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.devices import device_environment
-from drivetrain.train.presets import preset, preset_for
-from drivetrain.train.rules import Rules
-from drivetrain.train.seed_lists import parse_seeds
+from drivetrain.train.config.presets import preset, preset_for
+from drivetrain.train.learner.devices import device_environment
+from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.runs.seed_lists import parse_seeds
 
 if TYPE_CHECKING:
-    from drivetrain.train.results import Result
-    from drivetrain.train.seeds import Outcome
+    from drivetrain.train.run_dir.results import Result
+    from drivetrain.train.runs.seeds import Outcome
     from drivetrain.train.sizing.choose import Sizing
 
 _USAGE = (
@@ -63,7 +63,7 @@ def run(argv: list[str]) -> int:
     prepare_this_process(config)
     if seeds is not None:
         return run_all(config, seeds)
-    from drivetrain.train.run import start
+    from drivetrain.train.runs.run import start
 
     show(start(config, quiet=False, ready=announce))
     return 0
@@ -92,7 +92,7 @@ def note(words: str) -> None:
 
 def run_all(config: TrainConfig, seeds: Sequence[int]) -> int:
     """Train from each seed in turn, and print what they reach together; 1 if one failed."""
-    from drivetrain.train.seeds import SeedsResult, run_seeds, seed_configs
+    from drivetrain.train.runs.seeds import SeedsResult, run_seeds, seed_configs
 
     configs = seed_configs(config, seeds)
     folder = Path(configs[0].run.run_dir or "").parent
@@ -116,7 +116,7 @@ def run_all(config: TrainConfig, seeds: Sequence[int]) -> int:
 
 def complain(seed: int, error: Exception) -> None:
     """Say at once why a seed's run ended; what was not raised on purpose comes with its traceback."""
-    from drivetrain.train.seeds import sentence
+    from drivetrain.train.runs.seeds import sentence
 
     if not isinstance(error, DrivetrainError):
         traceback.print_exception(error)
@@ -125,7 +125,7 @@ def complain(seed: int, error: Exception) -> None:
 
 def sized(config: TrainConfig) -> "Sizing":
     """Numbers for what is left to us, and why: to be shown, and before a sequential run prepares this process."""
-    from drivetrain.train.requirements import describe as interface_of
+    from drivetrain.train.runs.requirements import describe as interface_of
     from drivetrain.train.sizing.choose import settle
 
     return settle(config, interface_of(config))
@@ -133,9 +133,9 @@ def sized(config: TrainConfig) -> "Sizing":
 
 def show(result: "Result") -> None:
     """Print what a finished run has achieved, and where its time went."""
-    from drivetrain.train import time_report
     from drivetrain.train.evaluate import interval
-    from drivetrain.train.recording import never_failing
+    from drivetrain.train.telemetry import time_report
+    from drivetrain.train.telemetry.recording import never_failing
 
     low, high = interval(result.returns)
     nbytes, replay_nbytes = readable(result.checkpoint_nbytes), readable(result.replay_nbytes)

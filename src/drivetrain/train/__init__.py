@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from drivetrain.train.callbacks import Callback
-    from drivetrain.train.checkpoint import Which
     from drivetrain.train.config import TrainConfig
-    from drivetrain.train.results import Result
-    from drivetrain.train.seeds import SeedsResult
-    from drivetrain.train.trained import TrainedPolicy
+    from drivetrain.train.run_dir.checkpoint import Which
+    from drivetrain.train.run_dir.results import Result
+    from drivetrain.train.runs.seeds import SeedsResult
+    from drivetrain.train.runs.trained import TrainedPolicy
 
 __all__ = ["load_policy", "resume", "train", "train_seeds"]
 
@@ -55,7 +55,7 @@ def train(
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
         BaseException: What a callback has raised, likewise.
     """
-    from drivetrain.train.run import resolve, start
+    from drivetrain.train.runs.run import resolve, start
 
     return start(resolve(algo, env, config, overrides), quiet=False, callbacks=callbacks)
 
@@ -92,10 +92,10 @@ def train_seeds(
     from pathlib import Path
 
     from drivetrain.core.errors import InvalidInput
-    from drivetrain.train.requirements import describe
-    from drivetrain.train.run import resolve, settled
-    from drivetrain.train.seed_lists import checked_seeds, parse_seeds
-    from drivetrain.train.seeds import SeedsResult, run_seeds, seed_configs
+    from drivetrain.train.runs.requirements import describe
+    from drivetrain.train.runs.run import resolve, settled
+    from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
+    from drivetrain.train.runs.seeds import SeedsResult, run_seeds, seed_configs
 
     if "seed" in overrides:
         raise InvalidInput(f"seed: expected none beside seeds, got {overrides['seed']!r}")
@@ -146,7 +146,7 @@ def resume(
     """
     from pathlib import Path
 
-    from drivetrain.train.resuming import Changes, take_up
+    from drivetrain.train.runs.resuming import Changes, take_up
 
     changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
     return take_up(Path(run_dir), changes, quiet=False, callbacks=callbacks, **again)
@@ -168,6 +168,6 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
     """
     from pathlib import Path
 
-    from drivetrain.train.trained import TrainedPolicy
+    from drivetrain.train.runs.trained import TrainedPolicy
 
     return TrainedPolicy(Path(run_dir), which, **again)

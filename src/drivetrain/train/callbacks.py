@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.results import Result
+from drivetrain.train.run_dir.results import Result
 
 Kind = Literal["record", "evaluation", "checkpoint", "end"]
 

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
 from drivetrain.core.seeding import episode_seeds
-from drivetrain.train.checkpoint import SavedPolicy, has_best_policy, load_saved_policy, save_policy
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments import Environment, close_all
-from drivetrain.train.faults import require_finite
+from drivetrain.train.environments.environment import Environment, close_all
+from drivetrain.train.environments.faults import require_finite
 from drivetrain.train.interface import Interface, set_row
-from drivetrain.train.policies import Policy, make_policy, num_published
-from drivetrain.train.recording import EVALUATION, INFERENCE, SIMULATION
+from drivetrain.train.policies.policy import Policy, make_policy, num_published
+from drivetrain.train.run_dir.checkpoint import SavedPolicy, has_best_policy, load_saved_policy, save_policy
+from drivetrain.train.telemetry.recording import EVALUATION, INFERENCE, SIMULATION
 
 _NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
 _NUM_RESAMPLES = 2_000
@@ -93,7 +93,7 @@ def make_evaluator(config: TrainConfig, interface: Interface) -> Evaluating:
     """What plays a run's evaluations: on compiled environments where its actors have such, else on Gymnasium's."""
     if config.fused_engine is None:
         return Evaluator(config, interface)
-    from drivetrain.train.fused.evaluation import FusedEvaluator  # imports jax: only where it is needed
+    from drivetrain.train.actor.fused.evaluation import FusedEvaluator  # imports jax: only where it is needed
 
     return FusedEvaluator(config, interface, min(_NUM_LANES, max(config.run.eval_episodes, 1)))
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from drivetrain.train.callbacks import Callbacks
-from drivetrain.train.checkpoint import checkpoint_nbytes
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.results import Result
-from drivetrain.train.rules import Origin, Rules
+from drivetrain.train.ledger.rules import Origin, Rules
+from drivetrain.train.run_dir.checkpoint import checkpoint_nbytes
+from drivetrain.train.run_dir.results import Result
 
 
 @dataclass(frozen=True, kw_only=True)

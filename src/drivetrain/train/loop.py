@@ -15,26 +15,27 @@ from typing import NoReturn
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.garbage import uncollected
-from drivetrain.train.actor import make_actor
-from drivetrain.train.archives import Arrays
-from drivetrain.train.checkpoint import load_checkpoint, load_replay
-from drivetrain.train.devices import prepare_devices
-from drivetrain.train.embeddings import Encoders
+from drivetrain.core.signals import Signals, raise_for
+from drivetrain.train.actor.actor import make_actor
+from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.evaluate import Selection, next_evaluation
-from drivetrain.train.faults import EnvironmentFault
+from drivetrain.train.experience.experience import make_experience, stored_interface, writers
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.experience.rounds.rounds import Rounds
 from drivetrain.train.job import Job, result
-from drivetrain.train.learner import make_learner, use_compilation_cache
-from drivetrain.train.ledger import Counts
-from drivetrain.train.metrics import Meter, MetricsFile, Row
-from drivetrain.train.progress import Display
-from drivetrain.train.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
-from drivetrain.train.results import Result
-from drivetrain.train.rollouts.buffer import RolloutBuffer
-from drivetrain.train.rounds.rounds import Rounds
-from drivetrain.train.rules import Rules
-from drivetrain.train.saving import Progress, Saver, latest_checkpoint
-from drivetrain.train.signals import Signals, raise_for
-from drivetrain.train.topology import make_experience, stored_interface, writers
+from drivetrain.train.learner.compilation import use_compilation_cache
+from drivetrain.train.learner.devices import prepare_devices
+from drivetrain.train.learner.learner import make_learner
+from drivetrain.train.ledger.ledger import Counts
+from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.policies.embeddings import Encoders
+from drivetrain.train.run_dir.archives import Arrays
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.run_dir.results import Result
+from drivetrain.train.run_dir.saving import Progress, Saver, latest_checkpoint
+from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
+from drivetrain.train.telemetry.progress import Display
+from drivetrain.train.telemetry.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
 
 
 def run_sequentially(job: Job) -> Result:

@@ -59,7 +59,7 @@ def make_call(job: Job) -> Callable[[], None]:
     """One compiled call on fixed batches, with its results waited for; compiled when this returns."""
     import jax
 
-    from drivetrain.train.devices import prepare_devices
+    from drivetrain.train.learner.devices import prepare_devices
 
     config = config_of(job)
     prepare_devices(config)
@@ -92,8 +92,8 @@ def config_of(job: Job) -> TrainConfig:
 
 def _off_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
     """What goes from state to state, and the first one."""
-    from drivetrain.train.sharing import Learners, for_everyone
-    from drivetrain.train.updates import Batch, compile_updates
+    from drivetrain.train.learner.sharing import Learners, for_everyone
+    from drivetrain.train.learner.updates import Batch, compile_updates
 
     rng, lead = np.random.default_rng(0), (job.updates_per_call, job.batch_size)
     learners = Learners(job.num_learners)
@@ -113,9 +113,9 @@ def _off_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
 
 def _on_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
     """Likewise."""
-    from drivetrain.train.rollouts.algorithm import compile_learning
-    from drivetrain.train.rollouts.buffer import Rollout
-    from drivetrain.train.sharing import Learners, for_everyone
+    from drivetrain.train.experience.rollout import Rollout
+    from drivetrain.train.learner.on_policy.algorithm import compile_learning
+    from drivetrain.train.learner.sharing import Learners, for_everyone
 
     rng, lead = np.random.default_rng(0), (config_of(job).rollout.rollout_length, _ENVS)
     learners = Learners(job.num_learners)

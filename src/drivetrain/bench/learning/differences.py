@@ -1,7 +1,7 @@
 """Differences between two sides' runs, and the verdict on one.
 
 Of interquartile means, with intervals from resamples of each side's runs of each case: the methods of
-`drivetrain.train.intervals`.
+`drivetrain.train.runs.intervals`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.train.intervals import Estimate, Scores, bootstrapped, iqm
+from drivetrain.train.runs.intervals import Estimate, Scores, bootstrapped, iqm
 
 Verdict = Literal["parity", "behind", "not shown"]
 

@@ -26,7 +26,7 @@ from drivetrain.bench.learning.summary import (
 )
 from drivetrain.bench.table import bullets, markdown_table
 from drivetrain.core.aside import save_text
-from drivetrain.train.intervals import Estimate, iqm
+from drivetrain.train.runs.intervals import Estimate, iqm
 
 
 def as_markdown(runs: Sequence[Run], contest: Contest = SB3) -> str:

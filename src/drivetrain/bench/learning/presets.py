@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.presets import preset
-from drivetrain.train.rules import Rules
+from drivetrain.train.config.presets import preset
+from drivetrain.train.ledger.rules import Rules
 
 _OF_A_FORM = ("run", "simulator")
 """Parts of a configuration that say how a run is carried out, and not what is learned by."""

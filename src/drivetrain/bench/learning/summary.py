@@ -12,7 +12,7 @@ from drivetrain.bench.learning.contests import Contest
 from drivetrain.bench.learning.differences import Verdict, difference, pooled_difference, verdict
 from drivetrain.bench.learning.records import Run, counting
 from drivetrain.bench.learning.sides import Side
-from drivetrain.train.intervals import Estimate, estimate
+from drivetrain.train.runs.intervals import Estimate, estimate
 
 TENTHS = np.arange(1, 10) / 10
 """Shares of a case's steps at which runs are read on the way; at the end there is the score."""

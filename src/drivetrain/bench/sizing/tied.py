@@ -6,7 +6,7 @@ PID of the bench, the command's words -> this process becomes the command
 import os
 import sys
 
-from drivetrain.train.launch import die_with
+from drivetrain.core.processes import die_with
 
 if __name__ == "__main__":
     die_with(int(sys.argv[1]))  # what a process asked for, it has when it runs another program

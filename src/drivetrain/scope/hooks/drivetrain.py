@@ -1,7 +1,7 @@
 """drivetrain's own replay, in its trainer or in anybody's program.
 
-The trainer says itself what it does (train/recording.py); its environments are Gymnasium's, and its updates one jitted
-call: those hooks see them too.
+The trainer says itself what it does (train/telemetry/recording.py); its environments are Gymnasium's, and its updates
+one jitted call: those hooks see them too.
 """
 
 from types import ModuleType

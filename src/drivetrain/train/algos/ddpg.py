@@ -26,16 +26,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drivetrain.train.algos.critics import Networks, networks_of, q_of
+from drivetrain.train.algos.losses import bootstrapped, half_square, moved, weighted_mean
 from drivetrain.train.config import DDPGConfig, TrainConfig
-from drivetrain.train.critics import Networks, networks_of, q_of
 from drivetrain.train.interface import Interface
-from drivetrain.train.losses import bootstrapped, half_square, moved, weighted_mean
+from drivetrain.train.learner.optimizers import optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
+from drivetrain.train.learner.states import owned
+from drivetrain.train.learner.updates import Algorithm, Batch, Metrics
 from drivetrain.train.networks import Pieces, pack
-from drivetrain.train.optimizers import optimizer_of
-from drivetrain.train.policies import deterministic_action
-from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.states import owned
-from drivetrain.train.updates import Algorithm, Batch, Metrics
+from drivetrain.train.policies.policy import deterministic_action
 
 
 class Params(NamedTuple):

@@ -34,9 +34,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drivetrain.train.config import DQNConfig, TrainConfig
-from drivetrain.train.interface import Interface
-from drivetrain.train.losses import (
+from drivetrain.train.algos.losses import (
     bootstrapped,
     cross_entropy,
     entropy,
@@ -46,13 +44,15 @@ from drivetrain.train.losses import (
     select,
     weighted_mean,
 )
+from drivetrain.train.config import DQNConfig, TrainConfig
+from drivetrain.train.interface import Interface
+from drivetrain.train.learner.optimizers import Optimizer, optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
+from drivetrain.train.learner.states import owned
+from drivetrain.train.learner.updates import Algorithm, Batch, Metrics, noise_key
 from drivetrain.train.networks import Network, Noisy, Pieces, for_updates, pack
-from drivetrain.train.optimizers import Optimizer, optimizer_of
-from drivetrain.train.policies import policy_network
-from drivetrain.train.q_networks import action_logits, atoms, expected, q_values
-from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.states import owned
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
+from drivetrain.train.policies.policy import policy_network
+from drivetrain.train.policies.q_networks import action_logits, atoms, expected, q_values
 
 
 class State(NamedTuple):

@@ -35,18 +35,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drivetrain.train.advantages import Ends, gae, next_values
+from drivetrain.train.algos.advantages import Ends, gae, next_values
 from drivetrain.train.config import PPOConfig, TrainConfig
-from drivetrain.train.distributions import Distribution, distribution_of
+from drivetrain.train.experience.rollout import Rollout
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
+from drivetrain.train.learner.optimizers import optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
+from drivetrain.train.learner.states import owned
+from drivetrain.train.learner.updates import Metrics
 from drivetrain.train.networks import Network, Pieces, for_updates, pack
-from drivetrain.train.optimizers import optimizer_of
-from drivetrain.train.rollouts.algorithm import OnPolicyAlgorithm
-from drivetrain.train.rollouts.buffer import Rollout
-from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.states import owned
-from drivetrain.train.stochastic import stochastic_network, value_network
-from drivetrain.train.updates import Metrics
+from drivetrain.train.policies.distributions import Distribution, distribution_of
+from drivetrain.train.policies.stochastic import stochastic_network, value_network
 
 _KL_SLACK = 1.5  # of target_kl, as Stable-Baselines3 has it
 

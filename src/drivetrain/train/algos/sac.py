@@ -28,16 +28,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drivetrain.train.algos.critics import Networks, networks_of, noise, q_of
+from drivetrain.train.algos.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
 from drivetrain.train.config import SACConfig, TrainConfig
-from drivetrain.train.critics import Networks, networks_of, noise, q_of
 from drivetrain.train.interface import Interface
-from drivetrain.train.losses import bootstrapped, half_square, moved, squashed_sample, weighted_mean
+from drivetrain.train.learner.optimizers import Optimizer, adam, optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
+from drivetrain.train.learner.states import owned
+from drivetrain.train.learner.updates import Algorithm, Batch, Metrics, noise_key
 from drivetrain.train.networks import Pieces, initial_twins, pack
-from drivetrain.train.optimizers import Optimizer, adam, optimizer_of
-from drivetrain.train.policies import gaussian
-from drivetrain.train.sharing import ONE_LEARNER, Learners
-from drivetrain.train.states import owned
-from drivetrain.train.updates import Algorithm, Batch, Metrics, noise_key
+from drivetrain.train.policies.policy import gaussian
 
 
 class State(NamedTuple):

@@ -11,6 +11,7 @@
 
 Field names are unique across the parts of a run, so that `train(..., batch_size=64)` and
 `--batch-size 64` need no prefix. `config.json` of a run holds all of it, resolved.
+What is known to work for an environment is in `presets.py`.
 """
 
 from drivetrain.train.config.agents import (

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.devices import gains, require_devices
 from drivetrain.train.interface import Interface
-from drivetrain.train.policies import policy_network
-from drivetrain.train.rules import Rules
+from drivetrain.train.learner.devices import gains, require_devices
+from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.policies.policy import policy_network
 from drivetrain.train.sizing.measure import Question, ask
 from drivetrain.train.sizing.model import Estimate, Measurements, Updating, estimate
 

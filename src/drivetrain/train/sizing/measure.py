@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import IO, Any, Literal
 
 from drivetrain.core.errors import RunError
+from drivetrain.core.processes import begin, end
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.devices import device_environment
 from drivetrain.train.interface import Interface
-from drivetrain.train.processes import begin, end
+from drivetrain.train.learner.devices import device_environment
 
 _START_S = 60.0  # for an interpreter to load what it needs
 _COMPILE_S = 600.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.rules import Rules
+from drivetrain.train.ledger.rules import Rules
 
 Bound = Literal["actor", "learner", "core"]
 """What holds a run up most."""

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.processes import die_with
 from drivetrain.core.seeding import stream
 from drivetrain.core.threads import prepare_computation
-from drivetrain.train.actor import Actor
+from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import Experience, make_experience, writers
 from drivetrain.train.interface import Interface
-from drivetrain.train.launch import die_with
 from drivetrain.train.networks import initial_vector
-from drivetrain.train.policies import make_policy, policy_network
+from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.sizing.measure import Question
-from drivetrain.train.topology import Experience, make_experience, writers
 
 _STEPPING_S, _ACTING_S, _UPDATING_S = 1.5, 0.6, 1.0  # how long each is measured; acting: over all sizes
 _CHUNK_S = 0.02  # calls timed together, so that reading clocks is no part of them
@@ -114,8 +114,9 @@ def updating(config: TrainConfig, interface: Interface) -> dict[str, Any]:
     """Seconds of an update and of its cores, the least seen; and how many GPUs there are."""
     import jax
 
-    from drivetrain.train.devices import prepare_devices
-    from drivetrain.train.learner import make_learner, use_compilation_cache
+    from drivetrain.train.learner.compilation import use_compilation_cache
+    from drivetrain.train.learner.devices import prepare_devices
+    from drivetrain.train.learner.learner import make_learner
 
     use_compilation_cache()
     prepare_devices(config)

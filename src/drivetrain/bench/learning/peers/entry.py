@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.learning.run import Learned, Task
+from drivetrain.core.processes import die_with
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.presets import preset
 from drivetrain.train.evaluate import Evaluating, make_evaluator
 from drivetrain.train.interface import Interface
-from drivetrain.train.launch import die_with
-from drivetrain.train.policies import Policy
-from drivetrain.train.presets import preset
-from drivetrain.train.requirements import describe
+from drivetrain.train.policies.policy import Policy
+from drivetrain.train.runs.requirements import describe
 
 NUM_EPISODES = 100
 SEEDS = episode_seeds(0, "final", NUM_EPISODES)  # apart from all that anybody trains or selects with

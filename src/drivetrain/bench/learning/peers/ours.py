@@ -13,10 +13,10 @@ from drivetrain.bench.train.peers.ours_dqn import vanilla
 from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
-from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import Interface
+from drivetrain.train.run_dir.checkpoint import load_saved_policy
 
 RUN_DIR = Path("run")  # in the empty folder that this process starts in
 

@@ -20,8 +20,8 @@ from drivetrain.scope import _native
 from drivetrain.train import train
 from drivetrain.train.callbacks import Event
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.presets import preset
-from drivetrain.train.recording import METRICS, recorded
+from drivetrain.train.config.presets import preset
+from drivetrain.train.telemetry.recording import METRICS, recorded
 
 ALGO, ENV = "dqn", "CartPole-v1"
 NUM_STEPS = 256

@@ -12,11 +12,11 @@ import numpy as np
 from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
 from drivetrain.bench.sim.peers.ppo_settings import settings_for
 from drivetrain.bench.sim.scene import Scene
-from drivetrain.train.actor import make_actor
+from drivetrain.train.actor.actor import make_actor
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.learner import make_learner
-from drivetrain.train.requirements import describe
-from drivetrain.train.topology import make_experience, writers
+from drivetrain.train.experience.experience import make_experience, writers
+from drivetrain.train.learner.learner import make_learner
+from drivetrain.train.runs.requirements import describe
 
 
 def config_for(scene: Scene, sim_engine: str) -> TrainConfig:

@@ -9,11 +9,11 @@ from drivetrain.bench.train.peers.entry import Training, main
 from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, dense_layers, prepare, run_settings, train_through
 from drivetrain.bench.train.settings import ContinuousSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
-from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.networks import unpack
-from drivetrain.train.policies import policy_network
-from drivetrain.train.requirements import describe
+from drivetrain.train.policies.policy import policy_network
+from drivetrain.train.run_dir.checkpoint import load_saved_policy
+from drivetrain.train.runs.requirements import describe
 
 PACE = ("updates_per_call", "tolerance")  # how learning and acting take turns; ours to choose with processes
 

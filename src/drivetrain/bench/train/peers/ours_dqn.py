@@ -18,9 +18,9 @@ from drivetrain.bench.train.peers.snapshots import Snapshots
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train
-from drivetrain.train.checkpoint import load_saved_policy
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.networks import MLP, Pieces, unpack
+from drivetrain.train.run_dir.checkpoint import load_saved_policy
 
 RUN_DIR = Path("run")  # in the empty folder that this process starts in
 SNAPSHOT_INTERVAL_S = 0.2
@@ -34,7 +34,7 @@ def prepare(job: Job) -> None:
         prepare_computation()
         parts.append("drivetrain.train.loop")
     else:
-        parts.append("drivetrain.train.supervisor")
+        parts.append("drivetrain.train.processes.supervisor")
     for part in parts:
         importlib.import_module(part)
 

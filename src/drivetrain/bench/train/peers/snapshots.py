@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.errors import FileFormatError
-from drivetrain.train.checkpoint import load_saved_policy
+from drivetrain.train.run_dir.checkpoint import load_saved_policy
 
 _POLL_S = 0.01
 

@@ -1,0 +1,92 @@
+"""Processes of our own: interpreters that run one module, each the first of a process group.
+
+what it is told (a pickle on its standard input) -> python -P -m MODULE -> what it writes
+
+The group keeps them out of the terminal's reach, so that Ctrl-C is their parent's, and holds whatever their
+environments start: ended together. A process that asks for it (`die_with`) ends with its parent.
+"""
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def begin(
+    module: str,
+    told: Any,
+    *,
+    environment: Mapping[str, str],
+    stdout: IO[Any],
+    stderr: IO[Any],
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """A process that runs `module` with our `sys.path`; one that died before it was told says so by its exit code.
+
+    Args:
+        module: Its name; it unpickles `told` from its standard input.
+        environment: Variables beside ours.
+        stdout: Where it prints.
+        stderr: Where its errors go.
+        pass_fds: What it has open besides.
+    """
+    words = pickle.dumps(told)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, **environment, **_path()},
+        pass_fds=pass_fds,
+        process_group=0,
+    )
+    assert process.stdin is not None
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(words)
+    except BaseException:  # Ctrl-C, before anybody knows of it
+        end(process)
+        raise
+    return process
+
+
+def succeeds_anew(program: str) -> bool:
+    """Whether a few lines of Python raise nothing in a new process with our `sys.path`."""
+    command = [sys.executable, "-P", "-c", program]
+    return subprocess.run(command, env={**os.environ, **_path()}, capture_output=True, check=False).returncode == 0
+
+
+def _path() -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End it at once, with its group, and wait until it is gone; it may have ended."""
+    end_group(process)
+    process.kill()  # it may have left its group
+    process.wait()
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of its group, also after it has ended itself."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def die_with(supervisor_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies; leave if it already has.
+
+    The signal follows the parent's thread that started us; that thread waits for us until we end.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != supervisor_pid:
+        sys.exit("the supervisor died before this process had started")

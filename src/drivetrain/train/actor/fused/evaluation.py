@@ -1,0 +1,91 @@
+"""Evaluation on a compiled simulator: all lanes in one call, the same episodes as through Gymnasium.
+
+seeds -> starts of so many environments -> policy, kernel, policy, kernel ... until all have ended -> returns
+"""
+
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from drivetrain import sim
+from drivetrain.sim.api import RolloutState
+from drivetrain.train.actor.fused.kernel import action_of
+from drivetrain.train.actor.fused.layout import stored
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments.faults import refuse, require_finite
+from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.spaces import decoder
+from drivetrain.train.interface import Interface
+from drivetrain.train.policies.policy import Policy
+from drivetrain.train.telemetry.recording import EVALUATION, INFERENCE, SIMULATION
+
+
+class FusedEvaluator:
+    """Plays whole episodes greedily; an `evaluate.Evaluating`.
+
+    Args:
+        config: The run's; it has a `fused_engine`.
+        interface: What the environment looks like.
+        num_lanes: Episodes that are played at a time.
+    """
+
+    def __init__(self, config: TrainConfig, interface: Interface, num_lanes: int) -> None:
+        engine = config.fused_engine
+        assert engine is not None, "the run's environments are Gymnasium's"
+        env: Any = sim.make(config.env, **config.environment.env_kwargs)
+        self._env_id, self._interface, self._num_lanes = config.env, interface, num_lanes
+        self._max_steps = config.run.eval_max_steps
+        self._action, self._decode = action_of(env), decoder(interface.actions)
+        params = usual_params(env, config.environment)
+        self._rollout = sim.compile(env, num_lanes, 1, engine, params)
+        self._start = sim.compile(env, 1, 1, "xla", params).reset  # as `sim.make_vec` of one environment; never stepped
+
+    @EVALUATION
+    def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = lambda: None) -> list[float]:
+        """See `Evaluating`."""
+        totals: list[float] = []
+        for first in range(0, len(seeds), self._num_lanes):
+            totals += self._played(policy, seeds[first : first + self._num_lanes], beat)
+        return totals
+
+    def close(self) -> None:
+        """Nothing is held beyond memory."""
+
+    def _played(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None]) -> list[float]:
+        """One episode per seed, at most as many as lanes; the lanes beyond play the first one, too."""
+        state = self._begun([*seeds, *[seeds[0]] * (self._num_lanes - len(seeds))])
+        totals, playing = np.zeros(self._num_lanes), np.ones(self._num_lanes, np.bool_)
+        playing[len(seeds) :] = False
+        act = INFERENCE(policy.act)
+        for step in range(self._max_steps):
+            beat()
+            obs = stored(self._interface.observations, jax.tree.map(np.asarray, state.obs), (self._num_lanes,), np)
+            require_finite(self._env_id, obs, [step] * self._num_lanes)
+            taken = np.array([self._decode(action) for action in act(obs)], self._action.dtype)
+            with SIMULATION:
+                state, steps = self._rollout(state, taken.reshape(1, self._num_lanes, *self._action.shape))
+                reward, ended = np.asarray(steps["reward"][0]), np.asarray(steps["terminated"] | steps["truncated"])[0]
+            if not np.isfinite(reward[playing]).all():
+                refuse(self._env_id, step + 1, f"expected finite numbers as rewards, got {reward[playing]}")
+            totals += np.where(playing, reward, 0.0)
+            playing &= ~ended
+            if not playing.any():
+                break
+        return totals[: len(seeds)].tolist()
+
+    @SIMULATION
+    def _begun(self, seeds: Sequence[int]) -> RolloutState:
+        """All lanes where environments of these seeds begin."""
+        each = [self._start(seed) for seed in seeds]
+
+        def joined(*parts: Any) -> Any:
+            return np.concatenate([np.asarray(part) for part in parts])
+
+        env, keys, done, obs = jax.tree.map(joined, *[(one.env, one.keys, one.done, one.obs) for one in each])
+        return RolloutState(env, keys, np.uint32(0), done, obs)

@@ -1,0 +1,351 @@
+"""Gymnasium environments as the trainer sees them.
+
+gymnasium.make(id), or gymnax/NAME by drivetrain.sim -> preprocessing -> frame stack -> Environment(reset, step)
+"""
+
+import contextlib
+import importlib
+import io
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn, SupportsFloat, cast
+
+import gymnasium
+from gymnasium import spaces
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.core.extras import missing_extra
+from drivetrain.core.processes import succeeds_anew
+from drivetrain.core.signals import time_limit
+from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
+from drivetrain.train.config.given import Given
+from drivetrain.train.environments.faults import (
+    NoSuchCategory,
+    raised,
+    refuse,
+    require_ends,
+    require_finite,
+    require_reward,
+    unfit_answer,
+    unfit_observation,
+)
+from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.spaces import (
+    actions_of,
+    algorithms_for,
+    as_real,
+    decoder,
+    encoder,
+    leaves_of,
+    observations_of,
+    shapes_of,
+)
+from drivetrain.train.interface import Arrays, Interface, rows_of
+
+_AnyEnv = gymnasium.Env[Any, Any]
+_PLAIN = (
+    *(gymnasium.error.Error, ImportError, ValueError, TypeError, OSError),
+    *(AttributeError, AssertionError),  # of wrappers around what they are not for
+)
+"""Errors whose own words say what is wrong."""
+_GYMNASIUM = Path(gymnasium.__file__).parent
+
+
+def interface_of(config: TrainConfig) -> Interface:
+    """Its spaces alone, whatever learns on them.
+
+    Raises:
+        InvalidInput: It is unknown, or cannot be made, wrapped or read.
+    """
+    timeout_s = config.run.step_timeout_s
+    with time_limit(timeout_s, f"it has not come back for {timeout_s:g} s (step_timeout_s)"):
+        return _describe(config.env, config.environment)
+
+
+def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
+    env = make(env_id, settings)
+    try:
+        stack = _stack_of(env, settings.frame_stack > 1)
+        unset = None  # Gymnasium declares spaces, and leaves it to the environment to set them
+        observations = observations_of(getattr(env, "observation_space", unset), env_id, stack)
+        observations = as_real(observations) if settings.normalize_observations else observations
+        actions = actions_of(getattr(env, "action_space", unset), env_id)
+        interface = Interface(observations=observations, actions=actions, frame_stack=stack)
+    except BaseException:
+        with contextlib.suppress(Exception):  # what is wrong with its spaces is said already
+            env.close()
+        raise
+    try:
+        env.close()
+    except Exception as error:  # a stranger's, and at the end of a run it would hide what was reached
+        raise InvalidInput(f"environment {env_id!r} cannot be closed: {_why(error)}; mend its close()") from error
+    return interface
+
+
+def require_known_everywhere(env_id: str) -> None:
+    """Refuse an id that only this process's script or notebook has registered: processes of a run do not run that.
+
+    Raises:
+        InvalidInput: It is such an id.
+    """
+    registered: Any = None if isinstance(env_id, Given) else gymnasium.registry.get(env_id)
+    entry = getattr(registered, "entry_point", None)
+    module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None)
+    if module == "__main__" or (module is not None and not _is_known_anew(env_id, module)):
+        raise InvalidInput(
+            f"environment {env_id!r} is registered by the script or notebook, or by what it imports, and the run's "
+            "processes do not execute it; give the class or a function that makes it in place of the id, put it into a "
+            "module and name it module:Id, or train in this process (num_actors=0)"
+        )
+
+
+def _is_known_anew(env_id: str, module: str) -> bool:
+    """Whether a process that has imported Gymnasium alone knows an id, whose class lies in that module."""
+    if module.partition(".")[0] in ("gymnasium", "ale_py", "drivetrain"):
+        return True
+    return succeeds_anew(f"import gymnasium; gymnasium.spec({env_id!r})")
+
+
+def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) -> _AnyEnv:
+    """One environment with its wrappers, without Gymnasium's per-step checks.
+
+    Raises:
+        InvalidInput: It is unknown, or cannot be made or wrapped.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
+            return _wrapped(_made(env_id, settings), settings, training=training)
+    except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
+        remedy = "`drivetrain envs` lists those that can"
+        if settings.env_kwargs:
+            remedy = f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
+        if isinstance(env_id, Given) and isinstance(error, gymnasium.error.UnregisteredEnv):
+            remedy = "what a script registers is not known to a run's processes: return an object of the class instead"
+        raise InvalidInput(f"environment {env_id!r} cannot be made: {_why(error)}; {remedy}") from error
+
+
+def _why(error: Exception | SystemExit) -> str:
+    """What an error says; of those that say little alone, their kind and place, too."""
+    absent = missing_extra(error) if isinstance(error, ImportError) else None
+    sentence = " ".join(str(absent or error).split())
+    if isinstance(error, _PLAIN):
+        return sentence
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {sentence} ({place.filename}, line {place.lineno})"
+
+
+def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
+    maker = _maker(env_id)
+    if maker is not None:
+        env = maker(**settings.env_kwargs)
+        if not isinstance(env, gymnasium.Env):
+            remedy = ""
+            if hasattr(env, "default_params"):
+                remedy = ", a simulator: such are named drivetrain/module:Name"
+            raise TypeError(
+                f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{remedy}"
+            )
+        return cast(_AnyEnv, env)
+    if is_simulator(env_id):
+        return _simulated(env_id, settings)
+    options = (
+        {"frameskip": 1} if settings.atari else {}
+    ) | settings.env_kwargs  # the preprocessing skips frames itself
+    if env_id.startswith("ALE/"):
+        importlib.import_module("ale_py")  # registers them
+    # Gymnasium 1.3 does not say what make() makes.
+    return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
+
+
+def _simulated(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
+    """A simulator as Gymnasium's environment: what it is made with goes to its own class, as in a kernel."""
+    sim = importlib.import_module("drivetrain.sim")  # registers ours
+    env = sim.make(env_id, **settings.env_kwargs)
+    params = usual_params(env, settings) if settings.sim_params else None
+    if env_id in gymnasium.registry:
+        return cast(Any, gymnasium).make(env_id, disable_env_checker=True, params=params, **settings.env_kwargs)
+    return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env, params=params)
+
+
+def _maker(env_id: str) -> Callable[[], Any] | None:
+    """The function that makes it, where it is given or its module has one of that name."""
+    if isinstance(env_id, Given):
+        if not callable(env_id.value):
+            given = "an environment itself" if isinstance(env_id.value, gymnasium.Env) else type(env_id.value).__name__
+            raise TypeError(
+                f"expected an id, or a function that makes an environment each time it is called, got {given}"
+            )
+        return env_id.value
+    module, colon, name = env_id.partition(":")
+    if not colon or name in gymnasium.registry or is_simulator(env_id):
+        return None
+    found = getattr(importlib.import_module(module), name, None)
+    return found if callable(found) else None
+
+
+def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:
+    if settings.atari:
+        env = AtariPreprocessing(
+            env,
+            noop_max=settings.noop_max,
+            frame_skip=settings.frame_skip,
+            terminal_on_life_loss=settings.terminal_on_life_loss and training,
+        )
+    if settings.frame_stack > 1:
+        env = FrameStackObservation(env, settings.frame_stack)
+    return env
+
+
+def _stack_of(env: Any, is_asked: bool) -> int:
+    """Frames in an observation, where the outermost wrapper that changes observations stacks them.
+
+    One of the environment's own, not asked for by the settings, counts where it stacks arrays alone.
+    """
+    shown: Any = getattr(env, "observation_space", None)
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, FrameStackObservation):
+            counts = is_asked or all(isinstance(leaf, spaces.Box) for leaf in leaves_of(shown))
+            stacking = cast(Any, env)
+            return int(stacking.stack_size) if counts and stacking.observation_space == shown else 1
+        if isinstance(env, gymnasium.ObservationWrapper):
+            return 1
+        env = cast(Any, env).env
+    return 1
+
+
+class Environment:
+    """One environment that gives observations as they are stored, and takes the agent's actions.
+
+    Not reset by itself: the caller sees the true last observation of an episode, then resets.
+
+    Args:
+        config: The run's.
+        interface: What the environment looks like.
+        training: Whether settings for training alone apply.
+    """
+
+    def __init__(self, config: TrainConfig, interface: Interface, *, training: bool = False) -> None:
+        self._env = make(config.env, config.environment, training=training)
+        self._env_id, self._interface = config.env, interface
+        self._num_steps = 0  # of the present episode
+        self._shapes = shapes_of(self._env.observation_space)
+        self._encode = encoder(interface.observations, self._shapes)
+        self._decode = decoder(interface.actions)
+
+    def reset(self, seed: int | None = None) -> Arrays:
+        """Start an episode; its first observation.
+
+        Raises:
+            EnvironmentFault: It is not what the environment promised, or the environment has raised something.
+        """
+        self._num_steps = 0
+        try:
+            result: Any = self._env.reset(seed=seed)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, TypeError) and "unexpected keyword argument 'seed'" in str(error):
+                refuse(self._env_id, 0, f"expected reset(*, seed=None, options=None), as of Gymnasium, and {error}")
+            self._refuse_raised(error)
+        if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            unfit_answer(self._env_id, 0, result)
+        observation, _ = cast("tuple[Any, Any]", result)
+        encoded = self._encoded(observation)
+        require_finite(self._env_id, rows_of(encoded, None), [0])
+        return encoded
+
+    def step(self, action: Any) -> tuple[Arrays, float, bool, bool]:
+        """Take an action of the agent's: (observation, reward, terminated, truncated).
+
+        Raises:
+            EnvironmentFault: The environment returned something else than it promised, or raised something. Whether
+                there are NaNs in observations is seen to by `require_finite`, for many at once.
+        """
+        result: tuple[Any, SupportsFloat, bool, bool, Any]
+        self._num_steps += 1
+        try:
+            result = self._env.step(self._decode(action))
+        except (Exception, SystemExit) as error:  # a stranger's
+            self._refuse_raised(error)
+        try:
+            observation, reward, terminated, truncated, _ = result
+        except (TypeError, ValueError):
+            unfit_answer(self._env_id, self._num_steps, result)
+        value = require_reward(self._env_id, self._num_steps, reward)
+        if type(terminated) is not bool or type(truncated) is not bool:  # seldom: a call here takes a microsecond
+            terminated, truncated = require_ends(self._env_id, self._num_steps, terminated, truncated)
+        return self._encoded(observation), value, terminated, truncated
+
+    def _refuse_raised(self, error: Exception | SystemExit) -> NoReturn:
+        """Say what came in place of an answer; a wrapper of Gymnasium's may have found one of another form."""
+        if isinstance(error, SystemExit):
+            refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        is_unpacking = isinstance(error, TypeError | ValueError) and "unpack" in str(error)
+        if is_unpacking and Path(last.filename).is_relative_to(_GYMNASIUM):
+            unfit_answer(self._env_id, self._num_steps, None, str(error))
+        raised(self._env_id, self._num_steps, error, self._env.unwrapped)
+
+    def _encoded(self, observation: Any) -> Arrays:
+        try:
+            return self._encode(observation)
+        except NoSuchCategory as error:
+            refuse(self._env_id, self._num_steps, str(error))
+        except (ValueError, TypeError, KeyError, IndexError):
+            unfit_observation(self._env_id, self._num_steps, observation, self._interface, self._shapes)
+
+    def close(self) -> None:
+        """Release what the environment holds; what it raises is its own."""
+        self._env.close()
+
+
+def close_all(envs: Iterable[Environment], env_id: str) -> None:
+    """Close environments whose work is done. What that raises is said on standard error, and takes nothing with it."""
+    errors: list[Exception | SystemExit] = []
+    for env in envs:
+        try:
+            env.close()
+        except (Exception, SystemExit) as error:  # a stranger's
+            errors.append(error)
+    if errors:
+        sys.stderr.write(f"environment {env_id!r} cannot be closed: {_why(errors[0])}; what it was for is done\n")
+
+
+def trainable() -> dict[str, tuple[tuple[str, ...], str]]:
+    """Every registered environment, and those of gymnax: the algorithms that train on it, and if none, why not.
+
+    One of the Atari games, all alike in this, answers for all.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module("ale_py")
+    importlib.import_module("drivetrain.sim")  # registers ours
+    games: tuple[tuple[str, ...], str] | None = None
+    found: dict[str, tuple[tuple[str, ...], str]] = {}
+    for env_id in _gymnax_ids():
+        found[env_id] = _algorithms_for(env_id)
+    for env_id, spec in sorted(gymnasium.registry.items()):
+        if str(spec.entry_point).startswith("ale_py"):
+            games = found[env_id] = games or _algorithms_for(env_id)
+        else:
+            found[env_id] = _algorithms_for(env_id)
+    return found
+
+
+def _gymnax_ids() -> list[str]:
+    """Of gymnax's environments, where it is installed; but for MNISTBandit, which needs a download to be looked at."""
+    with contextlib.suppress(ImportError):
+        gymnax: Any = importlib.import_module("gymnax")
+        return sorted(f"gymnax/{name}" for name in gymnax.registered_envs if not name.startswith("MNIST"))
+    return []
+
+
+def _algorithms_for(env_id: str) -> tuple[tuple[str, ...], str]:
+    """Registered environments may fail in any way when made."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            return algorithms_for(_describe(env_id, EnvironmentConfig())), ""
+        except Exception as error:  # a stranger's constructor may raise anything
+            return (), " ".join(str(error).split())

@@ -1,0 +1,88 @@
+"""What actors write and the learner learns from: a replay, or on-policy a rollout.
+
+actors -> writers(experience) -> experience -> learner
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from drivetrain.core.seeding import stream
+from drivetrain.core.segments import require_memory
+from drivetrain.replay import Replay, memory_report
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.interface import Interface
+from drivetrain.train.ledger.rules import Origin
+from drivetrain.train.policies.embeddings import embedded
+
+Experience = Replay | RolloutBuffer
+"""What actors write and the learner learns from."""
+
+
+class StepWriter(Protocol):
+    """Takes the steps of an actor's environments: a replay's writer, or a rollout's."""
+
+    def add(self, *, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> object:
+        """Write one step of all of them, [num_envs, ...] each."""
+        ...
+
+
+def stored_interface(config: TrainConfig, interface: Interface, origin: Origin) -> Interface:
+    """What is stored of an environment: what it shows, or what frozen encoders make of that."""
+    return embedded(config, interface) if origin.encoder_frozen else interface
+
+
+def make_experience(config: TrainConfig, interface: Interface, *, shared: bool) -> Experience:
+    """What a run learns from, empty."""
+    if config.on_policy:
+        return RolloutBuffer.create(config, interface, shared=shared)
+    return make_replay(config, interface, shared=shared)
+
+
+def writers(experience: Experience, actor: int) -> Callable[[int], StepWriter]:
+    """How an actor gets writers, for so many of its environments."""
+    if isinstance(experience, RolloutBuffer):
+        return lambda count: experience.writer(actor, count)
+    return lambda count: experience.writer(num_envs=count)
+
+
+def require_experience(config: TrainConfig, interface: Interface) -> None:
+    """Refuse a replay or a rollout, or batches, that this machine cannot hold, before anything starts.
+
+    Raises:
+        SegmentError: They need more memory than is available.
+    """
+    if config.on_policy:
+        what, remedy = f"a rollout of {config.steps_per_rollout:,} steps", "use fewer environments or a shorter rollout"
+        require_memory(RolloutBuffer.nbytes_for(config, interface), what=what, remedy=remedy)
+        return
+    report = memory_report(**_replay_settings(config, interface))
+    require_memory(report.nbytes, what=f"a replay of capacity {report.capacity}", largest=report.largest())
+    rows, obs = config.updates.updates_per_call * config.updates.batch_size, _observation_nbytes(interface)
+    what = f"a sample of {config.updates.updates_per_call} batches of {config.updates.batch_size} rows"
+    require_memory(2 * rows * obs, what=what, remedy="use a smaller batch_size or fewer updates_per_call")
+
+
+def _observation_nbytes(interface: Interface) -> int:
+    """Bytes of one observation, as it is stored."""
+    obs = interface.zero_observations(1)
+    return sum(array.nbytes for array in (obs.values() if isinstance(obs, dict) else [obs]))
+
+
+def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> Replay:
+    """What an off-policy run learns from, empty."""
+    seed = stream(config.run.seed, "replay").integers(0, 2**31)
+    return Replay(**_replay_settings(config, interface), shared=shared, seed=int(seed))
+
+
+def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any]:
+    return {
+        "capacity": config.replay.capacity,
+        "spec": {"obs": interface.observations.stored, "action": interface.stored_action},
+        "prioritized": config.replay.prioritized,
+        "alpha": config.replay.alpha,
+        "num_step": config.replay.num_step,
+        "gamma": config.updates.gamma,
+        "share_next_obs": interface.shares_next_obs,
+        "frame_stack": interface.frame_stack,
+    }

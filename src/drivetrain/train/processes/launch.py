@@ -1,0 +1,176 @@
+"""Starting child processes, and being one.
+
+A child is `python -m drivetrain.train.processes.launch`, told what to do by a pickle on its standard input.
+It never imports the caller's `__main__`, so it starts from scripts, notebooks and threads alike.
+It dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and
+writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import pickle
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.garbage import uncollected
+from drivetrain.core.processes import begin, die_with, end, end_group
+from drivetrain.core.threads import one_thread_environment, prepare_computation
+from drivetrain.train.environments.faults import EnvironmentFault
+from drivetrain.train.learner.devices import device_environment
+from drivetrain.train.processes.reports import Inbox
+from drivetrain.train.processes.topology import Assignment, Role
+from drivetrain.train.telemetry.recording import STARTING, record_as
+
+_LOG_TAIL_NBYTES = 4_000
+
+
+class Child:
+    """A running child process.
+
+    Args:
+        assignment: What it is told; its `reports` must write to `inbox`.
+        inbox: Where its reports arrive; this object closes it.
+        lock_fd: The run's lock, held by the child too, if it writes what a later run will read.
+    """
+
+    def __init__(self, assignment: Assignment, inbox: Inbox, lock_fd: int | None = None) -> None:
+        self.role: Role = assignment.role
+        self.index = assignment.index
+        self.inbox = inbox
+        self._killed_because = ""
+        self._ticks = 0
+        self.log = log_path(assignment)
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self.process = begin(
+                "drivetrain.train.processes.launch",
+                assignment,
+                environment=_computation(assignment),
+                stdout=log,
+                stderr=log,
+                pass_fds=[assignment.reports.fd, *([] if lock_fd is None else [lock_fd])],
+            )
+        inbox.close_writing()
+
+    @property
+    def name(self) -> str:
+        """As in "actor 3"."""
+        return f"actor {self.index}" if self.role == "actor" else f"the {self.role}"
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self.process.poll()
+
+    def is_at_work(self) -> bool:
+        """Whether it has computed since this was asked before, or waits for a disk."""
+        before = self._ticks
+        self._ticks, waits_for_disk = work_of(self.process.pid)
+        return waits_for_disk or self._ticks > before
+
+    def describe_end(self) -> str:
+        """How it ended: why we killed it, a signal, or an exit code and what it wrote of it."""
+        code = self.process.returncode
+        if self._killed_because:
+            return f"was ended: {self._killed_because}"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        why = reason_in(self.last_words())
+        return f"ended with exit code {code}" + (f": {why}" if why else "")
+
+    def last_words(self) -> str:
+        """What this process wrote to its log, at most the last 4 KB: the traceback if it raised."""
+        with self.log.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(self._log_start, end - _LOG_TAIL_NBYTES))
+            return file.read().decode(errors="replace")
+
+    def kill(self, reason: str = "") -> None:
+        """End it at once, with what it has started, and wait until it is gone."""
+        self._killed_because = reason
+        end(self.process)
+
+    def end_others(self) -> None:
+        """End the processes that its environments have started, and could not end: those of its process group."""
+        end_group(self.process)
+
+
+def work_of(pid: int) -> tuple[int, bool]:
+    """CPU time of a process's living threads in the kernel's ticks, and whether one waits for a disk."""
+    ticks, waits_for_disk = 0, False
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # a thread that ended in between
+            state, *numbers = stat.read_text().rpartition(")")[2].split()
+            ticks += int(numbers[10]) + int(numbers[11])  # utime, stime
+            waits_for_disk |= state == "D"
+    return ticks, waits_for_disk
+
+
+def reason_in(words: str) -> str:
+    """The line that says why a process ended: the first of the exception that left it, or the last of all."""
+    lines = words.strip().splitlines()
+    left = [at for at, line in enumerate(lines[1:]) if "<frozen runpy>" in line and lines[at].startswith("Traceback ")]
+    after = lines[left[-1] + 1 :] if left else []
+    return next((line for line in after if not line[:1].isspace()), lines[-1] if lines else "")
+
+
+def _computation(assignment: Assignment) -> dict[str, str]:
+    """The variables that say how many threads compute: one, or one for each learner."""
+    if assignment.role == "learner":
+        return device_environment(assignment.config, os.environ)
+    return one_thread_environment(os.environ)
+
+
+def log_path(assignment: Assignment) -> Path:
+    """The file that collects what a child prints."""
+    return assignment.run_dir / "logs" / f"{assignment.role}-{assignment.index}.log"
+
+
+class _Log(io.FileIO):
+    """What takes what a process prints; where there is no room for that it is lost, and the process goes on."""
+
+    def write(self, data: Any, /) -> int:
+        """As that of FileIO, never failing."""
+        try:
+            return super().write(data) or len(data)
+        except OSError:
+            return len(data)
+
+
+def print_without_fail() -> None:
+    """Let what is printed from here on be lost where it cannot be written: a full disk is no mistake of who prints."""
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            io.BufferedWriter(_Log(fd, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True
+        )
+        for fd in (1, 2)
+    )
+
+
+def main() -> None:
+    """Be a child: read the assignment and do it."""
+    print_without_fail()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assignment: Assignment = pickle.load(sys.stdin.buffer)
+    os.set_inheritable(assignment.reports.fd, False)  # processes of an environment's own
+    die_with(assignment.supervisor_pid)
+    prepare_computation()
+    record_as(assignment.name, assignment.recording)
+    try:
+        with STARTING, uncollected(for_good=True):
+            role = importlib.import_module(f"drivetrain.train.processes.roles.{assignment.role}")
+        role.run(assignment)
+    except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
+        if isinstance(error, EnvironmentFault) and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        sys.exit(" ".join(str(error).split()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The evaluator process: looks at the latest weights now and then, and at the end at the best."""
+
+import time
+
+from drivetrain.train.evaluate import Selection, next_evaluation
+from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.processes.topology import Assignment, attach_weights
+from drivetrain.train.telemetry.recording import STARTING, WAITING, WEIGHTS
+
+_POLL_S = 0.02
+
+
+def run(assignment: Assignment) -> None:
+    """Evaluate until the run is over, and keep the best policy."""
+    config = assignment.config
+    with STARTING:
+        ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
+        weights = attach_weights(assignment)
+        ledger.note_work(config.num_actors)
+        selection = Selection(
+            config,
+            assignment.interface,
+            assignment.run_dir,
+            complain=lambda sentence: assignment.reports.send({"note": sentence}),
+            beat=lambda: ledger.note_work(config.num_actors),
+        )
+    next_steps = next_evaluation(config, assignment.origin.num_steps)
+    evaluated = -1
+    while not ledger.stopping:
+        counts = ledger.counts()
+        finished = ledger.is_finished(counts)
+        if finished or counts.committed >= next_steps:
+            with WEIGHTS:
+                weights.refresh()
+            if weights.num_updates != evaluated:
+                evaluated = weights.num_updates
+                mean = selection.consider(weights.vector, counts.committed, evaluated)
+                steps = {"num_steps": counts.committed, "num_updates": evaluated}
+                assignment.reports.send({"eval_return": mean, **steps})
+            next_steps = next_evaluation(config, counts.committed)
+        if finished:
+            goes_on = ledger.rules.total_steps == ledger.rules.switch_at
+            assignment.reports.send({"final_returns": [] if goes_on else selection.final()})
+            break
+        ledger.note_rest(config.num_actors)
+        if counts.committed < next_steps:
+            with WAITING:
+                time.sleep(_POLL_S)
+    ledger.note_work(config.num_actors)  # environments may hang when they are closed, too
+    selection.close()

@@ -1,0 +1,314 @@
+"""The supervisor: owns the shared memory, starts the processes, watches them, ends them.
+
+    RUNNING --all done--> finished
+       |-- Ctrl-C, SIGTERM, SIGHUP --> drain: actors stop, the learner saves --> KeyboardInterrupt / exit 143
+       |                         `-- again --> everything is killed at once
+       |-- an actor or the evaluator dies --> restarted, three times within a minute; not a deterministic run's actor
+       |-- a callback asks for the end --> no more grants; the rest as always --> finished
+       |-- a callback raises --> drain --> what it raised
+       `-- the learner dies, or nobody is to be restarted --> drain --> RunError
+
+It is not on the data path, and imports no framework. Whatever happens, it leaves no process and
+no memory: children die with it, and memory goes with the last process that holds it.
+"""
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from drivetrain.core.errors import RunError
+from drivetrain.core.signals import Signals, raise_for
+from drivetrain.train.job import Job, result
+from drivetrain.train.ledger.ledger import Counts
+from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.processes.launch import Child
+from drivetrain.train.processes.reports import Inbox, Reports
+from drivetrain.train.processes.topology import Assignment, Memory, Role
+from drivetrain.train.run_dir.results import Result
+from drivetrain.train.run_dir.saving import latest_checkpoint
+from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
+from drivetrain.train.telemetry.progress import Display
+from drivetrain.train.telemetry.recording import METRICS, STARTING, WAITING
+
+_POLL_S = 0.1
+_IDLE_S = 30.0  # for which a learner that is to finish its call and save may be at nothing
+_STRAGGLER_S = 5.0  # for everybody else
+_NUM_RESTARTS = 3
+_RESTART_WINDOW_S = 60.0
+
+
+def supervise(job: Job) -> Result:
+    """Carry out a run with processes.
+
+    Raises:
+        RunError: It had to end early.
+        BaseException: What a callback has raised, after the drain.
+        KeyboardInterrupt: Ctrl-C, after the drain.
+        SystemExit: SIGTERM or SIGHUP, after the drain; the code is 143 or 129.
+    """
+    supervisor = Supervisor(job)
+    try:
+        with Signals(supervisor.interrupt):
+            supervisor.start()
+            return supervisor.run()
+    finally:
+        supervisor.close()
+
+
+class Supervisor:
+    """One run with processes; see the module."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._config = config = job.config
+        self._run_dir = job.run_dir
+        self._callbacks = job.callbacks
+        self._ends_early = False
+        self._children: list[Child] = []
+        self._deaths_s: dict[tuple[Role, int], list[float]] = {}
+        self._restarts: dict[tuple[Role, int], int] = {}
+        self._signum = 0
+        self._kill_now = False
+        self._failure = ""
+        self._final_returns: list[float] | None = None
+        self._finished_s: float | None = None
+        self._began_s = time.monotonic() - job.origin.elapsed_s
+        self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin)
+        self._memory = Memory(config, job.interface, job.origin, job.checkpoint)
+
+    def interrupt(self, signum: int) -> None:
+        """Drain; the second time, kill. Called from a signal handler: it only leaves notes."""
+        self._kill_now = self._signum != 0
+        self._signum = signum
+
+    def start(self) -> None:
+        """Start everybody."""
+        with STARTING:
+            self._start("learner", 0)  # first: its framework takes longest to load
+            for index in range(self._config.num_actors):
+                self._start("actor", index)
+            self._start("evaluator", 0)
+
+    def run(self) -> Result:
+        """Watch until everybody is done."""
+        self._display = Display(self._config.run.total_steps, quiet=self._job.quiet)
+        try:
+            metrics = MetricsFile(self._config, self._run_dir, self._job.resume_at, self._display.note)
+            with metrics as self._metrics:
+                self._watch()
+                done = self._result()
+                self._callbacks.require_none_raised()
+                return done
+        finally:
+            self._display.close()
+
+    def _watch(self) -> None:
+        drain: _Drain | None = None
+        while self._children and not self._kill_now:
+            self._listen()
+            self._kill_the_stuck()
+            self._bury()
+            self._heed_callbacks()
+            if (self._signum or self._failure) and drain is None:
+                self._display.note(f"stopping: {self._failure or 'saving a checkpoint'}")
+                self._memory.ledger.stop()
+                drain = _Drain()
+            if drain is not None and drain.is_pointless(self._children):
+                break
+            self._report()
+        self._end()
+
+    def _heed_callbacks(self) -> None:
+        """Do what callbacks have asked for since the last look."""
+        error = self._callbacks.error
+        if error is not None and not self._failure:
+            self._failure = f"a callback raised {type(error).__name__}"
+        if self._callbacks.wants_stop and not self._ends_early:
+            self._ends_early = True
+            if (last_step := self._memory.ledger.end_early()) < self._config.total_steps:
+                self._display.note(f"ending at step {last_step:,}, as a callback asks")
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        for child in self._children:
+            child.kill()
+            child.inbox.close()
+        self._children = []
+        self._memory.close()
+
+    def _start(self, role: Role, index: int) -> None:
+        inbox = Inbox()
+        assignment = Assignment(
+            role=role,
+            index=index,
+            restart=self._restarts.get((role, index), 0),
+            supervisor_pid=os.getpid(),
+            config=self._config,
+            interface=self._job.interface,
+            run_dir=self._run_dir,
+            origin=self._job.origin,
+            began_s=self._began_s,
+            ledger=self._memory.ledger.handle(),
+            weights=self._memory.weights.handle(),
+            experience=self._memory.experience.handle(),
+            round=self._memory.round.handle() if self._memory.round is not None else None,
+            episodes=self._memory.episodes if role == "actor" else None,
+            moments=self._memory.moments.handle() if self._memory.moments is not None else None,
+            reports=Reports(fd=inbox.writing_fd),
+            recording=self._job.recording,
+        )
+        # The learner writes checkpoints: as long as it lives, nobody else may take the run up.
+        self._children.append(Child(assignment, inbox, self._job.lock_fd if role == "learner" else None))
+
+    def _listen(self) -> None:
+        """Read every report that has come; wait a moment if there is none."""
+        inboxes = {child.inbox.fd: child for child in self._children}
+        with WAITING:
+            ready, _, _ = select.select(list(inboxes), [], [], _POLL_S)
+        for fd in ready:
+            child = inboxes[fd]
+            reports, is_open = child.inbox.read()
+            for report in reports:
+                self._take(child, report)
+            if not is_open:
+                with WAITING, contextlib.suppress(subprocess.TimeoutExpired):
+                    child.process.wait(_POLL_S)  # its end of the pipe is closed: it exits now
+
+    def _take(self, child: Child, report: dict[str, Any]) -> None:
+        if child.role == "actor":
+            self._meter.add_lags(report["lags"])
+            self._meter.add_episodes(report["episodes"])
+        elif "note" in report:
+            self._display.note(report["note"])
+        elif "final_returns" in report:
+            self._final_returns = report["final_returns"]
+        elif "num_steps" in report:  # an evaluation, a checkpoint
+            self._record(report)
+        else:
+            self._meter.set_learning(report)
+
+    def _kill_the_stuck(self) -> None:
+        """End actors, and the evaluator, whose environments do not come back from a step."""
+        timeout_s = self._config.run.step_timeout_s
+        for child in self._children:
+            if child.role != "learner" and self._memory.ledger.working_s(self._place(child)) > timeout_s:
+                child.kill(f"its environments have not come back from a step for {timeout_s:g} s (step_timeout_s)")
+
+    def _place(self, child: Child) -> int:
+        """Where the ledger notes what an actor or the evaluator is at."""
+        return self._config.num_actors if child.role == "evaluator" else child.index
+
+    def _bury(self) -> None:
+        """Take those that have ended off the list; restart those that died."""
+        for child in [child for child in self._children if child.exit_code() is not None]:
+            for report in child.inbox.drain():
+                self._take(child, report)
+            child.inbox.close()
+            self._children.remove(child)
+            if child.exit_code() != 0 or not self._is_through(child):
+                self._mourn(child)
+
+    def _is_through(self, child: Child) -> bool:
+        """Whether a child that says it is done may say so; an environment can call sys.exit, too."""
+        return bool(self._signum or self._failure) or self._has_done_its_part(child)
+
+    def _has_done_its_part(self, child: Child) -> bool:
+        """Whether there is nothing left that anybody would need this actor, or the evaluator, for."""
+        if child.role == "evaluator":
+            return self._final_returns is not None
+        counts = self._memory.ledger.counts()
+        return counts.committed == self._memory.ledger.rules.total_steps
+
+    def _mourn(self, child: Child) -> None:
+        child.end_others()
+        if child.role != "learner":
+            self._memory.ledger.note_rest(self._place(child))
+        if child.role == "actor":
+            self._memory.ledger.give_back(child.index)
+            if not self._config.on_policy:  # windows of n steps that were open in its environments
+                lost = self._config.envs_per_actor * (self._config.replay.num_step - 1)
+                self._memory.ledger.lose_rows(lost, self._config.num_rows_before_learning)
+        if self._signum or self._failure:
+            return
+        ended = f"{child.name} {child.describe_end()} (log: {child.log})"
+        if child.role != "learner" and self._has_done_its_part(child):  # as when its environments cannot be closed
+            self._display.note(f"{ended}; its part was done")
+            return
+        key = (child.role, child.index)
+        now = time.monotonic()
+        recent = [moment for moment in self._deaths_s.get(key, []) if now - moment < _RESTART_WINDOW_S]
+        self._deaths_s[key] = [*recent, now]
+        # A deterministic run's environments stand in its checkpoint; a new actor would begin other episodes.
+        final = child.role == "learner" or (child.role == "actor" and self._config.run.deterministic)
+        if final or len(recent) >= _NUM_RESTARTS:
+            again = "" if final else f" {len(recent) + 1} times within a minute"
+            self._failure = ended + again
+            return
+        self._display.note(f"{ended}; starting it again\n{child.last_words()}".rstrip())
+        self._restarts[key] = self._restarts.get(key, 0) + 1
+        self._start(*key)
+
+    def _report(self) -> None:
+        counts = self._memory.ledger.counts()
+        finished = self._memory.ledger.is_finished(counts)
+        if finished and self._finished_s is None:
+            self._finished_s = time.monotonic()
+        taken = counts.committed == self._memory.ledger.rules.total_steps  # the last row waits for the last update
+        if (finished and self._meter.has_news(counts)) or (not taken and self._meter.row_is_due(counts)):
+            self._write_row(counts)
+
+    def _write_row(self, counts: Counts) -> None:
+        self._record(self._meter.row(counts))
+
+    def _record(self, row: Row) -> None:
+        """Write a row of metrics, show it, and tell the callbacks."""
+        with METRICS:
+            self._metrics.write(row)
+            self._display.show(row)
+            self._callbacks.tell(row)
+
+    def _end(self) -> None:
+        """Say how the run ended, unless it finished."""
+        for child in self._children:
+            child.kill()
+        self._callbacks.require_none_raised()
+        if self._failure:
+            raise RunError(f"{self._failure}; {latest_checkpoint(self._run_dir)}")
+        if self._signum:
+            self._display.note(f"stopped; {latest_checkpoint(self._run_dir)}")
+            raise_for(self._signum)
+
+    def _result(self) -> Result:
+        counts = self._memory.ledger.counts()
+        if self._meter.has_news(counts):
+            self._write_row(counts)
+        now_s = self._finished_s or time.monotonic()
+        learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
+        rules = self._memory.ledger.rules
+        return result(self._job, rules, self._final_returns or (), (counts.committed, counts.updates), learning_s)
+
+
+class _Drain:
+    """The end of a run that was stopped: the learner finishes its call and saves, everybody else leaves.
+
+    A large replay on a slow disk, or a slow call, may take minutes: what counts is how long the learner was at nothing.
+    """
+
+    def __init__(self) -> None:
+        self._began_s = self._looked_s = time.monotonic()
+        self._idle_s = 0.0
+
+    def is_pointless(self, children: Sequence[Child]) -> bool:
+        """Whether waiting any longer is: the learner is through or hangs, and others hang."""
+        now = time.monotonic()
+        learner = next((child for child in children if child.role == "learner"), None)
+        if learner is None:
+            return now - self._began_s > _STRAGGLER_S
+        if now - self._looked_s >= _POLL_S:  # as the kernel counts ticks, less says nothing
+            self._idle_s += 0.0 if learner.is_at_work() else now - self._looked_s
+            self._looked_s = now
+        return self._idle_s > _IDLE_S

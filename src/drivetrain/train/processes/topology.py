@@ -1,0 +1,160 @@
+"""Who works on a run, and what they share.
+
+    supervisor (owns the memory, is never on the data path)
+    |-- actor 0..A-1   weights -> replay (on-policy: rollout), ledger
+    |-- learner        replay (rollout) -> weights, ledger
+    `-- evaluator      weights -> RUN/best
+
+Each child has a pipe of its own to the supervisor, for reports.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from drivetrain.core.seeding import stream
+from drivetrain.core.segments import SegmentHandle
+from drivetrain.replay import Replay
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import Experience, make_experience, stored_interface
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.experience.rounds.episodes import Episodes
+from drivetrain.train.interface import Interface
+from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.ledger.rules import Origin, Rules
+from drivetrain.train.normalization import MomentsBoard
+from drivetrain.train.policies.policy import first_published, num_published
+from drivetrain.train.processes.reports import Reports
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.weights import Weights
+
+Role = Literal["actor", "learner", "evaluator"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """Everything a child process is told; travels pickled through its standard input."""
+
+    role: Role
+    """What it is."""
+    index: int
+    """Which of its kind."""
+    restart: int
+    """How often its predecessors died."""
+    supervisor_pid: int
+    """With whom it dies."""
+    config: TrainConfig
+    """The run's configuration, resolved."""
+    interface: Interface
+    """What the environments look like."""
+    run_dir: Path
+    """The run's folder, absolute."""
+    origin: Origin
+    """Where the run begins."""
+    began_s: float
+    """The instant of time.monotonic() at which it would have begun, had it never been interrupted."""
+    ledger: SegmentHandle
+    """Steps and updates."""
+    weights: SegmentHandle
+    """The latest parameters."""
+    experience: Any
+    """Handle of the replay, or of the rollout."""
+    round: SegmentHandle | None
+    """What actors write in a deterministic off-policy run, whose learner puts it into the replay; else None."""
+    episodes: Episodes | None
+    """Where the environments are, of a deterministic run that goes on; else None."""
+    moments: SegmentHandle | None
+    """What actors have seen, for normalisation; None where nothing is normalised."""
+    reports: Reports
+    """Its pipe to the supervisor."""
+    recording: Path | None
+    """Where it notes what it spends its time on; None: nowhere."""
+
+    @property
+    def name(self) -> str:
+        """As in "actor 3"."""
+        return f"actor {self.index}" if self.role == "actor" else self.role
+
+    @property
+    def rules(self) -> Rules:
+        """The ledger's rules."""
+        return Rules.of(self.config, self.origin)
+
+    @property
+    def stream_path(self) -> tuple[int, ...]:
+        """What tells this process's random streams from those of others, and of its predecessors."""
+        resumes = (self.origin.num_resumes,) if self.origin.num_resumes else ()
+        return (self.index, self.restart, *resumes)
+
+
+def attach_experience(assignment: Assignment) -> Experience:
+    """A child's view of what the run learns from."""
+    if assignment.config.on_policy:
+        return RolloutBuffer.attach(assignment.experience, assignment.config, assignment.interface)
+    return Replay.attach(assignment.experience)
+
+
+def attach_gathered(assignment: Assignment) -> Experience:
+    """A child's view of what actors write: what the run learns from, or its present round."""
+    if assignment.round is None:
+        return attach_experience(assignment)
+    interface = stored_interface(assignment.config, assignment.interface, assignment.origin)
+    return RolloutBuffer.attach(assignment.round, assignment.config, interface)
+
+
+def attach_weights(assignment: Assignment) -> Weights:
+    """A child's view of the weights channel."""
+    return Weights.attach(assignment.weights, num_published(assignment.config, assignment.interface))
+
+
+def attach_moments(assignment: Assignment) -> MomentsBoard | None:
+    """A child's view of what actors have seen; None where nothing is normalised."""
+    if assignment.moments is None:
+        return None
+    return MomentsBoard.attach(assignment.moments, assignment.config, assignment.interface)
+
+
+class Memory:
+    """The shared memory of a run, owned by the supervisor.
+
+    The weights channel starts with the initial parameters or those of the checkpoint, so that actors
+    need not wait for the learner's framework to load.
+
+    Args:
+        config: The run's.
+        interface: What its environments look like.
+        origin: Where it begins.
+        checkpoint: The folder whose checkpoint it goes on from; None: it is new.
+    """
+
+    def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
+        saved = load_replay(checkpoint, shared=True) if checkpoint else None
+        self.experience = make_experience(config, interface, shared=True) if saved is None else saved
+        self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
+        self.weights = Weights.create(num_published(config, interface))
+        self.moments = MomentsBoard.create(config, interface)
+        by_rounds = config.run.deterministic and not config.on_policy
+        stored = stored_interface(config, interface, origin)
+        self.round = RolloutBuffer.create(config, stored, shared=True) if by_rounds else None
+        self.episodes: Episodes | None = None
+        if checkpoint:
+            arrays = load_checkpoint(checkpoint)[0]
+            vector = arrays["params"]
+            if config.run.deterministic:
+                self.episodes = Episodes.of(arrays)
+            if self.moments is not None:
+                self.moments.publish_all(arrays["moments"])
+        else:
+            vector = first_published(config, interface, stream(config.run.seed, "network"))
+        self.weights.publish(vector.astype(np.float32), origin.num_updates)
+
+    def close(self) -> None:
+        """Let go of it; the kernel frees it with the last process that holds it."""
+        self.experience.close()
+        self.ledger.close()
+        self.weights.close()
+        for optional in (self.moments, self.round):
+            if optional is not None:
+                optional.close()

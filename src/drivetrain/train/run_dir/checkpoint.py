@@ -1,0 +1,242 @@
+"""The checkpoint of a run, in generations, and the policies that are read from a run's folder.
+
+    RUN/checkpoint/manifest.json    which files make up the checkpoint, and the counters
+    RUN/checkpoint/state-8.npz      all that learning changes
+    RUN/checkpoint/replay-8         what is remembered, if that is kept
+    RUN/best/policy.npz             the parameters of the best policy by periodic evaluation
+
+A generation's files are written under new names, then the manifest that names them is replaced in one
+step, then those of the generation before are removed: whatever is killed, the old checkpoint or the new
+one is there completely. The replay's file goes on from generation to generation under a second name for
+the same file, to which a save adds what has changed; the manifest says which save of it counts.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.aside import save_text
+from drivetrain.core.errors import FileFormatError
+from drivetrain.replay import Replay
+from drivetrain.train.run_dir.archives import Arrays, checked, load_archive, save_archive
+
+Which = Literal["best", "last"]
+_FORMAT = 2
+_KIND = "checkpoint"
+_MANIFEST = "manifest.json"
+_OLDER = "state.npz"  # where a checkpoint of before there were manifests was
+_BEST = Path("best") / "policy.npz"
+_OURS = re.compile(r"\.?(state-\d+\.npz|state\.npz|replay-\d+|manifest\.json)(\..+\.tmp)?")
+"""Files of a checkpoint, and those that are written aside; what else somebody keeps beside them stays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedPolicy:
+    """A saved policy."""
+
+    vector: NDArray[np.float32]
+    """The network's parameters."""
+    num_steps: int
+    """Environment steps of the run when it was saved."""
+    num_updates: int
+    """Updates behind it."""
+    mean_return: float
+    """On the selection seeds; NaN where it was not evaluated."""
+
+
+def save_checkpoint(
+    run_dir: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    meta: Mapping[str, Any],
+    *,
+    replay: Replay | None = None,
+) -> tuple[int, int]:
+    """Replace the run's checkpoint.
+
+    Args:
+        run_dir: The run's folder.
+        arrays: All that learning changes; "params" is the acting network's vector.
+        meta: JSON-able counters and settings; num_steps and num_updates at least. What a manifest says of its own
+            files is replaced in it: that of another checkpoint may be given.
+        replay: Saved too; others may go on inserting meanwhile. Only what has changed is written if this
+            object was saved to the present checkpoint.
+
+    Returns:
+        Bytes of the checkpoint, and how many of them the replay takes.
+
+    Raises:
+        OSError: It cannot be written; the old one is as it was.
+    """
+    folder = run_dir / "checkpoint"
+    folder.mkdir(parents=True, exist_ok=True)
+    nothing: dict[str, Any] = {"generation": 0, "files": {}}
+    before = _manifest(folder) if (folder / _MANIFEST).exists() else nothing
+    generation = before["generation"] + 1
+    _remove_all_but(folder, before["files"].values())  # what somebody who was killed left
+    files = {"state": f"state-{generation}.npz"}
+    try:
+        mark = {"generation": generation, "save": secrets.token_hex(8)}
+        nbytes = save_archive(folder / files["state"], "state", arrays, mark)
+        manifest: dict[str, Any] = {**meta, "format": _FORMAT, "kind": _KIND, **mark, "files": files}
+        replay_nbytes = 0
+        if replay is not None:
+            files["replay"] = f"replay-{generation}"
+            _save_replay(folder, before, files["replay"], replay)
+            replay_nbytes = (folder / files["replay"]).stat().st_size
+            manifest["replay_save"] = replay.save_number
+        save_text(folder / _MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove_all_but(folder, before["files"].values())
+        raise
+    _remove_all_but(folder, files.values())
+    return nbytes + replay_nbytes, replay_nbytes
+
+
+def has_checkpoint(run_dir: Path) -> bool:
+    """Whether a checkpoint was written, of whatever version, also where somebody has taken its manifest away.
+
+    Its folder alone, or with files of the first generation, is what a full disk or a kill leaves.
+    """
+    folder = run_dir / "checkpoint"
+    return any((folder / name).exists() for name in (_MANIFEST, _OLDER)) or _has_lost_manifest(folder)
+
+
+def checkpoint_nbytes(run_dir: Path) -> tuple[int, int]:
+    """Bytes of the run's checkpoint, and how many of them the replay takes; 0 and 0 where there is none.
+
+    Raises:
+        FileFormatError: It is damaged.
+    """
+    folder = run_dir / "checkpoint"
+    if not has_checkpoint(run_dir):
+        return 0, 0
+    sizes = {key: (folder / name).stat().st_size for key, name in _manifest(folder)["files"].items()}
+    return sum(sizes.values()), sizes.get("replay", 0)
+
+
+def load_checkpoint(run_dir: Path) -> tuple[Arrays, dict[str, Any]]:
+    """The run's checkpoint without its replay: (arrays, meta).
+
+    Raises:
+        FileFormatError: It is absent, damaged, foreign, or of another version.
+    """
+    folder = run_dir / "checkpoint"
+    while True:
+        manifest = _manifest(folder)
+        try:
+            path = folder / manifest["files"]["state"]
+            arrays, meta = load_archive(path, "state")
+            if meta.get("save", manifest.get("save")) != manifest.get("save"):  # none in those of before
+                raise FileFormatError(
+                    f"{path}: expected the state that was saved with {_MANIFEST}, got another; use a copy of the whole "
+                    "folder"
+                )
+            return arrays, manifest
+        except FileFormatError:
+            if _manifest(folder)["generation"] == manifest["generation"]:  # else it was replaced meanwhile
+                raise
+
+
+def load_replay(run_dir: Path, *, shared: bool) -> Replay | None:
+    """The replay of the run's checkpoint; None if it was not kept.
+
+    Raises:
+        FileFormatError: It is absent or damaged.
+        SegmentError: There is not enough memory.
+    """
+    folder = run_dir / "checkpoint"
+    manifest = _manifest(folder)
+    name = manifest["files"].get("replay")
+    if name is None:
+        return None
+    if not (folder / name).exists():
+        raise FileFormatError(f"{folder / name}: the checkpoint's replay is gone; use an older copy of the folder")
+    return Replay.load(folder / name, shared=shared, save_number=manifest["replay_save"])
+
+
+def save_policy(
+    run_dir: Path, vector: NDArray[np.float32], mean_return: float, num_steps: int, num_updates: int
+) -> None:
+    """Replace the run's best policy."""
+    meta = {"mean_return": mean_return, "num_steps": num_steps, "num_updates": num_updates}
+    save_archive(run_dir / _BEST, "policy", {"params": vector}, meta)
+
+
+def has_best_policy(run_dir: Path) -> bool:
+    """Whether a best policy was saved; its folder alone is what a run leaves that was killed before it was."""
+    return (run_dir / _BEST).exists()
+
+
+def load_saved_policy(run_dir: Path, which: Which) -> SavedPolicy:
+    """The best policy of a run, or the last one from its checkpoint.
+
+    Raises:
+        FileFormatError: It is absent, truncated, foreign, or of a newer version.
+    """
+    arrays, meta = load_archive(run_dir / _BEST, "policy") if which == "best" else load_checkpoint(run_dir)
+    try:
+        return SavedPolicy(
+            vector=arrays["params"],
+            num_steps=meta["num_steps"],
+            num_updates=meta["num_updates"],
+            mean_return=meta.get("mean_return", float("nan")),
+        )
+    except KeyError as error:
+        raise FileFormatError(f"{run_dir}: expected an entry {error} in the {which} policy, found none") from error
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / _MANIFEST
+    try:
+        manifest = checked(path, _KIND, json.loads(path.read_bytes()), _FORMAT)
+        if not {"state"} <= manifest["files"].keys():
+            raise ValueError("it names no state")
+        if not all(isinstance(manifest[name], int) for name in ("generation", "num_steps", "num_updates")):
+            raise ValueError("its counts are no numbers")
+    except FileNotFoundError as error:
+        what = "there is no checkpoint here (yet)"
+        if (folder / _OLDER).exists():
+            what = "there is a checkpoint of an older drivetrain, which this one cannot read"
+        elif _has_lost_manifest(folder):
+            what = f"its {_MANIFEST} is gone; use an older copy of the folder, or remove it to begin the run anew"
+        raise FileFormatError(f"{folder}: {what}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: {error}") from error
+    return manifest
+
+
+def _has_lost_manifest(folder: Path) -> bool:
+    """Whether there is a generation that another must have come before, and no manifest."""
+    later = any(path.name != "state-1.npz" for path in folder.glob("state-*.npz"))
+    return later and not (folder / _MANIFEST).exists()
+
+
+def _save_replay(folder: Path, before: dict[str, Any], name: str, replay: Replay) -> None:
+    """Save to a new name; what the old name has is part of it where the file system can do that.
+
+    Not where a save was made since that no manifest names: a file keeps only two apart.
+    """
+    old = before["files"].get("replay")
+    if old is not None and before.get("replay_save") == replay.save_number:
+        with contextlib.suppress(OSError):
+            os.link(folder / old, folder / name)
+    replay.save(folder / name, incremental=True)
+
+
+def _remove_all_but(folder: Path, names: Any) -> None:
+    kept = {*names, _MANIFEST}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_ours = _OURS.fullmatch(entry.name) and entry.name not in kept
+            if is_ours and entry.is_file(follow_symlinks=False):
+                os.unlink(entry.path)

@@ -1,0 +1,118 @@
+"""When a checkpoint is written, by whom, and what it says of the run.
+
+learner between two calls -> copy of its state -> Saver -> a thread of its own: checkpoint -> outcome
+
+The state is copied before the thread starts; the replay is saved while actors insert and the learner
+draws, so it may be some rows ahead of the counters, never behind.
+"""
+
+import threading
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from drivetrain.replay import Replay
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import Experience
+from drivetrain.train.interface import Interface
+from drivetrain.train.ledger.rules import Origin
+from drivetrain.train.run_dir.archives import Arrays
+from drivetrain.train.run_dir.checkpoint import has_checkpoint, save_checkpoint
+
+
+class Progress(NamedTuple):
+    """Where a run is."""
+
+    num_steps: int
+    """Environment steps taken."""
+    num_updates: int
+    """Updates done."""
+    elapsed_s: float
+    """Seconds that the run has taken, over all its processes."""
+    learning_s: float
+    """Of these, from the first environment step on."""
+
+
+class Saver:
+    """Writes the checkpoints of a run.
+
+    Args:
+        run_dir: The run's folder.
+        config: The run's.
+        interface: What its environments look like.
+        experience: What the run learns from; a rollout is not kept.
+        origin: Where this part of the run began.
+    """
+
+    def __init__(
+        self, run_dir: Path, config: TrainConfig, interface: Interface, experience: Experience, origin: Origin
+    ) -> None:
+        self._run_dir = run_dir
+        self._interval_s = config.run.checkpoint_interval_s
+        self._replay = experience if isinstance(experience, Replay) and config.replay.save_replay else None
+        self._meta = {
+            "num_resumes": origin.num_resumes,
+            "encoder_frozen": origin.encoder_frozen,
+            "config": config.to_dict(),
+            "interface": describe_interface(interface),
+        }
+        self._saved_s = float("-inf")
+        self._thread: threading.Thread | None = None
+        self._outcomes: list[dict[str, Any]] = []
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint, and none is being written."""
+        is_writing = self._thread is not None and self._thread.is_alive()
+        return not is_writing and time.monotonic() - self._saved_s > self._interval_s
+
+    def begin(self, arrays: Arrays, progress: Progress) -> None:
+        """Write a checkpoint in a thread; the arrays are its own from now on."""
+        self._wait()
+        self._thread = threading.Thread(target=self.save, args=(arrays, progress), name="checkpoint")
+        self._thread.start()
+
+    def save(self, arrays: Arrays, progress: Progress) -> None:
+        """Write a checkpoint now, after the one being written; a failure is an outcome, no exception."""
+        if threading.current_thread() is not self._thread:
+            self._wait()
+        start_s = time.monotonic()
+        try:
+            meta = {**self._meta, **progress._asdict()}
+            nbytes, replay_nbytes = save_checkpoint(self._run_dir, arrays, meta, replay=self._replay)
+        except OSError as error:
+            folder = self._run_dir / "checkpoint"
+            before = "the one before is whole" if has_checkpoint(self._run_dir) else "there is none before"
+            sentence = f"{folder}: cannot be written: {error.strerror}; {before}, and the run goes on"
+            self._outcomes.append({"note": sentence})
+        else:
+            row = {
+                "num_steps": progress.num_steps,
+                "num_updates": progress.num_updates,
+                "checkpoint_nbytes": nbytes,
+                "checkpoint_replay_nbytes": replay_nbytes,
+                "checkpoint_s": time.monotonic() - start_s,
+            }
+            self._outcomes.append(row)
+        self._saved_s = time.monotonic()
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """What came of the checkpoints since the last call: rows of metrics, or a {"note": sentence}."""
+        found, self._outcomes = self._outcomes, []
+        return found
+
+    def _wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+
+def latest_checkpoint(run_dir: Path) -> str:
+    """Where a run that has ended early can go on from, in words."""
+    path = run_dir / "checkpoint"
+    return f"the latest checkpoint is {path}" if has_checkpoint(run_dir) else "there is no checkpoint yet"
+
+
+def describe_interface(interface: Interface) -> dict[str, Any]:
+    """What the environment looks like, in a form that can be compared after JSON."""
+    return {entry.name: str(getattr(interface, entry.name)) for entry in fields(interface)}

@@ -1,0 +1,54 @@
+"""The switch to stored embeddings: from a checkpoint with images to one with what frozen encoders make of them.
+
+RUN/checkpoint: networks, images --encoders--> RUN/checkpoint: layers above, frozen encoders, embeddings
+
+Between two parts of a run, when no process works on it. The checkpoint is replaced in one step: whoever is killed
+meanwhile finds the one with images, and makes the switch again.
+"""
+
+import time
+from pathlib import Path
+
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import make_replay
+from drivetrain.train.experience.rounds.windows import changed_windows
+from drivetrain.train.interface import Interface
+from drivetrain.train.ledger.rules import Origin
+from drivetrain.train.policies.embeddings import Encoders, embedded, without_encoders
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, save_checkpoint
+
+
+def freeze_encoders(config: TrainConfig, interface: Interface, run_dir: Path) -> tuple[Origin, str]:
+    """Replace the checkpoint of a run by one whose replay holds embeddings.
+
+    Needs memory for both replays at once.
+
+    Returns:
+        Where the run goes on, and a sentence that says what this took and saves.
+
+    Raises:
+        FileFormatError: The checkpoint cannot be read.
+        SegmentError: There is not enough memory.
+        OSError: The checkpoint cannot be written; it is as it was.
+    """
+    start_s = time.monotonic()
+    arrays, meta = load_checkpoint(run_dir)
+    encoders = Encoders.learned(config, interface, arrays)
+    images = load_replay(run_dir, shared=False)
+    assert images is not None, "a run that stores embeddings saves its replay"
+    with images, make_replay(config, embedded(config, interface), shared=False) as embeddings:
+        embeddings.take_over(images, encoders.embed)
+        origin = Origin(
+            num_steps=meta["num_steps"],
+            num_updates=meta["num_updates"],
+            num_resumes=meta["num_resumes"] + 1,
+            elapsed_s=meta["elapsed_s"] + time.monotonic() - start_s,
+            learning_s=meta["learning_s"],
+            encoder_frozen=True,
+        )
+        now = {name: getattr(origin, name) for name in ("num_resumes", "elapsed_s", "encoder_frozen")}
+        above = changed_windows(without_encoders(arrays), config.replay.num_step, encoders.embed)
+        save_checkpoint(run_dir, {**above, **encoders.arrays()}, {**meta, **now}, replay=embeddings)
+        sizes = f"{images.nbytes / 1e6:,.1f} MB of replay become {embeddings.nbytes / 1e6:,.1f} MB"
+        told = f"{len(embeddings):,} rows in {time.monotonic() - start_s:.1f} s; {sizes}"
+    return origin, f"the encoder is frozen after step {meta['num_steps']:,}: {told}"

@@ -1,0 +1,62 @@
+"""What stands in a run's way, said before anything starts.
+
+configuration -> describe: the environment, and what fits it -> Interface -> require_learner: what learns on it
+"""
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.core.machine import available_memory, num_cores
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments.environment import interface_of, require_known_everywhere
+from drivetrain.train.environments.spaces import require_fit
+from drivetrain.train.interface import Interface
+from drivetrain.train.learner.devices import require_devices
+from drivetrain.train.normalization import Normalization
+from drivetrain.train.policies.embeddings import require_encoder
+from drivetrain.train.policies.policy import policy_network
+
+_NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
+
+
+def describe(config: TrainConfig) -> Interface:
+    """Make a run's environment once and read its spaces.
+
+    Raises:
+        InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; says why
+            and what to do.
+    """
+    interface = interface_of(config)
+    require_fit(interface, config.algo, config.env)
+    Normalization.of(config, interface)  # refuses what cannot be normalised
+    require_encoder(config, interface)
+    if config.fused_engine is not None:
+        from drivetrain.train.actor.fused.kernel import require_kernel  # imports jax: only where it is needed
+
+        require_kernel(config, interface)
+    return interface
+
+
+def require_learner(config: TrainConfig, interface: Interface) -> None:
+    """Refuse an environment that the processes cannot make, and a torso, an optimizer or learners that cannot work.
+
+    Raises:
+        InvalidInput: There is one; nothing was started.
+    """
+    if config.num_actors > 0:
+        require_known_everywhere(config.env)
+    network = policy_network(config, interface)
+    _require_room(network.num_parameters)
+    require_devices(config, network.num_parameters, num_cores())
+    if config.agent.optimizer != "adam" or config.agent.torso != "auto":
+        from drivetrain.train.runs.tried import require_updates  # imports jax: only where it is needed
+
+        require_updates(config, interface)
+
+
+def _require_room(num_parameters: int) -> None:
+    """Refuse a network that does not fit before anybody draws its weights."""
+    needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
+    if needed > available:
+        raise InvalidInput(
+            f"the network would have {num_parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to learn, and "
+            f"{available / 2**30:,.1f} GiB of memory are available; use narrower layers or smaller observations"
+        )

@@ -1,0 +1,243 @@
+"""Taking a run up again where its checkpoint says it was, after any kind of death.
+
+RUN/checkpoint -> Origin, weights, replay -> the same processes as for a new run
+
+A run that died before its first checkpoint begins anew in its folder, by its config.json.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.aside import save_text
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import NotGivenAgain
+from drivetrain.train.interface import Interface
+from drivetrain.train.job import Job
+from drivetrain.train.ledger.rules import Origin
+from drivetrain.train.run_dir.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_saved_policy
+from drivetrain.train.run_dir.folder import RunLock, load_result, require_run_dir
+from drivetrain.train.run_dir.results import Result
+from drivetrain.train.run_dir.saving import describe_interface
+from drivetrain.train.runs.requirements import describe, require_learner
+from drivetrain.train.runs.run import carry_out
+from drivetrain.train.telemetry.sinks.wandb import require_wandb
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a run may go on with that is other than before; None: as before."""
+
+    total_steps: int | None = None
+    """Environment steps of the whole run."""
+    num_actors: int | None = None
+    """Actor processes; 0: sequential. Rollouts and deterministic runs keep their environments, shared evenly by the
+    actors; else each actor has as many as before."""
+    num_learners: int | None = None
+    """Learners; of deterministic runs, whose bits depend on it, as many as before."""
+
+    def applied(self, config: TrainConfig) -> TrainConfig:
+        """The configuration with these changes.
+
+        Raises:
+            InvalidInput: It cannot have them.
+        """
+        changed: dict[str, Any] = {} if self.total_steps is None else {"total_steps": self.total_steps}
+        num_actors, num_learners = self.num_actors, self.num_learners
+        if num_actors is not None and num_actors != config.num_actors:
+            changed["num_actors"] = num_actors
+            if config.on_policy or config.run.deterministic:
+                changed["envs_per_actor"] = _shared_evenly(config.num_envs, num_actors)
+        if num_learners is not None and num_learners != config.num_learners:
+            if config.run.deterministic:
+                raise InvalidInput(
+                    f"num_learners: expected {config.num_learners}, as before, in a deterministic run, whose bits "
+                    f"depend on it, got {num_learners}; leave it out"
+                )
+            changed["num_learners"] = num_learners
+        return config.override(**changed)
+
+
+def _shared_evenly(num_envs: int, num_actors: int) -> int:
+    """Environments of each actor."""
+    if num_actors > 0 and num_envs % num_actors:
+        raise InvalidInput(
+            f"num_actors: expected a divisor of the run's {num_envs} environments, which stay, got {num_actors}"
+        )
+    return num_envs // max(1, num_actors)
+
+
+def prepare(run_dir: Path, changes: Changes, **again: Any) -> tuple[TrainConfig, dict[str, Any] | None]:
+    """The configuration that a run goes on with, and the description of its checkpoint; None: it never had one.
+
+    Args:
+        run_dir: The run's folder.
+        changes: What is to be other than before.
+        again: Settings of the run that were Python objects, see `TrainConfig.from_dict`.
+
+    Raises:
+        InvalidInput: There is no run to be taken up there, or it is finished, or cannot be changed so.
+        FileFormatError: Its checkpoint is damaged, foreign, of a newer version, or, of a finished run, absent; or its
+            config.json is.
+    """
+    require_run_dir(run_dir)
+    if not has_checkpoint(run_dir):
+        if load_result(run_dir) is not None:
+            why = "the run is finished, and has no checkpoint to go on from: none could be written, or it was removed"
+            raise FileFormatError(f"{run_dir}: {why}; begin a new run")
+        config = TrainConfig.load(run_dir / "config.json", **again).override(run_dir=str(run_dir.resolve()))
+        return changes.applied(config).resolved(), None
+    _, meta = load_checkpoint(run_dir)
+    try:
+        config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
+    except NotGivenAgain:
+        raise
+    except (KeyError, ValueError, TypeError) as error:
+        raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
+    config = changes.applied(_as_last_asked(config, run_dir, **again))
+    done, wanted = meta["num_steps"], config.run.total_steps
+    if wanted < done:
+        raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
+    if load_result(run_dir) is not None and wanted <= done:
+        raise InvalidInput(f"{run_dir} is finished ({done:,} steps); give more total_steps to go on with it")
+    return config.resolved(), meta
+
+
+def _as_last_asked(config: TrainConfig, run_dir: Path, **again: Any) -> TrainConfig:
+    """A checkpoint's configuration with what was asked for when it was taken up since, without writing one."""
+    try:
+        written = TrainConfig.load(run_dir / "config.json", **again)
+        asked = Changes(
+            total_steps=written.run.total_steps, num_actors=written.num_actors, num_learners=written.num_learners
+        )
+        return asked.applied(config)
+    except (FileFormatError, InvalidInput):  # damaged, or of something else
+        return config
+
+
+def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
+    """Where the run goes on: at its begin where there is no checkpoint.
+
+    Raises:
+        InvalidInput: The replay was not kept, and too few steps are left to fill it again.
+    """
+    if meta is None:
+        return Origin()
+    num_steps = meta["num_steps"]
+    origin = Origin(
+        num_steps=num_steps,
+        num_updates=meta["num_updates"],
+        num_resumes=meta["num_resumes"] + 1,
+        elapsed_s=meta["elapsed_s"],
+        learning_s=meta["learning_s"],
+        encoder_frozen=meta.get("encoder_frozen", False),  # not in checkpoints from before there was freezing
+    )
+    if config.on_policy:  # steps of a rollout that nothing was learned from are taken again
+        num_rollouts = origin.num_updates // config.updates_per_rollout
+        return replace(origin, num_steps=num_rollouts * config.steps_per_rollout)
+    if "replay" in meta["files"]:
+        return replace(origin, refill_until=_filled_anew(config, origin))
+    needed, left = config.num_rows_before_learning, config.run.total_steps - num_steps
+    due = config.updates.update_ratio * max(0, config.run.total_steps - config.updates.warmup_steps)
+    if left < needed and int(due) > origin.num_updates:
+        raise InvalidInput(
+            f"the checkpoint has no replay, and its {left:,} steps left are fewer than the {needed:,} after which a "
+            "batch can be drawn again; raise total_steps"
+        )
+    refill_until = min(num_steps + max(config.updates.warmup_steps, needed), config.run.total_steps)
+    return replace(origin, refill_until=refill_until)
+
+
+def _filled_anew(config: TrainConfig, origin: Origin) -> int:
+    """The step until which a run taken up in its warm-up waits for a batch; 0: no longer than its warm-up.
+
+    The windows that were open in each environment are lost each time; those of deterministic runs are kept.
+    """
+    if config.run.deterministic or origin.num_updates > 0:
+        return 0
+    lost = origin.num_resumes * config.num_envs * (config.replay.num_step - 1)
+    filled = config.num_rows_before_learning + lost
+    return min(filled, config.run.total_steps) if filled > config.updates.warmup_steps else 0
+
+
+def take_up(
+    run_dir: Path,
+    changes: Changes,
+    *,
+    quiet: bool,
+    ready: Callable[[Job], None] = lambda job: None,
+    callbacks: Sequence[Callback] = (),
+    **again: Any,
+) -> Result:
+    """Take a run up again; `ready` is called with the Job once nothing stands in its way.
+
+    `again`: settings of the run that were Python objects, see `TrainConfig.from_dict`.
+
+    Raises:
+        MissingExtra: The run asks for what is not installed.
+        InvalidInput: There is nothing to take up, somebody is at it, or the environment has changed.
+        FileFormatError: The checkpoint cannot be read.
+        RunError: The run had to end early.
+        KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
+        BaseException: What a callback has raised, likewise.
+    """
+    require_callbacks(callbacks)
+    require_run_dir(run_dir)
+    run_dir = run_dir.resolve()  # before an environment is made, which may go elsewhere
+    with RunLock(run_dir) as lock:
+        config, meta = prepare(run_dir, changes, **again)
+        require_wandb(config)
+        interface = describe(config)
+        require_learner(config, interface)
+        if meta is not None:
+            require_same(config.env, interface, meta["interface"])
+        require_best(run_dir)
+        (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
+        save_text(run_dir / "config.json", config.to_json())
+        (run_dir / "result.json").unlink(missing_ok=True)
+        job = Job(
+            config=config,
+            interface=interface,
+            run_dir=run_dir,
+            origin=origin_of(config, meta),
+            lock_fd=lock.fd,
+            callbacks=Callbacks(callbacks, config, run_dir),
+            quiet=quiet,
+            begins_anew=meta is None,
+        )
+        ready(job)
+        return carry_out(job)
+
+
+def require_best(run_dir: Path) -> None:
+    """Refuse a best policy that cannot be read, before an evaluator finds that it cannot.
+
+    Raises:
+        FileFormatError: Says what to do.
+    """
+    if not has_best_policy(run_dir):
+        return
+    try:
+        load_saved_policy(run_dir, "best")
+    except FileFormatError as error:
+        raise FileFormatError(
+            f"{error}; put an older copy there, or remove it to keep the best from here on"
+        ) from error
+
+
+def require_same(env: str, interface: Interface, saved: dict[str, str]) -> None:
+    """Refuse an environment that looks other than it did.
+
+    Raises:
+        InvalidInput: Names what has changed.
+    """
+    now = describe_interface(interface)
+    for name in sorted({*now, *saved}):
+        if now.get(name) != saved.get(name):
+            raise InvalidInput(
+                f"environment {env!r} has changed since the checkpoint: {name} was {saved.get(name)}, and is "
+                f"{now.get(name)}; resume with the environment as it was, or start a new run"
+            )

@@ -1,0 +1,184 @@
+"""A run from the outside: its folder, its result, and who carries it out.
+
+train(...) -> resolve the configuration -> supervisor (processes) | loop (sequential) -> Result
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from drivetrain.core.aside import save_text
+from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.garbage import uncollected
+from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import named
+from drivetrain.train.config.presets import preset
+from drivetrain.train.experience.experience import require_experience
+from drivetrain.train.interface import Interface
+from drivetrain.train.job import Job
+from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
+from drivetrain.train.run_dir.results import Result
+from drivetrain.train.runs.freezing import freeze_encoders
+from drivetrain.train.runs.requirements import describe, require_learner
+from drivetrain.train.sizing.choose import settle
+from drivetrain.train.telemetry.recording import CHECKPOINT, STARTING, never_failing, recorded
+from drivetrain.train.telemetry.sinks.wandb import require_wandb
+
+
+def resolve(
+    algo: str, env: str | Callable[[], Any], config: TrainConfig | None, overrides: dict[str, Any]
+) -> TrainConfig:
+    """The configuration of a run: the given one, or the environment's preset, with overrides.
+
+    Raises:
+        InvalidInput: A field is unknown or out of range, or `config` is of another run.
+    """
+    fields = dict(overrides)
+    name = fields.pop("preset", None)
+    if config is None:
+        config = preset(algo, env, name)
+    elif not isinstance(config, TrainConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(
+            f"config: expected a TrainConfig, got {type(config).__name__}; settings are arguments by name, as "
+            "total_steps=50_000"
+        )
+    elif (config.algo, config.env) != (algo, named("env", env)):
+        raise InvalidInput(f"config: expected one for {algo} on {env}, got one for {config.algo} on {config.env}")
+    elif name is not None:
+        raise InvalidInput(f"preset: expected none beside a config, got {name!r}")
+    return config.override(**fields)
+
+
+def start(
+    config: TrainConfig,
+    *,
+    quiet: bool,
+    ready: Callable[[TrainConfig], None] = lambda config: None,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
+    """Carry out a new run; `ready` is told its configuration once nothing stands in its way.
+
+    Raises:
+        MissingExtra: The run asks for what is not installed; nothing was started.
+        InvalidInput: The environment, what learns, the callbacks or the run folder are unfit; nothing was started.
+        SegmentError: There is not enough memory for the replay, the rollout or the batches; nothing was started.
+        RunError: The run had to end early.
+        KeyboardInterrupt: Ctrl-C, after everything was saved and ended.
+        BaseException: What a callback has raised, likewise.
+    """
+    require_callbacks(callbacks)
+    require_wandb(config)
+    here = Path.cwd()  # an environment may go elsewhere when it is made
+    interface = describe(config)
+    require_experience(config, interface)
+    config = settled(config, interface, quiet=quiet)
+    require_learner(config, interface)
+    run_dir = make_run_dir(config, here)
+    with RunLock(run_dir) as lock:
+        asked, config = config, config.resolved().override(run_dir=str(run_dir))
+        save_text(run_dir / "config.json", config.to_json())
+        told = Callbacks(callbacks, config, run_dir)
+        ready(asked)
+        return carry_out(
+            Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
+        )
+
+
+def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:
+    """Numbers in place of "auto", and as many learners as are worthwhile; says why on standard error if it measures.
+
+    Raises:
+        InvalidInput: No setting is allowed.
+        RunError: The environment or the learner failed while it was measured.
+    """
+    config, reason = settle(config, interface)
+    if reason is not None and not quiet:
+        sys.stderr.write(f"sized: {reason}\n")
+    return config
+
+
+def carry_out(job: Job) -> Result:
+    """Do the work, with processes or without, note that it is done, and tell the callbacks."""
+    try:
+        with _timed(job) as timed:
+            done = _work(timed)
+        _keep(done, job)
+    except BaseException as error:
+        try:
+            job.callbacks.end(None)
+        except BaseException as another:
+            error.add_note(f"a callback raised when it was told of this: {another!r}")
+        raise
+    job.callbacks.end(done)
+    return done
+
+
+@contextlib.contextmanager
+def _timed(job: Job) -> Generator[Job]:
+    """The run with its time recorded, and the report of it when it is over, however that comes about."""
+    folder = None
+    try:
+        with recorded(job.config, job.run_dir) as folder:
+            yield replace(job, recording=folder)
+    finally:
+        if folder is not None:
+            with never_failing():
+                from drivetrain.train.telemetry.time_report import write  # the report's parts, which nothing else needs
+
+                write(job.run_dir)
+
+
+def _keep(done: Result, job: Job) -> None:
+    """Note that the run is done; where there is no room for that, it is done all the same."""
+    try:
+        save_result(job.run_dir, done.to_dict())
+    except OSError as error:
+        if not job.quiet:
+            sys.stderr.write(f"{job.run_dir / 'result.json'}: cannot be written: {error.strerror}\n")
+
+
+def _work(job: Job) -> Result:
+    """All of it; in two parts where encoders are frozen on the way."""
+    rules = Rules.of(job.config, job.origin)
+    if rules.switch_at is None:
+        return _part(job)
+    # Whoever was killed at the switch finds everything before it done.
+    if (job.origin.num_steps, job.origin.num_updates) != (rules.switch_at, rules.due(rules.switch_at)):
+        done = _part(job)
+        if done.num_steps != rules.switch_at:  # a callback has ended it
+            return done
+    return _part(_with_embeddings(job))
+
+
+def _part(job: Job) -> Result:
+    """A run, or its part up to the switch or from there on, with processes or without."""
+    if job.config.num_actors == 0:
+        with STARTING, uncollected():
+            from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
+
+        return run_sequentially(job)
+    from drivetrain.train.processes.supervisor import supervise
+
+    return supervise(job)
+
+
+@CHECKPOINT
+def _with_embeddings(job: Job) -> Job:
+    """The rest of a run, whose encoders are frozen from here on.
+
+    Raises:
+        RunError: The checkpoint could not be replaced.
+    """
+    try:
+        origin, sentence = freeze_encoders(job.config, job.interface, job.run_dir)
+    except OSError as error:
+        why = f"{job.run_dir / 'checkpoint'}: the embeddings cannot be written: {error.strerror}"
+        raise RunError(f"{why}; the checkpoint with images is whole, and `drivetrain resume` tries again") from error
+    if not job.quiet:
+        sys.stderr.write(f"{sentence}\n")
+    return replace(job, origin=origin)

@@ -1,0 +1,70 @@
+"""A run's policy by itself: from an environment's observation to its action, for whatever has the run's folder.
+
+observation ─encoder─▶ as stored ─policy.act─▶ the agent's choice ─decoder─▶ action
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments.environment import interface_of, make
+from drivetrain.train.environments.faults import NoSuchCategory
+from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
+from drivetrain.train.evaluate import policy_of
+from drivetrain.train.interface import set_row
+from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
+from drivetrain.train.run_dir.folder import require_run_dir
+
+
+class TrainedPolicy:
+    """The policy of a run, acting for best return: `action = policy(observation)`.
+
+    Observations are those of `make_env()`: raw, as normalising is part of the policy; stacked and preprocessed where
+    the run's settings say so. Not safe for threads.
+
+    Attributes:
+        config: The run's settings.
+        num_steps: Environment steps of the run when the policy was saved.
+        mean_return: Of its evaluation; NaN where there was none.
+    """
+
+    def __init__(self, run_dir: Path, which: Which, **again: Any) -> None:
+        """See `drivetrain.train.load_policy`."""
+        require_run_dir(run_dir)
+        self.config = TrainConfig.load(run_dir / "config.json", **again)
+        saved = load_saved_policy(run_dir, which)
+        self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
+        interface = interface_of(self.config)
+        self._policy = policy_of(self.config, interface, saved)
+        with contextlib.closing(self.make_env()) as env:
+            self._space = env.observation_space
+        self._encode = encoder(interface.observations, shapes_of(self._space))
+        self._decode = decoder(interface.actions)
+        self._row = interface.zero_observations(1)
+
+    def __call__(self, observation: Any) -> Any:
+        """The action for one observation of the environment.
+
+        Raises:
+            InvalidInput: It is no observation of that environment.
+        """
+        try:
+            encoded = self._encode(observation)
+        except NoSuchCategory as error:
+            raise InvalidInput(f"observation: {error}") from error
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise InvalidInput(
+                f"observation: expected one of {self.config.env!r}, of {' '.join(str(self._space).split())}, got "
+                f"{type(observation).__name__} of shape {getattr(observation, 'shape', ())}; `make_env()` makes an "
+                "environment that gives such"
+            ) from error
+        set_row(self._row, 0, encoded)
+        return self._decode(self._policy.act(self._row)[0])
+
+    def make_env(self) -> "gymnasium.Env[Any, Any]":
+        """An environment as the run's evaluations have it, wrappers included."""
+        return make(self.config.env, self.config.environment)

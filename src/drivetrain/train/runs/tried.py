@@ -1,0 +1,102 @@
+"""Trying a torso and an optimizer of the user's own before anything starts: updates are traced, not computed."""
+
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+import importlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import PPOConfig, TrainConfig
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.interface import Interface
+from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
+from drivetrain.train.learner.optimizers import optimizer_of
+from drivetrain.train.learner.sharing import ONE_LEARNER
+from drivetrain.train.learner.updates import Algorithm, empty_batches
+
+
+def require_updates(config: TrainConfig, interface: Interface) -> None:
+    """Check that the algorithm can learn with what the user has brought, as it would in the run.
+
+    Raises:
+        InvalidInput: Something raised, the state changes its shapes or kinds, or a schedule of the rate is not heeded.
+    """
+    try:
+        before, after = _before_and_after(config, interface)
+    except InvalidInput:
+        raise
+    except Exception as error:  # whatever the user's functions raise
+        sentence = " ".join(str(error).split())[:300]
+        raise _unfit(config, f"it raised {type(error).__name__}: {sentence}") from error
+    if before != after:
+        raise _unfit(config, "steps are not like the parameters, or its state changes its shapes or kinds")
+    if isinstance(config.agent, PPOConfig) and config.agent.learning_rate_schedule != "constant":
+        _require_heeded(config)
+
+
+def _before_and_after(config: TrainConfig, interface: Interface) -> tuple[Any, Any]:
+    """The shapes of the state at the start, and after some updates."""
+    module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
+    algorithm: Algorithm | OnPolicyAlgorithm = module.make(config, interface)
+    before = jax.eval_shape(lambda: algorithm.init(np.random.default_rng(0)))
+    if isinstance(algorithm, OnPolicyAlgorithm):
+        rollout = RolloutBuffer.create(config, interface, shared=False).rollout
+        progress = jax.ShapeDtypeStruct((), jnp.float32)
+        after, _ = jax.eval_shape(
+            lambda state, rollout, progress: algorithm.learn(state, rollout, progress, ONE_LEARNER),
+            before,
+            rollout,
+            progress,
+        )
+        return before, after
+    batch = jax.tree.map(lambda x: x[0], empty_batches(config, interface))
+    after, *_ = jax.eval_shape(lambda state, batch: algorithm.update(state, batch, ONE_LEARNER), before, batch)
+    return before, after
+
+
+def _require_heeded(config: TrainConfig) -> None:
+    """Check that steps depend on the rate they are given, and not on that of the start alone."""
+    number = jax.ShapeDtypeStruct((), jnp.float32)
+    params = {"weight": jax.ShapeDtypeStruct((2, 2), jnp.float32), "bias": jax.ShapeDtypeStruct((2,), jnp.float32)}
+
+    def moved(rate: Any, state: Any, params: Any) -> Any:
+        return optimizer_of(config.agent, learning_rate=rate).step(params, state, params)[0]
+
+    try:
+        state = jax.eval_shape(optimizer_of(config.agent).init, params)
+        traced: Any = jax.make_jaxpr(moved)(number, state, params).jaxpr
+    except Exception:  # made for the algorithm's own parameters, as one that goes by their names
+        return
+    rate = traced.invars[0]
+    if not any(variable is rate for step in traced.eqns for variable in step.invars):
+        raise _unfit(
+            config,
+            "it keeps the rate that it was begun with, so that the schedule of learning_rate would not be heeded (as "
+            "with optax.inject_hyperparams); schedule it in the optimizer, with a constant learning_rate_schedule",
+        )
+
+
+def _unfit(config: TrainConfig, reason: str) -> InvalidInput:
+    own: list[tuple[str, str, str]] = []
+    if config.agent.torso != "auto":
+        own.append(("torso", config.agent.torso, "a torso for batches of any size"))
+    if config.agent.optimizer != "adam":
+        own.append(
+            (
+                "optimizer",
+                config.agent.optimizer,
+                "a function from a learning rate to an optax transformation with init(params) and "
+                "update(gradients, state, params)",
+            )
+        )
+    names, values, wanted = (list(column) for column in zip(*own, strict=True))
+    return InvalidInput(
+        f"{' and '.join(names)}: {' and '.join(repr(value) for value in values)} do{'es' * (len(own) == 1)} not fit: "
+        f"{reason}; expected {', and '.join(wanted)}"
+    )

@@ -1,0 +1,114 @@
+"""Learning curves: evaluations of runs by environment steps, and what several seeds say together.
+
+RUN/metrics.jsonl -> Evaluations of one run -> those alike but for the seed -> Curve
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train.run_dir.folder import label_of, require_run_dir, seed_runs
+from drivetrain.train.telemetry.metrics import read_rows
+
+_NUM_POINTS = 200
+_NUM_RESAMPLES = 2_000
+
+
+class Evaluations(NamedTuple):
+    """The evaluations of one run, in the order of its steps."""
+
+    label: str
+    """Algorithm and environment: runs of one label are seeds of one thing."""
+    num_steps: NDArray[np.float64]
+    """[evaluations] environment steps."""
+    returns: NDArray[np.float64]
+    """[evaluations] mean return of each."""
+
+
+class Curve(NamedTuple):
+    """The mean over runs, with an interval; [points] each."""
+
+    num_steps: NDArray[np.float64]
+    """Environment steps."""
+    mean: NDArray[np.float64]
+    """Mean over the runs."""
+    low: NDArray[np.float64]
+    """Lower end of the 95% interval; the mean where there is one run."""
+    high: NDArray[np.float64]
+    """Upper end."""
+
+
+class Curves(NamedTuple):
+    """What several runs say."""
+
+    by_label: dict[str, tuple[Curve, int]]
+    """The curve of each label, and of how many runs it is."""
+    unevaluated: list[Path]
+    """Runs without an evaluation yet, which are in no curve."""
+
+
+def evaluations(run_dir: Path) -> Evaluations:
+    """The evaluations in a run's folder; none where it was not evaluated yet.
+
+    Raises:
+        InvalidInput: It is no run's folder.
+        FileFormatError: Its files are damaged.
+    """
+    require_run_dir(run_dir)
+    label = label_of(run_dir)
+    found = {
+        row["num_steps"]: row["eval_return"] for row in read_rows(run_dir / "metrics.jsonl") if "eval_return" in row
+    }
+    steps = sorted(found)
+    try:
+        returns = np.array([found[step] for step in steps], np.float64)
+        if returns.ndim != 1:
+            raise ValueError("there are lists among them")
+    except (TypeError, ValueError) as error:
+        raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: expected numbers as eval_return: {error}") from error
+    return Evaluations(label, np.array(steps, np.float64), returns)
+
+
+def curve(runs: Sequence[Evaluations]) -> Curve:
+    """The mean of runs over the steps that all of them have, and its 95% bootstrap interval over runs.
+
+    Between two evaluations a run's return is taken to change linearly. Runs are drawn with replacement,
+    2,000 times, in the same way at every point; the interval is between the 2.5th and 97.5th percentile of
+    the means.
+    """
+    first = max(run.num_steps[0] for run in runs)
+    last = min(run.num_steps[-1] for run in runs)
+    if first > last:
+        raise InvalidInput(f"{runs[0].label}: the runs were evaluated at no steps in common; plot them one by one")
+    shares = np.arange(_NUM_POINTS if first < last else 1) / (_NUM_POINTS - 1)
+    num_steps = np.asarray(first + shares * (last - first), np.float64)
+    values = np.stack([np.interp(num_steps, run.num_steps, run.returns) for run in runs])
+    picks = np.random.default_rng(0).integers(0, len(runs), (_NUM_RESAMPLES, len(runs)))
+    counts = np.stack([np.bincount(pick, minlength=len(runs)) for pick in picks]) / len(runs)
+    low, high = np.percentile(counts @ values, [2.5, 97.5], axis=0)
+    return Curve(num_steps, values.mean(0), low, high)
+
+
+def curves(run_dirs: Sequence[Path]) -> Curves:
+    """One curve per label; a folder of several seeds stands for their runs.
+
+    Raises:
+        InvalidInput: One is no run's folder, or runs of a label were evaluated at no steps in common.
+        FileFormatError: No run was evaluated yet, or files are damaged.
+    """
+    groups: dict[str, list[Evaluations]] = {}
+    unevaluated: list[Path] = []
+    found = (run for path in run_dirs for run in seed_runs(path) or [path])
+    for resolved, run_dir in {run.resolve(): run for run in found}.items():  # one given twice is one
+        run = evaluations(resolved)
+        if len(run.num_steps):
+            groups.setdefault(run.label, []).append(run)
+        else:
+            unevaluated.append(run_dir)
+    if not groups:
+        raise FileFormatError(f"{', '.join(map(str, unevaluated))}: there are no evaluations here (yet)")
+    return Curves({label: (curve(runs), len(runs)) for label, runs in groups.items()}, unevaluated)

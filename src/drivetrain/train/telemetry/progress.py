@@ -1,0 +1,83 @@
+"""What the user sees of a run: a progress bar on a terminal, plain lines elsewhere."""
+
+import contextlib
+import math
+import time
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from drivetrain.scope.report.console import Console
+from drivetrain.train.telemetry.metrics import Row
+
+_LINE_INTERVAL_S = 5.0
+_RATE_WINDOW_S = 60.0  # over which the remaining time is estimated
+
+
+class Display:
+    """Shows rows of metrics as they come, on standard error.
+
+    Args:
+        total_steps: Environment steps of the run.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, total_steps: int, *, quiet: bool) -> None:
+        self._total_steps = total_steps
+        self._quiet = quiet
+        self._line_s = time.monotonic()
+        self._shown: Row = {}
+        self._console = Console(stderr=True)
+        self._live: Live | None = None
+        self._bar = Progress(
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} steps"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            speed_estimate_period=_RATE_WINDOW_S,
+        )
+        self._task = self._bar.add_task("train", total=total_steps)
+        if self._console.is_terminal and not self._console.is_dumb_terminal and not quiet:
+            self._live = Live(Group(self._bar, Text("starting")), console=self._console)
+            self._live.start()
+
+    def show(self, row: Row) -> None:
+        """Show a row; what it lacks keeps its last value."""
+        self._shown = {**self._shown, **{k: v for k, v in row.items() if not math.isnan(v)}}
+        if self._live is not None:
+            self._bar.update(self._task, completed=self._shown["num_steps"])
+            with contextlib.suppress(OSError):
+                self._live.update(Group(self._bar, Text(_numbers(self._shown))))
+        elif not self._quiet and time.monotonic() - self._line_s > _LINE_INTERVAL_S:
+            self._line_s = time.monotonic()
+            steps = f"{self._shown['num_steps']:,.0f}/{self._total_steps:,} steps"
+            self._say(f"{steps}  {_numbers(self._shown)}")
+
+    def note(self, sentence: str) -> None:
+        """Say something that happened, beside the progress."""
+        if not self._quiet:
+            self._say(sentence)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            with contextlib.suppress(OSError):
+                self._live.stop()
+
+    def _say(self, sentence: str) -> None:
+        with contextlib.suppress(OSError):  # a log on a full disk, or one that nobody reads any more, ends no run
+            self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def _numbers(row: Row) -> str:
+    formats = {
+        "episode_return": "return {:.1f}",
+        "eval_return": "evaluated {:.1f}",
+        "steps_per_s": "{:,.0f} steps/s",
+        "updates_per_s": "{:,.0f} updates/s",
+        "update_ratio": "ratio {:.3f}",
+    }
+    return "  ".join(text.format(row[name]) for name, text in formats.items() if name in row)

@@ -1,0 +1,91 @@
+"""Rows of metrics as TensorBoard events, written by the caller's own thread.
+
+tensorboardX's usual writer hands events to a thread, and waits for ever once that has died of a full
+disk; so its records are written to their file here, each whole or not at all.
+
+    record | length | its checksum | event | its checksum |
+"""
+
+import importlib
+import importlib.util
+import os
+import socket
+import struct
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from drivetrain.train.run_dir.archives import append_whole
+from drivetrain.train.telemetry.sinks.sink import Row
+
+_PACKAGE = "tensorboardX"
+_MODULES = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
+
+
+class TensorBoard:
+    """A file of events in a folder for TensorBoard.
+
+    Args:
+        folder: Made if absent.
+        resume_at: Step from whose end on TensorBoard is to forget what earlier files say.
+    """
+
+    def __init__(self, folder: Path, resume_at: int | None) -> None:
+        self.name = str(folder)
+        # Here: children load their frameworks meanwhile.
+        records, event, summary = _parts_of_tensorboardx()
+        self._crc: Any = records.masked_crc32c
+        self._event: Any = event.Event
+        self._summary: Any = summary.Summary
+        folder.mkdir(exist_ok=True)
+        # Files are read in the order of their names; and a run may be resumed within a second.
+        moment = f"{int(_now_s())}.{socket.gethostname()}.{time.monotonic_ns():020}.{os.getpid()}"
+        self._file = (folder / f"events.out.tfevents.{moment}").open("ab", buffering=0)
+        self._write(file_version="brain.Event:2")
+        if resume_at is not None:
+            start = event.SessionLog(status=event.SessionLog.START)
+            self._write(step=resume_at + 1, session_log=start)
+
+    def write(self, row: Row) -> None:
+        """Add a row.
+
+        Raises:
+            OSError: There is no room; the file is as it was.
+        """
+        values = [
+            self._summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "num_steps"
+        ]
+        self._write(step=int(row["num_steps"]), summary=self._summary(value=values))
+
+    def close(self) -> None:
+        """End the file."""
+        self._file.close()
+
+    def _write(self, **fields: Any) -> None:
+        data: bytes = self._event(wall_time=_now_s(), **fields).SerializeToString()
+        length = struct.pack("<Q", len(data))
+        sums = [struct.pack("<I", self._crc(piece)) for piece in (length, data)]
+        append_whole(self._file, length + sums[0] + data + sums[1])
+
+
+def _parts_of_tensorboardx() -> list[Any]:
+    """The modules of tensorboardX that write events, without the package around them.
+
+    That imports PyTorch where it is installed, for its graphs: 1.3 s of CPU time, 220 MiB. So its place is taken by an
+    empty package while they load; whoever imports tensorboardX afterwards loads the whole one.
+    """
+    spec = None if _PACKAGE in sys.modules else importlib.util.find_spec(_PACKAGE)
+    if spec is None:  # it is there as a whole; or it is not, and importing it says so
+        return [importlib.import_module(f"{_PACKAGE}.{name}") for name in _MODULES]
+    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
+    try:
+        return [importlib.import_module(f"{_PACKAGE}.{name}") for name in _MODULES]
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
+            del sys.modules[name]
+
+
+def _now_s() -> float:
+    return datetime.now(UTC).timestamp()

@@ -1,0 +1,99 @@
+"""Where the time of a run went: report.html in its folder, and the table that `drivetrain train` ends with.
+
+RUN/time/0, 1, ... -> Totals -> RUN/report.html; what the processes waited for, in words
+"""
+
+from pathlib import Path
+
+import rich.console
+
+from drivetrain.core.aside import save_text
+from drivetrain.scope.report import totals_page, totals_terminal
+from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.totals_rows import by_group, waited
+from drivetrain.scope.totals import Totals
+from drivetrain.train.run_dir.folder import label_of
+from drivetrain.train.telemetry.recording import SEQUENTIAL, sessions
+
+REPORT = "report.html"
+CONFIG = "config.json"
+_MUCH = 0.2
+"""Share of its time from which on a process is said to wait."""
+
+
+def load(run_dir: Path) -> Totals | None:
+    """What all sessions of a run recorded; None where nothing was."""
+    folders = sessions(run_dir)
+    return Totals.load(folders) if folders else None
+
+
+def write(run_dir: Path, file: Path | None = None) -> None:
+    """Write the page into the run's folder, or to another file.
+
+    Raises:
+        OSError: It cannot be written.
+        FileFormatError: A recording, or config.json, is damaged.
+    """
+    totals = load(run_dir)
+    if totals is not None:
+        title = f"Where the time of {label_of(run_dir)} went"
+        save_text(file or run_dir / REPORT, totals_page.render(totals, title, facts(totals), words(totals)))
+
+
+def is_of_run(folder: Path) -> bool:
+    """Whether a folder is that of a training run which recorded where its time went."""
+    return (folder / CONFIG).is_file() and bool(sessions(folder))
+
+
+def show(run_dir: Path, console: rich.console.Console) -> None:
+    """Print the table, what it says, and where the page is; nothing where nothing was recorded."""
+    totals = load(run_dir)
+    if totals is None:
+        return
+    console.print(f"where the time went: {facts(totals)}", highlight=False)
+    console.print(totals_terminal.table(totals))
+    for text in words(totals):
+        console.print(text, highlight=False, soft_wrap=True)
+    if (run_dir / REPORT).exists():
+        console.print(f"more: {run_dir / REPORT}", highlight=False, markup=False, soft_wrap=True)
+
+
+def facts(totals: Totals) -> str:
+    """How much was recorded, in one line."""
+    again = f" in {len(totals.sessions)} sessions" if len(totals.sessions) > 1 else ""
+    return f"{seconds(totals.wall_ns)} of wall time{again}, {len(totals.processes)} processes".replace(
+        " 1 processes", " 1 process"
+    )
+
+
+def words(totals: Totals) -> list[str]:
+    """Which side the run waits for, what that side does most, and what could be done about it."""
+    groups = by_group(totals)
+    if SEQUENTIAL in groups:
+        return [_sequential(totals)]
+    actors, learner = waited(totals, "actors"), waited(totals, "learner")
+    said = f"actors wait {actors:.0%} of their time, the learner {learner:.0%} of its"
+    if actors >= _MUCH and learner < _MUCH:
+        advice = "More actors would not help; a smaller network, fewer and larger batches, or several learners may."
+        return [f"The run waits for the learner: {said}.", f"Of its time most is {_most(totals, 'learner')}.", advice]
+    if learner >= _MUCH and actors < _MUCH:
+        advice = "More actors help while there are cores for them (--num-actors), or more environments for each."
+        return [f"The run waits for the actors: {said}.", f"Of their time most is {_most(totals, 'actors')}.", advice]
+    if actors >= _MUCH:
+        return [f"Actors and learner wait for each other in turn: {said}."]
+    return [f"Neither side waits much for the other: {said}. All of them would have to be faster, or on more cores."]
+
+
+def _sequential(totals: Totals) -> str:
+    most = _most(totals, SEQUENTIAL)
+    return f"One process did everything in turn; most of its time is {most}. Actors would do that beside the updates."
+
+
+def _most(totals: Totals, group: str) -> str:
+    """What a group did most, waiting apart, after it had started."""
+    sums = {what: ns for what, ns in by_group(totals)[group].items() if what not in ("waiting", "starting")}
+    whole = sum(sums.values())
+    if not whole:
+        return "starting"
+    what = max(sums, key=lambda name: sums[name])
+    return f"{what} ({sums[what] / whole:.0%} of what it did)"

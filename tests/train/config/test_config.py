@@ -1,0 +1,186 @@
+"""Configuration: overrides by name, checks with a sentence, and a config.json that comes back."""
+
+import dataclasses
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train import train
+from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
+from drivetrain.train.config.presets import preset
+from drivetrain.train.runs.requirements import describe
+
+PLAIN = TrainConfig.default("dqn", "CartPole-v1")
+
+
+def test_overrides_reach_the_part_that_has_the_field():
+    config = PLAIN.override(total_steps=7_000, num_step=1, batch_size=32)
+    assert (config.run.total_steps, config.replay.num_step, config.updates.batch_size) == (7_000, 1, 32)
+    assert config.updates.gamma == PLAIN.updates.gamma
+
+
+@pytest.mark.parametrize("value", ["1/4", 0.25, Fraction(1, 4)])
+def test_the_update_ratio_is_an_exact_fraction_however_it_is_written(value):
+    assert PLAIN.override(update_ratio=value).updates.update_ratio == Fraction(1, 4)
+
+
+def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
+    assert PLAIN.override(update_ratio=0.1).updates.update_ratio == Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("total_steps", 0), ("num_actors", -1), ("envs_per_actor", 0), ("seed", -1), ("tolerance", -1),
+        ("capacity", 0), ("alpha", 1.5), ("beta", -0.1), ("num_step", 0), ("gamma", 1.01), ("learning_rate", 0.0),
+        ("learning_rate", float("nan")), ("batch_size", 0), ("hidden", (64, 0)), ("target_tau", 0.0),
+        ("target_interval", 0), ("update_ratio", -1), ("update_ratio", "a"), ("updates_per_call", 0),
+        ("epsilon_end", 2.0), ("warmup_steps", -1), ("eval_episodes", 0), ("checkpoint_interval_s", 0.0),
+        ("total_steps", 2**63), ("eval_episodes", 10**23), ("final_eval_episodes", 2**29), ("updates_per_call", 10**23),
+        ("target_interval", 2**31),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
+    with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
+        PLAIN.override(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("total_steps", "100"), ("total_steps", None), ("total_steps", 0.5), ("seed", True), ("seed", float("inf")),
+        ("envs_per_actor", "many"), ("num_actors", 2.5), ("num_learners", [1]), ("device", np.array([4, 4])),
+        ("learning_rate", "1e-3"), ("learning_rate", True), ("gamma", None), ("prioritized", "no"), ("csv", 1),
+        ("hidden", "64"), ("hidden", 64), ("hidden", (64, 0.5)), ("wandb", 3), ("freeze_encoder_after", "never"),
+        ("update_ratio", None),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_refused_by_a_sentence_naming_it(name, value):
+    with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
+        PLAIN.override(**{name: value})
+
+
+def test_numbers_of_other_types_and_paths_are_those_of_pythons_own_so_that_config_json_has_them(tmp_path):
+    given = {"total_steps": np.int64(7_000), "seed": 3.0, "learning_rate": np.float32(0.5), "gamma": 1, "csv": np.True_}
+    plain = {"total_steps": 7_000, "seed": 3, "learning_rate": 0.5, "gamma": 1.0, "csv": True}
+    config = PLAIN.override(**given, hidden=np.array([8, 4]), run_dir=tmp_path)
+    expected = PLAIN.override(**plain, hidden=(8, 4), run_dir=str(tmp_path))
+    assert config == expected
+    assert config.to_json() == expected.to_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("total_timesteps", "total_steps"), ("lr", "learning_rate"), ("seeed", "seed")]
+)
+def test_an_unknown_setting_is_told_with_what_it_is_likely_to_mean(name, meant):
+    with pytest.raises(InvalidInput, match=rf"unknown setting '{name}' for dqn: did you mean {meant}\? choose from"):
+        PLAIN.override(**{name: 3})
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidInput, match=r"unknown setting 'batchsize'.*batch_size"):
+        PLAIN.override(batchsize=3)
+
+
+def test_settings_that_are_no_configuration_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="config: expected a TrainConfig, got dict; settings are arguments by name"):
+        train("dqn", "CartPole-v1", config={"total_steps": 3}, run_dir=str(tmp_path))
+
+
+def test_no_time_out_at_all_may_be_asked_for():
+    assert describe(PLAIN.override(step_timeout_s=float("inf"))).num_actions == 2
+
+
+def test_an_unknown_algorithm_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidInput, match="unknown algorithm 'sarsa': choose from dqn, ddpg, td3, sac"):
+        TrainConfig.default("sarsa", "CartPole-v1")
+
+
+def test_the_settings_of_another_algorithm_are_refused():
+    with pytest.raises(InvalidInput, match=r"unknown setting 'epsilon_end' for sac: choose from .*target_entropy"):
+        TrainConfig.default("sac", "Pendulum-v1").override(epsilon_end=0.1)
+    with pytest.raises(InvalidInput, match="agent: DQNConfig is not for the algorithm 'sac'"):
+        TrainConfig(algo="sac", env="Pendulum-v1", agent=DQNConfig())
+
+
+@pytest.mark.parametrize(
+    ("algo", "name", "value"),
+    [
+        ("ddpg", "exploration_noise", -0.1), ("td3", "policy_delay", 0), ("td3", "target_noise", float("inf")),
+        ("td3", "target_noise_clip", -1.0), ("sac", "initial_temperature", 0.0),
+        ("sac", "target_entropy", float("nan")), ("sac", "learning_rate", 0.0), ("ddpg", "hidden", (0,)),
+        ("td3", "target_tau", 1.5),
+    ],
+)  # fmt: skip
+def test_a_setting_of_an_algorithm_out_of_range_is_refused_by_name(algo, name, value):
+    with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
+        TrainConfig.default(algo, "Pendulum-v1").override(**{name: value})
+
+
+def test_no_two_parts_of_a_run_share_a_field_name():
+    for algo in AGENTS:
+        config = TrainConfig.default(algo, "E")
+        parts = [getattr(config, part) for part in config.parts]
+        names = [field.name for part in parts for field in dataclasses.fields(part)]
+        assert len(names) == len(set(names))
+
+
+def test_continuous_algorithms_start_from_the_papers_settings():
+    config = preset("sac", "Anything-v0")
+    assert isinstance(config.agent, SACConfig)
+    assert (config.updates.batch_size, config.updates.update_ratio, config.replay.prioritized) == (256, 1, False)
+
+
+def test_a_warm_up_too_short_for_a_first_batch_is_refused():
+    with pytest.raises(InvalidInput, match=r"warmup_steps: expected at least 80 .*got 79"):
+        PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, warmup_steps=79)
+    PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, warmup_steps=80)
+
+
+@pytest.mark.parametrize("algo", AGENTS)
+def test_config_json_is_resolved_and_comes_back_equal(tmp_path, algo):
+    ratio = {} if algo == "ppo" else {"update_ratio": "3/7"}
+    config = preset(algo, "CartPole-v1").override(seed=3, hidden=(32, 16), **ratio)
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json())
+    assert isinstance(json.loads(path.read_text())["run"]["num_actors"], int)
+    assert TrainConfig.load(path) == config.resolved()
+
+
+def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):
+    endless = {"checkpoint_interval_s": math.inf, "max_gradient_norm": math.inf}
+    config = TrainConfig.default("dqn", "CartPole-v1").override(**endless)
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json())
+    held = json.loads(config.to_json(), parse_constant=pytest.fail)
+    assert (held["run"]["checkpoint_interval_s"], held["agent"]["max_gradient_norm"]) == ("inf", "inf")
+    assert TrainConfig.load(path) == config.resolved()
+    path.write_text(config.to_json().replace('"inf"', "Infinity"))  # as runs have it that were begun before
+    assert TrainConfig.load(path) == config.resolved()
+    with pytest.raises(InvalidInput, match="learning_rate: expected a number, got 'fast'"):
+        config.override(learning_rate="fast")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}'])
+def test_a_foreign_config_json_is_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(FileFormatError, match=r"config\.json"):
+        TrainConfig.load(tmp_path / "config.json")
+
+
+def test_exploration_and_importance_schedules_run_linearly_to_their_ends():
+    config = PLAIN.override(epsilon_start=1.0, epsilon_end=0.1, exploration_steps=100, beta=0.4)
+    assert [config.agent.epsilon_at(step) for step in (0, 50, 100, 10_000)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert [config.replay.beta_at(share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.7, 1.0])
+    assert PLAIN.override(exploration_steps=0, epsilon_end=0.2).agent.epsilon_at(0) == 0.2
+
+
+@pytest.mark.parametrize("settings", [{"hidden": (2**40,)}, {"hidden": (2**20, 2**20)}, {"num_atoms": 10**23}])
+def test_a_network_that_does_not_fit_is_refused_before_anything_is_made(tmp_path, settings):
+    with pytest.raises(InvalidInput, match=r"would have [\d,]+ parameters, which take .* GiB to learn, and"):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), num_actors=0, **settings)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,241 @@
+"""Whatever breaks: the user reads one sentence, no process is left, and the checkpoint loads."""
+
+import errno
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import faulty_envs
+from whole_run import ENDLESS, FLAGS, read, wait_until_dead
+
+from drivetrain.core.aside import written_aside
+from drivetrain.core.errors import RunError
+from drivetrain.train import train
+from drivetrain.train.processes.launch import reason_in
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+
+PENDULUM = [
+    *("--warmup-steps", "200", "--hidden", "8", "--batch-size", "16", "--envs-per-actor", "2", "--num-actors", "1"),
+    *("--eval-episodes", "2", "--final-eval-episodes", "2", "--eval-max-steps", "20", "--capacity", "2000"),
+    *("--update-ratio", "1/4", "--eval-interval-steps", "100000"),
+]  # fmt: skip
+OFTEN = ["--checkpoint-interval-s", "0.1", "--log-interval-steps", "100"]
+
+
+@pytest.fixture
+def start_faulty(start, tmp_path, monkeypatch):
+    """Starts a run whose environments break, in processes of their own or in one."""
+
+    def start_run(fault, step, *flags, env="Faulty-v0"):
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
+        monkeypatch.setenv("FAULT", fault)
+        monkeypatch.setenv("FAULT_STEP", str(step))
+        monkeypatch.setenv("FAULT_MARK", str(tmp_path / "mark"))
+        return start(*PENDULUM, *flags, what=("sac", f"faulty_envs:{env}"))
+
+    return start_run
+
+
+def assert_loads(run_dir):
+    arrays, meta = load_checkpoint(run_dir)
+    assert arrays["params"].size > 0
+    with load_replay(run_dir, shared=False) as replay:
+        assert len(replay) > 0
+    return meta
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("nan", r"step 5 of an episode: expected finite numbers in an observation, got [nan, nan, nan]"),
+        ("infinite", "step 5 of an episode: expected a finite number as reward, got inf"),
+        ("text", "step 5 of an episode: expected a finite number as reward, got 'much'"),
+        ("shape", "step 5 of an episode: expected an observation float32[3], got float32[2]"),
+        ("dtype", "step 5 of an episode: expected an observation float32[3], got <U1[3]"),
+        ("nothing", "step 5 of an episode: expected an observation float32[3], got object[]"),
+    ],
+)
+def test_what_an_environment_may_not_return_is_named(tmp_path, monkeypatch, fault, sentence):
+    monkeypatch.setenv("FAULT", fault)
+    monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 9))  # two environments, in turn
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(RunError) as raised:
+        train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
+    expected = f"environment 'faulty_envs:Faulty-v0', {sentence}; mend the environment, or wrap it"
+    assert expected in str(raised.value)
+
+
+def test_on_the_command_line_it_is_one_sentence(start_faulty):
+    run = start_faulty("nan", 9, "--num-actors", "0", "--total-steps", "1000")
+    code, _, err = run.end()
+    assert code == 1
+    told = [line for line in err.splitlines() if not line.startswith("8/1,000 steps")]  # the checkpoint's row
+    assert len(told) == 1, err
+    assert "environment 'faulty_envs:Faulty-v0', step 5 of an episode: expected finite numbers" in told[0]
+
+
+def test_without_processes_what_an_environment_raises_is_told_with_its_place_and_nothing_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAULT", "raise")
+    monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 61))
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(RunError) as raised:
+        train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
+    run_dir = tmp_path / "run"
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    told = re.fullmatch(
+        r"environment 'faulty_envs:Faulty-v0', step 31 of an episode: RuntimeError: the rod broke "
+        r"\(.*/faulty_envs\.py, line \d+\); mend the environment, or wrap it "
+        r"\(log: (?P<log>.*)\); the latest checkpoint is (?P<checkpoint>.*)",
+        str(raised.value),
+    )
+    assert told is not None, raised.value
+    assert (told["log"], told["checkpoint"]) == (str(run_dir / "logs" / "sequential.log"), str(run_dir / "checkpoint"))
+    assert "in complain" in Path(told["log"]).read_text()
+    assert load_checkpoint(run_dir)[1]["num_steps"] == 60
+
+
+def test_an_environment_that_always_breaks_late_ends_the_run_with_the_checkpoint_whole(start_faulty):
+    run = start_faulty("nan", 700, *OFTEN, "--total-steps", "1000000")
+    code, _, err = run.end()
+    assert code == 1
+    assert "actor 0 ended with exit code 1: environment 'faulty_envs:Faulty-v0', step " in err
+    assert "4 times within a minute; the latest checkpoint is" in err.splitlines()[-1]
+    assert "Traceback" not in err
+    assert assert_loads(run.run_dir)["num_steps"] >= 200
+
+
+def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_finishes(start_faulty):
+    run = start_faulty("hang", 150, "--total-steps", "1000", "--step-timeout-s", "5")
+    code, out, err = run.end()
+    assert code == 0, err
+    assert "actor 0 was ended: its environments have not come back from a step for 5 s (step_timeout_s)" in err
+    assert "0.2500 updates per step" in out
+    assert assert_loads(run.run_dir)["num_steps"] == 1_000
+    started = int((run.run_dir.parent / "mark").read_text())
+    wait_until_dead([started])  # what the environment has started went with it; it sleeps far longer than this waits
+    for name in ("actor 0", "the evaluator"):  # and when their work was done, they died of closing theirs
+        assert re.search(rf"{name} ended with exit code 3 \(log: .*\); its part was done", err), err
+
+
+def test_a_constructor_that_hangs_before_there_are_processes_is_given_up_after_the_time_out(start_faulty):
+    run = start_faulty("hang", 10**9, "--step-timeout-s", "0.3", env="NeverMade")
+    code, _, err = run.end()
+    assert code == 2
+    assert "'faulty_envs:NeverMade' cannot be made: it has not come back for 0.3 s (step_timeout_s)" in err
+    assert len(err.splitlines()) == 1
+
+
+def limit_files(pid, nbytes):
+    """Let a process write no file beyond a size: to it that is a full disk."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (nbytes, nbytes))
+
+
+def manifest_of(run_dir):
+    return json.loads(read(run_dir / "checkpoint" / "manifest.json") or '{"generation": 0}')
+
+
+def test_a_run_goes_on_when_there_is_no_room_for_its_checkpoint_and_the_one_before_is_whole(start):
+    run = start(*ENDLESS, *OFTEN)
+    run.wait_until(lambda: manifest_of(run.run_dir)["generation"] >= 1)
+    (learner,) = run.children("learner")
+    limit_files(learner, 1_000)
+    run.wait_until(lambda: not any(name.endswith(".tmp") for name in os.listdir(run.run_dir / "checkpoint")))
+    before = manifest_of(run.run_dir)["generation"]
+    rows = len(read(run.run_dir / "metrics.jsonl").splitlines())
+    run.wait_until(lambda: len(read(run.run_dir / "metrics.jsonl").splitlines()) > rows + 10)
+    assert manifest_of(run.run_dir)["generation"] <= before + 1
+    assert_loads(run.run_dir)
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.end()
+    assert code == 130
+    assert "checkpoint: cannot be written: File too large; the one before is whole, and the run goes on" in err
+    assert_loads(run.run_dir)
+
+
+def test_a_run_without_room_for_any_checkpoint_policy_or_result_ends_with_what_it_reached(
+    tmp_path, capsys, monkeypatch
+):
+    def full(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for module in ("drivetrain.train.run_dir.archives", "drivetrain.core.aside"):
+        monkeypatch.setattr(f"{module}.written_aside", full)
+    monkeypatch.setattr("drivetrain.train.runs.run.save_text", lambda path, text: path.write_text(text))
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (4,), "batch_size": 8}
+    shorter = {"eval_episodes": 1, "final_eval_episodes": 2, "updates_per_call": 4, "time_report": False}
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), total_steps=80, **settings, **shorter)
+    assert (len(result.returns), result.num_updates, result.checkpoint_nbytes) == (2, 20, 0)
+    said = capsys.readouterr().err
+    for name, end in {"checkpoint": "; there is none before", "best": "; the run goes on with the latest"}.items():
+        assert f"{tmp_path / 'run' / name}: cannot be written: No space left on device{end}" in said
+    assert "result.json: cannot be written" in said
+
+
+def test_a_file_that_finds_no_room_is_named(tmp_path):
+    def write():
+        with written_aside(tmp_path / "kept.json"):
+            raise OSError(errno.ENOSPC, "No space left on device")  # as a write does, which knows no name
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/kept\.json'"):
+        write()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_process_prints_is_lost_where_its_log_has_no_room_and_the_process_goes_on():
+    code = (
+        "import sys; from drivetrain.train.processes.launch import print_without_fail; print_without_fail()\n"
+        "print('joint 3'); sys.stderr.write('warm\\n'); sys.exit(7 if len(sys.argv) > 1 else 0)"
+    )
+    with open("/dev/full", "wb") as full:
+        words = [sys.executable, "-c", code]
+        assert subprocess.run(words, stdout=full, stderr=full, check=False).returncode == 0
+    done = subprocess.run([*words, "7"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "joint 3\n", "warm\n")
+
+
+def test_a_run_goes_on_when_there_is_no_room_for_its_metrics_and_says_so_once(start):
+    run = start(*FLAGS, *OFTEN, "--total-steps", "12000")
+    run.wait_until_learning()
+    limit_files(run.process.pid, (run.run_dir / "metrics.jsonl").stat().st_size + 50)
+    code, out, err = run.end()
+    assert code == 0, err
+    assert err.count("metrics.jsonl: File too large; the run goes on") == 1
+    assert "0.5000 updates per step" in out
+    assert all(json.loads(line) for line in read(run.run_dir / "metrics.jsonl").splitlines())
+    assert assert_loads(run.run_dir)["num_steps"] == 12_000
+
+
+def test_a_second_interrupt_leaves_the_checkpoint_before_whole(start):
+    run = start(*ENDLESS, *OFTEN)
+    run.wait_until(lambda: manifest_of(run.run_dir)["generation"] >= 2)
+    (learner,) = run.children("learner")
+    os.kill(learner, signal.SIGSTOP)
+    run.process.send_signal(signal.SIGINT)
+    run.wait_until(lambda: True)
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 130
+    assert_loads(run.run_dir)
+
+
+def test_the_reason_of_an_end_is_the_exceptions_first_line_however_many_its_message_has(tmp_path):
+    (tmp_path / "raising.py").write_text(
+        "import traceback\n"
+        "try:\n    1 / 0\nexcept ArithmeticError:\n    traceback.print_exc()\n"
+        "def broken():\n    raise RuntimeError('joint 3 broke\\nat 12 Nm')\n"
+        "try:\n    broken()\nfinally:\n    print('closing')\n"
+    )
+    script = [sys.executable, "-m", "raising"]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert reason_in(done.stderr) == "RuntimeError: joint 3 broke"
+    caught = done.stderr.partition("division by zero\n")
+    assert reason_in(f"{caught[0]}{caught[1]}a sentence\n") == "a sentence"
+    assert reason_in("") == ""

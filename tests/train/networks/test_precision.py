@@ -1,0 +1,152 @@
+"""Products in bfloat16: factors are rounded, sums are not, forward and backward; float32 is what it was."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import jax
+import jax.numpy as jnp
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import Sample
+from drivetrain.train import train
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.interface import BoxActions, DiscreteActions, Entries, Image, Interface, Vector
+from drivetrain.train.learner.learner import Learner
+from drivetrain.train.networks import MLP, build, for_updates, initial_twins
+from drivetrain.train.networks.products import product
+
+SHAPES = {
+    "a layer": ((5, 7), (7, 3)),
+    "of a rollout": ((4, 5, 7), (7, 3)),
+    "one row": ((7,), (7, 3)),
+    "twins on the same rows": ((5, 7), (2, 7, 3)),
+    "twins on rows of their own": ((2, 5, 7), (2, 7, 3)),
+    "the first of both": ((5, 7), (1, 7, 3)),
+}
+
+
+def rounded(x):
+    """The nearest bfloat16, ties to even: the upper half of a float32."""
+    bits = np.asarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    upper = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return (upper << 16).astype(np.uint32).view(np.float32).reshape(np.shape(x))
+
+
+def expected(x, weight, slopes):
+    """x @ weight and the slopes of sum(slopes * (x @ weight)), in float64, of rounded factors."""
+    x, weight, slopes = (np.asarray(rounded(array), np.float64) for array in (x, weight, slopes))
+    by_x = slopes @ weight.swapaxes(-1, -2)
+    by_weight = np.atleast_2d(x).swapaxes(-1, -2) @ np.atleast_2d(slopes)
+    return x @ weight, summed(by_x, x.shape), summed(by_weight, weight.shape)
+
+
+def summed(array, shape):
+    """Over the axes that a broadcast has put before."""
+    return array.reshape(-1, *shape).sum(0)
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_values_and_slopes_are_those_of_rounded_factors_with_exact_sums(shapes):
+    rng = np.random.default_rng(0)
+    x, weight = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    out, pull = jax.vjp(lambda x, weight: product(x, weight, "bfloat16"), x, weight)
+    slopes = rng.normal(size=out.shape).astype(np.float32)
+    found = (out, *pull(slopes))
+    assert [array.dtype for array in found] == [np.float32] * 3
+    assert [array.shape for array in found[1:]] == list(shapes)
+    for ours, oracle in zip(found, expected(x, weight, slopes), strict=True):
+        assert np.allclose(ours, oracle, rtol=1e-5, atol=1e-5)
+    assert not np.allclose(out, np.asarray(x, np.float64) @ weight, rtol=1e-5, atol=1e-5), "rounding can be seen"
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_in_float32_the_product_is_the_operator_bit_for_bit(shapes):
+    rng = np.random.default_rng(1)
+    x, weight = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    assert np.array_equal(product(x, weight, "float32"), x @ weight)
+    program = jax.make_jaxpr(lambda x, weight: product(x, weight, "float32"))(x, weight)
+    assert str(program) == str(jax.make_jaxpr(lambda x, weight: x @ weight)(x, weight))
+
+
+CAMERA = Entries(
+    entries=(("camera", Image(shape=(40, 40), axes="HW")), ("body", Vector(shape=(3,)))), paths=(("camera",), ("body",))
+)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("twins", [False, True], ids=["one", "twins"])
+def test_every_product_of_a_network_on_images_and_vectors_is_computed_so(precision, twins):
+    network = for_updates(build(CAMERA, MLP(num_inputs=2, hidden=(8,), heads=(("q", 1),))), precision)
+    rng = np.random.default_rng(0)
+    pieces = initial_twins(network, rng) if twins else network.initial(rng)
+    obs = {"camera": np.zeros((4, 40, 40), np.uint8), "body": np.zeros((4, 3), np.float32)}
+    slopes = jax.jit(jax.grad(lambda p: network.apply(p, obs, jnp, np.zeros((4, 2), np.float32))["q"].sum()))
+    factors = {"cuda": {"float32": "f32", "bfloat16": "bf16"}[precision], "cpu": "f32"}  # exact products either way
+    for platform, kind in factors.items():
+        program = slopes.trace(pieces).lower(lowering_platforms=(platform,)).as_text()
+        found = [line.rpartition(" : ")[2] for line in program.splitlines() if "stablehlo.dot_general" in line]
+        assert len(found) >= 6
+        assert all(
+            re.fullmatch(rf"\(tensor<.*x{kind}>, tensor<.*x{kind}>\) -> tensor<.*xf32>", types) for types in found
+        )
+        assert ("stablehlo.reduce_precision" in program) == (precision == "bfloat16")
+
+
+IMAGES = Interface(observations=Image(shape=(40, 40), axes="HW"), actions=DiscreteActions(count=3, start=0))
+BOX = BoxActions(low=(-1.0,) * 2, high=(1.0,) * 2, shape=(2,), dtype="float32")
+NUMBERS = Interface(observations=Vector(shape=(5,)), actions=BOX)
+CHOICES = Interface(observations=Vector(shape=(5,)), actions=DiscreteActions(count=3, start=0))
+
+
+def updated(algo, interface, precision):
+    """What an update on made-up rows does to the published vector, and its TD errors."""
+    settings = {"hidden": (16,), "batch_size": 8, "warmup_steps": 100, "updates_per_call": 1, "precision": precision}
+    learner = Learner(TrainConfig.default(algo, "made up").override(**settings), interface)
+    rng, before = np.random.default_rng(0), learner.learned.vector
+    shape, dtype = interface.observations.stored
+    obs = (255 * rng.random((2, 1, 8, *shape))).astype(dtype)
+    action = interface.zero_actions(1, 8)
+    row = rng.random((1, 8), np.float32)
+    data = {"obs": obs[0], "next_obs": obs[1], "action": action, "reward": row, "discount": row}
+    learner.update(Sample(data, row, np.zeros((1, 8), np.uint64)))
+    return learner.learned.vector - before, learner.td_errors
+
+
+@pytest.mark.parametrize(
+    ("algo", "interface"),
+    [
+        ("dqn", CHOICES),
+        # Each compiles twice as long:
+        pytest.param("dqn", IMAGES, marks=pytest.mark.slow),
+        pytest.param("sac", NUMBERS, marks=pytest.mark.slow),
+    ],
+)
+def test_an_update_in_bfloat16_goes_nearly_the_same_way_and_state_stays_float32(algo, interface):
+    exact, near = (updated(algo, interface, precision) for precision in ("float32", "bfloat16"))
+    assert near[0].dtype == near[1].dtype == np.float32
+    assert not np.array_equal(exact[1], near[1])
+    assert np.allclose(exact[1], near[1], rtol=0.1, atol=0.05 * np.abs(exact[1]).max())
+    aligned = (exact[0] @ near[0]) / np.linalg.norm(exact[0]) / np.linalg.norm(near[0])
+    assert aligned > 0.7  # Adam's first step is the sign of the slope: small ones turn round
+
+
+def test_a_run_in_bfloat16_trains_and_says_so_in_its_configuration(tmp_path):
+    settings = {
+        "num_actors": 0, "total_steps": 120, "warmup_steps": 60, "hidden": (8,), "batch_size": 8, "eval_episodes": 1,
+        "final_eval_episodes": 1, "eval_max_steps": 10, "precision": "bfloat16", "envs_per_actor": 2,
+    }  # fmt: skip
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **settings)
+    assert result.num_updates > 0
+    assert TrainConfig.load(tmp_path / "run" / "config.json").run.precision == "bfloat16"
+
+
+def test_what_would_change_nothing_or_is_unknown_is_refused():
+    config = TrainConfig.default("ppo", "E")
+    with pytest.raises(InvalidInput, match="precision: expected float32 beside a torso of your own, got bfloat16"):
+        config.override(precision="bfloat16", torso="my_networks:torso")
+    with pytest.raises(InvalidInput, match='precision: expected "float32" or "bfloat16"'):
+        config.override(precision="float16")

@@ -1,0 +1,57 @@
+"""A stopped run waits for its learner as long as that is at work, and for nobody who hangs."""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from drivetrain.train.processes import supervisor
+from drivetrain.train.processes.launch import work_of
+
+
+@dataclass
+class FakeChild:
+    role: str
+    works: bool = False
+
+    def is_at_work(self):
+        return self.works
+
+
+def seconds_until_pointless(monkeypatch, children, most_s=1_000):
+    """How long a drain goes on that looks ten times a second; at most `most_s`."""
+    now = 0.0
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: now)
+    drain = supervisor._Drain()
+    while not drain.is_pointless(children) and now < most_s:
+        now += 0.11
+    return now
+
+
+def test_a_learner_that_is_at_work_is_waited_for_and_one_that_hangs_for_half_a_minute(monkeypatch):
+    actor = FakeChild("actor", works=True)
+    assert seconds_until_pointless(monkeypatch, [actor, FakeChild("learner", works=True)]) >= 1_000
+    assert seconds_until_pointless(monkeypatch, [actor, FakeChild("learner")]) == pytest.approx(30, abs=0.5)
+
+
+def test_once_the_learner_is_through_others_have_seconds(monkeypatch):
+    assert seconds_until_pointless(monkeypatch, [FakeChild("actor", works=True)]) == pytest.approx(5, abs=0.5)
+
+
+@pytest.mark.parametrize(("ending", "works"), [("while True: pass", True), ("time.sleep(1000)", False)])
+def test_a_process_is_at_work_if_the_kernel_counts_time_for_any_of_its_threads(ending, works):
+    body = f"import threading, time\ndef go():\n  print('ready', flush=True)\n  {ending}"
+    program = f"{body}\nthreading.Thread(target=go).start()"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()
+            time.sleep(0.5)
+            before, _ = work_of(process.pid)
+            deadline = time.monotonic() + (60 if works else 0.5)
+            while (now := work_of(process.pid)[0]) == before and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert (now > before) == works
+        finally:
+            process.kill()

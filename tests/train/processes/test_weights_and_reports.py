@@ -1,0 +1,51 @@
+"""What crosses between processes: weights, and reports that never hold up an actor."""
+
+import os
+
+import numpy as np
+
+from drivetrain.train.processes.reports import Inbox, Reports
+from drivetrain.train.weights import Weights
+
+
+def test_readers_get_the_latest_weights_and_how_many_updates_are_behind_them():
+    source = Weights.create(5)
+    reader = Weights.attach(source.handle(), 5)
+    assert not reader.refresh()
+    for number in (1, 2, 3):
+        source.publish(np.full(5, number, np.float32), 10 * number)
+    assert reader.refresh()
+    assert reader.vector.tolist() == [3.0] * 5
+    assert reader.num_updates == 30
+    assert not reader.refresh()
+
+
+def test_reports_arrive_in_order():
+    inbox = Inbox()
+    reports = Reports(fd=inbox.writing_fd)
+    assert reports.offer({"number": 1})
+    reports.send({"number": 2})
+    assert inbox.read() == ([{"number": 1}, {"number": 2}], True)
+    assert inbox.read() == ([], True)
+    inbox.close_writing()
+    assert inbox.read() == ([], False)
+    inbox.close()
+
+
+def test_an_offer_to_a_full_pipe_is_lost_at_once_and_whole():
+    inbox = Inbox()
+    reports = Reports(fd=inbox.writing_fd)
+    num_kept = 0
+    while reports.offer({"text": "x" * 1_000}):
+        num_kept += 1
+    assert num_kept > 10
+    inbox.close_writing()
+    assert [report["text"] for report in inbox.drain()] == ["x" * 1_000] * num_kept
+    inbox.close()
+
+
+def test_an_offer_to_a_dead_supervisor_is_lost_and_harmless():
+    inbox = Inbox()
+    os.close(inbox.fd)
+    assert not Reports(fd=inbox.writing_fd).offer({"number": 1})
+    inbox.close_writing()

@@ -1,0 +1,282 @@
+"""Runs that are taken up again after any death end as if nothing had happened."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from tensorboard_rows import scalars
+from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running, read, rows_of
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train import resume, train
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
+from drivetrain.train.run_dir.folder import RunLock
+
+OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
+
+
+def evaluations_of(run_dir):
+    return [row for row in rows_of(run_dir) if "eval_return" in row]
+
+
+def checkpoint_of(run_dir):
+    manifest = read(run_dir / "checkpoint" / "manifest.json")
+    return json.loads(manifest) if manifest else {"num_updates": 0, "num_steps": 0, "generation": 0}
+
+
+@pytest.mark.parametrize("num_actors", ["2", "0"])
+def test_a_run_killed_with_all_its_processes_goes_on_and_ends_exactly(start, num_actors):
+    table_and_normalised = ["--csv", "--normalize-observations"]
+    flags = [*FLAGS, *OFTEN, "--num-actors", num_actors, "--eval-interval-steps", "500", *table_and_normalised]
+    run = start(*flags, "--total-steps", "100000000")
+    run.wait_until(lambda: checkpoint_of(run.run_dir)["generation"] >= 2 and len(rows_of(run.run_dir)) > 5)
+    run.kill_all()
+    meta = checkpoint_of(run.run_dir)
+    before = rows_of(run.run_dir)
+    with load_replay(run.run_dir, shared=False) as replay:
+        assert len(replay) > 150
+    total = meta["num_steps"] + 1_500
+    resumed = start("--total-steps", str(total), resume=True)
+    code, out, err = resumed.end()
+    assert code == 0, err
+    assert f"resumed at step {meta['num_steps']:,} of {total:,}, after {meta['num_updates']:,} updates" in out
+    assert "0.5000 updates per step" in out
+    last = checkpoint_of(run.run_dir)
+    assert (last["num_steps"], last["num_updates"]) == (total, (total - 200) // 2)
+    assert last["elapsed_s"] > meta["elapsed_s"]
+    rows = rows_of(run.run_dir)
+    kept = [row for row in before if row["num_steps"] <= meta["num_steps"]]
+    assert rows[: len(kept)] == kept, "what was before the checkpoint is kept, and nothing else"
+    assert all(row["num_steps"] >= meta["num_steps"] for row in rows[len(kept) :])
+    walls = [row["wall_s"] for row in rows if "wall_s" in row]
+    assert walls == sorted(walls), "the time the run has taken goes on"
+    counts = {row["num_steps"]: row["num_updates"] for row in rows}
+    assert scalars(run.run_dir / "tensorboard", "num_updates") == counts
+    with (run.run_dir / "metrics.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [(int(line["num_steps"]), int(line["num_updates"])) for line in lines] == [
+        (row["num_steps"], row["num_updates"]) for row in rows
+    ]
+
+
+def test_a_replay_that_was_not_kept_is_filled_again_and_the_counts_still_come_out(start):
+    run = start(*FLAGS, *OFTEN, "--no-save-replay", "--total-steps", "100000000")
+    run.wait_until(lambda: checkpoint_of(run.run_dir)["generation"] >= 2)
+    run.kill_all()
+    meta = checkpoint_of(run.run_dir)
+    assert "replay" not in meta["files"]
+    total = meta["num_steps"] + 2_000
+    code, out, err = start("--total-steps", str(total), resume=True).end()
+    assert code == 0, err
+    refilled = meta["num_steps"] + 200
+    assert f"the checkpoint has no replay: nothing is learned before step {refilled:,}" in out
+    last = checkpoint_of(run.run_dir)
+    assert (last["num_steps"], last["num_updates"]) == (total, (total - 200) // 2)
+    learning = [row for row in rows_of(run.run_dir) if row["num_steps"] > meta["num_steps"] and "update_ratio" in row]
+    assert all(row["num_updates"] == meta["num_updates"] for row in learning if row["num_steps"] < refilled)
+
+
+@pytest.mark.parametrize("role", ["learner", "supervisor", "interrupt"])
+def test_a_run_goes_on_after_its_learner_or_supervisor_died_or_after_ctrl_c(start, role):
+    run = start(*ENDLESS, *OFTEN)
+    run.wait_until(lambda: checkpoint_of(run.run_dir)["num_steps"] > 0)
+    if role == "interrupt":
+        run.process.send_signal(signal.SIGINT)
+    else:
+        os.kill(*run.children("learner") if role == "learner" else [run.process.pid], signal.SIGKILL)
+    code, _, _ = run.process.wait(180), *run.process.communicate()
+    assert code == {"learner": 1, "supervisor": -9, "interrupt": 130}[role]
+    total = checkpoint_of(run.run_dir)["num_steps"] + 500
+    code, _, err = start("--total-steps", str(total), resume=True).end()
+    assert code == 0, err
+    assert checkpoint_of(run.run_dir)["num_updates"] == (total - 200) // 2
+
+
+def test_a_finished_run_says_so_goes_on_with_more_steps_and_can_be_resumed_from_a_thread(tmp_path):
+    run_dir = tmp_path / "run"
+    first = train("dqn", "CartPole-v1", total_steps=800, num_actors=1, run_dir=str(run_dir), **SMALL)
+    best = (run_dir / "best" / "policy.npz").stat().st_mtime_ns
+    with pytest.raises(InvalidInput, match=r"is finished \(800 steps\); give more total_steps"):
+        resume(run_dir)
+    with pytest.raises(InvalidInput, match="expected at least the 800 steps already taken, got 700"):
+        resume(run_dir, total_steps=700)
+    assert (run_dir / "best" / "policy.npz").stat().st_mtime_ns == best
+    results = []
+    thread = threading.Thread(target=lambda: results.append(resume(run_dir, total_steps=1_601)))
+    thread.start()
+    thread.join()
+    assert (results[0].num_steps, results[0].num_updates) == (1_601, (1_601 - 200) // 2)
+    assert results[0].learning_s > first.learning_s
+    assert json.loads((run_dir / "result.json").read_text())["num_steps"] == 1_601
+    assert len(results[0].returns) == 3
+
+
+def test_what_a_resume_asked_for_holds_if_it_was_killed_before_its_first_checkpoint(tmp_path, monkeypatch):
+    train("dqn", "CartPole-v1", total_steps=400, num_actors=0, run_dir=str(tmp_path), **SMALL)
+    monkeypatch.setattr("drivetrain.train.runs.resuming.carry_out", lambda job: None)
+    resume(tmp_path, total_steps=600)
+    monkeypatch.undo()
+    assert resume(tmp_path).num_steps == 600
+
+
+def test_the_state_of_another_run_is_refused(copy, tmp_path):
+    train("dqn", "CartPole-v1", total_steps=400, num_actors=0, seed=9, run_dir=str(tmp_path / "other"), **SMALL)
+    (theirs,) = (tmp_path / "other" / "checkpoint").glob("state-*.npz")
+    (ours,) = (copy / "checkpoint").glob("state-*.npz")
+    shutil.copy(theirs, ours)
+    with pytest.raises(FileFormatError, match=r"expected the state that was saved with manifest\.json, got another"):
+        resume(copy, total_steps=500)
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_an_environment_that_changes_the_folder_leaves_the_runs_where_they_are(tmp_path, monkeypatch, num_actors):
+    class Elsewhere(gymnasium.envs.classic_control.CartPoleEnv):
+        def __init__(self):
+            super().__init__()
+            os.chdir("/")
+
+    monkeypatch.chdir(tmp_path)
+    settings = {**SMALL, "num_actors": num_actors}
+    assert train("dqn", Elsewhere, total_steps=400, run_dir="here", **settings).run_dir == tmp_path / "here"
+    os.chdir(tmp_path)
+    assert resume("here", total_steps=500, env=Elsewhere).num_steps == 500
+
+
+def test_a_fork_that_outlives_a_run_does_not_hold_it(copy):
+    program = (
+        "import os, sys, time; from pathlib import Path; from drivetrain.train.run_dir.folder import RunLock\n"
+        "lock = RunLock(Path(sys.argv[1])); child = os.fork()\n"
+        "print(child, flush=True) if child else (os.close(1), time.sleep(1_000))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(copy)], stdout=subprocess.PIPE, text=True, check=True)
+    child = int(done.stdout)
+    try:
+        with RunLock(copy):
+            assert is_running(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_run_that_died_in_its_last_evaluation_is_resumed_for_that_alone(tmp_path):
+    run_dir = tmp_path / "run"
+    first = train("dqn", "CartPole-v1", total_steps=400, num_actors=0, run_dir=str(run_dir), **SMALL)
+    (run_dir / "result.json").unlink()
+    params, evaluations = load_checkpoint(run_dir)[0]["params"], evaluations_of(run_dir)
+    again = resume(run_dir)
+    assert again.returns == first.returns
+    assert evaluations_of(run_dir) == evaluations, "the one that was played again is not told twice"
+    assert (load_checkpoint(run_dir)[0]["params"] == params).all()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run; tests work on copies."""
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    settings = {**SMALL, "num_actors": 0, "total_steps": 400, "capacity": 1_000}
+    train("dqn", "CartPole-v1", run_dir=str(run_dir), **settings)
+    return run_dir
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def edit_manifest(run_dir, **changes):
+    path = run_dir / "checkpoint" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_run_killed_while_it_saved_its_first_best_policy_goes_on(tmp_path, num_actors):
+    run_dir = tmp_path / "run"
+    train("dqn", "CartPole-v1", total_steps=400, num_actors=num_actors, run_dir=str(run_dir), **SMALL)
+    (run_dir / "best" / "policy.npz").unlink()  # the folder is made first
+    found = resume(run_dir, total_steps=600)
+    assert found.num_steps == 600
+    assert (run_dir / "best" / "policy.npz").exists()
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_begins_anew_in_its_folder(tmp_path):
+    run_dir = tmp_path / "run"
+    settings = {"num_actors": 0, "total_steps": 240, "run_dir": str(run_dir), "csv": True, **SMALL}
+    train("dqn", "CartPole-v1", **settings)
+    weights, rows = load_saved_policy(run_dir, "last").vector, rows_of(run_dir)
+    (run_dir / "result.json").unlink()
+    shutil.rmtree(run_dir / "checkpoint")
+    assert resume(run_dir).num_steps == 240
+    np.testing.assert_array_equal(load_saved_policy(run_dir, "last").vector, weights)
+    assert [row["num_steps"] for row in rows_of(run_dir)] == [row["num_steps"] for row in rows]
+    shutil.rmtree(run_dir / "checkpoint")
+    with pytest.raises(
+        FileFormatError, match="is finished, and has no checkpoint"
+    ):  # somebody took a finished run's away
+        resume(run_dir, total_steps=300)
+
+
+def test_a_copy_of_a_run_is_resumed_in_its_own_folder(copy, finished):
+    before = (finished / "checkpoint" / "manifest.json").read_bytes()
+    result = resume(copy, total_steps=500)
+    assert result.run_dir == copy
+    assert json.loads((copy / "config.json").read_text())["run"]["run_dir"] == str(copy)
+    assert (finished / "checkpoint" / "manifest.json").read_bytes() == before
+
+
+def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
+    with pytest.raises(InvalidInput, match="expected the folder of a run"):
+        resume(tmp_path / "absent")
+    with pytest.raises(InvalidInput, match="expected the folder of a run"):
+        resume(tmp_path, total_steps=500)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"expected the config.json of a run"):
+        resume(tmp_path, total_steps=500)
+    saved = json.loads((copy / "checkpoint" / "manifest.json").read_text())
+    changed = {**saved["interface"], "observations": "Vector(shape=(5,))"}
+    edit_manifest(copy, interface=changed)
+    with pytest.raises(InvalidInput, match=r"'CartPole-v1' has changed.*observations was .*\(5,\).*is .*\(4,\)"):
+        resume(copy, total_steps=500)
+    edit_manifest(copy, interface=saved["interface"], format=99)
+    with pytest.raises(FileFormatError, match="newer than this drivetrain"):
+        resume(copy, total_steps=500)
+    edit_manifest(copy, format=saved["format"], config={**saved["config"], "algo": "sarsa"})
+    with pytest.raises(FileFormatError, match="its configuration makes no sense: unknown algorithm 'sarsa'"):
+        resume(copy, total_steps=500)
+    edit_manifest(copy, config=saved["config"])
+    (copy / "checkpoint" / saved["files"]["replay"]).unlink()
+    with pytest.raises(FileFormatError, match="replay is gone"):
+        resume(copy, total_steps=500)
+    done = subprocess.run([*COMMAND, "resume", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_a_damaged_best_policy_is_refused_before_anything_starts_and_missing_logs_are_no_hindrance(copy):
+    best = copy / "best" / "policy.npz"
+    best.write_bytes(best.read_bytes()[:100])
+    with pytest.raises(FileFormatError, match=r"best/policy\.npz: truncated.*remove it to keep the best from here on"):
+        resume(copy, total_steps=410)
+    best.unlink()
+    shutil.rmtree(copy / "logs")
+    assert resume(copy, total_steps=410).num_steps == 410
+
+
+def test_too_few_steps_to_fill_a_lost_replay_are_refused(copy):
+    files = {"state": json.loads((copy / "checkpoint" / "manifest.json").read_text())["files"]["state"]}
+    edit_manifest(copy, files=files)
+    with pytest.raises(InvalidInput, match="has no replay, and its 10 steps left are fewer than the 32 after which"):
+        resume(copy, total_steps=410)
+
+
+def test_nobody_resumes_a_run_that_somebody_is_working_on(copy):
+    with RunLock(copy), pytest.raises(InvalidInput, match="another process is working on this run"):
+        resume(copy, total_steps=500)

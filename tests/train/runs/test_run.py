@@ -1,0 +1,299 @@
+"""Whole runs with processes: they finish, they survive, they drain, and leave nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import gymnasium
+from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running
+
+from drivetrain.core.errors import InvalidInput, SegmentError
+from drivetrain.train import train
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.run_dir.folder import make_run_dir
+from drivetrain.train.runs.requirements import describe, require_learner
+
+
+def test_a_run_with_two_actors_finishes_exactly(tmp_path):
+    result = train("dqn", "CartPole-v1", total_steps=2_003, num_actors=2, seed=1, run_dir=str(tmp_path), **SMALL)
+    assert (result.num_steps, result.num_updates) == (2_003, (2_003 - 200) // 2)
+    assert len(result.returns) == 3
+    assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoint", "best"} <= set(os.listdir(tmp_path))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    last = [row for row in rows if "weight_lag" in row or "loss" in row][-1]
+    assert (last["num_steps"], last["num_updates"]) == (2_003, 901)
+    assert any("episode_return" in row for row in rows)
+    assert any("weight_lag" in row for row in rows)
+    assert any("eval_return" in row for row in rows)
+
+
+def test_lock_step_finishes_exactly_and_never_acts_on_stale_weights(tmp_path):
+    settings = {**SMALL, "tolerance": 0, "num_actors": 1, "total_steps": 807, "envs_per_actor": 8}
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings)
+    assert result.num_updates == (807 - 200) // 2
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert max(row.get("weight_lag_max", 0) for row in rows) == 0
+
+
+def test_a_run_started_in_a_thread_finishes(tmp_path):
+    results = []
+    settings = {**SMALL, "total_steps": 600, "num_actors": 1}
+    thread = threading.Thread(
+        target=lambda: results.append(train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings))
+    )
+    thread.start()
+    thread.join()
+    assert results[0].num_steps == 600
+
+
+def test_the_command_prints_what_was_achieved_and_eval_repeats_it(start, tmp_path):
+    run = start(*FLAGS, "--total-steps", "1500")
+    code, out, err = run.end()
+    assert code == 0, err
+    assert "over 3 evaluation episodes" in out
+    assert "environment steps/s" in out
+    assert "0.5000 updates per step" in out
+    assert str(run.run_dir) in out
+    file = tmp_path / "result.json"
+    done = subprocess.run([*COMMAND, "eval", str(run.run_dir), "--episodes", "3", "--json", str(file)], check=False)
+    assert done.returncode == 0
+    result = json.loads(file.read_text())
+    assert set(result) == {"episodes", "mean", "interval", "returns"}
+    assert f"mean return {result['mean']:.1f}" in out
+    done = subprocess.run([*COMMAND, "eval", str(run.run_dir), "--episodes", "2", "--which", "last"], check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(("log", "name"), [("actor-0", "actor 0"), ("evaluator-0", "the evaluator")])
+def test_a_killed_actor_or_evaluator_is_started_again_and_the_run_finishes_exactly(start, log, name):
+    run = start(*FLAGS, "--total-steps", "12000")
+    run.wait_until_learning()
+    (pid,) = run.children(log)
+    os.kill(pid, signal.SIGKILL)
+    code, out, err = run.end()
+    assert code == 0, err
+    assert f"{name} was killed by SIGKILL" in err
+    assert "0.5000 updates per step" in out
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [("raise RuntimeError('the pole broke')", "RuntimeError: the pole broke"), ("os._exit(0)", "exit code 0")],
+)
+def test_a_failing_actor_is_started_again_a_few_times_and_then_its_error_ends_the_run(
+    tmp_path, monkeypatch, failure, message
+):
+    (tmp_path / "failing_env.py").write_text(
+        "import os, gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Failing(CartPoleEnv):\n"
+        "    num_steps = 0\n"
+        "    def step(self, action):\n"
+        "        Failing.num_steps += 1\n"
+        f"        if Failing.num_steps > 40: {failure}\n"
+        "        return super().step(action)\n"
+        "gymnasium.register('Failing-v0', Failing, max_episode_steps=100)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    done = subprocess.run(
+        [*COMMAND, "train", "dqn", "failing_env:Failing-v0", "--run-dir", str(tmp_path / "other"), *FLAGS, *ONE_ACTOR],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "4 times within a minute" in done.stderr.splitlines()[-1]
+    assert ("Traceback" in done.stderr) == ("RuntimeError" in message)
+
+
+def test_a_killed_learner_ends_the_run_with_an_error_and_a_usable_checkpoint(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    run.wait_until((run.run_dir / "checkpoint" / "manifest.json").exists)  # it is written beside the first updates
+    (pid,) = run.children("learner")
+    os.kill(pid, signal.SIGKILL)
+    code, _, err = run.end()
+    assert code == 1
+    assert "the learner was killed by SIGKILL" in err
+    assert "checkpoint" in err
+    arrays, meta = load_checkpoint(run.run_dir)
+    assert meta["num_steps"] >= 200
+    assert arrays["params"].size > 0
+
+
+def test_the_first_checkpoint_knows_what_observations_are_normalised_by(start):
+    run = start(*ENDLESS, "--normalize-observations")
+    run.wait_until((run.run_dir / "checkpoint" / "manifest.json").exists)
+    run.kill_all()
+    arrays, meta = load_checkpoint(run.run_dir)
+    assert meta["num_updates"] == 0
+    assert arrays["moments"][:, 0].sum() >= 200  # observations seen
+
+
+@pytest.mark.usefixtures("usual_hangups")
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_interrupted_run_drains_and_saves(start, signum, code):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    run.process.send_signal(signum)
+    returned, _, err = run.end()
+    assert returned == code, err
+    assert "Traceback" not in err
+    _, meta = load_checkpoint(run.run_dir)
+    assert meta["num_updates"] > 0
+
+
+def test_an_interrupt_that_has_killed_the_reader_of_the_log_first_drains_and_saves_too(start):
+    run = start(*ENDLESS, "--checkpoint-interval-s", "1000")
+    run.wait_until_learning()
+    for stream in (run.process.stdout, run.process.stderr):
+        stream.close()
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 130
+    rows = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert load_checkpoint(run.run_dir)[1]["num_steps"] >= max(row["num_steps"] for row in rows) > 200
+
+
+def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    (learner,) = run.children("learner")
+    os.kill(learner, signal.SIGSTOP)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert run.process.poll() is None
+    run.process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    assert run.end()[0] == 130
+    assert time.monotonic() - started < 20, "a drain waits 30 s for the learner"
+
+
+def test_nothing_outlives_a_killed_supervisor(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    assert len(run.pids) == 4
+    run.process.kill()
+    run.process.wait()
+    deadline = time.monotonic() + 60
+    while any(is_running(pid) for pid in run.pids):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["dqn", "CartPoleX-v1"], "environment 'CartPoleX-v1' cannot be made"),
+        (["dqn", "Pendulum-v1"], "DQN needs discrete actions"),
+        (["sarsa", "CartPole-v1"], "unknown algorithm 'sarsa'"),
+        (["dqn"], "expected an algorithm and an environment first"),
+        (["dqn", "CartPole-v1", "--run-dir", "/proc/none"], "cannot write to /proc/none"),
+        (["dqn", "CartPole-v1", "--run-dir", "/dev/null"], "cannot write to /dev/null"),
+        (["dqn", "CartPole-v1", "--run-dir", "/usr"], "/usr is not empty"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_sentence_and_exit_code_2(arguments, sentence):
+    done = subprocess.run([*COMMAND, "train", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "sentence"),
+    [
+        ("--batch-size", "0", "drivetrain: error: batch_size: expected at least 1, got 0; "),
+        ("--update-ratio", "1/0", "drivetrain: error: --update-ratio: expected a denominator above 0, got 1/0; "),
+    ],
+)
+def test_a_flag_out_of_range_is_named_with_what_it_may_be(flag, value, sentence):
+    arguments = ["train", "dqn", "CartPole-v1", flag, value]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(sentence)
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense"])
+def test_eval_of_a_damaged_or_foreign_folder_is_one_sentence(tmp_path, content):
+    (tmp_path / "config.json").write_bytes(content)
+    for folder in (tmp_path, tmp_path / "absent"):
+        done = subprocess.run([*COMMAND, "eval", str(folder)], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_importing_the_package_loads_no_framework():
+    code = (
+        "import sys, drivetrain.train; print(sorted({'jax', 'gymnasium', 'optax', 'rich', 'tyro'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("algo", "settings", "sentence"),
+    [
+        ("dqn", {"capacity": 100_000}, r"a replay of capacity 100000 needs .*use a smaller capacity"),
+        (
+            "dqn",
+            {"capacity": 2_000, "batch_size": 900, "updates_per_call": 64},
+            "a sample of 64 batches .*use a smaller batch_size",
+        ),
+        ("ppo", {"num_envs": 4_096, "rollout_length": 64}, "a rollout of 262,144 steps needs .*use fewer environments"),
+    ],
+    ids=["replay", "batches", "rollout"],
+)
+def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
+    tmp_path, monkeypatch, algo, settings, sentence
+):
+    monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**20)
+    with pytest.raises(SegmentError, match=sentence):
+        train(algo, "CartPole-v1", run_dir=str(tmp_path / "run"), **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda *_: "20260101-000000")
+    config = TrainConfig.default("dqn", "CartPole-v1")
+    folders = {make_run_dir(config, tmp_path) for _ in range(3)}
+    assert len(folders) == 3
+    assert all((folder / "logs").is_dir() for folder in folders)
+
+
+def test_an_id_that_a_script_registers_itself_is_refused_for_processes_alone(tmp_path):
+    mine = type("Mine", (gymnasium.envs.classic_control.CartPoleEnv,), {"__module__": "__main__"})
+    gymnasium.register("Mine-v0", mine, max_episode_steps=20)
+    config = TrainConfig.default("dqn", "Mine-v0")
+    interface = describe(config)
+    require_learner(config.override(num_actors=0), interface)
+    with pytest.raises(InvalidInput, match=r"'Mine-v0' is registered by the script or notebook, .*give the class"):
+        require_learner(config.override(num_actors=1), interface)
+
+
+def test_so_is_an_id_that_a_script_registers_of_a_class_elsewhere(tmp_path):
+    gymnasium.register("Moved-v0", "strange_envs:Ending", max_episode_steps=20)
+    with pytest.raises(InvalidInput, match=r"'Moved-v0' is registered by the script or notebook, .* module:Id"):
+        train("dqn", "Moved-v0", num_actors=1, run_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    require_learner(TrainConfig.default("dqn", "CartPole-v1"), describe(TrainConfig.default("dqn", "CartPole-v1")))
+
+
+def test_weights_that_an_actor_acts_by_for_many_steps_are_told_to_be_behind(tmp_path):
+    settings = {**SMALL, "update_ratio": 1, "tolerance": 400, "grant_length": 50, "envs_per_actor": 2}
+    result = train("dqn", "strange_envs:Slow-v0", total_steps=1_500, num_actors=1, run_dir=str(tmp_path), **settings)
+    rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert max(row.get("weight_lag_max", 0) for row in rows) > 0
+    assert min(row.get("weight_lag", 0) for row in rows) >= 0

@@ -1,0 +1,52 @@
+"""What is shown of a run, on streams that take little or nothing."""
+
+import errno
+import os
+import sys
+
+import pytest
+
+from drivetrain.train.telemetry.progress import Display
+
+
+class Stream:
+    """What is written to it, or a disk without room; a terminal or a file."""
+
+    encoding = "utf-8"
+
+    def __init__(self, *, error=None, is_terminal=False):
+        self.text, self._error, self._is_terminal = "", error, is_terminal
+
+    def write(self, text):
+        if self._error is not None:
+            raise OSError(self._error, os.strerror(self._error))
+        self.text += text
+
+    def flush(self):
+        self.write("")
+
+    def isatty(self):
+        return self._is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE])
+def test_a_log_without_room_or_that_nobody_reads_any_more_ends_no_run(monkeypatch, error, is_terminal):
+    monkeypatch.setattr(sys, "stderr", Stream(error=error, is_terminal=is_terminal))
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
+    display = Display(1_000, quiet=False)
+    display.note("a sentence")
+    display.show({"num_steps": 500})
+    display.close()
+
+
+def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch):
+    terminal = Stream(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
+    display = Display(1_000, quiet=False)
+    display.show({"num_steps": 500, "episode_return": 20.0})
+    assert terminal.text == "500/1,000 steps  return 20.0\n"
+    display.close()
