@@ -21,11 +21,12 @@ inline void copy_rows(nb::handle rows, std::size_t stride, std::size_t nbytes, n
   for (std::size_t i = 0; i < count; ++i)
     if (index[i] * stride + nbytes > rows_nbytes)
       throw nb::value_error("expected indices of whole rows; one is beyond the end");
-  constexpr std::size_t kAhead = 16;  // rows whose first lines are asked for before they are copied
+  // Rows whose first lines are asked for before they are copied, some at once: their pages are then looked up together.
+  constexpr std::size_t kAtOnce = 16, kAhead = 4 * kAtOnce;
   const std::size_t lines = std::min<std::size_t>((nbytes + 63) / 64, 4);
-  const auto prefetch = [&](std::size_t i) {
-    const unsigned char* row = source + index[i] * stride;
-    for (std::size_t line = 0; line < lines; ++line) fetch_line(row + 64 * line);
+  const auto prefetch = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < std::min(end, count); ++i)
+      for (std::size_t line = 0; line < lines; ++line) fetch_line(source + index[i] * stride + 64 * line);
   };
   nb::gil_scoped_release released;
   if (nbytes >= kLargeRow) {
@@ -34,10 +35,11 @@ inline void copy_rows(nb::handle rows, std::size_t stride, std::size_t nbytes, n
       copies.add(target + i * nbytes, source + index[i] * stride, nbytes);
     return;
   }
-  for (std::size_t i = 0; i < std::min(kAhead, count); ++i) prefetch(i);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) prefetch(i + kAhead);
-    copy_bytes(target + i * nbytes, source + index[i] * stride, nbytes);
+  prefetch(0, kAhead);
+  for (std::size_t start = 0; start < count; start += kAtOnce) {
+    prefetch(start + kAhead, start + kAhead + kAtOnce);
+    for (std::size_t i = start; i < std::min(start + kAtOnce, count); ++i)
+      copy_bytes(target + i * nbytes, source + index[i] * stride, nbytes);
   }
 }
 

@@ -1,10 +1,12 @@
 """The floor under every sample: the same bytes, copied from random rows, and nothing else.
 
-No contender. Row numbers are given, drawn off the clock in proportion to priorities like those of
-the contenders; the rows are as far apart as ours, and what a row uses of its bytes is copied to one
-contiguous output that is reused. For shared frames it copies the frames of both stacks once, as ours does.
+No contender. Row numbers are given, drawn in proportion to priorities like those of the contenders before anything
+is timed: drawing them between the calls, by a search through all priorities, would take the caches from the rows. The
+rows are as far apart as ours, and what a row uses of its bytes is copied to one contiguous output that is reused. For
+shared frames it copies the frames of both stacks once, as ours does.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,9 @@ from drivetrain.bench.serving import NotOffered
 from drivetrain.replay._native import copy_rows
 from drivetrain.replay.schema import Schema
 
+LINE = 64  # bytes of a cache line
+NUM_DRAWN = 2**22  # row numbers of an operation, in batches that go round: more than there are rows in any cache
+
 
 class FloorStore:
     """Rows of random bytes, and the cumulative priorities to choose them by."""
@@ -34,7 +39,8 @@ class FloorStore:
             self.nbytes = (NUM_FRAMES + 1) * self.stride
         length = (capacity + 1) * self.stride + self.nbytes
         self.rng = np.random.default_rng(0)
-        self.rows = np.resize(self.rng.integers(0, 256, 2**20, np.uint8), length)
+        memory = np.resize(self.rng.integers(0, 256, 2**20, np.uint8), length + LINE)
+        self.rows = memory[-memory.ctypes.data % LINE :][:length]  # in as few lines as ours, not one more
         self.ends = np.cumsum(make_priorities(self.rng, capacity).astype(np.float64) ** ALPHA)
 
     def inserter(self, num_envs: int) -> Inserter:
@@ -55,11 +61,12 @@ class FloorStore:
         if kind != "sample":
             raise NotOffered("a bare copy")
         out = np.empty(int(size) * self.nbytes, np.uint8)
+        batches = itertools.cycle([self.row_numbers(int(size)) for _ in range(NUM_DRAWN // int(size))])
 
         def copy(indices: NDArray[np.uint32]) -> None:
             copy_rows(self.rows, self.stride, self.nbytes, indices, out)
 
-        return Operation(lambda calls: [(self.row_numbers(int(size)),) for _ in range(calls)], copy)
+        return Operation(lambda calls: [(indices,) for indices in itertools.islice(batches, calls)], copy)
 
     def row_numbers(self, batch_size: int) -> NDArray[np.uint32]:
         """Stratified, as ours are."""
