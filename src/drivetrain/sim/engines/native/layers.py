@@ -17,6 +17,7 @@ from drivetrain.sim.engines.native.compilation import num_registers
 from drivetrain.sim.engines.native.dot import IN_REGISTERS, blocks, sums_of
 from drivetrain.sim.engines.native.emitter import Emitter
 from drivetrain.sim.engines.native.heads import Heads, heads_of
+from drivetrain.sim.engines.native.ordering import is_scalar, write_by_turns
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.rectified import rectified, write_kept
@@ -34,10 +35,17 @@ IN_TURN = 4
 
 def write_together(at: Emitter, block: Block, tiles: Sequence[Tile]) -> None:
     """All operations of a block for each tile, under the block's plan, which is the emitter's innermost."""
-    writer = Together(at, block, tiles)
-    for position, op in enumerate(block.ops):
-        writer.now(position)
-        writer.op(op)
+    writer, position = Together(at, block, tiles), 0
+    for are_scalar, group in itertools.groupby(block.ops, key=lambda op: len(tiles) > 1 and is_scalar(op)):
+        ops = list(group)
+        if are_scalar:
+            writer.now(position)
+            write_by_turns(at, tiles, ops)
+        else:
+            for k, op in enumerate(ops, position):
+                writer.now(k)
+                writer.op(op)
+        position += len(ops)
     writer.now(at.plan.end)
     for tile in tiles:
         with tile.chosen(at):
