@@ -4,11 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-EXTRAS = ("also", "five", "four", "other", "own", "plain", "raised", "three", "total", "wide")
+EXTRAS = ("also", "drawn", "five", "four", "last", "other", "own", "plain", "raised", "three", "total", "wide")
 
 
 def gated(params, obs, key):
-    """Two products in one sum, one that others and scalars read, by a matrix of its own, without activation, heads."""
+    """Two products in one sum, one that others and scalars read, by a matrix of its own, without activation, heads.
+
+    One layer is read by heads alone, and its units never lie in memory; what is drawn needs hashes beside the layers.
+    """
     first = jnp.tanh(obs @ params["in"] + params["bias"])
     gate = jax.nn.sigmoid(first @ params["gate"] + obs @ params["skip"])
     plain = (first * gate) @ params["plain"]
@@ -18,9 +21,11 @@ def gated(params, obs, key):
     own = jnp.outer(plain, first[:8]).T @ deep
     other, three, also = gate @ params["other"], first @ params["three"], first @ params["also"]
     wide = first @ params["wide"]
+    last = jnp.tanh(gate @ params["gate"] + 0.25) @ params["three"]
     five, four = deep @ params["five"], deep @ params["four"]
     action = (five[0] > four[1]).astype(jnp.int32)
-    beside = {"five": five, "four": four, "own": own, "three": three, "also": also, "other": other, "wide": wide}
+    beside = {"five": five, "four": four, "own": own, "three": three, "also": also, "other": other, "wide": wide,
+              "last": last, "drawn": jax.random.bits(key)}  # fmt: skip
     return action, {**beside, "raised": jnp.exp(wide), "plain": plain, "total": jnp.sum(deep)}
 
 

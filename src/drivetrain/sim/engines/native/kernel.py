@@ -12,6 +12,7 @@ from drivetrain.sim.engines.native.emitter import Emitter, shared_at
 from drivetrain.sim.engines.native.expressions import ELEMENT, vector
 from drivetrain.sim.engines.native.layers import write_together
 from drivetrain.sim.engines.native.layout import Layout, parts_of, step_inputs
+from drivetrain.sim.engines.native.ordering import early
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.regions import REGIONS, assign
@@ -42,6 +43,7 @@ def write_kernel(
         tables: How a table of constants is declared.
     """
     at = Emitter({**STATEMENTS, **REGIONS}, tables)
+    block = early(block) if num_tiles > 1 else block
     with at.braces(opening[0]), at.braces(opening[1]):
         write_tiles(at, block, layout, num_tiles)
     return Written(

@@ -10,11 +10,14 @@ activation, is computed there, too: a layer's sums never lie in memory. Small pr
 of a policy, share the reading of it.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from drivetrain.sim.engines.native.compilation import num_registers
 from drivetrain.sim.engines.native.dot import IN_REGISTERS, blocks, sums_of
 from drivetrain.sim.engines.native.emitter import Emitter
+from drivetrain.sim.engines.native.heads import Heads, heads_of
+from drivetrain.sim.engines.native.ordering import is_scalar, write_by_turns
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.position import Index
 from drivetrain.sim.engines.native.rectified import rectified, write_kept
@@ -32,10 +35,17 @@ IN_TURN = 4
 
 def write_together(at: Emitter, block: Block, tiles: Sequence[Tile]) -> None:
     """All operations of a block for each tile, under the block's plan, which is the emitter's innermost."""
-    writer = Together(at, block, tiles)
-    for position, op in enumerate(block.ops):
-        writer.now(position)
-        writer.op(op)
+    writer, position = Together(at, block, tiles), 0
+    for are_scalar, group in itertools.groupby(block.ops, key=lambda op: len(tiles) > 1 and is_scalar(op)):
+        ops = list(group)
+        if are_scalar:
+            writer.now(position)
+            write_by_turns(at, tiles, ops)
+        else:
+            for k, op in enumerate(ops, position):
+                writer.now(k)
+                writer.op(op)
+        position += len(ops)
     writer.now(at.plan.end)
     for tile in tiles:
         with tile.chosen(at):
@@ -64,6 +74,10 @@ class Together:
         """Whether an operation is a product whose matrix all tiles share."""
         return op.name == "dot" and is_shared(self.at, op.inputs[1])
 
+    def is_head(self, op: Op) -> bool:
+        """Whether an operation is such a product whose sums lie in memory as they are."""
+        return self.is_layer(op) and op.out not in self.at.plan.virtual
+
     def now(self, position: int) -> None:
         """Which operation is being written."""
         for tile in self.tiles:
@@ -74,9 +88,9 @@ class Together:
         at = self.at
         if op in self.products:
             self.layer(op)
-        elif self.is_layer(op) and op.out not in at.plan.virtual:
-            self.each(at.memory_for_inputs, op)
+        elif self.is_head(op):
             if op not in self.written:
+                self.each(at.memory_for_inputs, op)
                 self.heads(op)
         else:
             self.each(lambda op: at.op(op, ""), op)
@@ -98,7 +112,8 @@ class Together:
     def layer(self, op: Op) -> None:
         """Products, and what is made of their sums."""
         self.each(self.at.memory_for_inputs, op)
-        names, products = self.buffers(op.out), self.products[op]
+        products, read_by = self.products[op], heads_of(self.at.plan, op, len(self.tiles), self.is_head)
+        names = Heads(self.at, self.tiles, read_by) if read_by else self.buffers(op.out)
         found = rectified(self.at, products[0]) if len(products) == 1 and self.at.start else None
         if found is None:
             self.whole(op, names)
@@ -112,9 +127,13 @@ class Together:
             self.at.line("#endif")
             with self.at.braces():
                 self.whole(op, names)
-        self.named(op.out, names)
+        if isinstance(names, Heads):
+            names.store()
+            self.written.update(read_by)
+        else:
+            self.named(op.out, names)
 
-    def whole(self, op: Op, names: Sequence[str]) -> None:
+    def whole(self, op: Op, names: Sequence[str] | Heads) -> None:
         """A layer by whole products, of all tiles at once."""
         at, products = self.at, self.products[op]
         for first, count in blocks(at, op.out.size, self.num_columns):
@@ -123,31 +142,38 @@ class Together:
             self.end(op, names, places, {q: [each[q] for each in sums] for q in range(len(self.tiles))})
 
     def end(
-        self, op: Op, names: Sequence[str], places: Sequence[Index], sums: Mapping[int, Sequence[Sequence[str]]]
+        self, op: Op, to: Sequence[str] | Heads, places: Sequence[Index], sums: Mapping[int, Sequence[Sequence[str]]]
     ) -> None:
-        """What is made of the sums at some places of some tiles."""
-        at, units = self.at, list[tuple[str, str]]()
-        for q, of_products in sums.items():
-            with self.tiles[q].chosen(at):
-                for k, place in enumerate(places):
+        """What is made of the sums at some places of some tiles, to memory or to heads."""
+        at, units = self.at, list[tuple[int, Index, str]]()
+        is_tanh = op.name == "tanh" and len(self.tiles) > 1
+        for k, place in enumerate(places):
+            for q, of_products in sums.items():
+                with self.tiles[q].chosen(at):
                     at.in_registers = {
                         dot.out: each[k] for dot, each in zip(self.products[op], of_products, strict=True)
                     }
-                    if op.name == "tanh" and len(self.tiles) > 1:
-                        units.append((f"{names[q]}[{place}]", at.element(op.inputs[0], [place])))
-                    else:
-                        at.line(f"{names[q]}[{place}] = {at.computed(op, [place])};")
-        self.in_turn(units)
-        at.in_registers = {}
+                    units.append((q, place, at.element(op.inputs[0], [place]) if is_tanh else at.computed(op, [place])))
+            at.in_registers = {}
+            if len(units) >= IN_TURN or not is_tanh or place is places[-1]:
+                self.give(to, self.in_turn(units) if is_tanh else units)
+                units.clear()
 
-    def in_turn(self, units: Sequence[tuple[str, str]]) -> None:
-        """The hyperbolic tangent of units, (where to, of what), of several at once."""
-        for start in range(0, len(units), IN_TURN):
-            few, group = units[start : start + IN_TURN], self.at.new("u")
-            self.at.line(f"vf {group}[] = {{{', '.join(text for _, text in few)}}};")
-            self.at.line(f"tanh_each<{len(few)}>({group});")
-            for k, (place, _) in enumerate(few):
-                self.at.line(f"{place} = {group}[{k}];")
+    def in_turn(self, units: Sequence[tuple[int, Index, str]]) -> list[tuple[int, Index, str]]:
+        """The hyperbolic tangent of several units at once."""
+        group = self.at.new("u")
+        self.at.line(f"vf {group}[] = {{{', '.join(text for _, _, text in units)}}};")
+        self.at.line(f"tanh_each<{len(units)}>({group});")
+        return [(q, place, f"{group}[{k}]") for k, (q, place, _) in enumerate(units)]
+
+    def give(self, to: Sequence[str] | Heads, units: Sequence[tuple[int, Index, str]]) -> None:
+        """Units, (tile, place, text), to the memory of their tile or to heads; those of a place side by side."""
+        if not isinstance(to, Heads):
+            for q, place, text in units:
+                self.at.line(f"{to[q]}[{place}] = {text};")
+            return
+        for place, of_place in itertools.groupby(units, key=lambda unit: unit[1]):
+            to.add(place, [(q, self.at.let("float32", text)) for q, _, text in of_place])
 
     def heads(self, op: Op) -> None:
         """A product whose sums lie in memory, with those of the same vector if they fit beside it."""

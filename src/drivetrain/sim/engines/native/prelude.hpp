@@ -209,7 +209,7 @@ struct Doubled {
   vf r, scale;  // 2|x| = n ln 2 + r, and 2^n
 };
 INLINE Doubled tanh_reduced(vf x) {
-  const vf size = abs_(x), y = sel(size > 9.5f, f_(9.5f), size), shift = f_(12582912.0f);
+  const vf size = abs_(x), y = smaller(f_(9.5f), size), shift = f_(12582912.0f);
   const vf k = fma_(y, f_(2.88539008f), shift);  // it holds n in its lowest bits
   return {fma_(k - shift, f_(-0.693147182f), y + y), (vf)(((vi)k << 23) + 0x3f800000)};
 }
