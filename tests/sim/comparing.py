@@ -15,15 +15,15 @@ def random_actions(env, num_steps, num_envs, seed=0):
     return jax.tree.map(lambda x: np.asarray(x.reshape(num_steps, num_envs, *x.shape[1:])), actions)
 
 
-def assert_same(expected, got, where=""):
-    """Integers, Booleans and keys exactly, floats within 1e-5."""
+def assert_same(expected, got, where="", atol=1e-6):
+    """Integers, Booleans and keys exactly, floats within 1e-5, or within `atol` near zero."""
     assert jax.tree.structure(expected) == jax.tree.structure(got)
     for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(got), strict=True):
         x, y = np.asarray(x), np.asarray(y)
         name = f"{where}{jax.tree_util.keystr(path)}"
         assert (x.shape, x.dtype) == (y.shape, y.dtype), name
         if x.dtype.kind == "f":
-            np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6, err_msg=name)
+            np.testing.assert_allclose(y, x, rtol=1e-5, atol=atol, err_msg=name)
         else:
             np.testing.assert_array_equal(y, x, err_msg=name)
 

@@ -50,13 +50,15 @@ def test_as_many_sums_as_fit_into_registers_give_the_same_bits(num_registers, mo
 
 
 def test_layers_of_many_forms_act_as_under_xla():
+    # Sums of some sixty terms of about one, in an order that XLA chooses by how many cores there are.
+    atol = 64 * np.finfo(np.float32).eps / 2
     params, env = weights(), sim.make("CartPole-v1")
     options = {"policy": gated, "policy_params": params, "record": ("action", *EXTRAS)}
     oracle, tested = (sim.compile(env, 21, 1, each, **options) for each in ("xla", "native"))
     state = oracle.reset(seed=5)
     for step in range(8):
         expected, got = oracle(state, policy=params), tested(state, policy=params)
-        assert_same(expected, got, f"step {step}: ")
+        assert_same(expected, got, f"step {step}: ", atol)
         state = expected[0]
 
 
