@@ -1,9 +1,10 @@
 """In which order the scalar operations of a step are written, so that a processor finds work while some wait.
 
-A hash is ninety cycles of operations that wait for each other, a logarithm sixty, and a processor looks ahead by some two
-hundred. Written one after the other they take nearly as long as if it did not look ahead at all. So what needs no layer
-comes before the layers, and between two operations with arrays or branches scalars of all tiles are written by turns, a
-hash in parts: always the one of those whose inputs are there that most of what is left waits for (list scheduling).
+A hash is ninety cycles of operations that wait for each other, a logarithm sixty, and a processor looks ahead by some
+two hundred. Written one after the other they take nearly as long as if it did not look ahead at all. So what needs no
+layer comes before the layers, and between two operations with arrays or branches scalars of all tiles are written by
+turns, a hash in parts: always the one of those whose inputs are there that most of what is left waits for (list
+scheduling).
 """
 
 import heapq
@@ -61,7 +62,7 @@ def is_scalar(op: Op) -> bool:
 
 
 def early(block: Block) -> Block:
-    """A block with each scalar operation before the first of the others that it need not wait for; a game's as it is."""
+    """A block with scalar operations before the first of the others that they need not wait for; a game's as it is."""
     if not is_mostly_scalar(block):
         return block
     level: dict[Value, int] = {}
@@ -129,10 +130,11 @@ def pieces_of(ops: Sequence[Op], num_tiles: int) -> list[Piece]:
             needs = sorted({made[value, tile] for value in op.inputs if (value, tile) in made})
             if op.name == "threefry":
                 for part in range(PARTS):
-                    pieces.append(Piece(op=op, tile=tile, part=part, cycles=CYCLES_OF_PART, cost=OPS_OF_PART, needs=needs))
+                    cycles, cost = CYCLES_OF_PART, OPS_OF_PART
+                    pieces.append(Piece(op=op, tile=tile, part=part, cycles=cycles, cost=cost, needs=needs))
                     needs = [len(pieces) - 1]
             else:
-                cost = COSTS.get(op.name, 1)
-                pieces.append(Piece(op=op, tile=tile, cycles=latency(op, {}), cost=cost, needs=needs))
+                cycles, cost = latency(op, {}), COSTS.get(op.name, 1)
+                pieces.append(Piece(op=op, tile=tile, cycles=cycles, cost=cost, needs=needs))
             made.update(dict.fromkeys(((value, tile) for value in op.outputs), len(pieces) - 1))
     return pieces
