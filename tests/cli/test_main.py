@@ -170,6 +170,16 @@ def test_modules_of_the_folder_can_be_named_and_hide_no_other(verb, found, tmp_p
     assert not found or sys.path[-1] == str(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["doctor", "train"])
+def test_a_folder_that_was_removed_meanwhile_is_a_sentence_and_not_a_traceback(name, tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert command.main([name, "dqn", "CartPole-v1"]) == 2
+    message = "the folder in which this was called does not exist any more; `cd` to one that does"
+    assert capsys.readouterr().err == f"drivetrain: error: {message}\n"
+
+
 def test_a_command_started_without_standard_streams_works(tmp_path):
     """What it opens must not become standard output, into which it prints."""
     file = tmp_path / "doctor.json"
