@@ -139,6 +139,25 @@ def test_ctrl_c_while_native_code_is_loaded_is_ctrl_c(verb, capsys):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_while_our_native_code_loads_numpy_is_without_a_word():
+    code = """
+import signal, sys
+from drivetrain.cli.main import main
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "numpy.linalg":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+assert "numpy" not in sys.modules
+sys.meta_path.insert(0, Interrupting())
+sys.exit(main(["train", "dqn", "CartPole-v1", "--show-config"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_goes_away_ends_the_command_quietly():
     code = "import sys; from drivetrain.cli.main import main; sys.stdin.read(); sys.exit(main(['--help']))"
     process = subprocess.Popen(
