@@ -13,9 +13,10 @@ namespace drivetrain::bind {
 
 namespace nb = nanobind;
 
-/// Loads NumPy's C interface, which a module needs before anything else here; throws what importing raised.
+/// Loads NumPy's C interface, which a module needs before anything else here; throws what importing raised, Ctrl-C
+/// too. NumPy's own macros around the same call (import_array) would print it first, as a traceback.
 inline void import_numpy() {
-  if ([]() -> int { import_array1(-1); return 0; }() != 0) nb::raise_python_error();
+  if (_import_array() < 0) nb::raise_python_error();
 }
 
 /// The dtype and item shape of one field; arrays of it have leading axes before the item's.

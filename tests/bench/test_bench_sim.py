@@ -22,7 +22,7 @@ from drivetrain.bench.sim.rounds import Measured, measure
 from drivetrain.bench.sim.scene import Scene, from_request
 from drivetrain.bench.sim.targets import ONE_THREAD, TWO_PROCESSES
 from drivetrain.cli import bench
-from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
 from drivetrain.sim.spaces import Discrete
 
 SCENE = Scene(env="CartPole-v1", num_envs=8, num_steps=4)
@@ -222,6 +222,13 @@ def test_plans_cover_every_environment_of_gymnax_and_quick_ones_little():
 def test_a_mistake_is_refused_before_anything_runs(words, message):
     with pytest.raises(InvalidInput, match=message):
         bench.run(["sim", *words])
+
+
+def test_without_our_own_extra_the_message_names_it(monkeypatch):
+    absent = Rival(name="ours", module="m", requires=("no_such_module",), install='pip install "drivetrain[gymnax]"')
+    monkeypatch.setattr(command, "OURS", absent)
+    with pytest.raises(MissingExtra, match=r"drivetrain.sim is not installed: no_such_module: .*drivetrain\[gymnax\]"):
+        bench.run(["sim", "--quick"])
 
 
 def test_a_report_is_made_of_real_processes(tmp_path, monkeypatch):

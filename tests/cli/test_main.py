@@ -139,6 +139,25 @@ def test_ctrl_c_while_native_code_is_loaded_is_ctrl_c(verb, capsys):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_while_our_native_code_loads_numpy_is_without_a_word():
+    code = """
+import signal, sys
+from drivetrain.cli.main import main
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "numpy.linalg":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+assert "numpy" not in sys.modules
+sys.meta_path.insert(0, Interrupting())
+sys.exit(main(["train", "dqn", "CartPole-v1", "--show-config"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_goes_away_ends_the_command_quietly():
     code = "import sys; from drivetrain.cli.main import main; sys.stdin.read(); sys.exit(main(['--help']))"
     process = subprocess.Popen(
@@ -168,6 +187,16 @@ def test_modules_of_the_folder_can_be_named_and_hide_no_other(verb, found, tmp_p
     assert (command.main([verb]), command.main([verb])) == (0, 0)
     assert [path for path in sys.path if path == str(tmp_path)] == [str(tmp_path)] * found
     assert not found or sys.path[-1] == str(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["doctor", "train"])
+def test_a_folder_that_was_removed_meanwhile_is_a_sentence_and_not_a_traceback(name, tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert command.main([name, "dqn", "CartPole-v1"]) == 2
+    message = "the folder in which this was called does not exist any more; `cd` to one that does"
+    assert capsys.readouterr().err == f"drivetrain: error: {message}\n"
 
 
 def test_a_command_started_without_standard_streams_works(tmp_path):

@@ -94,6 +94,7 @@ def dispatch(arguments: list[str]) -> int:
         print(f"drivetrain {drivetrain.__version__}")
         return 0
     run = load_verb(arguments[0])
+    require_folder_here()
     if arguments[0] in TAKE_MODULES:
         find_modules_here()
     return run(arguments[1:])
@@ -120,6 +121,16 @@ def load_verb(verb: str) -> Callable[[list[str]], int]:
         raise InvalidInput(f"unknown {kind} {verb!r}: {remedy}")
     module = importlib.import_module(f"drivetrain.cli.{verb}")
     return cast("Callable[[list[str]], int]", module.run)
+
+
+def require_folder_here() -> None:
+    """Refuse to work in a folder that was removed: relative paths mean nothing there, and no process can start."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InvalidInput(
+            "the folder in which this was called does not exist any more; `cd` to one that does"
+        ) from None
 
 
 def find_modules_here() -> None:

@@ -18,14 +18,14 @@ from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
-from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_CUDA, ON_CPU, SIM
+from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_CUDA, ON_CPU, OURS, SIM
 from drivetrain.bench.sim.devices import GPU, Device, device_of
 from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.pictures import draw
 from drivetrain.bench.sim.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.sim.rounds import OPEN_TIMEOUT_S, measure
 from drivetrain.bench.worker import Worker
-from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
 from drivetrain.core.outputs import require_folders
 
 CHECKER = Rival(
@@ -128,9 +128,12 @@ def run(options: Options, words: Sequence[str]) -> int:
 
     Raises:
         InvalidInput: The options cannot be run; nothing was.
+        MissingExtra: What our own engines need is not there.
         RunError: Our own process failed.
     """
     options.check()
+    if (missing := OURS.missing()) is not None:
+        raise MissingExtra(f"drivetrain.sim is {missing.reason}: {missing.remedy}")
     device = device_of(options.device) if options.paper else None
     options.check_names(device)
     report = make_report(options, device, words)
