@@ -40,17 +40,15 @@ DRIVETRAIN_DEFINE_ITEMS(copy_blocks_from_shared, copy_blocks_to_shared, )
 #define DRIVETRAIN_WIDE_ITEMS
 
 namespace avx2 {
-#define DRIVETRAIN_AVX2_MOVES DRIVETRAIN_TARGET("avx2")
-DRIVETRAIN_AVX2_MOVES inline void move_16(unsigned char* to, const unsigned char* from) noexcept {
+DRIVETRAIN_AVX2 inline void move_16(unsigned char* to, const unsigned char* from) noexcept {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
-DRIVETRAIN_AVX2_MOVES inline void move_32(unsigned char* to, const unsigned char* from) noexcept {
+DRIVETRAIN_AVX2 inline void move_32(unsigned char* to, const unsigned char* from) noexcept {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
 template <std::size_t blocks>
-DRIVETRAIN_AVX2_MOVES inline void copy_blocks(unsigned char* to, const unsigned char* from,
-                                              std::size_t nbytes) noexcept {
+DRIVETRAIN_AVX2 inline void copy_blocks(unsigned char* to, const unsigned char* from, std::size_t nbytes) noexcept {
   if constexpr (blocks == 1) move_16(to, from);
 #pragma GCC unroll 4
   for (std::size_t i = 0; i < blocks / 2; ++i) move_32(to + 32 * i, from + 32 * i);
@@ -59,7 +57,7 @@ DRIVETRAIN_AVX2_MOVES inline void copy_blocks(unsigned char* to, const unsigned 
   else
     move_32(to + nbytes - 32, from + nbytes - 32);
 }
-DRIVETRAIN_DEFINE_ITEMS(copy_blocks, copy_blocks, DRIVETRAIN_AVX2_MOVES)
+DRIVETRAIN_DEFINE_ITEMS(copy_blocks, copy_blocks, DRIVETRAIN_AVX2)
 }  // namespace avx2
 
 namespace avx512 {

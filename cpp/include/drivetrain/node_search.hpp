@@ -92,8 +92,6 @@ inline unsigned count_up_to(const std::uint64_t* sums, std::uint64_t target) noe
 #if defined(DRIVETRAIN_TARGET)
 
 namespace avx2 {
-#define DRIVETRAIN_AVX2 DRIVETRAIN_TARGET("avx2,popcnt")
-
 inline constexpr unsigned kTogether = 4;
 
 // Inclusive prefix sums of four lanes: shift by one lane and add, then by two.

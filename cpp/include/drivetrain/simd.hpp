@@ -62,9 +62,10 @@ inline SimdLevel best_simd_level() noexcept {
 }
 
 #if defined(DRIVETRAIN_TARGET)
-namespace avx512 {
+#define DRIVETRAIN_AVX2 DRIVETRAIN_TARGET("avx2,popcnt")
 #define DRIVETRAIN_AVX512 DRIVETRAIN_TARGET("avx512f,avx512dq,popcnt")
 
+namespace avx512 {
 /// One word in every lane.
 DRIVETRAIN_AVX512 inline __m512i every(std::uint64_t word) noexcept {
   return _mm512_set1_epi64(static_cast<long long>(word));
