@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from drivetrain.cli.flags import read_flags
@@ -39,7 +39,7 @@ def run(argv: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def _out_of_sight() -> Iterator[None]:
+def _out_of_sight() -> Generator[None]:
     """Environments that are made to be looked at: what their libraries say on standard error by themselves, and write
     to the working folder, as MuJoCo does both with its warnings (MUJOCO_LOG.TXT), is of no use to the reader of a list.
     """
