@@ -36,8 +36,8 @@ class Run:
         self.pids = []
 
     def children(self, role=""):
-        """(pid, role-index) of the live children, told apart by the log they write to."""
-        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        """(pid, role-index) of the live children, told apart by the log they write to, and "fork-server"."""
+        pids = [pid for server in children_of(self.process.pid) for pid in [server, *children_of(server)]]
         logs = {int(pid): Path(os.readlink(f"/proc/{pid}/fd/1")).stem for pid in pids}
         self.pids = sorted({*self.pids, *logs})
         return {pid: log for pid, log in logs.items() if log.startswith(role)}
@@ -67,6 +67,11 @@ class Run:
         out, err = self.process.communicate(timeout=180)
         assert not [pid for pid in self.pids if Path(f"/proc/{pid}").exists()], "processes are left"
         return self.process.returncode, out, err
+
+
+def children_of(pid):
+    """The processes that the main thread of a process has begun, and that nobody has taken off the list."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def read(path):

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
 import gymnasium
-from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running
+from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running, wait_until_dead
 
 from drivetrain.core.errors import InvalidInput, SegmentError
 from drivetrain.train import train
@@ -179,10 +180,38 @@ def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
     assert time.monotonic() - started < 20, "a drain waits 30 s for the learner"
 
 
+def test_a_killed_fork_server_ends_the_run_with_an_error_and_a_usable_checkpoint(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    run.wait_until((run.run_dir / "checkpoint" / "manifest.json").exists)
+    (server,) = run.children("fork-server")
+    os.kill(server, signal.SIGKILL)
+    wait_until_dead(run.pids[1:])
+    _, err = run.process.communicate(timeout=60)
+    assert run.process.returncode == 1
+    assert "the learner was killed by SIGKILL" in err
+    assert load_checkpoint(run.run_dir)[1]["num_steps"] >= 200
+
+
+def test_the_kernel_knows_the_processes_of_a_run_by_their_names(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    names = {role: Path(f"/proc/{pid}/comm").read_text().strip() for pid, role in run.children().items()}
+    assert names == {
+        "fork-server": "fork server",
+        "learner-0": "learner",
+        "actor-0": "actor 0",
+        "actor-1": "actor 1",
+        "evaluator-0": "evaluator",
+    }
+    run.process.send_signal(signal.SIGINT)
+    run.end()
+
+
 def test_nothing_outlives_a_killed_supervisor(start):
     run = start(*ENDLESS)
     run.wait_until_learning()
-    assert len(run.pids) == 4
+    assert len(run.pids) == 5, "a fork server, two actors, a learner, an evaluator"
     run.process.kill()
     run.process.wait()
     deadline = time.monotonic() + 60

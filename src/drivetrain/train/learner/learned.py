@@ -43,7 +43,7 @@ class Learned:
         interface: Interface,
         encoders: Encoders | None = None,
     ) -> None:
-        self._policy_of, self._encoders = policy_of, encoders
+        self._policy_of, self._encoders = jax.jit(policy_of), encoders
         self._learners = Learners(config.num_learners)
         state = owned(init(stream(config.run.seed, "network")))  # optimizers may keep parameters
         self.state: Any = for_everyone(state, self._learners)

@@ -1,8 +1,9 @@
 """Starting child processes, and being one.
 
-A child is `python -m drivetrain.train.processes.launch`, told what to do by a pickle on its standard input.
+`python -m drivetrain.train.processes.launch` is the run's fork server, which imports what all children need, and then
+each child that is forked from it, told what to do by a pickle on its standard input.
 It never imports the caller's `__main__`, so it starts from scripts, notebooks and threads alike.
-It dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and
+A child dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and
 writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
 """
 
@@ -18,15 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.fork_server import ForkServer, Service, serve
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.processes import begin, die_with, end, end_group
+from drivetrain.core.processes import end, end_group, go_by, leave
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.learner.devices import device_environment
-from drivetrain.train.processes.reports import Inbox
+from drivetrain.train.processes.reports import Inbox, Reports
 from drivetrain.train.processes.topology import Assignment, Role
 from drivetrain.train.telemetry.recording import STARTING, record_as
 
+_MODULE = "drivetrain.train.processes.launch"
+_ROLES = "drivetrain.train.processes.roles"
+_WITHOUT_FRAMEWORK = [f"{_ROLES}.actor", f"{_ROLES}.evaluator"]
 _LOG_TAIL_NBYTES = 4_000
 
 
@@ -34,29 +39,29 @@ class Child:
     """A running child process.
 
     Args:
-        assignment: What it is told; its `reports` must write to `inbox`.
-        inbox: Where its reports arrive; this object closes it.
+        server: What it is forked from.
+        assignment: What it is told.
         lock_fd: The run's lock, held by the child too, if it writes what a later run will read.
     """
 
-    def __init__(self, assignment: Assignment, inbox: Inbox, lock_fd: int | None = None) -> None:
+    def __init__(self, server: ForkServer, assignment: Assignment, lock_fd: int | None = None) -> None:
         self.role: Role = assignment.role
         self.index = assignment.index
-        self.inbox = inbox
+        self.inbox = Inbox()
+        """Where its reports arrive."""
         self._killed_because = ""
         self._ticks = 0
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self.process = begin(
-                "drivetrain.train.processes.launch",
+            self.process = server.begin(
                 assignment,
                 environment=_computation(assignment),
                 stdout=log,
                 stderr=log,
-                pass_fds=[assignment.reports.fd, *([] if lock_fd is None else [lock_fd])],
+                files=[self.inbox.writing_fd, *([] if lock_fd is None else [lock_fd])],
             )
-        inbox.close_writing()
+        self.inbox.close_writing()
 
     @property
     def name(self) -> str:
@@ -75,7 +80,7 @@ class Child:
 
     def describe_end(self) -> str:
         """How it ended: why we killed it, a signal, or an exit code and what it wrote of it."""
-        code = self.process.returncode
+        code = self.process.wait()
         if self._killed_because:
             return f"was ended: {self._killed_because}"
         if code < 0:
@@ -152,24 +157,48 @@ def print_without_fail() -> None:
     )
 
 
+def fork_server(run_dir: Path) -> ForkServer:
+    """What the processes of a run are forked from; what importing prints is in its logs."""
+    with (run_dir / "logs" / "fork-server.log").open("ab") as log:
+        return ForkServer(_MODULE, environment=one_thread_environment(os.environ), log=log)
+
+
 def main() -> None:
-    """Be a child: read the assignment and do it."""
+    """Be the fork server, and each child: read the assignment and do it."""
     print_without_fail()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    assignment: Assignment = pickle.load(sys.stdin.buffer)
-    os.set_inheritable(assignment.reports.fd, False)  # processes of an environment's own
-    die_with(assignment.supervisor_pid)
+    files = list(map(int, sys.argv[1:]))
+    told = _told()
+    if isinstance(told, Service):
+        go_by("fork server")
+        with uncollected(for_good=True):
+            for role in _WITHOUT_FRAMEWORK:
+                importlib.import_module(role)
+        files = serve(told, _MODULE)
+        told = _told()
+    _work(told, Reports(fd=files[0]))
+
+
+def _told() -> Any:
+    with open(0, "rb", closefd=False) as stdin:
+        return pickle.load(stdin)
+
+
+def _work(assignment: Assignment, reports: Reports) -> None:
+    go_by(assignment.name)
+    os.set_inheritable(reports.fd, False)  # processes of an environment's own
     prepare_computation()
     record_as(assignment.name, assignment.recording)
     try:
         with STARTING, uncollected(for_good=True):
-            role = importlib.import_module(f"drivetrain.train.processes.roles.{assignment.role}")
-        role.run(assignment)
+            role = importlib.import_module(f"{_ROLES}.{assignment.role}")
+        role.run(assignment, reports)
     except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
         if isinstance(error, EnvironmentFault) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         sys.exit(" ".join(str(error).split()))
+    leave()
 
 
 if __name__ == "__main__":

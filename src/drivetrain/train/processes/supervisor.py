@@ -13,7 +13,6 @@ no memory: children die with it, and memory goes with the last process that hold
 """
 
 import contextlib
-import os
 import select
 import subprocess
 import time
@@ -21,12 +20,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from drivetrain.core.errors import RunError
+from drivetrain.core.fork_server import ForkServer
 from drivetrain.core.signals import Signals, raise_for
 from drivetrain.train.job import Job, result
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
-from drivetrain.train.processes.launch import Child
-from drivetrain.train.processes.reports import Inbox, Reports
+from drivetrain.train.processes.launch import Child, fork_server
 from drivetrain.train.processes.topology import Assignment, Memory, Role
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
@@ -50,20 +49,22 @@ def supervise(job: Job) -> Result:
         KeyboardInterrupt: Ctrl-C, after the drain.
         SystemExit: SIGTERM or SIGHUP, after the drain; the code is 143 or 129.
     """
-    supervisor = Supervisor(job)
-    try:
-        with Signals(supervisor.interrupt):
-            supervisor.start()
-            return supervisor.run()
-    finally:
-        supervisor.close()
+    with contextlib.closing(fork_server(job.run_dir)) as server:  # it imports while the memory is made
+        supervisor = Supervisor(job, server)
+        try:
+            with Signals(supervisor.interrupt):
+                supervisor.start()
+                return supervisor.run()
+        finally:
+            supervisor.close()
 
 
 class Supervisor:
     """One run with processes; see the module."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, server: ForkServer) -> None:
         self._job = job
+        self._server = server
         self._config = config = job.config
         self._run_dir = job.run_dir
         self._callbacks = job.callbacks
@@ -141,12 +142,10 @@ class Supervisor:
         self._memory.close()
 
     def _start(self, role: Role, index: int) -> None:
-        inbox = Inbox()
         assignment = Assignment(
             role=role,
             index=index,
             restart=self._restarts.get((role, index), 0),
-            supervisor_pid=os.getpid(),
             config=self._config,
             interface=self._job.interface,
             run_dir=self._run_dir,
@@ -158,11 +157,10 @@ class Supervisor:
             round=self._memory.round.handle() if self._memory.round is not None else None,
             episodes=self._memory.episodes if role == "actor" else None,
             moments=self._memory.moments.handle() if self._memory.moments is not None else None,
-            reports=Reports(fd=inbox.writing_fd),
             recording=self._job.recording,
         )
         # The learner writes checkpoints: as long as it lives, nobody else may take the run up.
-        self._children.append(Child(assignment, inbox, self._job.lock_fd if role == "learner" else None))
+        self._children.append(Child(self._server, assignment, self._job.lock_fd if role == "learner" else None))
 
     def _listen(self) -> None:
         """Read every report that has come; wait a moment if there is none."""

@@ -26,7 +26,6 @@ from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies.policy import first_published, num_published
-from drivetrain.train.processes.reports import Reports
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.weights import Weights
 
@@ -43,8 +42,6 @@ class Assignment:
     """Which of its kind."""
     restart: int
     """How often its predecessors died."""
-    supervisor_pid: int
-    """With whom it dies."""
     config: TrainConfig
     """The run's configuration, resolved."""
     interface: Interface
@@ -67,8 +64,6 @@ class Assignment:
     """Where the environments are, of a deterministic run that goes on; else None."""
     moments: SegmentHandle | None
     """What actors have seen, for normalisation; None where nothing is normalised."""
-    reports: Reports
-    """Its pipe to the supervisor."""
     recording: Path | None
     """Where it notes what it spends its time on; None: nowhere."""
 

@@ -20,7 +20,7 @@ _REPORT_LAGS = 100
 _REPORT_INTERVAL_S = 0.05
 
 
-def run(assignment: Assignment) -> None:
+def run(assignment: Assignment, reports: Reports) -> None:
     """Act while the ledger grants steps."""
     config = assignment.config
     with STARTING:
@@ -28,7 +28,7 @@ def run(assignment: Assignment) -> None:
         weights = attach_weights(assignment)
         board = attach_moments(assignment)
         actor = _assigned_actor(assignment, ledger, weights, board)
-    news = News(assignment.reports)
+    news = News(reports)
     acquire, commit, refresh = WAITING(ledger.acquire), LEDGER(ledger.commit), WEIGHTS(weights.refresh)
     while grant := acquire(assignment.index, config.steps_per_grant):
         refresh()

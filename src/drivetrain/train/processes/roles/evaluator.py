@@ -4,13 +4,14 @@ import time
 
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.processes.reports import Reports
 from drivetrain.train.processes.topology import Assignment, attach_weights
 from drivetrain.train.telemetry.recording import STARTING, WAITING, WEIGHTS
 
 _POLL_S = 0.02
 
 
-def run(assignment: Assignment) -> None:
+def run(assignment: Assignment, reports: Reports) -> None:
     """Evaluate until the run is over, and keep the best policy."""
     config = assignment.config
     with STARTING:
@@ -21,7 +22,7 @@ def run(assignment: Assignment) -> None:
             config,
             assignment.interface,
             assignment.run_dir,
-            complain=lambda sentence: assignment.reports.send({"note": sentence}),
+            complain=lambda sentence: reports.send({"note": sentence}),
             beat=lambda: ledger.note_work(config.num_actors),
         )
     next_steps = next_evaluation(config, assignment.origin.num_steps)
@@ -36,11 +37,11 @@ def run(assignment: Assignment) -> None:
                 evaluated = weights.num_updates
                 mean = selection.consider(weights.vector, counts.committed, evaluated)
                 steps = {"num_steps": counts.committed, "num_updates": evaluated}
-                assignment.reports.send({"eval_return": mean, **steps})
+                reports.send({"eval_return": mean, **steps})
             next_steps = next_evaluation(config, counts.committed)
         if finished:
             goes_on = ledger.rules.total_steps == ledger.rules.switch_at
-            assignment.reports.send({"final_returns": [] if goes_on else selection.final()})
+            reports.send({"final_returns": [] if goes_on else selection.final()})
             break
         ledger.note_rest(config.num_actors)
         if counts.committed < next_steps:

@@ -14,6 +14,7 @@ from drivetrain.train.learner.devices import prepare_devices
 from drivetrain.train.learner.learner import make_learner
 from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.policies.embeddings import Encoders
+from drivetrain.train.processes.reports import Reports
 from drivetrain.train.processes.topology import (
     Assignment,
     attach_experience,
@@ -38,12 +39,12 @@ from drivetrain.train.telemetry.recording import (
 _REPORT_INTERVAL_S = 0.1
 
 
-def run(assignment: Assignment) -> None:
+def run(assignment: Assignment, reports: Reports) -> None:
     """Learn until the run is over, and write the last checkpoint."""
     with STARTING, uncollected(for_good=True):
         use_compilation_cache()
         prepare_devices(assignment.config)
-        learning = Learning(assignment)
+        learning = Learning(assignment, reports)
     if assignment.config.run.deterministic:
         learning.by_rounds()
     else:
@@ -56,10 +57,12 @@ class Learning:
 
     Args:
         assignment: What it is told.
+        reports: Its pipe to the supervisor.
     """
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, reports: Reports) -> None:
         self._assignment = assignment
+        self._reports = reports
         self._config = config = assignment.config
         self._ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         self._weights = attach_weights(assignment)
@@ -160,7 +163,7 @@ class Learning:
         self._update_s = min(update_s, 2 * self._update_s) if self._update_s else update_s  # one stall is no long call
         if now_s - self._reported_s > _REPORT_INTERVAL_S:
             with METRICS:
-                self._assignment.reports.send(self._learner.metrics)
+                self._reports.send(self._learner.metrics)
                 self._tell()
             self._reported_s = time.monotonic()
 
@@ -188,4 +191,4 @@ class Learning:
     def _tell(self) -> None:
         """Report what came of checkpoints."""
         for outcome in self._saver.outcomes():
-            self._assignment.reports.send(outcome)
+            self._reports.send(outcome)
