@@ -116,12 +116,10 @@ def go_by(name: str) -> None:
 
 def leave() -> NoReturn:
     """End with exit code 0 as an interpreter does, without taking apart what it has loaded: that is a tenth of a second
-    of JAX's process. Threads are waited for and what was registered with `atexit` is called.
+    of JAX's process. Threads are waited for, and what was registered with `atexit` is called.
     """
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
-            thread.join()
-    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  as multiprocessing does where it forks
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  both as multiprocessing does in its forks
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

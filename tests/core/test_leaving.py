@@ -1,0 +1,31 @@
+"""A process that leaves without taking its modules apart loses nothing."""
+
+import subprocess
+import sys
+
+
+def test_what_runs_at_the_end_of_an_interpreter_runs_when_a_process_leaves(tmp_path):
+    program = f"""
+import atexit, concurrent.futures, pathlib, tempfile, threading, time
+from drivetrain.core.processes import leave
+
+kept = tempfile.TemporaryDirectory(dir={str(tmp_path)!r})
+executor = concurrent.futures.ThreadPoolExecutor(2)
+executor.submit(print, "an executor whose threads would wait for ever").result()
+atexit.register(print, "what is registered")
+
+def at_work():
+    time.sleep(0.2)
+    print("a thread that is waited for", end="")
+
+threading.Thread(target=at_work).start()
+leave()
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "an executor whose threads would wait for ever",
+        "a thread that is waited forwhat is registered",
+    ]
+    assert not list(tmp_path.iterdir()), "a temporary folder is removed"
