@@ -11,7 +11,7 @@ FRAMEWORKS = {"jax", "jaxlib", "torch", "gymnasium", "optax", "tensorboardX"}
 MOST_MODULES = {
     "drivetrain.core.segments": 60,
     "drivetrain.replay": 90,
-    "drivetrain.scope": 30,
+    "drivetrain.scope": 32,
     "drivetrain.cli.main": 60,
 }
 

@@ -45,7 +45,7 @@ SOME = {
     "jax.dtypes": "bfloat16 canonicalize_dtype finfo iinfo issubdtype prng_key result_type",
     "collections": "Counter OrderedDict defaultdict deque namedtuple",
     "copy": "copy deepcopy replace",
-    "dataclasses": ("FrozenInstanceError MISSING _HAS_DEFAULT_FACTORY asdict astuple dataclass field fields "
+    "dataclasses": ("FrozenInstanceError MISSING _HAS_DEFAULT_FACTORY _replace asdict astuple dataclass field fields "
                     "is_dataclass replace"),
     "functools": "partial reduce total_ordering update_wrapper wraps",
     "operator": ("abs add and_ contains eq floordiv ge getitem gt index inv invert is_ is_not itemgetter le lshift lt "
