@@ -331,7 +331,7 @@ class TrainConfig:
         return json.loads(json.dumps({"algo": self.algo, "env": self.env, **finite}, default=str))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], **again: Any) -> "TrainConfig":
+    def from_dict(cls, data: dict[str, Any], /, **again: Any) -> "TrainConfig":
         """The configuration that `to_dict` wrote.
 
         Args:
@@ -351,7 +351,7 @@ class TrainConfig:
         return cls.default(data["algo"], fields.pop("env")).override(**fields)
 
     @classmethod
-    def load(cls, path: Path, **again: Any) -> "TrainConfig":
+    def load(cls, path: Path, /, **again: Any) -> "TrainConfig":
         """Read a config.json.
 
         Args:
