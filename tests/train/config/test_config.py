@@ -169,7 +169,10 @@ def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):
         config.override(learning_rate="fast")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}', '{"algo": "dqn", "env": "E", "run": 3}'],
+)
 def test_a_foreign_config_json_is_refused(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(FileFormatError, match=r"config\.json"):

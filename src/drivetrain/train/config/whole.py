@@ -342,6 +342,7 @@ class TrainConfig:
             NotGivenAgain: A setting was a Python object, and is not given again.
             ValueError: A value is out of range, or not of this version's fields.
             KeyError: Something is missing.
+            TypeError, AttributeError: Something is of another form.
         """
         # Of runs from before there were these settings.
         data = {"environment": {}, "simulator": {"sim_engine": "none"}, **data}
@@ -366,7 +367,7 @@ class TrainConfig:
             return cls.from_dict(json.loads(path.read_text()), **again)
         except NotGivenAgain:
             raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
 
 

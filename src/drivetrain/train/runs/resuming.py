@@ -26,6 +26,9 @@ from drivetrain.train.runs.requirements import describe, require_learner
 from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
 
+_NEEDED = ("num_resumes", "elapsed_s", "learning_s", "interface")
+"""What a checkpoint says of the run, beside what it says of itself."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
@@ -95,8 +98,10 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
         config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
     except NotGivenAgain:
         raise
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
+    if absent := [name for name in _NEEDED if name not in meta]:
+        raise FileFormatError(f"{run_dir / 'checkpoint'}: its manifest lacks {', '.join(absent)}; use an older copy")
     config = changes.applied(_as_last_asked(config, run_dir, again))
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
