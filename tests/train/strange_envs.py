@@ -145,6 +145,12 @@ class Spaceless(gymnasium.Env):
     """Does not say what it observes."""
 
 
+class Listing(Shifted):
+    """Says what it observes, but not as a space."""
+
+    observation_space = (Discrete(3),)
+
+
 class Blind(Shifted):
     """Observes nothing."""
 
@@ -192,7 +198,7 @@ class Uncounted(Nested):
 
 
 for kind in (
-    *(Spaceless, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
+    *(Spaceless, Listing, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
     *(Shifted, Ending, Slow, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):

@@ -20,7 +20,7 @@ from strange_envs import Pictures
 
 from drivetrain.cli.eval import evaluate
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train import resume, train
+from drivetrain.train import load_policy, resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.spaces import ACTIONS_OF
@@ -92,6 +92,14 @@ def test_a_setting_that_the_run_s_file_holds_is_not_changed_by_giving_another(tm
     for again in ({"env": "Acrobot-v1"}, {"optimizer": "optax:lion"}, {"env": cartpole}):
         with pytest.raises(InvalidInput, match=r"of this run is '\w+[-\w]*' and stays so, got .*; leave it out"):
             TrainConfig.from_dict(data, **again)
+
+
+@pytest.mark.parametrize("name", ["toal_steps", "path", "data", "quiet"])
+def test_a_setting_that_no_run_has_is_not_given_again_without_a_word(tmp_path, name):
+    (tmp_path / "config.json").write_text(TrainConfig.default("dqn", "CartPole-v1").to_json())
+    for take in (resume, load_policy):
+        with pytest.raises(InvalidInput, match=f"unknown setting '{name}': env, torso and optimizer are given again"):
+            take(tmp_path, **{name: 3})
 
 
 def test_what_cannot_be_pickled_is_refused_before_anything_starts(tmp_path):

@@ -70,6 +70,27 @@ def test_an_interrupt_ends_the_final_evaluation_at_once_and_everything_is_saved(
     assert not (tmp_path / "result.json").exists()
 
 
+@pytest.mark.usefixtures("usual_hangups")
+@pytest.mark.parametrize(("signum", "ends_with"), ENDS)
+def test_an_interrupt_while_updates_compile_waits_for_them_however_often_it_is_said(
+    tmp_path, monkeypatch, signum, ends_with
+):
+    has_compiled = []
+
+    def compile_updates(learner):
+        for _ in range(3):
+            os.kill(os.getpid(), signum)
+        has_compiled.append(True)
+
+    run_dir = str(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "compile", compile_updates)
+        with pytest.raises(ends_with):
+            train("dqn", "CartPole-v1", run_dir=run_dir, **SMALL)
+    assert has_compiled == [True]
+    assert resume(run_dir).num_steps == SMALL["total_steps"]
+
+
 def test_what_observations_are_normalised_by_is_saved_by_an_interrupt_in_the_warm_up(tmp_path):
     settings = {**SMALL, "warmup_steps": 900, "log_interval_steps": 50, "normalize_observations": True}
     with pytest.raises(KeyboardInterrupt):

@@ -40,9 +40,9 @@ def run(argv: list[str]) -> int:
 
     again: dict[str, Any] = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
     changes = Changes(total_steps=flags.total_steps, num_actors=flags.num_actors, num_learners=flags.num_learners)
-    config, _ = prepare(flags.run_dir, changes, **again)
+    config, _ = prepare(flags.run_dir, changes, again)
     prepare_this_process(config)
-    show(take_up(flags.run_dir, changes, quiet=False, ready=announce, **again))
+    show(take_up(flags.run_dir, changes, again, quiet=False, ready=announce))
     return 0
 
 

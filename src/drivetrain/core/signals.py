@@ -54,6 +54,34 @@ class Signals:
         self._interrupt(signum)
 
 
+class Interruption:
+    """A signal that asks for the end, as a note to whoever runs in this process; another one raises at once."""
+
+    def __init__(self) -> None:
+        self.signum = 0
+        """Which has come; 0: none."""
+        self._is_held = False
+
+    def note(self, signum: int) -> None:
+        """Note it; what `Signals` calls.
+
+        Raises:
+            KeyboardInterrupt: One has come before.
+        """
+        if self.signum and not self._is_held:
+            raise KeyboardInterrupt
+        self.signum = signum
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[None, None, None]:
+        """Raise nothing inside the block, however many come: for what an exception breaks, as loading native code."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+
+
 def raise_for(signum: int) -> NoReturn:
     """End as that signal asks.
 

@@ -149,7 +149,7 @@ def resume(
     from drivetrain.train.runs.resuming import Changes, take_up
 
     changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
-    return take_up(Path(run_dir), changes, quiet=False, callbacks=callbacks, **again)
+    return take_up(Path(run_dir), changes, again, quiet=False, callbacks=callbacks)
 
 
 def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **again: Any) -> "TrainedPolicy":
@@ -163,11 +163,11 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
         again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
 
     Raises:
-        InvalidInput: There is no run, or its environment cannot be made.
+        InvalidInput: There is no run, or its environment cannot be made; or `which` or `again` are none of these.
         FileFormatError: Its files are absent or damaged, or the environment has changed.
     """
     from pathlib import Path
 
     from drivetrain.train.runs.trained import TrainedPolicy
 
-    return TrainedPolicy(Path(run_dir), which, **again)
+    return TrainedPolicy(Path(run_dir), which, again)

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.signals import Signals, raise_for
+from drivetrain.core.signals import Interruption, Signals, raise_for
 from drivetrain.train.actor.actor import make_actor
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.evaluate import Selection, next_evaluation
@@ -38,8 +38,8 @@ from drivetrain.train.telemetry.progress import Display
 from drivetrain.train.telemetry.recording import CHECKPOINT, METRICS, STARTING, WEIGHTS
 
 
-def run_sequentially(job: Job) -> Result:
-    """Carry out a run in this process.
+def run_sequentially(job: Job, interruption: Interruption) -> Result:
+    """Carry out a run in this process, unless there was an interruption before.
 
     Raises:
         RunError: An environment's fault has ended it, after the checkpoint is saved; or learning has diverged.
@@ -49,12 +49,15 @@ def run_sequentially(job: Job) -> Result:
     """
     display = Display(job.config.run.total_steps, quiet=job.quiet)
     with _telling_of_faults(job.run_dir):
-        with STARTING, uncollected():
+        with STARTING, uncollected(), Signals(interruption.note):
             use_compilation_cache()
             prepare_devices(job.config)
-            loop = Loop(job, display)
+            loop = Loop(job, display, interruption)
         try:
-            with Signals(loop.interrupt), MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics:
+            with (
+                Signals(interruption.note),
+                MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics,
+            ):
                 return loop.run(metrics)
         finally:
             loop.close()
@@ -76,12 +79,16 @@ def _telling_of_faults(run_dir: Path) -> Generator[None, None, None]:
 
 
 class Loop:
-    """One sequential run; see the module."""
+    """One sequential run; see the module.
 
-    def __init__(self, job: Job, display: Display) -> None:
+    It ends after the present step or evaluation, with a checkpoint, once there was an interruption.
+    """
+
+    def __init__(self, job: Job, display: Display, interruption: Interruption) -> None:
         self._job = job
         self._config = config = job.config
         self._display = display
+        self._interruption = interruption
         self._rules = Rules.of(config, job.origin)
         saved = load_replay(job.run_dir, shared=False) if job.is_resumed else None
         self._experience = make_experience(config, job.interface, shared=False) if saved is None else saved
@@ -90,7 +97,8 @@ class Loop:
         self._learner = make_learner(config, job.interface, encoders)
         if arrays is not None:
             self._learner.learned.restore(arrays)
-        self._learner.compile()
+        with interruption.held():  # an exception in XLA's compiler ends the process later on, by a segmentation fault
+            self._learner.compile()
         self._gathered = self._experience  # what the actor writes
         self._rounds: Rounds | None = None
         if config.run.deterministic:
@@ -117,14 +125,7 @@ class Loop:
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
         self._evaluated = -1  # updates behind the weights last evaluated
         self._began_s = time.monotonic()
-        self._signum = 0
         self._has_learned = False  # all there is to learn, and saved it
-
-    def interrupt(self, signum: int) -> None:
-        """End after the present step or evaluation, with a checkpoint; the second time, at once."""
-        if self._signum:
-            raise KeyboardInterrupt
-        self._signum = signum
 
     def run(self, metrics: MetricsFile) -> Result:
         """Take all steps, and do all updates they call for; save what there is where an environment ends that."""
@@ -137,12 +138,14 @@ class Loop:
             raise
 
     def _run(self) -> Result:
+        if self._interruption.signum:  # before anything was done
+            self._leave()
         self._learn()  # what the checkpoint left to do
         next_eval = next_evaluation(self._config, self._counts.committed)
         while self._counts.committed < self._rules.total_steps:
             self._step()
             self._learn()
-            if self._signum:
+            if self._interruption.signum:
                 self._stop()
             if self._meter.row_is_due(self._counts):
                 self._write(self._row())
@@ -216,7 +219,7 @@ class Loop:
 
     def _beat(self) -> None:
         """Between two steps of an evaluation: those at the end of a run, which may be long, end at once."""
-        if self._signum and self._has_learned:
+        if self._interruption.signum and self._has_learned:
             self._leave()
 
     def _observe(self) -> None:
@@ -273,4 +276,4 @@ class Loop:
 
     def _leave(self) -> NoReturn:
         self._display.note(f"stopped; {latest_checkpoint(self._job.run_dir)}")
-        raise_for(self._signum)
+        raise_for(self._interruption.signum)

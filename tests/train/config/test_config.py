@@ -41,7 +41,9 @@ def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
         ("target_interval", 0), ("update_ratio", -1), ("update_ratio", "a"), ("updates_per_call", 0),
         ("epsilon_end", 2.0), ("warmup_steps", -1), ("eval_episodes", 0), ("checkpoint_interval_s", 0.0),
         ("total_steps", 2**63), ("eval_episodes", 10**23), ("final_eval_episodes", 2**29), ("updates_per_call", 10**23),
-        ("target_interval", 2**31),
+        ("target_interval", 2**31), ("value_max", 1e39),
+        ("value_max", -10.0), ("value_max", float("nan")), ("adam_epsilon", 1e-46), ("learning_rate", 1e39),
+        ("noise_scale", 1e-46), ("num_actors", 10**400), ("envs_per_actor", 2**31), ("num_learners", 2**31),
     ],
 )  # fmt: skip
 def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
@@ -113,7 +115,9 @@ def test_the_settings_of_another_algorithm_are_refused():
         ("ddpg", "exploration_noise", -0.1), ("td3", "policy_delay", 0), ("td3", "target_noise", float("inf")),
         ("td3", "target_noise_clip", -1.0), ("sac", "initial_temperature", 0.0),
         ("sac", "target_entropy", float("nan")), ("sac", "learning_rate", 0.0), ("ddpg", "hidden", (0,)),
-        ("td3", "target_tau", 1.5),
+        ("td3", "target_tau", 1.5), ("td3", "policy_delay", 2**31), ("sac", "initial_temperature", 1e-46),
+        ("sac", "target_entropy", 1e39), ("ppo", "num_epochs", 2**31), ("ppo", "rollout_length", 10**400),
+        ("ppo", "num_envs", 2**31), ("ppo", "entropy_coefficient", 1e39), ("ppo", "value_coefficient", -1.0),
     ],
 )  # fmt: skip
 def test_a_setting_of_an_algorithm_out_of_range_is_refused_by_name(algo, name, value):
@@ -165,7 +169,10 @@ def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):
         config.override(learning_rate="fast")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}', '{"algo": "dqn", "env": "E", "run": 3}'],
+)
 def test_a_foreign_config_json_is_refused(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(FileFormatError, match=r"config\.json"):
@@ -179,7 +186,7 @@ def test_exploration_and_importance_schedules_run_linearly_to_their_ends():
     assert PLAIN.override(exploration_steps=0, epsilon_end=0.2).agent.epsilon_at(0) == 0.2
 
 
-@pytest.mark.parametrize("settings", [{"hidden": (2**40,)}, {"hidden": (2**20, 2**20)}, {"num_atoms": 10**23}])
+@pytest.mark.parametrize("settings", [{"hidden": (2**40,)}, {"hidden": (2**20, 2**20)}, {"num_atoms": 10**400}])
 def test_a_network_that_does_not_fit_is_refused_before_anything_is_made(tmp_path, settings):
     with pytest.raises(InvalidInput, match=r"would have [\d,]+ parameters, which take .* GiB to learn, and"):
         train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), num_actors=0, **settings)

@@ -56,6 +56,7 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
         ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*TransformAction"),
         ("strange_envs:clipped", r"finite bounds, got Box\(-inf, inf.*leave out gymnasium.wrappers.ClipAction"),
         ("strange_envs:Spaceless-v0", r"expected a space of Gymnasium's as its observation_space, and it has none"),
+        ("strange_envs:Listing-v0", r"a space of Gymnasium's as its observation_space, got builtins.tuple; set it"),
         ("strange_envs:Blind-v0", r"expected a number or more in its observation_space, got Box\(\[\], \[\], \(0,\)"),
         ("strange_envs:Broken-v0", r"cannot be made: KeyError: 'level' \(.*strange_envs.py, line \d+\)"),
         ("strange_envs:Leaving-v0", r"cannot be made: SystemExit: 3 \(.*strange_envs.py, line \d+\)"),

@@ -252,7 +252,14 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     edit_manifest(copy, format=saved["format"], config={**saved["config"], "algo": "sarsa"})
     with pytest.raises(FileFormatError, match="its configuration makes no sense: unknown algorithm 'sarsa'"):
         resume(copy, total_steps=500)
-    edit_manifest(copy, config=saved["config"])
+    edit_manifest(copy, config={**saved["config"], "run": 3})
+    with pytest.raises(FileFormatError, match="its configuration makes no sense"):
+        resume(copy, total_steps=500)
+    without = {name: value for name, value in saved.items() if name not in ("learning_s", "interface")}
+    (copy / "checkpoint" / "manifest.json").write_text(json.dumps(without))
+    with pytest.raises(FileFormatError, match="its manifest lacks learning_s, interface"):
+        resume(copy, total_steps=500)
+    (copy / "checkpoint" / "manifest.json").write_text(json.dumps(saved))
     (copy / "checkpoint" / saved["files"]["replay"]).unlink()
     with pytest.raises(FileFormatError, match="replay is gone"):
         resume(copy, total_steps=500)

@@ -281,8 +281,9 @@ def test_importing_the_package_loads_no_framework():
             "a sample of 64 batches .*use a smaller batch_size",
         ),
         ("ppo", {"num_envs": 4_096, "rollout_length": 64}, "a rollout of 262,144 steps needs .*use fewer environments"),
+        ("dqn", {"num_actors": 2**30, "num_step": 1}, "a step of .* environments needs .*use fewer actors"),
     ],
-    ids=["replay", "batches", "rollout"],
+    ids=["replay", "batches", "rollout", "environments"],
 )
 def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
     tmp_path, monkeypatch, algo, settings, sentence

@@ -71,6 +71,8 @@ def test_what_is_no_observation_and_no_run_is_refused(tmp_path):
             policy(observation)
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         load_policy(tmp_path / "nothing")
+    with pytest.raises(InvalidInput, match="which: expected one of best, last, got 'newest'"):
+        load_policy(tmp_path / "run", "newest")
     (tmp_path / "run" / "best" / "policy.npz").unlink()
     with pytest.raises(FileFormatError):
         load_policy(tmp_path / "run")

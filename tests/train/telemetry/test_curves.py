@@ -16,10 +16,11 @@ from drivetrain.train.telemetry.curves import curves, evaluations
 def make_run(tmp_path):
     """Writes the folder of a run with these evaluations: {steps: return}."""
 
-    def write(name, found, algo="dqn", env="CartPole-v1"):
+    def write(name, found, algo="dqn", env="CartPole-v1", **settings):
         run_dir = tmp_path / name
         run_dir.mkdir(parents=True)
-        (run_dir / "config.json").write_text(TrainConfig.default(algo, env).override(num_actors=1).to_json())
+        config = TrainConfig.default(algo, env).override(num_actors=1, **settings)
+        (run_dir / "config.json").write_text(config.to_json())
         rows = [{"num_steps": step, "num_updates": 0, "eval_return": value} for step, value in found.items()]
         rows.insert(1, {"num_steps": 5, "loss": 1.0})
         (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"num_st')
@@ -56,6 +57,29 @@ def test_runs_of_other_algorithms_or_environments_have_curves_of_their_own(make_
     }
     single = found["sac on Pendulum-v1"][0]
     assert single.low == single.mean == single.high == [1.0]
+
+
+def test_runs_of_other_settings_have_curves_of_their_own_named_by_these(make_run):
+    runs = [
+        make_run("a", {1: 1.0}, seed=1),
+        make_run("b", {1: 3.0}, seed=2, envs_per_actor=4, total_steps=100),
+        make_run("fast", {1: 5.0}, learning_rate=0.01, hidden=(8,)),
+        make_run("other", {1: 7.0}, algo="ppo"),
+    ]
+    found = curves(runs).by_label
+    assert {label: (curve.mean[-1], num_runs) for label, (curve, num_runs) in found.items()} == {
+        "dqn on CartPole-v1, hidden [256, 256], learning_rate 0.001": (2.0, 2),
+        "dqn on CartPole-v1, hidden [8], learning_rate 0.01": (5.0, 1),
+        "ppo on CartPole-v1": (7.0, 1),
+    }
+
+
+def test_a_run_of_a_version_without_some_setting_is_like_those_that_have_it(make_run):
+    runs = [make_run("a", {1: 1.0}), make_run("b", {1: 3.0})]
+    before = json.loads((runs[0] / "config.json").read_text())
+    del before["agent"]["double"], before["updates"]["grant_length"]
+    (runs[0] / "config.json").write_text(json.dumps(before))
+    assert [(label, num_runs) for label, (_, num_runs) in curves(runs).by_label.items()] == [("dqn on CartPole-v1", 2)]
 
 
 def test_what_has_no_evaluations_or_none_in_common_is_one_sentence(make_run, tmp_path):

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from drivetrain.train.config.on_policy import PPOConfig
-from drivetrain.train.config.parts import require
+from drivetrain.train.config.parts import MOST, positive_in_float32, require, within_float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +58,13 @@ class DQNConfig:
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
         require(self, "num_atoms", self.num_atoms >= 1, "at least 1")
-        bounded = -math.inf < self.value_min < self.value_max < math.inf
-        require(self, "value_max", bounded, f"more than value_min ({self.value_min}), both finite")
-        require(self, "noise_scale", 0 < self.noise_scale < math.inf, "above 0, finite")
+        bounded = within_float32(self.value_min) and within_float32(self.value_max)
+        bounded = bounded and positive_in_float32(self.value_max - self.value_min)
+        require(self, "value_max", bounded, f"more than value_min ({self.value_min}), both within float32")
+        require(self, "noise_scale", positive_in_float32(self.noise_scale), "above 0, within float32")
         require(self, "huber_delta", self.huber_delta > 0, "above 0")
         require(self, "max_gradient_norm", self.max_gradient_norm > 0, "above 0")
-        require(self, "target_interval", 1 <= self.target_interval < 2**31, "in 1..2^31 - 1")
+        require(self, "target_interval", 1 <= self.target_interval <= MOST, "in 1..2^31 - 1")
         require(self, "epsilon_start", 0 <= self.epsilon_start <= 1, "in 0..1")
         require(self, "epsilon_end", 0 <= self.epsilon_end <= 1, "in 0..1")
         require(self, "exploration_steps", self.exploration_steps >= 0, "at least 0")
@@ -131,7 +132,7 @@ class TD3Config:
 
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
-        require(self, "policy_delay", self.policy_delay >= 1, "at least 1")
+        require(self, "policy_delay", 1 <= self.policy_delay <= MOST, "in 1..2^31 - 1")
         require(self, "target_noise", 0 <= self.target_noise < math.inf, "at least 0")
         require(self, "target_noise_clip", self.target_noise_clip >= 0, "at least 0")
         require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0, finite")
@@ -164,9 +165,9 @@ class SACConfig:
 
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
-        require(self, "initial_temperature", 0 < self.initial_temperature < math.inf, "above 0")
-        valid = self.target_entropy is None or math.isfinite(self.target_entropy)
-        require(self, "target_entropy", valid, "a finite number of nats, or None")
+        require(self, "initial_temperature", positive_in_float32(self.initial_temperature), "above 0, within float32")
+        valid = self.target_entropy is None or within_float32(self.target_entropy)
+        require(self, "target_entropy", valid, "a number of nats within float32, or None")
 
 
 AgentConfig = DQNConfig | DDPGConfig | TD3Config | SACConfig | PPOConfig
@@ -185,6 +186,6 @@ AGENTS: dict[str, type[AgentConfig]] = {
 def _require_network_and_adam(config: DQNConfig | DDPGConfig | TD3Config | SACConfig) -> None:
     """What holds for the fields that all off-policy algorithms have."""
     require(config, "hidden", all(width >= 1 for width in config.hidden), "widths of at least 1")
-    require(config, "learning_rate", 0 < config.learning_rate < math.inf, "above 0")
-    require(config, "adam_epsilon", 0 < config.adam_epsilon < math.inf, "above 0")
+    require(config, "learning_rate", positive_in_float32(config.learning_rate), "above 0, within float32")
+    require(config, "adam_epsilon", positive_in_float32(config.adam_epsilon), "above 0, within float32")
     require(config, "target_tau", 0 < config.target_tau <= 1, "above 0, at most 1")

@@ -104,8 +104,13 @@ def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict
         again: The objects by name, or their "module:name".
 
     Raises:
-        NotGivenAgain: One is missing, or another than the run's is given of what the file does hold.
+        NotGivenAgain: One is missing or unknown, or another than the run's is given of what the file does hold.
     """
+    for name in again:
+        if name not in settings:
+            raise NotGivenAgain(
+                f"unknown setting {name!r}: env, torso and optimizer are given again, where they were objects"
+            )
     whole = dict(settings)
     for name, value in settings.items():
         if not isinstance(value, str) or not value.startswith(_PREFIX):

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from drivetrain.train.config.parts import require
+from drivetrain.train.config.parts import MOST, MOST_UPDATES, positive_in_float32, require, within_float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class RolloutConfig:
     """Steps of each environment in a rollout."""
 
     def __post_init__(self) -> None:
-        require(self, "num_envs", self.num_envs >= 1, "at least 1")
-        require(self, "rollout_length", self.rollout_length >= 1, "at least 1")
+        require(self, "num_envs", 1 <= self.num_envs <= MOST, "in 1..2^31 - 1")
+        require(self, "rollout_length", 1 <= self.rollout_length <= MOST, "in 1..2^31 - 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,19 +76,20 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         require(self, "hidden", all(width >= 1 for width in self.hidden), "widths of at least 1")
-        require(self, "learning_rate", 0 < self.learning_rate < math.inf, "above 0")
-        require(self, "adam_epsilon", 0 < self.adam_epsilon < math.inf, "above 0")
+        require(self, "learning_rate", positive_in_float32(self.learning_rate), "above 0, within float32")
+        require(self, "adam_epsilon", positive_in_float32(self.adam_epsilon), "above 0, within float32")
         require(self, "max_gradient_norm", self.max_gradient_norm > 0, "above 0")
         require(self, "gamma", 0 <= self.gamma <= 1, "in 0..1")
         require(self, "gae_lambda", 0 <= self.gae_lambda <= 1, "in 0..1")
         require(self, "batch_size", self.batch_size >= 1, "at least 1")
-        require(self, "num_epochs", self.num_epochs >= 1, "at least 1")
+        require(self, "num_epochs", 1 <= self.num_epochs <= MOST_UPDATES, f"in 1..{MOST_UPDATES}")
         require(self, "clip_range", 0 < self.clip_range < math.inf, "above 0")
         require(self, "value_clip_range", _is_positive_or_none(self.value_clip_range), "above 0, or None")
         alone = self.normalize_advantages and self.batch_size == 1
         require(self, "batch_size", not alone, "at least 2 where advantages are normalised")
-        require(self, "value_coefficient", 0 <= self.value_coefficient < math.inf, "at least 0")
-        require(self, "entropy_coefficient", 0 <= self.entropy_coefficient < math.inf, "at least 0")
+        for name in ("value_coefficient", "entropy_coefficient"):
+            weight: float = getattr(self, name)
+            require(self, name, weight >= 0 and within_float32(weight), "at least 0, within float32")
         require(self, "target_kl", _is_positive_or_none(self.target_kl), "above 0, or None")
         require(self, "initial_log_std", -20 <= self.initial_log_std <= 20, "in -20..20")
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.seeding import MOST_EPISODES
 
@@ -11,7 +13,11 @@ Precision = Literal["float32", "bfloat16"]
 """What the factors of products are rounded to."""
 
 _MOST_STEPS = 2**62  # the ledger counts in 64 bits
-_MOST_UPDATES = 2**20  # whose samples lie in memory together
+_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)  # what learners compute in
+MOST_UPDATES = 2**20
+"""Of one call; their samples, or their order, lie in memory together."""
+MOST = 2**31 - 1
+"""Of what learners count and index by 32 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +75,14 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require(self, "total_steps", 1 <= self.total_steps <= _MOST_STEPS, "in 1..2^62")
-        valid = at_least(0, self.num_actors) or self.num_actors in ("cores", "auto")
-        require(self, "num_actors", valid, '0 (sequential), a count, "cores" or "auto"')
-        valid = at_least(1, self.num_learners) or self.num_learners in ("worthwhile", "auto")
-        require(self, "num_learners", valid, 'at least 1, "worthwhile" or "auto"')
+        valid = _is_within(0, self.num_actors) or self.num_actors in ("cores", "auto")
+        require(self, "num_actors", valid, '0 (sequential), a count below 2^31, "cores" or "auto"')
+        valid = _is_within(1, self.num_learners) or self.num_learners in ("worthwhile", "auto")
+        require(self, "num_learners", valid, 'in 1..2^31 - 1, "worthwhile" or "auto"')
         require(self, "device", self.device in ("auto", "cpu", "gpu"), '"auto", "cpu" or "gpu"')
         require(self, "precision", self.precision in ("float32", "bfloat16"), '"float32" or "bfloat16"')
-        valid = self.envs_per_actor == "auto" or self.envs_per_actor >= 1
-        require(self, "envs_per_actor", valid, 'at least 1, or "auto"')
+        valid = self.envs_per_actor == "auto" or _is_within(1, self.envs_per_actor)
+        require(self, "envs_per_actor", valid, 'in 1..2^31 - 1, or "auto"')
         require(self, "seed", self.seed >= 0, "at least 0")
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
         require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
@@ -146,14 +152,24 @@ class UpdateConfig:
         require(self, "batch_size", self.batch_size >= 1, "at least 1")
         require(self, "warmup_steps", self.warmup_steps >= 0, "at least 0")
         require(self, "update_ratio", self.update_ratio >= 0, "at least 0")
-        require(self, "updates_per_call", 1 <= self.updates_per_call <= _MOST_UPDATES, f"in 1..{_MOST_UPDATES}")
+        require(self, "updates_per_call", 1 <= self.updates_per_call <= MOST_UPDATES, f"in 1..{MOST_UPDATES}")
         require(self, "tolerance", self.tolerance >= 0, "at least 0 updates")
         require(self, "grant_length", self.grant_length >= 1, "at least 1")
 
 
-def at_least(least: int, value: object) -> bool:
-    """Whether a value is a whole number, and large enough."""
-    return isinstance(value, int) and value >= least
+def _is_within(least: int, value: object) -> bool:
+    """Whether a value is a whole number that is large enough, and not too large to count by."""
+    return isinstance(value, int) and least <= value <= MOST
+
+
+def within_float32(value: float) -> bool:
+    """Whether float32 has such a number."""
+    return abs(value) <= _LARGEST
+
+
+def positive_in_float32(value: float) -> bool:
+    """Whether a number is above 0 in float32, too, and has an end there."""
+    return _SMALLEST <= value <= _LARGEST
 
 
 def require(config: object, name: str, holds: bool, expected: str) -> None:

@@ -331,7 +331,7 @@ class TrainConfig:
         return json.loads(json.dumps({"algo": self.algo, "env": self.env, **finite}, default=str))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], **again: Any) -> "TrainConfig":
+    def from_dict(cls, data: dict[str, Any], /, **again: Any) -> "TrainConfig":
         """The configuration that `to_dict` wrote.
 
         Args:
@@ -342,6 +342,7 @@ class TrainConfig:
             NotGivenAgain: A setting was a Python object, and is not given again.
             ValueError: A value is out of range, or not of this version's fields.
             KeyError: Something is missing.
+            TypeError, AttributeError: Something is of another form.
         """
         # Of runs from before there were these settings.
         data = {"environment": {}, "simulator": {"sim_engine": "none"}, **data}
@@ -351,7 +352,7 @@ class TrainConfig:
         return cls.default(data["algo"], fields.pop("env")).override(**fields)
 
     @classmethod
-    def load(cls, path: Path, **again: Any) -> "TrainConfig":
+    def load(cls, path: Path, /, **again: Any) -> "TrainConfig":
         """Read a config.json.
 
         Args:
@@ -366,7 +367,7 @@ class TrainConfig:
             return cls.from_dict(json.loads(path.read_text()), **again)
         except NotGivenAgain:
             raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
 
 

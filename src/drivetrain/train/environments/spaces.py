@@ -149,10 +149,11 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
 
 
 def _require_set(space: Any, attribute: str, name: str) -> None:
-    if space is None:
+    if not isinstance(space, spaces.Space):
+        got = "and it has none" if space is None else f"got {type(space).__module__}.{type(space).__qualname__}"
         raise InvalidInput(
-            f"environment {name!r}: expected a space of Gymnasium's as its {attribute}, and it has none; set it where "
-            "the environment is made"
+            f"environment {name!r}: expected a space of Gymnasium's as its {attribute}, {got}; set it where the "
+            "environment is made"
         )
     if _is_empty(space):
         raise InvalidInput(

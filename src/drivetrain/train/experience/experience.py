@@ -47,18 +47,21 @@ def writers(experience: Experience, actor: int) -> Callable[[int], StepWriter]:
 
 
 def require_experience(config: TrainConfig, interface: Interface) -> None:
-    """Refuse a replay or a rollout, or batches, that this machine cannot hold, before anything starts.
+    """Refuse a replay or a rollout, batches or environments that this machine cannot hold, before anything starts.
 
     Raises:
         SegmentError: They need more memory than is available.
     """
+    obs = _observation_nbytes(interface)
+    what, remedy = f"a step of {config.num_envs:,} environments", "use fewer actors, or fewer envs_per_actor"
+    require_memory(2 * config.num_envs * obs, what=what, remedy=remedy)
     if config.on_policy:
         what, remedy = f"a rollout of {config.steps_per_rollout:,} steps", "use fewer environments or a shorter rollout"
         require_memory(RolloutBuffer.nbytes_for(config, interface), what=what, remedy=remedy)
         return
     report = memory_report(**_replay_settings(config, interface))
     require_memory(report.nbytes, what=f"a replay of capacity {report.capacity}", largest=report.largest())
-    rows, obs = config.updates.updates_per_call * config.updates.batch_size, _observation_nbytes(interface)
+    rows = config.updates.updates_per_call * config.updates.batch_size
     what = f"a sample of {config.updates.updates_per_call} batches of {config.updates.batch_size} rows"
     require_memory(2 * rows * obs, what=what, remedy="use a smaller batch_size or fewer updates_per_call")
 

@@ -56,7 +56,8 @@ def _require_room(num_parameters: int) -> None:
     """Refuse a network that does not fit before anybody draws its weights."""
     needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
     if needed > available:
+        whole = -(-needed // 2**30)  # a quotient of these may be beyond floats
         raise InvalidInput(
-            f"the network would have {num_parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to learn, and "
+            f"the network would have {num_parameters:,} parameters, which take {whole:,} GiB to learn, and "
             f"{available / 2**30:,.1f} GiB of memory are available; use narrower layers or smaller observations"
         )

@@ -5,7 +5,7 @@ RUN/checkpoint -> Origin, weights, replay -> the same processes as for a new run
 A run that died before its first checkpoint begins anew in its folder, by its config.json.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from drivetrain.train.run_dir.saving import describe_interface
 from drivetrain.train.runs.requirements import describe, require_learner
 from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
+
+_NEEDED = ("num_resumes", "elapsed_s", "learning_s", "interface")
+"""What a checkpoint says of the run, beside what it says of itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,7 @@ def _shared_evenly(num_envs: int, num_actors: int) -> int:
     return num_envs // max(1, num_actors)
 
 
-def prepare(run_dir: Path, changes: Changes, **again: Any) -> tuple[TrainConfig, dict[str, Any] | None]:
+def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[TrainConfig, dict[str, Any] | None]:
     """The configuration that a run goes on with, and the description of its checkpoint; None: it never had one.
 
     Args:
@@ -95,9 +98,11 @@ def prepare(run_dir: Path, changes: Changes, **again: Any) -> tuple[TrainConfig,
         config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
     except NotGivenAgain:
         raise
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
-    config = changes.applied(_as_last_asked(config, run_dir, **again))
+    if absent := [name for name in _NEEDED if name not in meta]:
+        raise FileFormatError(f"{run_dir / 'checkpoint'}: its manifest lacks {', '.join(absent)}; use an older copy")
+    config = changes.applied(_as_last_asked(config, run_dir, again))
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
         raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
@@ -106,7 +111,7 @@ def prepare(run_dir: Path, changes: Changes, **again: Any) -> tuple[TrainConfig,
     return config.resolved(), meta
 
 
-def _as_last_asked(config: TrainConfig, run_dir: Path, **again: Any) -> TrainConfig:
+def _as_last_asked(config: TrainConfig, run_dir: Path, again: Mapping[str, Any]) -> TrainConfig:
     """A checkpoint's configuration with what was asked for when it was taken up since, without writing one."""
     try:
         written = TrainConfig.load(run_dir / "config.json", **again)
@@ -166,11 +171,11 @@ def _filled_anew(config: TrainConfig, origin: Origin) -> int:
 def take_up(
     run_dir: Path,
     changes: Changes,
+    again: Mapping[str, Any],
     *,
     quiet: bool,
     ready: Callable[[Job], None] = lambda job: None,
     callbacks: Sequence[Callback] = (),
-    **again: Any,
 ) -> Result:
     """Take a run up again; `ready` is called with the Job once nothing stands in its way.
 
@@ -188,7 +193,7 @@ def take_up(
     require_run_dir(run_dir)
     run_dir = run_dir.resolve()  # before an environment is made, which may go elsewhere
     with RunLock(run_dir) as lock:
-        config, meta = prepare(run_dir, changes, **again)
+        config, meta = prepare(run_dir, changes, again)
         require_wandb(config)
         interface = describe(config)
         require_learner(config, interface)

@@ -13,6 +13,7 @@ from typing import Any
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.garbage import uncollected
+from drivetrain.core.signals import Interruption, Signals
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import named
@@ -158,10 +159,11 @@ def _work(job: Job) -> Result:
 def _part(job: Job) -> Result:
     """A run, or its part up to the switch or from there on, with processes or without."""
     if job.config.num_actors == 0:
-        with STARTING, uncollected():
+        interruption = Interruption()
+        with STARTING, uncollected(), Signals(interruption.note), interruption.held():
             from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
 
-        return run_sequentially(job)
+        return run_sequentially(job, interruption)
     from drivetrain.train.processes.supervisor import supervise
 
     return supervise(job)

@@ -4,8 +4,9 @@ observation ─encoder─▶ as stored ─policy.act─▶ the agent's choice �
 """
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import gymnasium
 
@@ -32,8 +33,10 @@ class TrainedPolicy:
         mean_return: Of its evaluation; NaN where there was none.
     """
 
-    def __init__(self, run_dir: Path, which: Which, **again: Any) -> None:
+    def __init__(self, run_dir: Path, which: Which, again: Mapping[str, Any]) -> None:
         """See `drivetrain.train.load_policy`."""
+        if which not in get_args(Which):
+            raise InvalidInput(f"which: expected one of {', '.join(get_args(Which))}, got {which!r}")
         require_run_dir(run_dir)
         self.config = TrainConfig.load(run_dir / "config.json", **again)
         saved = load_saved_policy(run_dir, which)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.train.run_dir.folder import label_of, require_run_dir, seed_runs
+from drivetrain.train.run_dir.folder import label_of, require_run_dir, seed_runs, settings_of
 from drivetrain.train.telemetry.metrics import read_rows
 
 _NUM_POINTS = 200
@@ -22,7 +22,9 @@ class Evaluations(NamedTuple):
     """The evaluations of one run, in the order of its steps."""
 
     label: str
-    """Algorithm and environment: runs of one label are seeds of one thing."""
+    """Algorithm and environment."""
+    settings: dict[str, str]
+    """What else decides what is learned, by name: runs alike in label and settings are seeds of one thing."""
     num_steps: NDArray[np.float64]
     """[evaluations] environment steps."""
     returns: NDArray[np.float64]
@@ -70,7 +72,7 @@ def evaluations(run_dir: Path) -> Evaluations:
             raise ValueError("there are lists among them")
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: expected numbers as eval_return: {error}") from error
-    return Evaluations(label, np.array(steps, np.float64), returns)
+    return Evaluations(label, settings_of(run_dir), np.array(steps, np.float64), returns)
 
 
 def curve(runs: Sequence[Evaluations]) -> Curve:
@@ -94,21 +96,34 @@ def curve(runs: Sequence[Evaluations]) -> Curve:
 
 
 def curves(run_dirs: Sequence[Path]) -> Curves:
-    """One curve per label; a folder of several seeds stands for their runs.
+    """One curve per algorithm, environment and settings; a folder of several seeds stands for their runs.
+
+    Where settings differ, they are in the labels.
 
     Raises:
         InvalidInput: One is no run's folder, or runs of a label were evaluated at no steps in common.
         FileFormatError: No run was evaluated yet, or files are damaged.
     """
-    groups: dict[str, list[Evaluations]] = {}
+    evaluated: list[Evaluations] = []
     unevaluated: list[Path] = []
     found = (run for path in run_dirs for run in seed_runs(path) or [path])
     for resolved, run_dir in {run.resolve(): run for run in found}.items():  # one given twice is one
         run = evaluations(resolved)
         if len(run.num_steps):
-            groups.setdefault(run.label, []).append(run)
+            evaluated.append(run)
         else:
             unevaluated.append(run_dir)
-    if not groups:
+    if not evaluated:
         raise FileFormatError(f"{', '.join(map(str, unevaluated))}: there are no evaluations here (yet)")
+    groups: dict[str, list[Evaluations]] = {}
+    for run in evaluated:
+        alike = [other.settings for other in evaluated if other.label == run.label]
+        told = [f"{name} {run.settings.get(name, 'unknown')}" for name in _different(alike)]
+        groups.setdefault(", ".join([run.label, *told]), []).append(run)
     return Curves({label: (curve(runs), len(runs)) for label, runs in groups.items()}, unevaluated)
+
+
+def _different(settings: Sequence[dict[str, str]]) -> list[str]:
+    """The names of those that are not the same everywhere; runs of earlier versions may be without some."""
+    names = dict.fromkeys(name for of_run in settings for name in of_run)
+    return [name for name in names if len({of_run[name] for of_run in settings if name in of_run}) > 1]
