@@ -190,8 +190,7 @@ class Participation:
         """
         index, rule = self._own_index(), self._rule
         amount = require_int("amount", amount, least=1, most=2**62)
-        if timeout_s is not None:  # a NaN would never be over
-            require_seconds("timeout_s", timeout_s)
+        patience_s = None if timeout_s is None else require_seconds("timeout_s", timeout_s)  # a NaN would never be over
         if self._side is Side.CONSUMERS and amount > rule.tolerance + 1:
             raise InvalidInput(
                 f"amount: expected at most tolerance + 1 = {rule.tolerance + 1} updates, got {amount}: producers wait "
@@ -209,7 +208,7 @@ class Participation:
                 self._tally.grant(self._side, index, amount)
             return granted or None
 
-        granted = self._tally.wait(self._side, decide, timeout_s)
+        granted = self._tally.wait(self._side, decide, patience_s)
         if granted is None:
             raise TimedOut(self._why(amount, timeout_s))
         if not granted:
