@@ -15,6 +15,7 @@ import inspect
 import math
 import mmap
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +160,7 @@ class Replay:
         self._segment = segment
         self._private = None if segment else _private_memory(nbytes)
         self._known: files.Known | None = None
+        self._writers = weakref.WeakSet[_native.Writer]()
         payload = segment.payload if segment else self._private
         fields = self._schema.native_fields()
         self._table = _native.Table(payload, settings.native(), fields, Sample, initialize, segment is not None)
@@ -238,6 +240,7 @@ class Replay:
         except MemoryError as error:
             remedy = "have several writers of fewer environments"
             raise SegmentError(f"writer: not enough memory for the open windows of {num_envs:,}; {remedy}") from error
+        self._writers.add(native)
         return Writer(self._schema, inputs, num_envs, native)
 
     def sample(
@@ -662,6 +665,8 @@ class Replay:
     def close(self) -> None:
         """Let go of the memory; calls in progress end first, later ones raise Closed."""
         self._table.close()
+        for writer in list(self._writers):
+            writer.close()
         if self._segment is not None:
             self._segment.close()
         elif self._private is not None:

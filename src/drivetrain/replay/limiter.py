@@ -99,7 +99,7 @@ class Limiter:
             "num_participants": lines,
         }
         self._segment = Segment.create(_KIND, Tally.nbytes_for((lines, lines)), meta)
-        self._tally = Tally(self._segment, (lines, lines), initialize=True)
+        self._held: Tally | None = Tally(self._segment, (lines, lines), initialize=True)
         self.rule = rule
 
     @classmethod
@@ -118,7 +118,7 @@ class Limiter:
             updates_per_insert=Fraction(*meta["ratio"]), tolerance=meta["tolerance"], min_size=meta["min_size"]
         )
         limiter._segment = segment
-        limiter._tally = Tally(segment, (meta["num_participants"],) * 2)
+        limiter._held = Tally(segment, (meta["num_participants"],) * 2)
         return limiter
 
     def handle(self) -> LimiterHandle:
@@ -149,8 +149,15 @@ class Limiter:
         self._tally.stop()
 
     def close(self) -> None:
-        """Let go of the memory. Participations of this view end first."""
+        """Let go of the memory; later calls raise Closed. Participations of this view end first."""
+        self._held = None
         self._segment.close()
+
+    @property
+    def _tally(self) -> Tally:
+        if self._held is None:
+            raise Closed("this limiter is closed")
+        return self._held
 
     def __enter__(self) -> "Limiter":
         return self
@@ -248,6 +255,9 @@ class Participation:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput("a Participation cannot be pickled or copied; send limiter.handle(), and register there")
 
     def _own_index(self) -> int:
         if self._index is None:
