@@ -42,7 +42,10 @@ NB_MODULE(_native, m) {
   m.attr("EXPORT_ROWS") = kMaxBatch;
   m.attr("MAX_THREADS") = ThreadPool::kMostThreads;
   m.attr("LOCK_OFFSET") = offsetof(TableHeader, mutex);  // for tests that break it
-  m.def("simd_level", [] { return simd_name(best_simd_level()); });
+  m.def("simd_level", [] {
+    bind::require_known_simd();
+    return simd_name(best_simd_level());
+  });
   m.def("links_nbytes", [](std::uint64_t num_refs) { return links_nbytes(num_refs); });
   m.def("table_nbytes", [](nb::dict config) { return table_nbytes(read_config(config)); });
   m.def("table_regions", [](nb::dict values) {
@@ -83,12 +86,13 @@ NB_MODULE(_native, m) {
       .def("import_frames", &bind::import_frames, "frames"_a, "keys"_a)
       .def("restore_unit", &bind::restore_unit, "exponent"_a)
       .def("restore", &bind::restore, "max_priority"_a, "random_block"_a, "num_inserted"_a, "next_slot"_a);
-  nb::class_<Writer>(m, "Writer")
+  nb::class_<Writer>(m, "Writer", nb::is_weak_referenceable())
       .def(nb::init<Table&, std::size_t, std::size_t, double, std::size_t, bool>(), nb::keep_alive<1, 2>(),
            "table"_a, "num_envs"_a, "num_step"_a, "gamma"_a, "period"_a, "compares"_a)
       .def("add", nb::overload_cast<nb::dict>(&Writer::add), "step"_a)
       .def("add_some", &Writer::add_some, "where"_a, "step"_a)
       .def("drop_windows", &Writer::drop_windows, "where"_a)
+      .def("close", &Writer::close)
       .def("keyword_add", [](nb::handle self, nb::handle slowly) {
         return drivetrain::bind::keyword_add(self, slowly);
       }, "slowly"_a);

@@ -36,6 +36,13 @@ inline void check(Status status) {
   }
 }
 
+/// A name that is mistyped would run the slowest code without a word.
+inline void require_known_simd() {
+  if (!knows_wanted_simd())
+    raise("InvalidInput", std::string("DRIVETRAIN_SIMD: expected baseline, avx2 or avx512, got '") + wanted_simd() +
+                              "'; leave it unset for the best that this CPU has");
+}
+
 /// Calls `action` with the table's lock and without the GIL; raises when the lock is broken.
 template <class Action>
 void with_lock(ReplayTable& table, Action&& action) {
@@ -100,6 +107,7 @@ class Table {
         steps_(nb::cast<std::size_t>(config["steps"])),
         shift_(nb::cast<std::size_t>(config["stack_shift"])),
         mapping_(std::make_shared<Mapping>(payload, config_, is_shared)) {
+    require_known_simd();
     if (initialize && !ReplayTable::initialize(mapping_->buffer.data(), config_))
       raise("SegmentError", "this system refuses robust process-shared mutexes");
     if (mapping_->table.header().version != kTableVersion)

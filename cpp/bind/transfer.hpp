@@ -124,7 +124,7 @@ inline void restore(Table& table, float max_priority, std::uint64_t random_block
                     std::uint64_t num_inserted, std::uint64_t next_slot) {
   auto held = table.hold();
   with_lock(held->table, [&] {
-    held->table.header().next_slot = next_slot;
+    held->table.set_next_slot(next_slot);
     held->table.header().max_priority = max_priority;
     held->table.header().num_inserted = num_inserted;
     held->table.header().random_block.store(random_block, std::memory_order_relaxed);

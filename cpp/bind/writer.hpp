@@ -55,6 +55,15 @@ class Writer {
     return add_found(size_of(step), Values{step.ptr()}, marks);
   }
 
+  // Lets go of the memory of a closed table; not during a call, the next of which does it then.
+  void close() {
+    if (!table_.closed() || in_use_.test_and_set(std::memory_order_acquire)) return;
+    transitions_.reset();
+    sequences_.reset();
+    mapping_.reset();
+    in_use_.clear(std::memory_order_release);
+  }
+
   // Forget the open windows of the environments that `where` marks.
   void drop_windows(nb::handle where) {
     const bool* marks = marks_of(where);
@@ -73,7 +82,10 @@ class Writer {
   class InUse {
    public:
     [[gnu::always_inline]] explicit InUse(Writer& writer) : flag_(writer.in_use_) {
-      if (writer.table_.closed()) raise("Closed", "this replay is closed");
+      if (writer.table_.closed()) {
+        writer.close();
+        raise("Closed", "this replay is closed");
+      }
       if (flag_.test_and_set(std::memory_order_acquire))
         raise("InvalidInput",
               "this writer is in use by another thread; give each producer a writer of its own");

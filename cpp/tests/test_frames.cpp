@@ -57,6 +57,24 @@ void keys_of_ended_rows_are_stale() {
   CHECK(locked_and_consistent(*table));
 }
 
+void a_table_filled_slot_by_slot_ends_rows_wherever_its_ring_goes_on() {
+  constexpr std::uint64_t kRows = 40;
+  for (std::uint64_t next_slot = 0; next_slot < kRows; ++next_slot) {
+    SharedTable table(stacked_config(kRows, 110));
+    StackedWriter writer(*table, 1, 1, 1, 6);  // the first rows of an episode end with one frame
+    for (std::uint64_t t = 0; t < kRows; ++t) CHECK(writer.step() == Status::kOk);
+    {
+      ReplayTable::Lock lock(*table);
+      table->set_next_slot(next_slot);
+    }
+    CHECK(table->header().next_slot == next_slot && table->header().num_committed == kRows);
+    for (std::uint64_t t = 0; t < kRows; ++t) {
+      CHECK(writer.step() == Status::kOk);
+      CHECK(locked_and_consistent(*table));
+    }
+  }
+}
+
 std::vector<Claim> take(ReplayTable& table, std::size_t count) {
   std::vector<Claim> claims(count);
   const FrameBatch batch{claims.data(), count, nullptr, 0};
@@ -199,6 +217,7 @@ int main() {
   rows_end_with_their_frames_and_never_show_newer_ones(true);
   rows_end_with_their_frames_and_never_show_newer_ones(false);
   keys_of_ended_rows_are_stale();
+  a_table_filled_slot_by_slot_ends_rows_wherever_its_ring_goes_on();
   frames_in_flight_are_passed_over();
   a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest();
   too_few_free_frames_is_busy_and_takes_nothing();

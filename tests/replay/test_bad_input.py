@@ -191,7 +191,10 @@ def test_a_uniform_replay_takes_no_priorities():
         ({"beta": np.nan}, "beta"),
         ({"beta": "1"}, "beta"),
         ({"beta": None}, "beta"),
+        ({"beta": 10**400}, "beta"),
+        ({"beta": np.complex64(0.5)}, "beta"),
         ({"mode": "uniform"}, 'mode: expected "stratified" or "iid"'),
+        ({"mode": np.array(["iid", "iid"])}, 'mode: expected "stratified" or "iid"'),
         ({"num_batches": 0}, "num_batches"),
         ({"num_batches": 1.5}, "num_batches"),
         ({"num_batches": 2**40}, "num_batches"),
@@ -211,6 +214,15 @@ def test_numpy_integers_and_floats_are_as_good_as_pythons():
     no = np.zeros(8, bool)
     replay.writer(np.int16(8)).add(x=np.zeros((8, 2), np.uint8), reward=np.zeros(8), terminated=no, truncated=no)
     assert replay.sample(np.int64(4), beta=np.float32(0.5), num_batches=np.int32(2)).keys.shape == (2, 4)
+
+
+def test_numpy_booleans_are_as_good_as_pythons():
+    yes, no = np.bool_(True), np.bool_(False)
+    with Replay(8, SPEC, prioritized=yes, shared=no, share_next_obs=yes) as replay:
+        replay.writer(2, check_obs=no).add(**step())
+        assert replay.sample(2, join_stacks=yes).keys.shape == (2,)
+        replay.set_alpha(0.5, rescale=yes)
+        assert replay.new_batch(2, pinned=no).keys.shape == (2,)
 
 
 def test_sampling_too_early_says_how_much_there_is():
@@ -278,6 +290,7 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"num_step": 0}, "num_step"),
         ({"gamma": 1.01}, "gamma"),
         ({"gamma": "1"}, "gamma"),
+        ({"gamma": 10**400}, "gamma"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
         (
@@ -288,6 +301,8 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"initial_priority": np.inf}, "initial_priority"),
         ({"initial_priority": np.nan}, "initial_priority"),
         ({"initial_priority": 1e39}, "initial_priority"),
+        ({"initial_priority": 10**400}, "initial_priority"),
+        ({"initial_priority": np.array("a")}, "initial_priority"),
         ({"initial_priority": True}, "initial_priority"),
         ({"initial_priority": None}, "initial_priority"),
         ({"weights_by": "max"}, r'weights_by: expected "batch" or "buffer", got .max'),
@@ -296,6 +311,7 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
         ({"initial_priority": np.array([1.0, 2.0])}, "initial_priority"),
         ({"prioritized": "no"}, "prioritized: expected True or False, got 'no'"),
         ({"share_next_obs": None}, "share_next_obs: expected True or False"),
+        ({"share_next_obs": np.zeros(2)}, "share_next_obs: expected True or False"),
         ({"shared": 2}, "shared: expected True or False"),
         ({"initial_priority": 1.0, "prioritized": False}, "a uniform replay has no priorities, got 1.0"),
         ({"initial_priority": "given", "spec": {"priority": {"x": ((), "f4")}}}, "the name is taken"),

@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 import time
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -285,7 +286,10 @@ assert wait_for(forked(use_it)) == 0
             "timeout_s: expected a number of .* got nan",
         ),
         (lambda: make().consumer().acquire(timeout_s="1"), "timeout_s: expected a number of seconds >= 0"),
+        (lambda: make().consumer().acquire(timeout_s=np.zeros(2)), "timeout_s: expected a number of seconds >= 0"),
+        (lambda: make().consumer().acquire(timeout_s=10**400), "timeout_s: expected a number of seconds >= 0"),
         (lambda: pickle.dumps(make()), r"a Limiter cannot be pickled .* send limiter\.handle"),
+        (lambda: pickle.dumps(make().producer()), r"a Participation cannot be pickled .* register there"),
         (lambda: make().producer().acquire(0), r"amount: expected an integer in 1\.\..*, got 0"),
         (lambda: make().producer().acquire(2**64), r"amount: expected an integer in .* got 18446744073709551616"),
         (lambda: make().producer().commit(1), "at most the 0 acquired and not committed, got 1; acquire first"),
@@ -295,6 +299,23 @@ assert wait_for(forked(use_it)) == 0
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+def test_seconds_may_be_any_real_number():
+    for timeout_s in (np.float32(0.01), np.array(0.01), Fraction(1, 100), Decimal("0.01")):
+        with pytest.raises(TimedOut):
+            make().consumer().acquire(timeout_s=timeout_s)
+
+
+def test_a_closed_limiter_says_so():
+    limiter = make()
+    participation = limiter.producer()
+    limiter.close()
+    limiter.close()
+    for call in (limiter.producer, limiter.consumer, limiter.counts, limiter.stop):
+        with pytest.raises(Closed, match="this limiter is closed"):
+            call()
+    participation.close()
 
 
 def test_numpys_integers_are_a_ratio_too():

@@ -194,6 +194,8 @@ def test_a_forked_process_is_told_that_the_thread_stayed_behind():
         ({"mode": "x"}, 'mode: expected "stratified" or "iid"'),
         ({"num_batches": 0}, "num_batches"),
         ({"timeout_s": float("inf")}, "timeout_s"),
+        ({"timeout_s": 10**400}, "timeout_s"),
+        ({"timeout_s": [1]}, "timeout_s"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_at_once(arguments, message):

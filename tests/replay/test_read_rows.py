@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from filled import filled_replay, first_keys
 
-from drivetrain.core.errors import Closed, InvalidInput
+from drivetrain.core.errors import Closed, InvalidInput, SegmentError
 from drivetrain.replay import Replay, Sequences
 from drivetrain.replay.testing import TaggedRows, TaggedStacks
 
@@ -94,6 +94,17 @@ def test_no_keys_are_no_rows_and_misfits_are_refused():
     strided.close()
     with pytest.raises(Closed):
         strided.read(first_keys(8))
+
+
+def test_more_rows_than_memory_holds_are_refused_with_what_they_would_need(monkeypatch):
+    monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**28)
+    with Replay(4, {"x": ((2**20,), "uint8")}) as replay:
+        no, yes = np.zeros(4, bool), np.ones(4, bool)
+        replay.writer(4).add(x=np.ones((4, 2**20), np.uint8), reward=np.zeros(4), terminated=no, truncated=yes)
+        keys = np.resize(replay.all_keys(), 300)
+        with pytest.raises(SegmentError, match=r"reading 300 rows needs 0\.29 GiB, but .*; read some keys at a time"):
+            replay.read(keys)
+        assert replay.read(keys[:4]).data["x"].all()
 
 
 def test_rows_that_are_read_while_others_write_are_whole():

@@ -2,6 +2,8 @@
 
 import dataclasses
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -34,6 +36,15 @@ def test_a_schedule_gives_floats_can_be_pickled_and_cannot_be_changed(schedule):
         schedule.num_steps = 3
 
 
+@pytest.mark.parametrize("number", [Decimal("0.5"), Fraction(1, 2), np.float16(0.5), np.array(0.5)])
+@pytest.mark.parametrize("kind", [Linear, Exponential])
+def test_ends_may_be_any_real_numbers(kind, number):
+    up, down = kind(number, 1, 4), kind(1, number, 4)
+    assert [up(0), up(4), down(0), down(4)] == [0.5, 1.0, 1.0, 0.5]
+    assert up(2) == pytest.approx(down(2), rel=1e-12)
+    assert isinstance(up(2), float)
+
+
 def test_every_value_of_a_line_within_0_and_1_is_a_beta():
     replay = filled_replay(4)
     beta = Linear(0.1, 1.0, 30)
@@ -53,6 +64,7 @@ def test_every_value_of_a_line_within_0_and_1_is_a_beta():
         (lambda: Exponential(1, -1, 3), "expected start and end > 0"),
         (lambda: Linear(0, 1, 3)(-1), "step: expected a number >= 0, got -1"),
         (lambda: Constant(1)(float("nan")), "step"),
+        (lambda: Linear(0, 10**400, 3), "end: expected a finite number"),
         (lambda: Linear(None, 1, 3), "start: expected a finite number, got None"),
         (lambda: Linear(0, np.ones(2), 3), "end: expected a finite number"),
         (lambda: Linear(0, 1, 3)("2"), "step: expected a number >= 0, got '2'"),

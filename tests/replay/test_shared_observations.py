@@ -159,6 +159,46 @@ def test_a_saved_sharing_replay_comes_back_with_its_sharing(tmp_path, prioritize
     check_consistent(loaded)
 
 
+def test_rows_of_a_loaded_replay_end_with_their_frames_wherever_its_ring_went_on(tmp_path):
+    stack, episode, capacity = 4, 7, 17  # the first rows of an episode end with one frame, that of the reset
+    for num_rows in range(capacity, capacity + episode):
+        steps = list(pixel_steps(np.random.default_rng(0), num_rows + capacity, 1, stack, episode=episode))
+        replay = pixel_replay(capacity, stack)
+        writer = replay.writer()
+        for step in steps[:num_rows]:
+            writer.add(**step)
+        replay.save(tmp_path / "replay")
+        loaded = Replay.load(tmp_path / "replay")
+        writer = loaded.writer()
+        for step in steps[num_rows:]:
+            writer.add(**step)
+            check_consistent(loaded)
+
+
+def test_a_loaded_row_never_shows_the_frames_of_windows_that_are_open(tmp_path):
+    capacity, stack, num_step = 64, 2, 3
+    replay = pixel_replay(capacity, stack, num_step=num_step)
+    rng = np.random.default_rng(0)
+    *others, end = pixel_steps(rng, capacity - 1, 1, stack)
+    begin = list(pixel_steps(rng, 4, 1, stack))  # two rows, in the last slot and in the first
+    writer = replay.writer()
+    for step in [*others, {**end, "truncated": np.ones(1, bool)}, *begin]:
+        writer.add(**step)
+    newest = replay.read(replay.all_keys()[-1:]).data["obs"]
+    replay.save(tmp_path / "replay")
+    loaded = Replay.load(tmp_path / "replay")
+    (key,) = loaded.all_keys()[-1:]
+    writer, num_envs = loaded.writer(), loaded._table.num_frames // (stack + num_step)
+    for step in pixel_steps(rng, capacity + num_step - 2, 1, stack):  # all rows but that one are overwritten
+        writer.add(**step)
+    many = loaded.writer(num_envs)
+    for _ in range(num_step - 1):
+        for step in pixel_steps(rng, 1, num_envs, stack):
+            many.add(**step)  # its frames are taken, and no row is overwritten
+    sample = loaded.read(np.array([key]))
+    assert sample.weights == 0 or (sample.data["obs"] == newest).all()
+
+
 def test_a_live_sharing_replay_is_saved_with_whole_rows(tmp_path):
     tagged, stop = TaggedStacks(200, stack=2), threading.Event()
     replay = Replay(3000, tagged.spec, frame_stack=2)

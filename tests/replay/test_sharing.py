@@ -1,12 +1,15 @@
 """One replay in many processes: attached, inherited, or refused in one clear sentence."""
 
 import dataclasses
+import gc
 import multiprocessing
 import os
 import pickle
 import struct
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +17,9 @@ import pytest
 from children import attach_and_write, run_script, started_script, write_rows
 from filled import filled_replay, first_keys, slots_of
 
-from drivetrain.core.errors import ForeignSegment, NotEnoughData, OwnerDead, SegmentError
+from drivetrain.core.errors import Closed, ForeignSegment, NotEnoughData, OwnerDead, SegmentError
 from drivetrain.core.segments import Segment
-from drivetrain.replay import Replay, ReplayHandle
+from drivetrain.replay import Replay, ReplayHandle, Sequences
 from drivetrain.replay.reference import ReferenceReplay
 from drivetrain.replay.testing import TaggedRows, check_consistent
 
@@ -292,12 +295,15 @@ def test_every_user_of_a_process_that_closes_keeps_what_it_holds(replay):
     assert len(other) == 8
 
 
-def test_closing_gives_the_memory_back():
-    def held():
-        links = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
-        mapped = Path("/proc/self/maps").read_text().count("drivetrain-")
-        return sum("drivetrain-" in os.readlink(link) for link in links if os.path.islink(link)), mapped
+def held():
+    """Descriptors and mappings of segments that this process has."""
+    gc.collect()  # those of other tests
+    links = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
+    mapped = Path("/proc/self/maps").read_text().count("drivetrain-")
+    return sum("drivetrain-" in os.readlink(link) for link in links if os.path.islink(link)), mapped
 
+
+def test_closing_gives_the_memory_back():
     before = held()
     replay = filled_replay(2**12, shared=True)
     other = Replay.attach(replay.handle())
@@ -307,6 +313,45 @@ def test_closing_gives_the_memory_back():
     replay.close()
     other.close()
     assert held() == before
+
+
+@pytest.mark.parametrize("kind", [{}, {"sequence": Sequences(length=3)}])
+def test_closing_gives_the_memory_back_though_writers_are_left(kind):
+    before = held()
+    with Replay(256, TAGGED.spec, shared=True, **kind) as replay:
+        writers = [replay.writer(3) for _ in range(2)]
+        only_its_method = replay.writer(3).add
+        assert held() > before
+    assert held() == before
+    for add in (*(writer.add for writer in writers), only_its_method):
+        with pytest.raises(Closed):
+            add(**TAGGED.step(np.arange(3)))
+    with pytest.raises(Closed):
+        writers[0].drop_windows()
+
+
+def add_until_closed(writer, begun, ends):
+    try:
+        while True:
+            writer.add(**TAGGED.step(np.arange(64)))
+            begun.set()
+    except Closed as error:
+        ends.append(type(error))
+
+
+def test_a_writer_that_adds_while_its_replay_is_closed_ends_whole():
+    for seed in range(20):
+        before, replay = held(), Replay(256, TAGGED.spec, shared=True)
+        writer, begun, ends = replay.writer(64), threading.Event(), []
+        thread = threading.Thread(target=add_until_closed, args=(writer, begun, ends))
+        thread.start()
+        begun.wait(60)
+        time.sleep(seed * 1e-4)
+        replay.close()
+        thread.join(60)
+        assert ends == [Closed]
+        del replay  # the writer alone is left
+        assert held() == before
 
 
 def test_keys_of_another_replay_never_corrupt_this_one():

@@ -7,11 +7,12 @@ from pathlib import Path
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from filled import slots_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from drivetrain.core.errors import Closed, NotEnoughData
-from drivetrain.replay import Replay, files
+from drivetrain.replay import Replay, Sample, files
 from drivetrain.replay.reference import ReferenceReplay, ReferenceWriter
 
 SPEC = {"obs": {"pixels": ((3,), "uint8"), "speed": ((), "float32")}, "action": ((), "int64")}
@@ -168,6 +169,16 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         expected = len(leaves), *((leaves.min(), leaves.max(), leaves.sum()) if len(leaves) else (np.nan, np.nan, 0.0))
         assert stats.count == expected[0]
         np.testing.assert_allclose([stats.minimum, stats.maximum, stats.sum], expected[1:], rtol=1e-12)
+
+    @rule()
+    def read_all_rows(self):
+        keys, oracle = self.native.all_keys(), self.oracle
+        np.testing.assert_array_equal(keys, oracle.all_keys())
+        fields = [oracle.rows[field.name][slots_of(keys)] for field in oracle.schema.fields]
+        expected = Sample(oracle.schema.nest(fields), np.ones(len(keys), np.float32), keys)
+        native = self.native.read(keys)
+        assert_same_sample(native, expected)
+        self.check_more(native, expected)
 
     @precondition(lambda self: self.prioritized and self.keys)
     @rule(age=st.integers(1, 6), value=PRIORITIES)

@@ -273,6 +273,13 @@ class ReplayTable {
     return priority_of(tree_.leaf(slot), header_->exponent.at(slot));
   }
 
+  /// Where the ring goes on in a table that was filled slot by slot; with the lock held. The rows of a frame hang in
+  /// the order of the ring, which ends them newest first (frames.hpp), and that is another one now.
+  void set_next_slot(std::uint64_t slot) noexcept {
+    header_->next_slot = slot;
+    if (config_.num_frames) frames_.rebuild_dependents();
+  }
+
   SumTree& tree() noexcept { return tree_; }
   const SumTree& tree() const noexcept { return tree_; }
   const FrameRing& frames() const noexcept { return frames_; }

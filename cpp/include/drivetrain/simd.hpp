@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #if defined(DRIVETRAIN_EMULATE_SIMD)
 #include "emulated_simd.hpp"  // cpp/tests: the same intrinsics on any CPU
@@ -46,10 +47,26 @@ inline bool cpu_supports(SimdLevel level) noexcept {
 #endif
 }
 
-/// The best level of this CPU; DRIVETRAIN_SIMD=baseline|avx2|avx512 asks for a lower one.
+/// What DRIVETRAIN_SIMD asks for; nullptr where it is not set or empty.
+inline const char* wanted_simd() noexcept {
+  const char* wanted = std::getenv("DRIVETRAIN_SIMD");
+  return wanted && *wanted ? wanted : nullptr;
+}
+
+/// Whether that is something there is, on this CPU or on another.
+inline bool knows_wanted_simd() noexcept {
+  const char* wanted = wanted_simd();
+  if (!wanted || std::strcmp(wanted, "baseline") == 0) return true;
+  for (SimdLevel level : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512})
+    if (std::strcmp(wanted, simd_name(level)) == 0) return true;
+  return false;
+}
+
+/// The best level of this CPU; DRIVETRAIN_SIMD=baseline|avx2|avx512 asks for a lower one. What is none of these
+/// gives the lowest: bindings refuse it (knows_wanted_simd).
 inline SimdLevel best_simd_level() noexcept {
   static const SimdLevel level = [] {
-    const char* wanted = std::getenv("DRIVETRAIN_SIMD");
+    const char* wanted = wanted_simd();
     const SimdLevel levels[] = {SimdLevel::kAvx512, SimdLevel::kAvx2};
     bool allowed = wanted == nullptr;
     for (SimdLevel candidate : levels) {

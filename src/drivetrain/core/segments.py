@@ -160,8 +160,8 @@ class Segment:
         try:
             self._payload.release()
             self._mapping.close()
-        except BufferError:
-            pass  # somebody still looks at it: the mapping ends with the last view
+        except BufferError:  # somebody still looks at it: the mapping ends with the last view
+            self._payload = memoryview(b"")
         self._mapping = None
         self._close_fd()
 

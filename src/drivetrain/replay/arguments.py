@@ -2,7 +2,7 @@
 
 import math
 import operator
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from drivetrain.core.errors import InvalidInput
 def require_bool(name: str, value: Any) -> bool:
     """`value` as a bool; 0 and 1 will do, and NumPy's. Texts such as "no" would count as true."""
     if isinstance(value, bool | np.bool_ | int | np.integer) and value in (0, 1):
-        return value == 1
+        return bool(cast(Any, value))
     raise InvalidInput(f"{name}: expected True or False, got {value!r}")
 
 
@@ -36,20 +36,27 @@ def require_int(name: str, value: Any, *, least: int, most: int | None = None) -
     return number
 
 
+def real_number(value: Any) -> float:
+    """`value` as a float; NaN of what is no single real number, or has no place in one."""
+    if not isinstance(value, SupportsFloat) or isinstance(value, str | bytes | np.complexfloating):
+        return math.nan
+    try:
+        return float(value) if np.ndim(cast(Any, value)) == 0 else math.nan
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
 def require_seconds(name: str, value: Any) -> float:
     """`value` as a duration."""
-    is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool)
-    if not is_number or not 0.0 <= float(value) < math.inf:
+    number = math.nan if isinstance(value, bool) else real_number(value)
+    if not 0.0 <= number < math.inf:
         raise InvalidInput(f"{name}: expected a number of seconds >= 0, got {value!r}")
-    return float(value)
+    return number
 
 
 def require_fraction(name: str, value: Any, *, meaning: str) -> float:
     """`value` as a float in [0, 1]."""
-    try:
-        number = math.nan if isinstance(value, str | bytes) else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
+    number = real_number(value)
     if not 0.0 <= number <= 1.0:
         raise InvalidInput(f"{name}: expected a number in [0, 1] ({meaning}), got {value!r}")
     return number

@@ -15,7 +15,8 @@ import inspect
 import math
 import mmap
 import os
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -39,6 +40,7 @@ from drivetrain.replay.spaces import spec_of
 from drivetrain.replay.writer import Writer
 
 _KIND = "replay"
+_MUCH_NBYTES = 2**28  # to read: filling them takes far longer than asking how much memory there is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,11 @@ def _private_memory(nbytes: int) -> mmap.mmap:
     with contextlib.suppress(OSError):  # a kernel without them
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
+
+
+def _nbytes_of(arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> int:
+    """Bytes of arrays of these dtypes and shapes."""
+    return sum(math.prod(shape) * dtype.itemsize for dtype, shape in arrays)
 
 
 def memory_report(capacity: int, spec: Spec, **settings: Any) -> MemoryReport:
@@ -159,6 +166,7 @@ class Replay:
         self._segment = segment
         self._private = None if segment else _private_memory(nbytes)
         self._known: files.Known | None = None
+        self._writers = weakref.WeakSet[_native.Writer]()
         payload = segment.payload if segment else self._private
         fields = self._schema.native_fields()
         self._table = _native.Table(payload, settings.native(), fields, Sample, initialize, segment is not None)
@@ -238,6 +246,7 @@ class Replay:
         except MemoryError as error:
             remedy = "have several writers of fewer environments"
             raise SegmentError(f"writer: not enough memory for the open windows of {num_envs:,}; {remedy}") from error
+        self._writers.add(native)
         return Writer(self._schema, inputs, num_envs, native)
 
     def sample(
@@ -323,8 +332,8 @@ class Replay:
         num_batches = checks.require_num_batches(num_batches, batch_size)
         pinned = arguments.require_bool("pinned", pinned)
         wanted = [w[1:] for w in self._wanted(batch_size, num_batches)]
-        nbytes = sum(math.prod(shape) * dtype.itemsize for dtype, shape in wanted)
-        require_memory(nbytes, what=f"a batch of {batch_size * (num_batches or 1):,} rows", remedy="take fewer")
+        what = f"a batch of {batch_size * (num_batches or 1):,} rows"
+        require_memory(_nbytes_of(wanted), what=what, remedy="take fewer")
         *arrays, weights, keys = arrays_in_slab(wanted, pinned=pinned)
         return Sample(self._schema.nest(arrays), weights, keys)
 
@@ -497,13 +506,17 @@ class Replay:
 
         Raises:
             InvalidInput: Foreign keys, or of more than two axes.
+            SegmentError: There is not enough memory for all of them at once.
         """
         keys = checks.fitting_keys(keys, self.capacity)
         if keys.ndim not in (1, 2):
             raise InvalidInput(f"keys: expected one or two axes, [B] or [U, B], got shape {list(keys.shape)}")
         leading: tuple[int, ...] = keys.shape
-        wanted = self._wanted(leading[-1], leading[0] if keys.ndim == 2 else None)
-        *arrays, weights, copied = arrays_in_slab([w[1:] for w in wanted], pinned=False)
+        wanted = [w[1:] for w in self._wanted(leading[-1], leading[0] if keys.ndim == 2 else None)]
+        nbytes = _nbytes_of(wanted)
+        if nbytes >= _MUCH_NBYTES:
+            require_memory(nbytes, what=f"reading {keys.size:,} rows", remedy="read some keys at a time")
+        *arrays, weights, copied = arrays_in_slab(wanted, pinned=False)
         if not self._table.read(keys, Sample(self._schema.nest_dicts(arrays), weights, copied)):
             raise AssertionError("keys that fit were turned down")
         return Sample(self._schema.nest(arrays), weights, copied)
@@ -662,6 +675,8 @@ class Replay:
     def close(self) -> None:
         """Let go of the memory; calls in progress end first, later ones raise Closed."""
         self._table.close()
+        for writer in list(self._writers):
+            writer.close()
         if self._segment is not None:
             self._segment.close()
         elif self._private is not None:

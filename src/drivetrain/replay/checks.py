@@ -5,13 +5,13 @@ Each function returns arrays that fit, or raises InvalidInput saying expected, g
 
 import math
 from collections.abc import Sequence
-from typing import Any, SupportsFloat, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay.arguments import require_fraction, require_int
+from drivetrain.replay.arguments import real_number, require_fraction, require_int, require_one_of
 from drivetrain.replay.schema import PRIORITY, REWARD, Field, Schema
 
 INITIAL_PRIORITIES = ("running_max", "buffer_max", "given")
@@ -75,9 +75,8 @@ def fitting_draws(batch_size: Any, beta: Any, mode: Any, num_batches: Any) -> tu
     """The arguments of `sample` that say how to draw, as plain Python numbers and strings."""
     batch_size = require_int("batch_size", batch_size, least=1)
     beta = require_fraction("beta", beta, meaning="0: no correction, 1: full correction")
-    if mode != "stratified" and mode != "iid":
-        raise InvalidInput(f'mode: expected "stratified" or "iid", got {mode!r}')
-    return batch_size, beta, str(mode), require_num_batches(num_batches, batch_size)
+    mode = str(require_one_of("mode", mode, ("stratified", "iid")))
+    return batch_size, beta, mode, require_num_batches(num_batches, batch_size)
 
 
 def require_num_batches(num_batches: Any, batch_size: int) -> int | None:
@@ -177,8 +176,7 @@ def require_initial_priority(value: Any, prioritized: Any, schema: Schema) -> st
     if isinstance(value, str):
         known = value in INITIAL_PRIORITIES
     else:
-        is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool) and np.ndim(cast(Any, value)) == 0
-        number = float(value) if is_number else -1.0
+        number = math.nan if isinstance(value, bool) else real_number(value)
         known = 0.0 <= number <= float(np.finfo(np.float32).max)
     if not known:
         names = ", ".join(f'"{name}"' for name in INITIAL_PRIORITIES)

@@ -17,10 +17,11 @@ def stack_of(share_next_obs: Any, frame_stack: Any) -> int:
     """Frames per observation, 0 where rows hold their observations themselves.
 
     Raises:
-        InvalidInput: `frame_stack` is no number of frames.
+        InvalidInput: `frame_stack` is no number of frames, or `share_next_obs` neither True nor False.
     """
+    shares = arguments.require_bool("share_next_obs", share_next_obs)
     stack = arguments.require_int("frame_stack", frame_stack, least=1, most=MAX_STACK)
-    return stack if share_next_obs or stack > 1 else 0
+    return stack if shares or stack > 1 else 0
 
 
 def num_frames(num_steps: int, stack: int, window: int) -> int:

@@ -99,7 +99,7 @@ class Limiter:
             "num_participants": lines,
         }
         self._segment = Segment.create(_KIND, Tally.nbytes_for((lines, lines)), meta)
-        self._tally = Tally(self._segment, (lines, lines), initialize=True)
+        self._held: Tally | None = Tally(self._segment, (lines, lines), initialize=True)
         self.rule = rule
 
     @classmethod
@@ -118,7 +118,7 @@ class Limiter:
             updates_per_insert=Fraction(*meta["ratio"]), tolerance=meta["tolerance"], min_size=meta["min_size"]
         )
         limiter._segment = segment
-        limiter._tally = Tally(segment, (meta["num_participants"],) * 2)
+        limiter._held = Tally(segment, (meta["num_participants"],) * 2)
         return limiter
 
     def handle(self) -> LimiterHandle:
@@ -149,8 +149,15 @@ class Limiter:
         self._tally.stop()
 
     def close(self) -> None:
-        """Let go of the memory. Participations of this view end first."""
+        """Let go of the memory; later calls raise Closed. Participations of this view end first."""
+        self._held = None
         self._segment.close()
+
+    @property
+    def _tally(self) -> Tally:
+        if self._held is None:
+            raise Closed("this limiter is closed")
+        return self._held
 
     def __enter__(self) -> "Limiter":
         return self
@@ -190,8 +197,7 @@ class Participation:
         """
         index, rule = self._own_index(), self._rule
         amount = require_int("amount", amount, least=1, most=2**62)
-        if timeout_s is not None:  # a NaN would never be over
-            require_seconds("timeout_s", timeout_s)
+        patience_s = None if timeout_s is None else require_seconds("timeout_s", timeout_s)  # a NaN would never be over
         if self._side is Side.CONSUMERS and amount > rule.tolerance + 1:
             raise InvalidInput(
                 f"amount: expected at most tolerance + 1 = {rule.tolerance + 1} updates, got {amount}: producers wait "
@@ -209,7 +215,7 @@ class Participation:
                 self._tally.grant(self._side, index, amount)
             return granted or None
 
-        granted = self._tally.wait(self._side, decide, timeout_s)
+        granted = self._tally.wait(self._side, decide, patience_s)
         if granted is None:
             raise TimedOut(self._why(amount, timeout_s))
         if not granted:
@@ -249,6 +255,9 @@ class Participation:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput("a Participation cannot be pickled or copied; send limiter.handle(), and register there")
 
     def _own_index(self) -> int:
         if self._index is None:

@@ -10,31 +10,22 @@ caller counts: updates, environment steps, calls.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import SupportsFloat
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay.arguments import require_int
+from drivetrain.replay.arguments import real_number, require_int
 
 Schedule = Callable[[int], float]
 """A value for each step; any function will do."""
 
 
-def _number(value: object) -> float:
-    """As a float; NaN of what is none."""
-    try:
-        return float(value) if isinstance(value, SupportsFloat) else math.nan
-    except (TypeError, ValueError):
-        return math.nan
-
-
 def _require_finite(**values: float) -> None:
     for name, value in values.items():
-        if not math.isfinite(_number(value)):
+        if not math.isfinite(real_number(value)):
             raise InvalidInput(f"{name}: expected a finite number, got {value!r}")
 
 
 def _require_step(step: float) -> None:
-    if not _number(step) >= 0:
+    if not real_number(step) >= 0:
         raise InvalidInput(f"step: expected a number >= 0, got {step!r}")
 
 
@@ -71,7 +62,8 @@ class Linear:
         fraction = float(step) / self.num_steps
         if fraction >= 1:
             return float(self.end)  # exactly: an exponent beyond 1 by rounding would be refused
-        return float(self.start + (self.end - self.start) * fraction)
+        start, end = float(self.start), float(self.end)
+        return float(start + (end - start) * fraction)
 
 
 @dataclass(frozen=True)
@@ -99,4 +91,5 @@ class Exponential:
         fraction = float(step) / self.num_steps
         if fraction >= 1:
             return float(self.end)
-        return float(self.start * (self.end / self.start) ** fraction)
+        start, end = float(self.start), float(self.end)
+        return float(start * (end / start) ** fraction)
