@@ -70,7 +70,7 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
     if name == "convert":
         return converted(inputs[0], given, out)
     if name == "bitcast":
-        return f"({vector(out)}){inputs[0]}"
+        return narrowed(f"({vector(out)}){inputs[0]}", out)
     if name in COMPARE:
         return compared(name, inputs, given)
     if name == "not":
