@@ -135,7 +135,8 @@ class Rollout:
         """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`.
 
         Raises:
-            InvalidInput: The seed is no integer, or this process was forked after simulators had used JAX.
+            InvalidInput: The seed is no integer, this process was forked after simulators had used JAX, or there is no
+                memory for so many environments.
         """
         return self.start(seed)
 
