@@ -145,6 +145,13 @@ def bits_of_narrow_numbers(x, k):
     return unsigned, unsigned // 3, unsigned.astype(jnp.int32), signed > 0, signed.astype(jnp.float32), jnp.trace(short)
 
 
+def products_of_booleans(x, k):
+    """Whether any of pairs holds, as a product of matrices, and what is chosen by that."""
+    p, q = x > 0, jnp.roll(x, k, 0) < 0.5
+    any_of_pairs = [p @ q.T, jnp.einsum("ij,ij->i", p, q), jnp.resize(p, 70) @ jnp.resize(q, (70, 3))]
+    return [(flags.astype(jnp.float32), jnp.where(flags, k, -k)) for flags in any_of_pairs]
+
+
 def places_of_narrow_types(x, k):
     """Reads and writes at positions whose type ends before the array does."""
     table, byte, signed = jnp.arange(300.0) + x[0, 0], (k * 60).astype(jnp.uint8), (k * 60).astype(jnp.int8)
@@ -183,7 +190,8 @@ def nothing(x, k):
 
 
 @pytest.mark.parametrize(
-    "function", [mapped_loops, largest_first, bits_of_narrow_numbers, places_of_narrow_types, nothing]
+    "function",
+    [mapped_loops, largest_first, bits_of_narrow_numbers, products_of_booleans, places_of_narrow_types, nothing],
 )
 def test_engines_give_what_xla_gives(function):
     batches = rng.normal(size=(11, 3, 4)).astype(np.float32), rng.integers(0, 5, 11, dtype=np.int32)
