@@ -1,6 +1,8 @@
 """What cannot be compiled is told in one sentence, with the line and the remedy, before anything runs."""
 
+import copy
 import dataclasses
+import pickle
 import shutil
 import sys
 
@@ -297,9 +299,21 @@ def test_weights_speak_dlpack_or_are_named():
         rollout(rollout.reset(), policy={"weight": "heavy"})
 
 
+def test_starts_that_are_too_large_for_the_memory_are_told():
+    rollout = sim.compile(sim.make("CartPole-v1"), 10**12, 1, "numpy", record=())
+    with pytest.raises(InvalidInput, match=r"num_envs: expected as many as there is memory for, got 10{12}, .* take f"):
+        rollout.reset()
+
+
 def test_results_that_are_too_large_for_the_memory_are_told():
     with pytest.raises(InvalidInput, match=r"float32\[10{12},1000\], and there is no memory for 40{15} bytes: take"):
         Recycled(1).empty((10**12, 1000), np.dtype("float32"))
+
+
+@pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_rollout_that_is_to_be_pickled_or_copied_says_what_to_do_instead(move):
+    with pytest.raises(InvalidInput, match="a Rollout cannot be pickled or copied; share it"):
+        move(sim.compile(sim.make("CartPole-v1"), 1, 1, "numpy"))
 
 
 @pytest.mark.parametrize("engine", ["native", "numpy", "xla"])

@@ -1,5 +1,6 @@
 """Our environments by id from Gymnasium's own functions, single and in batches."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -91,13 +92,14 @@ def test_a_forked_process_is_told_what_to_do_in_place_of_waiting_for_ever_for_th
         child = os.fork()
     if child == 0:
         told = 0
-        for wait in (env.reset, rollout.reset, lambda: rollout(state, np.zeros((1, 1), np.int32))):
+        step = functools.partial(rollout, state, np.zeros((1, 1), np.int32))
+        for wait in (env.reset, rollout.reset, step, lambda: sim.check_env(rollout.env)):
             try:
                 wait()
             except InvalidInput as error:
                 told += 'context="spawn"' in str(error)
         os._exit(told)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
 
 
 def test_an_id_may_name_the_package_that_registers_it():

@@ -137,7 +137,62 @@ def largest_first(x, k):
     ]
 
 
-@pytest.mark.parametrize("function", [mapped_loops, largest_first])
+def bits_of_narrow_numbers(x, k):
+    """The same bits with a sign and without, and what is computed from them."""
+    small, byte = (x * 99).astype(jnp.int8), (k * 60).astype(jnp.uint8)
+    unsigned, signed = jax.lax.bitcast_convert_type(small, jnp.uint8), jax.lax.bitcast_convert_type(byte, jnp.int8)
+    short = jax.lax.bitcast_convert_type((x * 9999).astype(jnp.int16), jnp.uint16)
+    return unsigned, unsigned // 3, unsigned.astype(jnp.int32), signed > 0, signed.astype(jnp.float32), jnp.trace(short)
+
+
+def products_of_booleans(x, k):
+    """Whether any of pairs holds, as a product of matrices, and what is chosen by that."""
+    p, q = x > 0, jnp.roll(x, k, 0) < 0.5
+    any_of_pairs = [p @ q.T, jnp.einsum("ij,ij->i", p, q), jnp.resize(p, 70) @ jnp.resize(q, (70, 3))]
+    return [(flags.astype(jnp.float32), jnp.where(flags, k, -k)) for flags in any_of_pairs]
+
+
+def places_of_narrow_types(x, k):
+    """Reads and writes at positions whose type ends before the array does."""
+    table, byte, signed = jnp.arange(300.0) + x[0, 0], (k * 60).astype(jnp.uint8), (k * 60).astype(jnp.int8)
+    return [
+        table[byte],
+        table[signed],
+        jnp.take(table, byte, mode="clip"),
+        jax.lax.dynamic_slice(table, (signed,), (3,)),
+        jax.lax.dynamic_update_slice(table, jnp.zeros(3), (byte,)),
+        table.at[byte].add(1.0),
+    ]
+
+
+def nothing(x, k):
+    """Arrays of no elements, alone and beside others, what they are reduced to, and loops of no turns."""
+    floats = x[:0]
+    whole, natural, flags = floats.astype(jnp.int8), floats.astype(jnp.uint32), floats > 0
+    return {
+        "sums": [floats.sum(0), floats.prod(), whole.sum(), flags.all(0), flags.any(), jnp.zeros((70, 0)).sum(1) * k],
+        "extremes": [
+            f(y, (0,)) for y in (floats, whole, natural, flags) for f in (jax.lax.reduce_max, jax.lax.reduce_min)
+        ],
+        "bits": [
+            f(y, (0,)) for y in (whole, natural) for f in (jax.lax.reduce_and, jax.lax.reduce_or, jax.lax.reduce_xor)
+        ],
+        "products": [x[:, :0] @ floats, floats @ x.T, jnp.zeros(70) @ jnp.zeros((70, 0))],
+        "arrays": [jnp.stack([floats, floats]), jnp.concatenate([floats, x]), jnp.pad(floats, 1), jnp.sort(floats, 0)],
+        "draws": jax.random.uniform(jax.random.key(k), (0,)),
+        "written": [x.at[jnp.zeros(0, int)].set(1.0), jnp.full(90, k).at[jnp.zeros(0, int)].add(1)],
+        "loops": [
+            jax.lax.scan(lambda c, row: (c + 1, (c, row)), k, floats),
+            jax.random.key_data(jax.lax.scan(lambda key, _: (key, key), jax.random.key(k), length=0)[0]),
+            jax.lax.fori_loop(0, 0, lambda i, c: c + i, k),
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "function",
+    [mapped_loops, largest_first, bits_of_narrow_numbers, products_of_booleans, places_of_narrow_types, nothing],
+)
 def test_engines_give_what_xla_gives(function):
     batches = rng.normal(size=(11, 3, 4)).astype(np.float32), rng.integers(0, 5, 11, dtype=np.int32)
     expected = applied(function, *batches, engine="xla")

@@ -9,7 +9,7 @@ Environment ─transition─▶ one step with autoreset ─trace─▶ engine �
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import jax
 import numpy as np
@@ -135,7 +135,8 @@ class Rollout:
         """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`.
 
         Raises:
-            InvalidInput: The seed is no integer, or this process was forked after simulators had used JAX.
+            InvalidInput: The seed is no integer, this process was forked after simulators had used JAX, or there is no
+                memory for so many environments.
         """
         return self.start(seed)
 
@@ -171,6 +172,12 @@ class Rollout:
             return state, trajectory
         last = jax.tree.map(lambda x: x[-1], trajectory["obs"])
         return RolloutState(state.env, state.keys, state.step, state.done, last), trajectory
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "a Rollout cannot be pickled or copied; share it, since no call changes it, and in another process compile "
+            "anew, which finds the kernel on disk"
+        )
 
 
 def dtype_of(x: Any) -> np.dtype[Any]:

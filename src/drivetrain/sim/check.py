@@ -18,6 +18,7 @@ from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Environment, Tree, describe
 from drivetrain.sim.fingerprint.code import Escape
 from drivetrain.sim.fingerprint.marks import followed
+from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
 from drivetrain.sim.random_play import play
 from drivetrain.sim.trace import RESULTS, STARTS, abstract, check_same, name_of, text_of, told_of_params, trace
@@ -40,10 +41,11 @@ def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int 
         seed: Of the actions and of the environments.
 
     Raises:
-        InvalidInput: It lacks a method.
+        InvalidInput: It lacks a method, or this process was forked after simulators had used JAX.
         CompileError: It does not fit. Of what stops the rest from being checked that one is told, else all
             faults, a line each.
     """
+    refuse_after_fork()
     require_form(env)
     whole = cast("Environment", adapted(env))
     params = whole.default_params if params is None else params

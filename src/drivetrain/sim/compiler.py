@@ -162,7 +162,19 @@ class Start:
         check_seed(seed)
         is_word = isinstance(seed, int) and 0 <= seed < 2**32  # of any other JAX makes what it can, as of a traced one
         whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
-        return whole if self.engine == "xla" or is_traced(whole) else jax.tree.map(np.asarray, whole)
+        return whole if self.engine == "xla" or is_traced(whole) else self.on_host(whole)
+
+    def on_host(self, whole: RolloutState) -> RolloutState:
+        """As NumPy's arrays; waited for, since NumPy ends the process where JAX found no memory for one."""
+        try:
+            return jax.tree.map(np.asarray, jax.block_until_ready(whole))
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            raise InvalidInput(
+                f"num_envs: expected as many as there is memory for, got {self.num_envs}, whose first states do not "
+                f"fit ({error}); take fewer"
+            ) from error
 
     def state(self, seed: Any, rows: tuple[Any, ...]) -> RolloutState:
         """Where all environments begin."""

@@ -144,8 +144,23 @@ class Builder:
         return self.emit("dot", (x, y), y.shape[1:], x.dtype)
 
     def reduce(self, x: Value, kind: str, dtype: str | None = None) -> Value:
-        """Over the last axis."""
+        """Over the last axis; of no elements, the number that changes no other."""
+        if x.shape[-1] == 0:
+            return self.full(x.shape[:-1], of_nothing(kind, x.dtype), x.dtype)
         return self.emit("reduce", (x,), x.shape[:-1], dtype or x.dtype, kind=kind)
+
+
+def of_nothing(kind: str, dtype: str) -> Any:
+    """What a reduction of no elements gives."""
+    if kind == "and":
+        return np.invert(np.zeros((), dtype))
+    if kind not in ("max", "min"):
+        return int(kind == "prod")
+    if dtype == "float32":
+        return -np.inf if kind == "max" else np.inf
+    if dtype == "bool":
+        return kind == "min"
+    return np.iinfo(dtype).min if kind == "max" else np.iinfo(dtype).max
 
 
 def row_major(shape: Ints) -> tuple[int, ...]:

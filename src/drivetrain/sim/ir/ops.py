@@ -8,7 +8,8 @@ Elementwise operations take inputs of one shape and give that shape. The others:
     take x, index                 out[i] = flat(x)[index[i]]; every index lies in [0, x.size)
     put x, index, updates, mask   flat(x)[index[i]] = combined with updates[i] where mask[i], in order of i; attrs kind:
                                   set add mul max min
-    reduce x                      over the last axis; attrs kind: sum prod max min and or xor argmax argmin
+    reduce x                      over the last axis, of at least one element; attrs kind: sum prod max min and or xor
+                                  argmax argmin
     dot x, y                      float32; x [K], y [K, N]: out[j] = x[0]*y[0, j] + x[1]*y[1, j] + ..., in this order,
                                   each product and sum rounded once (a fused multiply-add)
     cumulate x                    over the last axis; attrs kind: sum prod max min

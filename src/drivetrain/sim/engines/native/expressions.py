@@ -8,6 +8,7 @@ import numpy as np
 from drivetrain.sim.ir.program import Op
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
+OF_BOOLEANS = {"add": "|", "max": "|", "mul": "&", "min": "&"}
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 WIDTHS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16}
 ELEMENT = {
@@ -70,17 +71,17 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
     if name == "convert":
         return converted(inputs[0], given, out)
     if name == "bitcast":
-        return f"({vector(out)}){inputs[0]}"
+        return narrowed(f"({vector(out)}){inputs[0]}", out)
     if name in COMPARE:
         return compared(name, inputs, given)
     if name == "not":
         return narrowed(f"~{inputs[0]}", out)
+    if name in OF_BOOLEANS and out == "bool":
+        return f"{inputs[0]} {OF_BOOLEANS[name]} {inputs[1]}"
     if name in INFIX:
         return narrowed(f"{inputs[0]} {INFIX[name]} {inputs[1]}", out)
     if name == "neg" and out != "float32":
         return narrowed(f"-{inputs[0]}", out)
-    if name in ("max", "min") and out == "bool":
-        return f"{inputs[0]} {'|' if name == 'max' else '&'} {inputs[1]}"
     if name in ("max", "min") and out == "float32" and is_number(constants[1]):
         text = f"{'larger' if name == 'max' else 'smaller'}({inputs[1]}, {inputs[0]})"  # NaN passes as the second
         return f"({text} + 0.0f)" if constants[1] == 0 else text  # of two zeros the positive one

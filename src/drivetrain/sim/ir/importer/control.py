@@ -95,12 +95,17 @@ def chosen(b: Builder, condition: Value, x: Value, y: Value) -> Value:
 
 @handles("scan")
 def _scan(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
-    """A `for`: slices of the scanned arrays are taken, and slices of the results are put, at the index."""
+    """A `for`: slices of the scanned arrays are taken, and slices of the results are put, at the index.
+
+    Of no turns nothing is written: an array of no rows has none to take.
+    """
     params = eqn.params
     first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
     consts, carried, scanned = inputs[:first], inputs[first:second], inputs[second:]
     collected = [var.aval for var in eqn.outvars[params["num_carry"] :]]
     stacks = flat([tuple(at.builder.full(v.shape, 0, v.dtype) for v in values_like_aval(a)) for a in collected])
+    if params["length"] == 0:
+        return [*carried, *like(eqn.outvars[params["num_carry"] :], stacks)]
     inner = Importer(Builder(at.builder.where))
     b, index = inner.builder, Value((), "int32")
     fresh = [tuple(Value(v.shape, v.dtype) for v in parts) for parts in carried]

@@ -11,6 +11,7 @@ programs, too, as `reduce` does for two of its elements, so those that call are 
 
 import os
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import jax
@@ -154,6 +155,8 @@ class Importer:
                 self.check_key(var.aval.dtype)
             else:
                 self.dtype_of(var.aval)
+        if eqn.outvars and not any(prod(var.aval.shape) for var in eqn.outvars):  # nothing to compute
+            return [tuple(self.builder.full(v.shape, 0, v.dtype) for v in values_like(var)) for var in eqn.outvars]
         result = handler(self, eqn, inputs)
         results = [(result,)] if isinstance(result, Value) else result
         # A kernel writes as much as a value has, where memory is as JAX says: more would be others' memory.

@@ -33,7 +33,7 @@ def window_positions(b: Builder, starts: Sequence[tuple[int, Value]], shape: Seq
     batch = [out[k] for k in batch_dims]
     position, inside = b.full(batch, 0, "int32"), b.full(batch, True, "bool")
     for dim, start in starts:
-        last = shape[dim] - sizes[dim]
+        last = min(shape[dim] - sizes[dim], np.iinfo(start.dtype).max)  # a narrow type may not reach the end
         limit, zero = b.full(batch, last, start.dtype), b.full(batch, 0, start.dtype)
         fits = b.elementwise("and", b.elementwise("ge", start, zero), b.elementwise("le", start, limit))
         inside = b.elementwise("and", inside, fits)

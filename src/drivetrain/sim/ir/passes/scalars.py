@@ -220,15 +220,10 @@ def reduced(b: Builder, kind: str, row: Scalars, dtype: str) -> Value:
                 b.elementwise("select", better, b.const(np.int32(k)), where),
             )
         return where
-    if not row:
-        return b.const(np.asarray(EMPTY[kind], dtype))
     if dtype == "bool" and kind in ("max", "min", "sum", "prod"):
         kind = "or" if kind in ("max", "sum") else "and"
     name = {"sum": "add", "prod": "mul"}.get(kind, kind)
     return reduce(lambda x, y: b.elementwise(name, x, y), row)
-
-
-EMPTY = {"sum": 0, "prod": 1, "and": -1, "or": 0, "xor": 0}
 
 
 def _cumulate(at: Scalarizer, op: Op) -> Scalars:
