@@ -22,7 +22,7 @@ GENERATION = [
          "inputs[0]}, {inputs[2]}, {inputs[1]})\"\n    if name == \"convert\""),
         ("expression", "narrowed(f\"{inputs[0]} {INFIX[name]} {inputs[1]}\", out)",
          "f\"{inputs[0]} {INFIX[name]} {inputs[1]}\""),
-        ("expression", "'|' if name == 'max'", "'&' if name == 'max'"),
+        ("expression", "{OF_BOOLEANS[name]}", "{OF_BOOLEANS['min']}"),
         ("expression", "'/' if name == 'div'", "'%' if name == 'div'"),
         ("expression", " - {32 - WIDTHS[out]}", ""),
         ("compared", 'f"(vu){text}"', "text"),
