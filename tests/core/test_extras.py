@@ -1,8 +1,12 @@
 """A failed import becomes the sentence that says what to install."""
 
+import subprocess
+import sys
+
 import pytest
 
-from drivetrain.core.extras import missing_extra
+from drivetrain.core.errors import MissingExtra
+from drivetrain.core.extras import missing_extra, naming_extra
 
 
 @pytest.mark.parametrize(
@@ -26,3 +30,34 @@ def test_a_missing_module_of_no_extra_stays_what_it_is():
 
 def test_a_module_that_is_there_but_lacks_a_name_is_no_missing_extra():
     assert missing_extra(ImportError("cannot import name 'nowhere' from 'jax'", name="jax")) is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "train('dqn', 'CartPole-v1')",
+        "train_seeds('dqn', 'CartPole-v1', seeds=[1])",
+        "resume('run')",
+        "load_policy('run')",
+    ],
+)
+def test_a_python_program_is_told_the_extra_that_it_lacks(use):
+    program = f"""
+import sys
+sys.modules["gymnasium"] = None  # as if it were not installed
+from drivetrain.core.errors import MissingExtra
+from drivetrain.train import load_policy, resume, train, train_seeds
+try:
+    {use}
+except MissingExtra as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    said = 'this needs gymnasium, which is not installed: pip install "drivetrain[train]"\n'
+    assert (done.stdout, done.stderr) == (said, "")
+
+
+def test_around_other_failed_imports_nothing_changes():
+    with pytest.raises(ModuleNotFoundError, match="nowhere") as raised, naming_extra("train"):
+        import drivetrain.nowhere  # noqa: F401
+    assert not isinstance(raised.value, MissingExtra)

@@ -10,6 +10,8 @@ Importing this package is cheap: frameworks load when a run starts.
 import os
 from typing import TYPE_CHECKING, Any
 
+from drivetrain.core.extras import naming_extra as _naming_extra
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -50,12 +52,14 @@ def train(
         The run's folder, the returns of its final evaluation, and its counts.
 
     Raises:
+        MissingExtra: The extra "train" is not installed.
         InvalidInput: A setting, the environment or the folder is unfit; nothing was started.
         RunError: The run had to end early; says what happened and where the checkpoint is.
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
         BaseException: What a callback has raised, likewise.
     """
-    from drivetrain.train.runs.run import resolve, start
+    with _naming_extra("train"):
+        from drivetrain.train.runs.run import resolve, start
 
     return start(resolve(algo, env, config, overrides), quiet=False, callbacks=callbacks)
 
@@ -85,6 +89,7 @@ def train_seeds(
         The result, or the error, of each seed, and what those that finished reach together.
 
     Raises:
+        MissingExtra: The extra "train" is not installed.
         InvalidInput: A setting, a seed, the environment or a folder is unfit; nothing was started.
         RunError: No seed finished.
         KeyboardInterrupt: Ctrl-C; the run that was going on can be resumed.
@@ -92,10 +97,12 @@ def train_seeds(
     from pathlib import Path
 
     from drivetrain.core.errors import InvalidInput
-    from drivetrain.train.runs.requirements import describe
-    from drivetrain.train.runs.run import resolve, settled
-    from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
-    from drivetrain.train.runs.seeds import SeedsResult, run_seeds, seed_configs
+
+    with _naming_extra("train"):
+        from drivetrain.train.runs.requirements import describe
+        from drivetrain.train.runs.run import resolve, settled
+        from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
+        from drivetrain.train.runs.seeds import SeedsResult, run_seeds, seed_configs
 
     if "seed" in overrides:
         raise InvalidInput(f"seed: expected none beside seeds, got {overrides['seed']!r}")
@@ -137,6 +144,7 @@ def resume(
         As `train`.
 
     Raises:
+        MissingExtra: The extra "train" is not installed.
         InvalidInput: There is no run, it is finished or being worked on, its environment has changed, or it cannot
             have these processes.
         FileFormatError: The checkpoint, or config.json, is damaged, foreign or of a newer version.
@@ -146,7 +154,8 @@ def resume(
     """
     from pathlib import Path
 
-    from drivetrain.train.runs.resuming import Changes, take_up
+    with _naming_extra("train"):
+        from drivetrain.train.runs.resuming import Changes, take_up
 
     changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
     return take_up(Path(run_dir), changes, again, quiet=False, callbacks=callbacks)
@@ -163,11 +172,13 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
         again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
 
     Raises:
+        MissingExtra: The extra "train" is not installed.
         InvalidInput: There is no run, or its environment cannot be made; or `which` or `again` are none of these.
         FileFormatError: Its files are absent or damaged, or the environment has changed.
     """
     from pathlib import Path
 
-    from drivetrain.train.runs.trained import TrainedPolicy
+    with _naming_extra("train"):
+        from drivetrain.train.runs.trained import TrainedPolicy
 
     return TrainedPolicy(Path(run_dir), which, again)
