@@ -17,13 +17,10 @@ from drivetrain.core.processes import end
 
 # What runs as the server and in its forks: each does what it is told, with what it has imported.
 PROGRAM = """
-import json, os, pickle, signal, sys, threading, time
+import json, os, signal, sys, threading, time
 import numpy as np
 from drivetrain.core.fork_server import Service, serve
-
-def told():
-    with open(0, "rb", closefd=False) as stdin:
-        return pickle.load(stdin)
+from drivetrain.core.processes import told
 
 def about():
     return {

@@ -25,7 +25,7 @@ from typing import IO, Any
 import numpy as np
 
 from drivetrain.core.errors import RunError
-from drivetrain.core.processes import begin, die_with, end, leave
+from drivetrain.core.processes import begin, die_with, end, how_ended, leave
 
 _NUMBER = struct.Struct("<q")  # what comes back through a pipe for each process: its pid (or minus an errno), its code
 _REQUEST_NBYTES = 2**16
@@ -92,7 +92,7 @@ class ForkServer:
     """A fork server, for its owner.
 
     Args:
-        module: What runs as `python -m`: it unpickles what it is told, a `Service` first, from standard input.
+        module: What runs as `python -m`: it is told a `Service` first, and in each new process what `begin` is given.
         environment: Variables beside ours.
         log: Where it prints.
     """
@@ -116,7 +116,7 @@ class ForkServer:
         """Begin a process, the first of a process group, which dies with the server; waits until that has imported.
 
         Args:
-            told: What it unpickles from its standard input.
+            told: What `processes.told` gives it.
             environment: Variables beside the server's.
             stdout: Where it prints.
             stderr: Where its errors go.
@@ -143,8 +143,7 @@ class ForkServer:
         os.close(status)
         if said:
             raise RunError(f"the system lets no process begin: {os.strerror(-pid)}")
-        code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = how_ended(self._process.wait())
         raise RunError(f"the process that begins the others {how} (log: {self._log})")
 
     def close(self) -> None:
@@ -229,5 +228,5 @@ def _become(environment: Mapping[str, str], files: Sequence[int], module: str, *
         for fd in rest:
             os.set_inheritable(fd, True)
         os.execv(sys.executable, [sys.executable, "-P", "-m", module, *map(str, rest)])
-    np.random.seed()
+    np.random.seed()  # NumPy's common generator would go on from the same state in all forks
     return rest

@@ -48,7 +48,7 @@ def begin(
     """A process that runs `module` with our `sys.path`; one that died before it was told says so by its exit code.
 
     Args:
-        module: Its name; it unpickles `told` from its standard input.
+        module: Its name; it asks `told` for what it is to do.
         environment: Variables beside ours.
         stdout: Where it prints.
         stderr: Where its errors go.
@@ -72,6 +72,17 @@ def begin(
         end(process)
         raise
     return process
+
+
+def told() -> Any:
+    """What this process was told by who has begun it, as a pickle on standard input."""
+    with open(0, "rb", closefd=False) as stdin:
+        return pickle.load(stdin)
+
+
+def how_ended(code: int) -> str:
+    """What an exit code says: a signal, or the code."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def succeeds_anew(program: str) -> bool:
@@ -118,7 +129,8 @@ def leave() -> NoReturn:
     """End with exit code 0 as an interpreter does, without taking apart what it has loaded: that is a tenth of a second
     of JAX's process. Threads are waited for, and what was registered with `atexit` is called.
     """
-    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  both as multiprocessing does in its forks
+    # Both as multiprocessing does in its forks.
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     sys.stdout.flush()
     sys.stderr.flush()

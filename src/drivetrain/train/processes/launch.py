@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import io
 import os
-import pickle
 import signal
 import sys
 import traceback
@@ -21,7 +20,7 @@ from typing import Any
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.fork_server import ForkServer, Service, serve
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.processes import end, end_group, go_by, leave
+from drivetrain.core.processes import end, end_group, go_by, how_ended, leave, told
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.learner.devices import device_environment
@@ -83,10 +82,8 @@ class Child:
         code = self.process.wait()
         if self._killed_because:
             return f"was ended: {self._killed_because}"
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        why = reason_in(self.last_words())
-        return f"ended with exit code {code}" + (f": {why}" if why else "")
+        why = reason_in(self.last_words()) if code >= 0 else ""
+        return how_ended(code) + (f": {why}" if why else "")
 
     def last_words(self) -> str:
         """What this process wrote to its log, at most the last 4 KB: the traceback if it raised."""
@@ -169,20 +166,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     files = list(map(int, sys.argv[1:]))
-    told = _told()
-    if isinstance(told, Service):
+    task = told()
+    if isinstance(task, Service):
         go_by("fork server")
         with uncollected(for_good=True):
             for role in _WITHOUT_FRAMEWORK:
                 importlib.import_module(role)
-        files = serve(told, _MODULE)
-        told = _told()
-    _work(told, Reports(fd=files[0]))
-
-
-def _told() -> Any:
-    with open(0, "rb", closefd=False) as stdin:
-        return pickle.load(stdin)
+        files = serve(task, _MODULE)
+        task = told()
+    _work(task, Reports(fd=files[0]))
 
 
 def _work(assignment: Assignment, reports: Reports) -> None:

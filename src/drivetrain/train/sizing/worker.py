@@ -8,16 +8,14 @@ python -m drivetrain.train.sizing.worker    a pickled Question on standard input
 
 import json
 import os
-import pickle
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from drivetrain.core.errors import DrivetrainError
-from drivetrain.core.processes import die_with
+from drivetrain.core.processes import die_with, told
 from drivetrain.core.seeding import stream
 from drivetrain.core.threads import prepare_computation
 from drivetrain.train.actor.actor import Actor
@@ -176,7 +174,7 @@ def main() -> None:
     """Be a worker."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what environments print is no answer
-    question: Question = pickle.load(sys.stdin.buffer)
+    question: Question = told()
     die_with(question.asked_by)
     prepare_computation()
     try:
