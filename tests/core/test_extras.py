@@ -58,6 +58,6 @@ except MissingExtra as error:
 
 
 def test_around_other_failed_imports_nothing_changes():
-    with pytest.raises(ModuleNotFoundError, match="nowhere") as raised, naming_extra("train"):
+    with pytest.raises(ModuleNotFoundError, match="nowhere") as raised, naming_extra():
         import drivetrain.nowhere  # noqa: F401
     assert not isinstance(raised.value, MissingExtra)

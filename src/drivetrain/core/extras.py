@@ -1,8 +1,8 @@
 """Optional dependencies: which extra brings which distribution, and the sentence that says so.
 
 Every module imports its dependencies plainly, at the top. Where one is absent, Python raises
-ModuleNotFoundError: the command line asks `missing_extra` for the remedy, and so do the doors through which a
-Python program comes, by `naming_extra`.
+ModuleNotFoundError: the command line asks `missing_extra` for the remedy, and so do, by `naming_extra`, functions that
+import what not everybody has.
 """
 
 from collections.abc import Generator
@@ -54,31 +54,24 @@ def install_command(extra: str) -> str:
     return f'pip install "drivetrain[{extra}]"'
 
 
-def missing_extra(error: ImportError, wanted: str | None = None) -> MissingExtra | None:
+def missing_extra(error: ImportError) -> MissingExtra | None:
     """Translate a failed import into the sentence naming the extra; None when no extra brings it.
 
     Args:
         error: What `import` raised; its `name` is the dotted module that was not found.
-        wanted: The extra to name where several bring the module; None: the first of them.
     """
-    if isinstance(error, MissingExtra):
-        return error
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     module = error.name.partition(".")[0]
-    bringing = [extra for extra, distributions in EXTRAS.items() if module in distributions.values()]
-    if not bringing:
-        return None
-    extra = wanted if wanted in bringing else bringing[0]
-    return MissingExtra(f"this needs {module}, which is not installed: {install_command(extra)}")
+    for extra, distributions in EXTRAS.items():
+        if module in distributions.values():
+            return MissingExtra(f"this needs {module}, which is not installed: {install_command(extra)}")
+    return None
 
 
 @contextmanager
-def naming_extra(wanted: str | None = None) -> Generator[None]:
+def naming_extra() -> Generator[None]:
     """Around imports: a module that is not installed is told with the extra that brings it.
-
-    Args:
-        wanted: As for `missing_extra`.
 
     Raises:
         MissingExtra: Some extra brings the module; any other ImportError stays what it is.
@@ -86,7 +79,4 @@ def naming_extra(wanted: str | None = None) -> Generator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        told = missing_extra(error, wanted)
-        if told is None:
-            raise
-        raise told from error
+        raise missing_extra(error) or error from error

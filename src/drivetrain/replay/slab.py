@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.extras import missing_extra
+from drivetrain.core.extras import naming_extra
 
 _LINE = 64
 
@@ -43,10 +43,8 @@ def arrays_in_slab(wanted: Sequence[tuple[np.dtype[Any], Shape]], *, pinned: boo
 
 def _pinned(nbytes: int) -> npt.NDArray[np.uint8]:
     # The one place where the replay asks for a framework, and by name: importing the replay brings none.
-    try:
+    with naming_extra():
         torch: Any = importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
     if not torch.cuda.is_available():
         raise InvalidInput(
             "pinned=True: PyTorch finds no CUDA device, and page-locked memory is for copies to one; "

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.extras import missing_extra
+from drivetrain.core.extras import naming_extra
 from drivetrain.sim.acting import Policy, Remembering, acting_of, observing
 from drivetrain.sim.api import (
     RECORDABLE,
@@ -132,10 +132,8 @@ def compile(
 
 def builder(engine: Engine) -> Callable[[Traced | Recalled, Settings], Runner]:
     """What compiles for an engine; its module is only imported now."""
-    try:
+    with naming_extra():
         return importlib.import_module(f"drivetrain.sim.engines.{engine}").build
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
 
 
 class Start:

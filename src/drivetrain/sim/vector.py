@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from drivetrain.core.extras import missing_extra
+from drivetrain.core.extras import naming_extra
 from drivetrain.sim.api import Autoreset, Engine, Tree
 from drivetrain.sim.random import Generator
 
@@ -49,9 +49,7 @@ def make_vec(
         CompileError: The environment cannot be traced.
         MissingExtra: Gymnasium is not installed.
     """
-    try:
+    with naming_extra():
         vector = importlib.import_module("drivetrain.sim.gymnasium.vector")
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
     return vector.SimVectorEnv(env, num_envs, engine, params=params, autoreset=autoreset, num_threads=num_threads,
                                generator=generator, render_mode=render_mode, **options)  # fmt: skip

@@ -58,7 +58,7 @@ def train(
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
         BaseException: What a callback has raised, likewise.
     """
-    with _naming_extra("train"):
+    with _naming_extra():
         from drivetrain.train.runs.run import resolve, start
 
     return start(resolve(algo, env, config, overrides), quiet=False, callbacks=callbacks)
@@ -98,7 +98,7 @@ def train_seeds(
 
     from drivetrain.core.errors import InvalidInput
 
-    with _naming_extra("train"):
+    with _naming_extra():
         from drivetrain.train.runs.requirements import describe
         from drivetrain.train.runs.run import resolve, settled
         from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
@@ -154,7 +154,7 @@ def resume(
     """
     from pathlib import Path
 
-    with _naming_extra("train"):
+    with _naming_extra():
         from drivetrain.train.runs.resuming import Changes, take_up
 
     changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
@@ -178,7 +178,7 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
     """
     from pathlib import Path
 
-    with _naming_extra("train"):
+    with _naming_extra():
         from drivetrain.train.runs.trained import TrainedPolicy
 
     return TrainedPolicy(Path(run_dir), which, again)

@@ -14,7 +14,7 @@ from typing import Any
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, RunError
-from drivetrain.core.extras import missing_extra
+from drivetrain.core.extras import naming_extra
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.telemetry.sinks.sink import Row
 
@@ -85,10 +85,8 @@ def require_wandb(config: TrainConfig) -> None:
     """
     if config.run.wandb is None:
         return
-    try:
+    with naming_extra():
         importlib.import_module("wandb")
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
 
 
 def _known(run_dir: Path) -> dict[str, str]:
