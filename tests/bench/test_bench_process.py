@@ -10,6 +10,7 @@ from drivetrain.bench.process import Rival, environment_of, kill, last_words, la
 from drivetrain.bench.train.job import DqnSettings, Job, Outcome
 from drivetrain.bench.train.run import run_rival
 from drivetrain.core.errors import RunError
+from live_processes import wait_until_dead
 
 JOB = Job(kind="fixed", env="CartPole-v1", seed=3, total_steps=10, settings=DqnSettings(hidden=(8,)))
 ANSWER = """
@@ -79,9 +80,7 @@ def test_a_rival_that_hangs_is_ended_with_its_children(make_rival, tmp_path):
             run_rival(make_rival("hanging", text), JOB, timeout_s=timeout_s)
         if pid_file.exists() and pid_file.read_text():
             break
-    status = Path(f"/proc/{pid_file.read_text()}/stat")
-    while is_running(status):  # the kernel takes a moment; the test's own time-out ends a wait for ever
-        time.sleep(0.01)
+    wait_until_dead([pid_file.read_text()])  # the kernel takes a moment
 
 
 LEAVING = """
@@ -104,14 +103,6 @@ def test_the_named_semaphores_of_a_rival_that_is_killed_are_removed(make_rival, 
     assert semaphore.exists()
     kill(process)
     assert not semaphore.exists()
-
-
-def is_running(status):
-    """Whether the process of a /proc/PID/stat lives."""
-    try:
-        return status.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_threads_are_pinned_or_left_alone_and_nobody_has_a_compilation_cache():

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.fork_server import ForkServer
 from drivetrain.core.processes import end
+from live_processes import wait_until_dead
 
 # What runs as the server and in its forks: each does what it is told, with what it has imported.
 PROGRAM = """
@@ -56,21 +56,6 @@ def serving(tmp_path, monkeypatch):
 def begin(server, tmp_path, task, files=(), name="out"):
     with (tmp_path / name).open("wb") as out:
         return server.begin(task, environment={"LETTER": "x"}, stdout=out, stderr=out, files=files)
-
-
-def is_alive(pid):
-    """Whether a process runs; a corpse does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_until_gone(pid):
-    deadline = time.monotonic() + 60
-    while is_alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("has_threads", [False, True])
@@ -123,7 +108,7 @@ def test_a_process_that_runs_has_no_exit_code_and_can_be_ended_with_its_group(se
         time.sleep(0.01)
     end(process)
     assert process.returncode == -signal.SIGKILL
-    wait_until_gone(int(words))
+    wait_until_dead([words.strip()])
 
 
 def test_all_processes_end_with_their_server_and_it_ends_with_its_owner(serving, tmp_path):
@@ -131,7 +116,7 @@ def test_all_processes_end_with_their_server_and_it_ends_with_its_owner(serving,
     process = begin(server, tmp_path, "time.sleep(1000)")
     os.kill(server._process.pid, signal.SIGKILL)
     assert process.wait(60) == -signal.SIGKILL
-    wait_until_gone(process.pid)
+    wait_until_dead([process.pid])
     with pytest.raises(RunError, match=r"the process that begins the others was killed by SIGKILL \(log: .*log\)"):
         begin(server, tmp_path, "pass")
 
@@ -147,8 +132,7 @@ def test_all_processes_end_with_their_server_and_it_ends_with_its_owner(serving,
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    for pid in map(int, done.stdout.split()):
-        wait_until_gone(pid)
+    wait_until_dead(done.stdout.split())
 
 
 def test_a_server_that_is_stopped_holds_nobody_up(serving, tmp_path):
@@ -166,7 +150,7 @@ def test_closing_a_server_ends_its_processes(serving, tmp_path):
     process = begin(server, tmp_path, "time.sleep(1000)")
     server.close()
     assert process.wait(60) == -signal.SIGKILL
-    wait_until_gone(process.pid)
+    wait_until_dead([process.pid])
 
 
 def test_a_server_that_cannot_import_says_where_the_reason_is(serving, tmp_path):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from live_processes import wait_until_dead
+
 COMMAND = [sys.executable, "-m", "drivetrain.cli.main"]
 SMALL = {
     "warmup_steps": 200, "hidden": (16,), "batch_size": 16, "envs_per_actor": 4, "eval_interval_steps": 500,
@@ -77,22 +79,6 @@ def children_of(pid):
 def read(path):
     """The text of a file, empty if there is none."""
     return path.read_text() if path.exists() else ""
-
-
-def is_running(pid):
-    """Whether a process lives; an unreaped corpse does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_until_dead(pids):
-    """Wait until processes that are not ours to reap are gone, or corpses that their reaper has not come to."""
-    deadline = time.monotonic() + 60
-    while left := [pid for pid in pids if is_running(pid)]:
-        assert time.monotonic() < deadline, f"processes are left: {left}"
-        time.sleep(0.01)
 
 
 def rows_of(run_dir):

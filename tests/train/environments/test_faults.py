@@ -15,13 +15,14 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 import faulty_envs
-from whole_run import ENDLESS, FLAGS, read, wait_until_dead
+from whole_run import ENDLESS, FLAGS, read
 
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
 from drivetrain.train.processes.launch import reason_in
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+from live_processes import wait_until_dead
 
 PENDULUM = [
     *("--warmup-steps", "200", "--hidden", "8", "--batch-size", "16", "--envs-per-actor", "2", "--num-actors", "1"),

@@ -16,12 +16,13 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from tensorboard_rows import scalars
-from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, is_running, read, rows_of
+from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, read, rows_of
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.run_dir.folder import RunLock
+from live_processes import is_running
 
 OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 import gymnasium
-from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, is_running, wait_until_dead
+from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL
 
 from drivetrain.core.errors import InvalidInput, SegmentError
 from drivetrain.train import train
@@ -22,6 +22,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.folder import make_run_dir
 from drivetrain.train.runs.requirements import describe, require_learner
+from live_processes import is_running, wait_until_dead
 
 
 def test_a_run_with_two_actors_finishes_exactly(tmp_path):

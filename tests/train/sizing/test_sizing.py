@@ -31,6 +31,7 @@ from drivetrain.train.sizing.choose import actor_counts, allowed, choose, size
 from drivetrain.train.sizing.measure import Question, ask
 from drivetrain.train.sizing.model import Measurements, Updating, estimate
 from drivetrain.train.sizing.worker import measure
+from live_processes import wait_until_dead
 
 OPEN = {"num_actors": "auto", "num_learners": "auto"}
 ROOMY = {"warmup_steps": 10_000, "capacity": 50_000, "batch_size": 256}  # for many actors' windows
@@ -187,26 +188,14 @@ def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_ha
     os.kill(mine, signal.SIGKILL)
     others = [pid for pid in helpers if pid != mine]
     assert others
-    deadline_s = time.monotonic() + 30
-    while any(map(is_alive, others)):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
-def status_of(pid):
-    """State and parent's id; of one that is gone, nothing."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-    except OSError:
-        return ["gone", ""]
+    wait_until_dead(others, within_s=30)
 
 
 def is_child(pid):
-    return status_of(pid)[1] == str(os.getpid())
-
-
-def is_alive(pid):
-    return status_of(pid)[0] not in ("gone", "Z", "X")
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] == str(os.getpid())
+    except OSError:  # it is gone
+        return False
 
 
 def answers(question):
