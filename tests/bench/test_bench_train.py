@@ -44,7 +44,7 @@ def test_a_full_run_writes_json_and_page(everybody, tmp_path, capsys):
     assert bench.run(words) == 0
     document = json.loads(paths[0].read_text())
     assert document["command"].startswith("drivetrain bench train --json")
-    assert len(document["cases"]) == 2 * (5 + 1)
+    assert len(document["cases"]) == 3 * (5 + 1)
     strict = document["cases"][0]
     assert strict["name"] == "dqn CartPole-v1, same algorithm: 1 environment on all sides [CPU-s]"
     assert (strict["ours"], strict["peers"], strict["ratio"]) == (1.0, {"SB3": 6.0, "SBX": 3.0, "CleanRL": 7.0}, 3.0)
@@ -53,6 +53,9 @@ def test_a_full_run_writes_json_and_page(everybody, tmp_path, capsys):
         ("SBX", 2.0, True),
     ]
     assert len(strict["samples"]["ours"]) == 3
+    whole = document["cases"][1]
+    assert whole["name"] == "dqn CartPole-v1, same algorithm: 1 environment on all sides [CPU-s with imports]"
+    assert (whole["ours"], whole["peers"], whole["targets"]) == (1.1, {"SB3": 6.1, "SBX": 3.1, "CleanRL": 7.1}, [])
     assert len(document["cases"][-1]["samples"]["SB3"]) == 5
     assert document["machine"]["threads"] == {"SB3": 1, "SBX": 1, "CleanRL": 1}
     eight = next(case for case in document["cases"] if "8 environments on all sides" in case["name"])
@@ -65,7 +68,7 @@ def test_a_quick_run_is_small_and_promises_nothing(everybody, tmp_path):
     path = tmp_path / "train.json"
     assert bench.run(["train", "--quick", "--json", str(path)]) == 0
     document = json.loads(path.read_text())
-    assert len(document["cases"]) == 4
+    assert len(document["cases"]) == 6
     assert all(case["targets"] == [] for case in document["cases"])
     assert document["weaknesses"][0] == bench_train.QUICK_WEAKNESS
 
@@ -123,7 +126,7 @@ def test_ppo_is_measured_in_steps_per_second_with_and_without_our_processes(ever
     assert names == [
         f"ppo {env}, same algorithm: ours {form} [{unit}]"
         for form in ("sequential", "parallel")
-        for unit in ("steps/s", "CPU-s")
+        for unit in ("steps/s", "CPU-s", "CPU-s with imports")
     ]
     steps, cpu = document["cases"][:2]
     assert (steps["better"], steps["ratio"], cpu["ratio"]) == ("higher", 3.0, 3.0)
@@ -147,7 +150,7 @@ def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_pa
     assert [case["name"] for case in document["cases"]] == [
         f"{algo} {env}, same algorithm: ours {form} [{unit}]"
         for form in ("sequential", "parallel", "2 learners")
-        for unit in ("wall s", "updates/s", "CPU-s")
+        for unit in ("wall s", "updates/s", "CPU-s", "CPU-s with imports")
     ]
     wall, updates, cpu = document["cases"][:3]
     assert (wall["better"], updates["better"], wall["ratio"], updates["ratio"]) == ("lower", "higher", 3.0, 3.0)
@@ -170,7 +173,7 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
     path = tmp_path / "train.json"
     assert bench.run([*words, "--rounds", "2", "--json", str(path)]) == 0
     assert {seed for *_, seed in ran[of_first:]} == {2}
-    assert [len(case["samples"]["ours"]) for case in json.loads(path.read_text())["cases"]] == [2] * 9
+    assert [len(case["samples"]["ours"]) for case in json.loads(path.read_text())["cases"]] == [2] * 12
 
 
 @pytest.mark.parametrize(

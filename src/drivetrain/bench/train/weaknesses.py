@@ -6,6 +6,11 @@ _CLEANRL = (
     "CleanRL is single files, not a package: its peers are loops written for this comparison in the manner of those "
     "files, at the compared settings, without their TensorBoard writer and printing."
 )
+_IMPORTS = (
+    "Imports of a contender's main process are on nobody's clock. Our actor, learner and evaluator processes import "
+    "after the clock starts, so our parallel rows carry imports that the peers' times do not. CPU-seconds with imports "
+    "count all of everybody's from the start of the interpreter, with those of the benchmark's own few modules."
+)
 _DQN = (
     "One environment and one small network: the case where fused updates help most. It says "
     "nothing about images, large networks, accelerators or slow environments.",
@@ -15,9 +20,7 @@ _DQN = (
     _CLEANRL + " Its DQN takes one environment, and updates after every second step rather than in blocks.",
     "Ours copies its target network once per block of 128 updates. The peers copy it every 10 "
     "environment steps, which comes to the same: they do not update between the copies.",
-    "Imports of a contender's main process are on nobody's clock. Our actor, learner and "
-    "evaluator processes import after the clock starts, so our parallel rows carry imports that "
-    "the peers' times do not.",
+    _IMPORTS,
     "Time to target compares our defaults, another algorithm with a smaller network, with tuned "
     "vanilla DQN: it says what a user gets, not whose code is faster.",
     "Time to target ends at the first evaluation that reaches it, about every 1,000 steps, over "
@@ -34,8 +37,7 @@ _PPO = (
     "for both. Stable-Baselines3 and SBX act in the environment's units, ours in units of half the range.",
     "Compilation is on the clock of those who compile, in every run and without a cache; with a cache, which is what "
     "our users have, ours takes some seconds less.",
-    "Imports of a contender's main process are on nobody's clock. Our actor, learner and evaluator processes import "
-    "after the clock starts, so our parallel rows carry imports that the peers' times do not.",
+    _IMPORTS,
     "The peers flush no denormals, and step their environments in the process that learns (DummyVecEnv), which is "
     "what they recommend for cheap environments.",
     "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
@@ -46,8 +48,8 @@ _CONTINUOUS = (
     "The peers step one environment and update after each step, in one process. Ours does the same in the sequential "
     "rows; in the parallel rows actors and learner are processes and go on beside each other, at the same number of "
     "steps and updates.",
-    "Compilation is on the clock of those who compile, in every run and without a cache; imports of our actor, learner "
-    "and evaluator processes as well, those of the peers' only process not.",
+    "Compilation is on the clock of those who compile, in every run and without a cache.",
+    _IMPORTS,
     "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
     "3,000 steps; ours has one per process.",
     "SBX's and our update are compiled as a whole; Stable-Baselines3 and CleanRL run eager PyTorch, as their users do.",
