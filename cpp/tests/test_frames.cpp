@@ -75,6 +75,21 @@ void a_table_filled_slot_by_slot_ends_rows_wherever_its_ring_goes_on() {
   }
 }
 
+void frames_are_whole_where_generations_begin_again() {
+  SharedTable table(stacked_config(20, 30));
+  for (std::uint64_t slot = 0; slot < 30; ++slot) table->frames().frame(slot).generation.store(0xFFFFFFF8);
+  StackedWriter writer(*table, 1, 1, 1, 12);
+  std::vector<Draw> draws(50);
+  std::vector<Tag> tags(50);
+  for (int t = 0; t < 300; ++t) {
+    CHECK(writer.step() == Status::kOk);
+    CHECK(locked_and_consistent(*table));
+    if (t >= 20) CHECK(sample_stacked(*table, 50, t % 2, draws.data(), tags.data()) == Status::kOk);
+  }
+  CHECK(table->header().num_committed == 20 && table->header().num_dropped == 0);
+  for (std::uint64_t slot = 0; slot < 30; ++slot) CHECK(table->frames().frame(slot).generation.load() < 100);
+}
+
 std::vector<Claim> take(ReplayTable& table, std::size_t count) {
   std::vector<Claim> claims(count);
   const FrameBatch batch{claims.data(), count, nullptr, 0};
@@ -218,6 +233,7 @@ int main() {
   rows_end_with_their_frames_and_never_show_newer_ones(false);
   keys_of_ended_rows_are_stale();
   a_table_filled_slot_by_slot_ends_rows_wherever_its_ring_goes_on();
+  frames_are_whole_where_generations_begin_again();
   frames_in_flight_are_passed_over();
   a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest();
   too_few_free_frames_is_busy_and_takes_nothing();

@@ -86,6 +86,26 @@ void rows_in_flight_by_a_live_process_are_passed_over() {
   CHECK(locked_and_consistent(*table));
 }
 
+void rows_are_whole_where_generations_begin_again() {
+  SharedTable table(tagged_config(4));
+  CHECK(insert_tagged(*table, 4, 1));
+  for (std::uint64_t slot = 0; slot < 4; ++slot) table->row(slot).generation.store(0xFFFFFFF8);
+  std::set<std::uint64_t> keys;
+  Draw draws[64];
+  std::uint64_t tags[64];
+  for (std::uint64_t round = 1; round <= 10; ++round) {
+    CHECK(insert_tagged(*table, 4, 100 * round));
+    CHECK(table->header().num_committed == 4 && locked_and_consistent(*table));
+    CHECK(sample_tagged(*table, 64, true, draws, tags) == Status::kOk);
+    for (int i = 0; i < 64; ++i) {
+      CHECK(tags[i] / 100 == round && is_committed(draws[i].generation));
+      if (draws[i].slot == 0) keys.insert(Key::make(0, draws[i].generation));
+    }
+  }
+  CHECK(keys.size() == 10 && keys.count(Key::make(0, 0xFFFFFFFE)) && keys.count(Key::make(0, 2)));
+  for (const std::uint32_t orphaned : {0xFFFFFFFDu, 0xFFFFFFFFu}) CHECK(taken_after(orphaned) == 1);
+}
+
 void too_few_rows_is_said_and_nothing_is_drawn() {
   for (bool prioritized : {true, false}) {
     SharedTable table(tagged_config(8, prioritized));
@@ -126,6 +146,7 @@ int main() {
   a_row_being_overwritten_is_taken_out_and_its_keys_go_stale();
   new_rows_get_the_leaf_of_the_largest_priority_so_far();
   rows_in_flight_by_a_live_process_are_passed_over();
+  rows_are_whole_where_generations_begin_again();
   too_few_rows_is_said_and_nothing_is_drawn();
   a_uniform_table_draws_every_whole_row_alike_around_orphans();
   std::puts("ok");

@@ -96,7 +96,7 @@ class FrameRing {
       if (!in_flight ||
           OwnerTag::is_dead(head.owner.load(std::memory_order_relaxed), known_dead)) {
         end_dependents(head, kill);
-        const std::uint32_t taken = generation + (in_flight ? 2 : 1);
+        const std::uint32_t taken = taken_after(generation);
         DRIVETRAIN_LOCKED_WRITE("frames/owner", head.owner.store(self, std::memory_order_relaxed));
         DRIVETRAIN_LOCKED_WRITE("frames/generation",
                                 head.generation.store(taken, std::memory_order_relaxed));

@@ -50,6 +50,13 @@ inline bool is_committed(std::uint32_t generation) noexcept {
   return generation != 0 && !(generation & 1);
 }
 
+/// The generation of a row that is now taken to be written, even or left odd by a writer that died: the next odd one,
+/// which no earlier claim carries. After 2^31 claims they begin again at 1, since what follows the last would be 0.
+inline std::uint32_t taken_after(std::uint32_t generation) noexcept {
+  const std::uint32_t taken = (generation + 1) | 1;
+  return taken != ~std::uint32_t{0} ? taken : 1;
+}
+
 /// Where the priority of a new row comes from.
 enum class InitialPriority : std::uint32_t {
   kRunningMax,  // the largest that update_priorities was ever given; 1 at first

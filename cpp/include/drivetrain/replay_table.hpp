@@ -146,8 +146,7 @@ class ReplayTable {
       if (!in_flight ||
           OwnerTag::is_dead(head.owner.load(std::memory_order_relaxed), known_dead)) {
         num_lost += is_committed(generation);
-        // Even or orphaned: the next odd number, which no earlier claim on this slot carries.
-        const std::uint32_t taken = generation + (in_flight ? 2 : 1);
+        const std::uint32_t taken = taken_after(generation);
         DRIVETRAIN_LOCKED_WRITE("reserve/owner", head.owner.store(self, std::memory_order_relaxed));
         DRIVETRAIN_LOCKED_WRITE("reserve/generation",
                                 head.generation.store(taken, std::memory_order_relaxed));
