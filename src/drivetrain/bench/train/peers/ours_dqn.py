@@ -28,15 +28,11 @@ SNAPSHOT_INTERVAL_S = 0.2
 
 def prepare(job: Job) -> None:
     """What the command line does before a run, and the imports that a run puts off."""
-    parts = ["tensorboardX"]
-    if job.num_actors == 0:  # learns in this very process
+    learns_here = job.num_actors == 0
+    if learns_here:
         os.environ.update(one_thread_environment(os.environ))
         prepare_computation()
-        parts.append("drivetrain.train.loop")
-    else:
-        parts.append("drivetrain.train.processes.supervisor")
-    for part in parts:
-        importlib.import_module(part)
+    importlib.import_module("drivetrain.train.loop" if learns_here else "drivetrain.train.processes.supervisor")
 
 
 def run_settings(job: Job) -> dict[str, Any]:
