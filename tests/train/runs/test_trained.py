@@ -69,6 +69,9 @@ def test_what_is_no_observation_and_no_run_is_refused(tmp_path):
     for observation in (np.zeros(3, np.float32), "up", None, np.zeros((2, 4), np.float32)):
         with pytest.raises(InvalidInput, match=r"observation: expected one of 'CartPole-v1', of Box.*make_env"):
             policy(observation)
+    for number in (np.nan, np.inf):
+        with pytest.raises(InvalidInput, match=r"observation: expected finite numbers in an observation, got \[ *0., "):
+            policy(np.array([0, number, 0, 0], np.float32))
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         load_policy(tmp_path / "nothing")
     with pytest.raises(InvalidInput, match="which: expected one of best, last, got 'newest'"):

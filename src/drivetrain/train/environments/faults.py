@@ -124,18 +124,27 @@ def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
     Raises:
         EnvironmentFault: There is one; names the step.
     """
+    found = not_finite(observations, len(steps))
+    if found is not None:
+        lane, sentence = found
+        refuse(env_id, steps[lane], sentence)
+
+
+def not_finite(observations: Arrays, count: int) -> tuple[int, str] | None:
+    """Which of the first `count` rows has a NaN or an infinity, and a sentence about it; None: none of them."""
     arrays = observations if isinstance(observations, dict) else {"": observations}
     for name, array in arrays.items():
-        shown = array[: len(steps)]
+        shown = array[:count]
         # Counting takes half of what all() takes on the few numbers of a step.
         if array.dtype.kind != "f" or np.count_nonzero(np.isfinite(shown)) == shown.size:
             continue
-        is_bad = ~np.isfinite(shown).reshape(len(steps), -1).all(1)
+        is_bad = ~np.isfinite(shown).reshape(count, -1).all(1)
         lane = int(np.flatnonzero(is_bad)[0])
         where = f" in {name!r}" if name else ""
         values = np.array2string(np.ravel(array[lane])[:8], separator=", ")
         beyond = ", which numbers beyond float32 become, too" if np.isinf(array[lane]).any() else ""
-        refuse(env_id, steps[lane], f"expected finite numbers in an observation, got {values}{where}{beyond}")
+        return lane, f"expected finite numbers in an observation, got {values}{where}{beyond}"
+    return None
 
 
 def refuse(env_id: str, step: int, sentence: str, cause: BaseException | None = None) -> NoReturn:

@@ -5,6 +5,7 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
+from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import interface_of, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
@@ -21,9 +22,10 @@ def describe(config: TrainConfig) -> Interface:
     """Make a run's environment once and read its spaces.
 
     Raises:
-        InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; says why
-            and what to do.
+        InvalidInput: It is unknown, cannot be made or wrapped, or is not for this algorithm; or DRIVETRAIN_SIMD
+            is unknown; says why and what to do.
     """
+    simd_level()  # refuses a name that is none
     interface = interface_of(config)
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised

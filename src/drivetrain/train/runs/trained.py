@@ -11,9 +11,10 @@ from typing import Any, get_args
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import interface_of, make
-from drivetrain.train.environments.faults import NoSuchCategory
+from drivetrain.train.environments.faults import NoSuchCategory, not_finite
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import set_row
@@ -37,6 +38,7 @@ class TrainedPolicy:
         """See `drivetrain.train.load_policy`."""
         if which not in get_args(Which):
             raise InvalidInput(f"which: expected one of {', '.join(get_args(Which))}, got {which!r}")
+        simd_level()  # refuses a name that is none
         require_run_dir(run_dir)
         self.config = TrainConfig.load(run_dir / "config.json", **again)
         saved = load_saved_policy(run_dir, which)
@@ -53,7 +55,7 @@ class TrainedPolicy:
         """The action for one observation of the environment.
 
         Raises:
-            InvalidInput: It is no observation of that environment.
+            InvalidInput: It is no observation of that environment, or has a NaN or an infinity.
         """
         try:
             encoded = self._encode(observation)
@@ -66,6 +68,9 @@ class TrainedPolicy:
                 "environment that gives such"
             ) from error
         set_row(self._row, 0, encoded)
+        found = not_finite(self._row, 1)
+        if found is not None:
+            raise InvalidInput(f"observation: {found[1]}")
         return self._decode(self._policy.act(self._row)[0])
 
     def make_env(self) -> "gymnasium.Env[Any, Any]":
