@@ -47,6 +47,13 @@ def test_native_code_that_does_not_load_is_a_failure_and_no_traceback(monkeypatc
     assert row.remedy
 
 
+def test_instructions_that_nobody_knows_are_a_failure_that_says_what_to_do(monkeypatch):
+    monkeypatch.setenv("DRIVETRAIN_SIMD", "sse9")
+    row = doctor.tried("native code", doctor.native_code)
+    assert (row.status, row.remedy) == ("failed", "")
+    assert row.found.startswith("DRIVETRAIN_SIMD: expected baseline, avx2 or avx512, got 'sse9'; leave it unset")
+
+
 @pytest.mark.parametrize(("system", "processor"), [("Darwin", "arm64"), ("Linux", "riscv64")])
 def test_another_platform_is_refused(monkeypatch, system, processor):
     monkeypatch.setattr(doctor.platform, "system", lambda: system)

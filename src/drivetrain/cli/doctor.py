@@ -27,6 +27,7 @@ import drivetrain
 from drivetrain.cli.flags import read_flags
 from drivetrain.core import machine
 from drivetrain.core.aside import save_text
+from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.extras import EXTRAS, install_command
 from drivetrain.core.outputs import require_folders
 
@@ -98,6 +99,8 @@ def tried(name: str, attempt: Callable[[], str]) -> Row:
     """The row of something that is tried out: whatever goes wrong is the finding."""
     try:
         return Row(name=name, status="ok", found=attempt())
+    except DrivetrainError as error:  # says itself what to do
+        return Row(name=name, status="failed", found=" ".join(str(error).split()))
     except Exception as error:  # a diagnosis must survive whatever it finds
         found = " ".join(f"{type(error).__name__}: {error}".split())
         return Row(name=name, status="failed", found=found, remedy="install drivetrain again, and report this")

@@ -295,6 +295,14 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_instructions_that_nobody_knows_are_refused_before_anything_starts(tmp_path, monkeypatch, algo):
+    monkeypatch.setenv("DRIVETRAIN_SIMD", "avx3")
+    with pytest.raises(InvalidInput, match="DRIVETRAIN_SIMD: expected baseline, avx2 or avx512, got 'avx3'"):
+        train(algo, "CartPole-v1", run_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "strftime", lambda *_: "20260101-000000")
