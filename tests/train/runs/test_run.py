@@ -295,6 +295,13 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
+def test_more_actors_than_fit_into_memory_are_refused_before_any_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr("drivetrain.train.runs.requirements.available_memory", lambda: 2**30)
+    with pytest.raises(InvalidInput, match=r"num_actors: expected at most 128, .*, got 3,000; .* envs_per_actor"):
+        train("dqn", "CartPole-v1", num_actors=3_000, num_step=1, run_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_instructions_that_nobody_knows_are_refused_before_anything_starts(tmp_path, monkeypatch, algo):
     monkeypatch.setenv("DRIVETRAIN_SIMD", "avx3")

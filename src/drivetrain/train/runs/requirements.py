@@ -15,6 +15,7 @@ from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.embeddings import require_encoder
 from drivetrain.train.policies.policy import policy_network
 
+_NBYTES_PER_ACTOR = 8 * 2**20  # its own, beside what it shares with others, where environments are the smallest
 _NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 
 
@@ -38,13 +39,14 @@ def describe(config: TrainConfig) -> Interface:
 
 
 def require_learner(config: TrainConfig, interface: Interface) -> None:
-    """Refuse an environment that the processes cannot make, and a torso, an optimizer or learners that cannot work.
+    """Refuse actors that cannot be, and a torso, an optimizer or learners that cannot work.
 
     Raises:
         InvalidInput: There is one; nothing was started.
     """
     if config.num_actors > 0:
         require_known_everywhere(config.env)
+        _require_room_for_actors(config.num_actors)
     network = policy_network(config, interface)
     _require_room(network.num_parameters)
     require_devices(config, network.num_parameters, num_cores())
@@ -52,6 +54,16 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
         from drivetrain.train.runs.tried import require_updates  # imports jax: only where it is needed
 
         require_updates(config, interface)
+
+
+def _require_room_for_actors(num_actors: int) -> None:
+    """Refuse more processes than fit before some hundreds of them have begun."""
+    most = available_memory() // _NBYTES_PER_ACTOR
+    if num_actors > most:
+        raise InvalidInput(
+            f"num_actors: expected at most {most:,}, since a process takes {_NBYTES_PER_ACTOR // 2**20} MiB of memory "
+            f"or more, got {num_actors:,}; one for each core is usual, and envs_per_actor gives more environments"
+        )
 
 
 def _require_room(num_parameters: int) -> None:
