@@ -2,6 +2,8 @@
 // what functions names mean.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #if defined(__SSE__)
@@ -34,16 +36,31 @@ class Mutex {
   }
 
   bool enter() {
-    drivetrain::LockResult result;
-    {
-      nb::gil_scoped_release released;
-      result = mutex_->lock();
+    enter_within(std::numeric_limits<double>::infinity());
+    return died_;
+  }
+
+  // Whether it was entered: a live holder may keep it, as a process does that is stopped. Signals
+  // are heeded meanwhile.
+  bool enter_within(double timeout_s) {
+    constexpr double kSliceS = 0.2;
+    auto result = drivetrain::LockResult::kTimedOut;
+    for (double left_s = timeout_s;; left_s -= kSliceS) {
+      {
+        nb::gil_scoped_release released;
+        result = mutex_->lock_within(std::clamp(left_s, 0.0, kSliceS));
+      }
+      if (result != drivetrain::LockResult::kTimedOut) break;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (left_s <= kSliceS) return false;
     }
     if (result == drivetrain::LockResult::kFailed)
       throw std::runtime_error("no usable mutex at this offset of the segment");
     died_ = result == drivetrain::LockResult::kOwnerDied;
-    return died_;
+    return true;
   }
+
+  int holder() const { return mutex_->holder(); }
 
   // Whoever learnt of the death has repaired the data by the end of its `with` block.
   void exit() {
@@ -56,6 +73,22 @@ class Mutex {
   HeldBuffer buffer_;
   drivetrain::RobustMutex* mutex_;
   bool died_ = false;  // written while the lock is held
+};
+
+// What a `with` block enters for so long at most; it is told whether it has the lock.
+class Within {
+ public:
+  Within(Mutex& mutex, double timeout_s) : mutex_(mutex), timeout_s_(timeout_s) {}
+  bool enter() { return entered_ = mutex_.enter_within(timeout_s_); }
+  void exit() {
+    if (entered_) mutex_.exit();
+    entered_ = false;
+  }
+
+ private:
+  Mutex& mutex_;
+  double timeout_s_;
+  bool entered_ = false;
 };
 
 class Channel {
@@ -123,8 +156,14 @@ NB_MODULE(_native, m) {
       .def(nb::init<nb::handle, std::size_t, bool>(), "buffer"_a, "offset"_a, nb::kw_only(),
            "initialize"_a)
       .def("__enter__", &Mutex::enter)
+      .def("within", [](Mutex& self, double timeout_s) { return Within(self, timeout_s); },
+           "timeout_s"_a, nb::keep_alive<0, 1>())
+      .def_prop_ro("holder", &Mutex::holder)
       .def("__exit__", [](Mutex& self, nb::args) { self.exit(); })
       .def_ro_static("NBYTES", &kMutexNbytes);
+  nb::class_<Within>(m, "MutexWithin")
+      .def("__enter__", &Within::enter)
+      .def("__exit__", [](Within& self, nb::args) { self.exit(); });
   nb::class_<Channel>(m, "Broadcast")
       .def(nb::init<nb::handle, std::size_t, std::size_t>(), "buffer"_a, "offset"_a,
            "payload_nbytes"_a)

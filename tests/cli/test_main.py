@@ -218,3 +218,12 @@ def test_names_that_the_output_cannot_encode_are_escaped(tmp_path):
         )
         assert b"\\xf6" in done.stdout + done.stderr
         assert b"Traceback" not in done.stderr
+
+
+def test_half_of_a_pair_of_surrogates_is_escaped_in_the_c_locale_as_elsewhere():
+    program = "from drivetrain.cli.main import open_streams; open_streams(); print('\\ud800 \\udcff')"
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONIOENCODING", "PYTHONUTF8")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**environment, "LC_ALL": "C"}, capture_output=True, check=False
+    )
+    assert done.stdout == b"\\ud800 \\udcff\n", done.stderr

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -102,6 +104,52 @@ for number in range(3):
 with mutex as owner_died:
     print(owner_died)
 """).split() == ["True"]
+
+
+def hold_and_stop(handle):
+    with Segment.attach(handle, "mutex") as segment, _native.Mutex(segment.payload, 0, initialize=False):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(1000)
+
+
+@contextmanager
+def held_by_a_stopped_process(segment):
+    """Another process has the mutex, and does not go on; gives its process id."""
+    holder = SPAWN.Process(target=hold_and_stop, args=(segment.handle(),))
+    holder.start()
+    assert os.WIFSTOPPED(os.waitpid(holder.pid, os.WUNTRACED)[1])
+    try:
+        yield holder.pid
+    finally:
+        holder.kill()
+        holder.join()
+
+
+def test_a_wait_for_a_mutex_whose_holder_was_stopped_ends_in_time_and_the_holder_is_known():
+    segment, mutex = mutex_segment()
+    with mutex.within(0) as entered:
+        assert entered
+    with held_by_a_stopped_process(segment) as pid:
+        for timeout_s in (0, 0.3):
+            start_s = time.monotonic()
+            with mutex.within(timeout_s) as entered:
+                assert not entered
+            assert timeout_s <= time.monotonic() - start_s < timeout_s + 5
+        assert mutex.holder == pid
+    with mutex.within(5) as entered:
+        assert entered
+    assert mutex.holder == 0
+
+
+def test_ctrl_c_ends_a_wait_for_a_mutex_whose_holder_was_stopped(pythons_own_interrupts):
+    segment, mutex = mutex_segment()
+    with held_by_a_stopped_process(segment):
+        for wait in (mutex, mutex.within(1000)):
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt), wait:
+                raise AssertionError("it has the lock")
+    with mutex as owner_died:
+        assert owner_died
 
 
 def test_a_mutex_is_not_made_outside_its_buffer_or_unaligned():

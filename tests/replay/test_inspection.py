@@ -108,6 +108,23 @@ def test_the_json_is_the_report(saved, capsys):
     assert values["settings"]["seed"] == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\ud800", r"\ud800"),
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("a\nb", r"a\nb"),
+        ("\u202ea", r"\u202ea"),
+        ("größe", "größe"),
+    ],
+)
+def test_a_name_that_a_terminal_would_obey_is_shown_as_an_escape(tmp_path, capsys, name, shown):
+    path = tmp_path / "replay"
+    Replay(8, {"obs": ((2,), "float32"), name: ((), "int64")}).save(path)
+    assert command.main(["replay", "inspect", str(path)]) == 0
+    assert f"\n  {shown:10}  int64  8 B\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("prioritized", [True, False])
 @pytest.mark.parametrize("num_rows", [0, 8])
 def test_files_without_rows_or_priorities_are_told_too(tmp_path, capsys, num_rows, prioritized):

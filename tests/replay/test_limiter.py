@@ -126,6 +126,24 @@ def test_processes_keep_the_ratio_and_a_killed_producer_stops_nobody():
         assert limiter.rule.due(counts.committed) == counts.updates >= 275, "1,200 inserts call for 275"
 
 
+def hold_the_lock_and_stop(handle):
+    with Limiter.attach(handle) as limiter, limiter._tally._mutex:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_time_out_is_kept_and_names_the_process_that_was_stopped_while_it_held_the_lock():
+    with make() as limiter, limiter.producer() as producer, limiter.consumer() as consumer:
+        holder = multiprocessing.get_context("spawn").Process(target=hold_the_lock_and_stop, args=(limiter.handle(),))
+        holder.start()
+        assert os.WIFSTOPPED(os.waitpid(holder.pid, os.WUNTRACED)[1])
+        for participant in (producer, consumer):
+            with pytest.raises(TimedOut, match=rf"whose lock is held by process {holder.pid}, which does not go on"):
+                participant.acquire(timeout_s=0.01)
+        os.kill(holder.pid, signal.SIGCONT)
+        holder.join()
+        producer.acquire(timeout_s=5)
+
+
 def test_a_consumer_that_gives_up_says_which_producers_it_waited_for():
     with make(tolerance=9) as limiter, limiter.consumer() as consumer:
         none = "expected 3 updates to be owed, got 0 .*1/2 updates per insert after the first 10.*: none registered"

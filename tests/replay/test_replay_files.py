@@ -15,7 +15,8 @@ from saved_files import others_at_work
 from drivetrain.core._native import process_start_time
 from drivetrain.core.errors import Closed, FileFormatError, InvalidInput, SegmentError
 from drivetrain.replay import Replay
-from drivetrain.replay.files.format import COMMIT, HEAD, NUM_COMMITS, Commit
+from drivetrain.replay.files.format import COMMIT, COUNT, CRC, HEAD, NUM_COMMITS, Commit
+from drivetrain.replay.inspection import inspect
 from drivetrain.replay.testing import TaggedRows, check_consistent
 
 TAGGED = TaggedRows(16)
@@ -143,15 +144,44 @@ def test_foreign_and_newer_files_are_refused(tmp_path, data, match):
     ],
 )
 def test_settings_that_make_no_sense_are_refused_even_with_good_checksums(tmp_path, good_file, was, now):
+    _, _, nbytes, _ = HEAD.unpack_from(good_file)
+    (tmp_path / "same").write_bytes(good_file[: HEAD.size + nbytes] + commit_of(good_file) + parts_of(good_file))
+    Replay.load(tmp_path / "same")  # only the change is at fault
+    assert_refused(tmp_path / "odd", forged(good_file, was, now), "settings make no sense")
+
+
+def forged(good_file, was, now):
+    """A file with another header, and good checksums."""
     magic, version, nbytes, _ = HEAD.unpack_from(good_file)
     header = good_file[HEAD.size : HEAD.size + nbytes]
     assert was in header
     header = header.replace(was, now)
     head = HEAD.pack(magic, version, len(header), zlib.crc32(header)) + header
     commit = bytes(COMMIT.size) + Commit(1, len(good_file) + len(header) - nbytes).pack()
-    (tmp_path / "same").write_bytes(good_file[: HEAD.size + nbytes] + commit_of(good_file) + parts_of(good_file))
-    Replay.load(tmp_path / "same")  # only the change is at fault
-    assert_refused(tmp_path / "odd", head + commit + parts_of(good_file), "settings make no sense")
+    return head + commit + parts_of(good_file)
+
+
+def test_a_file_for_which_memory_is_short_is_named_whoever_reads_it(tmp_path, good_file):
+    path = tmp_path / "huge"
+    path.write_bytes(forged(good_file, b'"capacity": 40', b'"capacity": 4294967295'))
+    for read in (Replay.load, inspect, lambda path: Replay.load(path, capacity=1)):
+        with pytest.raises(SegmentError) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("brackets", [b"[" * 10**5, b'{"a":' * 10**5])
+def test_brackets_without_end_are_damage_in_the_header_and_in_the_state(tmp_path, good_file, brackets):
+    head = HEAD.pack(b"DRVTRPLY", 3, len(brackets), zlib.crc32(brackets)) + brackets
+    assert_refused(tmp_path / "header", head + bytes(100), "damaged header")
+    part = parts_of(good_file)
+    state = brackets[: 2**16]
+    behind = part[COUNT.size + COUNT.unpack_from(part)[0] : -CRC.size]
+    part = COUNT.pack(len(state)) + state + behind
+    part += CRC.pack(zlib.crc32(part))
+    head = good_file[: HEAD.size + HEAD.unpack_from(good_file)[2]]
+    commit = bytes(COMMIT.size) + Commit(1, len(head) + NUM_COMMITS * COMMIT.size + len(part)).pack()
+    assert_refused(tmp_path / "state", head + commit + part, "a state that is no JSON")
 
 
 def test_a_file_from_before_a_setting_existed_is_loaded_with_its_default(tmp_path, good_file):

@@ -58,6 +58,7 @@ FAULTS = {
     "nothing": lambda observation, reward: (None, reward),
     "text": lambda observation, reward: (observation, "much"),
     "exit": lambda observation, reward: sys.exit(),
+    "leave": lambda observation, reward: os._exit(0),
     "raise": complain,
     "hang": hang_once,
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,7 @@ enum class LockResult {
   kAcquired,
   kOwnerDied,  // acquired, but the last holder died: repair, then mark_consistent()
   kFailed,     // not acquired: no mutex here, or made unusable by an unlock without a repair
+  kTimedOut,   // not acquired: a live holder keeps it
 };
 
 class alignas(64) RobustMutex {
@@ -35,14 +37,23 @@ class alignas(64) RobustMutex {
   }
 
   [[nodiscard]] LockResult lock() noexcept {
-    for (unsigned tries = 0; tries < most_tries() && is_taken(); ++tries)
-      for (unsigned pause = 0; pause < kPauses; ++pause) relax();
-    switch (pthread_mutex_lock(&mutex_)) {
-      case 0: return LockResult::kAcquired;
-      case EOWNERDEAD: return LockResult::kOwnerDied;
-      default: return LockResult::kFailed;
-    }
+    await();
+    return result_of(pthread_mutex_lock(&mutex_));
   }
+
+  /// As lock(), but gives up after some seconds, fewer than a day.
+  [[nodiscard]] LockResult lock_within(double timeout_s) noexcept {
+    await();
+    timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    const long ns = until.tv_nsec + static_cast<long>(timeout_s * 1e9);
+    until.tv_sec += ns / 1'000'000'000;
+    until.tv_nsec = ns % 1'000'000'000;
+    return result_of(pthread_mutex_timedlock(&mutex_, &until));
+  }
+
+  /// The thread that holds it, by its number in the kernel; 0: nobody, or the C library does not say.
+  int holder() const noexcept { return lock_word() & kThread; }
 
   /// Whether the last holder died and nobody has repaired what it left half done. A glance without the
   /// lock, where the C library allows one.
@@ -69,18 +80,28 @@ class alignas(64) RobustMutex {
 
  private:
   static constexpr int kOwnerDied = 0x40000000;  // FUTEX_OWNER_DIED, set by the kernel
+  static constexpr int kThread = 0x3fffffff;     // FUTEX_TID_MASK
   static constexpr unsigned kTries = 200, kPauses = 8;  // 10 to 30 us in all
 
+  static LockResult result_of(int error) noexcept {
+    switch (error) {
+      case 0: return LockResult::kAcquired;
+      case EOWNERDEAD: return LockResult::kOwnerDied;
+      case ETIMEDOUT: return LockResult::kTimedOut;
+      default: return LockResult::kFailed;
+    }
+  }
+  void await() const noexcept {
+    for (unsigned tries = 0; tries < most_tries() && is_taken(); ++tries)
+      for (unsigned pause = 0; pause < kPauses; ++pause) relax();
+  }
   static unsigned most_tries() noexcept {
     static const unsigned tries = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? kTries : 0;
     return tries;
   }
   // A look at glibc's lock word: the holder's thread, 0 if none. Not pthread_mutex_trylock(), which
   // keeps a lock that has become unusable and so turns its error into a wait for ever.
-  bool is_taken() const noexcept {
-    constexpr int kThread = 0x3fffffff;  // FUTEX_TID_MASK
-    return lock_word() & kThread;
-  }
+  bool is_taken() const noexcept { return lock_word() & kThread; }
   int lock_word() const noexcept {
 #if defined(__GLIBC__)
     return __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED);

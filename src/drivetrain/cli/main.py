@@ -73,7 +73,7 @@ def open_streams() -> None:
     """Give a process that was started without standard streams the null device for them.
 
     What is opened next would else become one of them, and get what is printed. What a terminal's encoding
-    lacks is printed as an escape.
+    lacks is printed as an escape, also halves of a pair of surrogates in the "C" locale, which lets only some through.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR_FD:
         os.set_inheritable(fd, True)
@@ -81,7 +81,7 @@ def open_streams() -> None:
     sys.stdout = sys.stdout or os.fdopen(_STDOUT_FD, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(_STDERR_FD, "w", closefd=False)
     stdout = cast(object, sys.stdout)
-    if isinstance(stdout, TextIOWrapper) and stdout.errors == "strict":  # files and fields may have any name
+    if isinstance(stdout, TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):  # files and fields may have any name
         cast("TextIOWrapper[Any]", stdout).reconfigure(errors="backslashreplace")
 
 

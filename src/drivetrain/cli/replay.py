@@ -63,7 +63,8 @@ VERBS: dict[str, tuple[Callable[[list[str]], int], str]] = {
 def as_text(report: FileReport) -> str:
     """The report as people read it."""
     fill = f"{report.num_rows} of {report.capacity} rows ({report.num_rows / report.capacity:.1%})"
-    width = max(len(field["name"]) for field in report.fields)
+    names = [_printable(field["name"]) for field in report.fields]
+    width = max(map(len, names))
     lines = [
         f"{report.path}: replay file of format {report.version}, {readable(report.nbytes)}",
         "",
@@ -73,8 +74,8 @@ def as_text(report: FileReport) -> str:
         "",
         f"fields    {readable(sum(field['nbytes'] for field in report.fields))} per row",
         *(
-            f"  {field['name']:{width}}  {field['dtype']}{field['shape'] or ''}  {readable(field['nbytes'])}"
-            for field in report.fields
+            f"  {name:{width}}  {field['dtype']}{field['shape'] or ''}  {readable(field['nbytes'])}"
+            for name, field in zip(names, report.fields, strict=True)
         ),
         "",
         *_parts(report),
@@ -84,7 +85,12 @@ def as_text(report: FileReport) -> str:
         f"rewards   {_spread(report.rewards)}",
         f"ends      {report.num_terminated} rows terminated, {report.num_truncated} truncated",
     ]
-    return "\n".join(lines)
+    return "\n".join(map(_printable, lines))
+
+
+def _printable(text: str) -> str:
+    """A line of text in which what a terminal would obey, or cannot show, is an escape."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _parts(report: FileReport) -> list[str]:

@@ -153,12 +153,12 @@ class Replay:
             segment=None,
         )
 
-    def _open(self, settings: Settings, *, shared: bool, segment: Segment | None) -> None:
+    def _open(self, settings: Settings, *, shared: bool, segment: Segment | None, file: Path | None = None) -> None:
         nbytes = _native.table_nbytes(settings.native())
         initialize = segment is None
         if segment is None:
-            largest = settings.memory().largest()
-            require_memory(nbytes, what=f"a replay of capacity {settings.capacity}", largest=largest)
+            what = f"{f'{file}: ' if file else ''}a replay of capacity {settings.capacity}"
+            require_memory(nbytes, what=what, largest=settings.memory().largest())
             if shared:
                 segment = Segment.create(_KIND, nbytes, settings.to_json())
         self._settings = settings
@@ -632,7 +632,7 @@ class Replay:
             settings = Settings.of_file(Path(path), saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)
             replay = cls.__new__(cls)
-            replay._open(as_loaded, shared=shared, segment=None)
+            replay._open(as_loaded, shared=shared, segment=None, file=Path(path))
             try:
                 index = saved.index(settings.schema, settings.capacity)
                 replay._known = saved.restore(replay._table, replay._schema, index, replay.capacity)

@@ -269,6 +269,11 @@ class Participation:
         return self._index
 
     def _why(self, amount: int, timeout_s: float | None) -> str:
+        if keeper := self._tally.keeper():
+            return (
+                f"process {os.getpid()} waited {timeout_s} s for the limiter, whose lock is held by process {keeper}, "
+                "which does not go on; let it go on (SIGCONT), or kill it"
+            )
         counts, rule = self._tally.counts(), self._rule
         other = Side.CONSUMERS if self._side is Side.PRODUCERS else Side.PRODUCERS
         state = (

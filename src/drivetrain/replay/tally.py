@@ -12,6 +12,7 @@ nothing to repair, and its unfinished grant is returned by `give_back`. The rule
 `Limiter` has one for any program, the ledger of `drivetrain.train` one for a whole run.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from drivetrain.core.segments import Segment
 
 _LINE = 64
 _WAIT_S = 0.2  # a lost wake-up costs this much, never a hang; the dead are looked for as often
+_LOCK_S = 0.1  # for which nobody keeps the lock who goes on
 _PID, _START, _GRANTED, _COMMITTED = range(4)
 
 Decision = TypeVar("Decision")
@@ -90,18 +92,23 @@ class Tally:
         """Call `decide` under the lock until it decides; None after `timeout_s` seconds without that.
 
         Between calls this sleeps until the side is woken. What participants that have died left
-        unfinished is given back meanwhile.
+        unfinished is given back meanwhile. A process that was stopped may keep the lock all the time.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             word = int.from_bytes(self._memory[self._words[side] : self._words[side] + 4], "little")
-            with self._mutex:
-                decision = decide(self.counts())
-            left_s = _WAIT_S if deadline is None else deadline - time.monotonic()
+            with self._mutex.within(max(_LOCK_S, deadline - time.monotonic())) as entered:
+                decision = decide(self.counts()) if entered else None
+            left_s = deadline - time.monotonic()
             if decision is not None or left_s <= 0:
                 return decision
             if not futex_wait(self._memory, self._words[side], word, min(_WAIT_S, left_s)):
                 self._bury()
+
+    def keeper(self) -> int:
+        """The thread that keeps the lock and does not go on, by its number in the kernel; 0: nobody."""
+        with self._mutex.within(_LOCK_S) as entered:
+            return 0 if entered else self._mutex.holder
 
     def grant(self, side: Side, index: int, amount: int) -> None:
         """Note a grant; call it from `decide`, which holds the lock."""
@@ -186,9 +193,9 @@ class Tally:
         for side in Side:
             for index, (pid, start, _, _) in enumerate(self._lines[side].tolist()):
                 if pid > 0 and not process_is_alive(pid, start):
-                    with self._mutex:
+                    with self._mutex.within(_LOCK_S) as entered:
                         # Unless another one has buried it since, and a third has taken the line.
-                        if self._lines[side][index, :_GRANTED].tolist() == [pid, start]:
+                        if entered and self._lines[side][index, :_GRANTED].tolist() == [pid, start]:
                             self._give_back(side, index)
                             self._lines[side][index, _PID] = -pid
                     self.wake(Side.PRODUCERS)

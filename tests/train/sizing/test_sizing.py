@@ -337,13 +337,17 @@ def test_show_config_prints_the_chosen_numbers_and_the_reason(monkeypatch, capsy
     assert shown["sized"].startswith("actor-bound: 2 actors, 1 learner, for about ")
 
 
-def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_around(monkeypatch):
-    monkeypatch.setenv("FAULT", "raise")
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("raise", ": .*the rod broke .*"), ("leave", r" \(exit code 0\): it said nothing")],
+)
+def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_around(monkeypatch, fault, said):
+    monkeypatch.setenv("FAULT", fault)
     monkeypatch.setenv("FAULT_STEP", "5")
     monkeypatch.syspath_prepend(Path(__file__).parents[1])
     config = TrainConfig.default("sac", "faulty_envs:Faulty-v0").override(num_actors="auto", update_ratio=0)
     interface = interface_of(config)
-    with pytest.raises(RunError, match=r"acting could not be measured: .*the rod broke .*; give num_actors"):
+    with pytest.raises(RunError, match=rf"acting could not be measured{said}; give num_actors"):
         size(config, interface)
 
 

@@ -181,7 +181,7 @@ def _read_state(walk: Walk, index: Index) -> State:
     text = walk.take(nbytes)
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # brackets without end
         raise walk.damaged("a state that is no JSON") from error
     return _checked_state(walk, values, index.capacity)
 

@@ -69,7 +69,8 @@ class Saved:
             FileFormatError: It is damaged.
             SegmentError: There is not enough memory for 12 bytes per row.
         """
-        require_memory(capacity * _INDEX_NBYTES, what=f"reading a file of {capacity} rows")
+        what = f"{self.path}: reading a file of {capacity} rows"
+        require_memory(capacity * _INDEX_NBYTES, what=what, remedy="read it where there is more")
         index = Index.empty(schema, capacity)
         if not self.commits:
             walk = Walk(self.path, self._file, 0, self.nbytes)
@@ -243,7 +244,7 @@ def _header(path: Path, text: bytes, nbytes: int, crc: int) -> dict[str, dict[st
             for name in ("settings", "state")
             if name in header or name == "settings"
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(f"{path}: damaged header; use an older copy") from error
 
 

@@ -64,7 +64,7 @@ def ask(question: Question) -> dict[str, Any]:
         finally:
             end(process)
         answered, words = (_read(file) for file in (said, errors))
-    if code != 0:
+    if code != 0 or not answered:  # an environment may leave by `os._exit(0)`
         last = words.strip().splitlines()[-1] if words.strip() else "it said nothing"
         raise RunError(f"{question.what} could not be measured (exit code {code}): {last}; {_REMEDY}")
     answer: dict[str, Any] = json.loads(answered)
