@@ -81,7 +81,8 @@ def open_streams() -> None:
     sys.stdout = sys.stdout or os.fdopen(_STDOUT_FD, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(_STDERR_FD, "w", closefd=False)
     stdout = cast(object, sys.stdout)
-    if isinstance(stdout, TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):  # files and fields may have any name
+    # Files and fields may have any name.
+    if isinstance(stdout, TextIOWrapper) and stdout.errors in ("strict", "surrogateescape"):
         cast("TextIOWrapper[Any]", stdout).reconfigure(errors="backslashreplace")
 
 
