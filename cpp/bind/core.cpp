@@ -152,6 +152,8 @@ nb::bytes addresses(nb::sequence buffers) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  // What a user's module holds may outlive the check: JAX keeps the classes that it registered.
+  nb::set_leak_warnings(false);
   nb::class_<Mutex>(m, "Mutex")
       .def(nb::init<nb::handle, std::size_t, bool>(), "buffer"_a, "offset"_a, nb::kw_only(),
            "initialize"_a)

@@ -1,5 +1,8 @@
 """Every engine takes the same steps as XLA, whatever the width, the threads and the way episodes are restarted."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -121,3 +124,32 @@ def test_constants_are_folded_by_the_meaning_of_operations(monkeypatch):
     unfolded = sim.compile(env, 4, 3, "numpy")
     state, actions = folded.reset(), random_actions(env, 3, 4)
     assert_same(unfolded(state, actions), folded(state, actions))
+
+
+MODULE = """
+from dataclasses import dataclass
+import jax
+from drivetrain import sim
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    time: jax.Array
+    def later(self): return State(self.time + 1)
+
+rollout = sim.compile(sim.make("CartPole-v1"), 4, 2)
+"""
+"""JAX holds the class for good, its method the module, and the module the rollout."""
+
+
+def test_a_script_that_takes_a_class_from_a_module_with_a_rollout_ends_in_silence(tmp_path):
+    (tmp_path / "states.py").write_text(MODULE)
+    done = subprocess.run(
+        [sys.executable, "-c", "from states import State"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -12,6 +12,7 @@ from whole_run import ENDLESS, SMALL
 
 from drivetrain import scope
 from drivetrain.cli.main import main
+from drivetrain.cli.train import show
 from drivetrain.scope.report import chart
 from drivetrain.scope.sites import Site
 from drivetrain.scope.states import State
@@ -128,6 +129,18 @@ def test_a_disk_that_refuses_does_not_end_a_run(tmp_path, monkeypatch, capfd):
     found = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SEQUENTIAL)
     assert found.num_steps == 400
     assert "where the time goes is not recorded: OSError: [Errno 28] No space left" in capfd.readouterr().err
+
+
+def test_a_reader_of_the_table_that_went_away_is_not_told_that_nothing_was_recorded(tmp_path, monkeypatch, capfd):
+    def gone(*args):
+        raise BrokenPipeError
+
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SEQUENTIAL)
+    monkeypatch.setattr(time_report, "show", gone)
+    capfd.readouterr()
+    with pytest.raises(BrokenPipeError):  # which the command line takes for the end, as everywhere
+        show(result)
+    assert capfd.readouterr().err == ""
 
 
 def waiting(name, share):

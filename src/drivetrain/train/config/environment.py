@@ -16,9 +16,10 @@ class EnvironmentConfig:
     """What the environment is made with, by name, in training and evaluation: {"continuous": true} for Gymnasium's
     LunarLander-v3. Values are those that JSON has; whatever else it takes, a function gives it that makes it."""
     sim_params: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
-    """Parameters of a simulator other than its usual ones, by name: {"length": 0.7, "gravity": [8, 12]}. A number holds
-    in training and evaluation. Of a pair, [low, high], each training environment of a kernel draws its own, uniformly,
-    for as long as its actor lives (domain randomisation); evaluations keep the simulator's own number."""
+    """Parameters of a simulator other than its usual ones, by name: {"half_length": 0.7, "gravity": [8, 12]} for
+    drivetrain/CartPole-v1. A number holds in training and evaluation. Of a pair, [low, high], each training environment
+    of a kernel draws its own, uniformly, for as long as its actor lives (domain randomisation); evaluations keep the
+    simulator's own number."""
     frame_stack: int = 1
     """Last observations that the network sees together, for Box observations; each is stored once."""
     atari: bool = False

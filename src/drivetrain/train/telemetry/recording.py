@@ -89,5 +89,7 @@ def never_failing() -> Generator[None]:
     """Say what went wrong, and go on: a training run must not fail because its time report did."""
     try:
         yield
+    except BrokenPipeError:  # the reader of a table went away, of which nothing is wrong: for the command line to say
+        raise
     except Exception as error:
         sys.stderr.write(f"where the time goes is not recorded: {type(error).__name__}: {error}\n")
