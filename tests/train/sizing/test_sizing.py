@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_run import steps_per_s
-from whole_run import SMALL
+from whole_run import COMMAND, SMALL
 
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
@@ -189,6 +190,27 @@ def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_ha
     others = [pid for pid in helpers if pid != mine]
     assert others
     wait_until_dead(others, within_s=30)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(tmp_path, signum):
+    mark = tmp_path / "helper"
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    faults = {"FAULT": "hang", "FAULT_STEP": "5", "FAULT_MARK": str(mark), "PYTHONPATH": path}
+    command = ["train", "sac", "faulty_envs:Faulty-v0", "--num-actors", "auto", "--num-learners", "1"]
+    process = subprocess.Popen(
+        [*COMMAND, *command, "--update-ratio", "0", "--run-dir", str(tmp_path / "run")],
+        env={**os.environ, **faults},
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
+    )
+    while not mark.exists() or not mark.read_text():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signum)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 128 + signum
+    wait_until_dead([int(mark.read_text())], within_s=30)
 
 
 def is_child(pid):

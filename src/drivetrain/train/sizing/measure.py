@@ -15,6 +15,7 @@ from typing import IO, Any, Literal
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.processes import begin, end
+from drivetrain.core.signals import Signals, raise_for
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
@@ -46,6 +47,8 @@ def ask(question: Question) -> dict[str, Any]:
 
     Raises:
         RunError: The environment or the learner failed; says how.
+        KeyboardInterrupt: Ctrl-C, after the worker was ended with all that it had started.
+        SystemExit: SIGTERM or SIGHUP, likewise.
     """
     config = question.config
     threads = one_thread_environment(os.environ)
@@ -54,15 +57,15 @@ def ask(question: Question) -> dict[str, Any]:
     timeout_s = _START_S + (config.run.step_timeout_s if question.what == "acting" else _COMPILE_S)
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:  # pipes would be held open
         worker = "drivetrain.train.sizing.worker"
-        process = begin(worker, question, environment=threads, stdout=said, stderr=errors)
-        try:
-            code = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise RunError(
-                f"{question.what} was to be measured for a moment, and has not come back for {timeout_s:g} s; {_REMEDY}"
-            ) from None
-        finally:
-            end(process)
+        with Signals(raise_for):  # SIGTERM by itself would leave what environments have started
+            process = begin(worker, question, environment=threads, stdout=said, stderr=errors)
+            try:
+                code = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                why = f"was to be measured for a moment, and has not come back for {timeout_s:g} s"
+                raise RunError(f"{question.what} {why}; {_REMEDY}") from None
+            finally:
+                end(process)
         answered, words = (_read(file) for file in (said, errors))
     if code != 0 or not answered:  # an environment may leave by `os._exit(0)`
         last = words.strip().splitlines()[-1] if words.strip() else "it said nothing"
