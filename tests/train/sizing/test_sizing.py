@@ -192,6 +192,7 @@ def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_ha
     wait_until_dead(others, within_s=30)
 
 
+@pytest.mark.usefixtures("pythons_own_interrupts", "usual_hangups")
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(tmp_path, signum):
     mark = tmp_path / "helper"
@@ -202,7 +203,6 @@ def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(t
         [*COMMAND, *command, "--update-ratio", "0", "--run-dir", str(tmp_path / "run")],
         env={**os.environ, **faults},
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
     )
     while not mark.exists() or not mark.read_text():
         assert process.poll() is None, process.communicate()
