@@ -19,7 +19,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_run import steps_per_s
-from whole_run import COMMAND, SMALL
+from whole_run import SMALL, read
 
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
@@ -194,23 +194,18 @@ def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_ha
 
 @pytest.mark.usefixtures("pythons_own_interrupts", "usual_hangups")
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(tmp_path, signum):
+def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(start, tmp_path, monkeypatch, signum):
     mark = tmp_path / "helper"
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    faults = {"FAULT": "hang", "FAULT_STEP": "5", "FAULT_MARK": str(mark), "PYTHONPATH": path}
-    command = ["train", "sac", "faulty_envs:Faulty-v0", "--num-actors", "auto", "--num-learners", "1"]
-    process = subprocess.Popen(
-        [*COMMAND, *command, "--update-ratio", "0", "--run-dir", str(tmp_path / "run")],
-        env={**os.environ, **faults},
-        stderr=subprocess.PIPE,
-    )
-    while not mark.exists() or not mark.read_text():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    process.send_signal(signum)
-    assert process.communicate(timeout=60)[1] == b""
-    assert process.returncode == 128 + signum
-    wait_until_dead([int(mark.read_text())], within_s=30)
+    for name, value in {"FAULT": "hang", "FAULT_STEP": "5", "FAULT_MARK": str(mark), "PYTHONPATH": path}.items():
+        monkeypatch.setenv(name, value)
+    what = ("sac", "faulty_envs:Faulty-v0")
+    run = start("--num-actors", "auto", "--num-learners", "1", "--update-ratio", "0", what=what)
+    run.wait_until(lambda: read(mark))
+    run.process.send_signal(signum)
+    assert run.process.communicate(timeout=60)[1] == ""
+    assert run.process.returncode == 128 + signum
+    wait_until_dead([int(read(mark))], within_s=30)
 
 
 def is_child(pid):
