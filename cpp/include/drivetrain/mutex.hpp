@@ -101,7 +101,7 @@ class alignas(64) RobustMutex {
   }
   // A look at glibc's lock word: the holder's thread, 0 if none. Not pthread_mutex_trylock(), which
   // keeps a lock that has become unusable and so turns its error into a wait for ever.
-  bool is_taken() const noexcept { return lock_word() & kThread; }
+  bool is_taken() const noexcept { return holder() != 0; }
   int lock_word() const noexcept {
 #if defined(__GLIBC__)
     return __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED);
