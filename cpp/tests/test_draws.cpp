@@ -123,6 +123,31 @@ void descents_into_what_was_emptied_find_nothing_and_the_others_are_as_before() 
   expect_draws(owned, crown, probabilities(before, summed, leaves_of_tree(owned.tree)));
 }
 
+// The last nodes of a tree are partly nobody's, on every level; a descent that comes to nothing stays out of there.
+void descents_into_the_emptied_end_of_a_tree_find_a_leaf_of_the_tree() {
+  for (const std::uint32_t capacity : {1u, 17u, 130u, 600u, 5000u, 9001u, 70001u}) {
+    OwnedTree owned(capacity);
+    for (std::uint32_t i = 0; i < capacity; ++i) owned.set(i, 1.0f);
+    for (const std::size_t count : {std::size_t{2}, std::size_t{64}}) {  // crowns of one level and of more
+      for (std::uint32_t kept = 0; kept < capacity; kept = kept * 3 + 1) {  // leaves in front that stay
+        const Crown crown(owned.tree, count);
+        for (std::uint32_t i = kept; i < capacity; ++i) owned.set(i, 0.0f);
+        std::uint64_t words[64], targets[64];
+        for (std::size_t i = 0; i < count; ++i) words[i] = i, targets[i] = crown.total() * (i + 1) / count - 1;
+        for (const SimdLevel level : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+          if (!cpu_supports(level)) continue;
+          std::uint32_t found[64];
+          double leaves[64];
+          owned.tree.find(crown, {targets, words, 3, found, leaves}, count, level);
+          for (std::size_t i = 0; i < count; ++i) CHECK(found[i] < (leaves[i] == 0 ? capacity : kept));
+          CHECK(leaves[count - 1] == 0);  // the very end of the tree
+        }
+        for (std::uint32_t i = kept; i < capacity; ++i) owned.set(i, 1.0f);
+      }
+    }
+  }
+}
+
 // Whatever is drawn with probability p counts 1 / p: every row then counts the same, on average 1 a draw.
 void draws_beside_updates_are_as_likely_as_they_say(SimdLevel simd, bool stratified) {
   constexpr std::uint32_t kRows = 40;
@@ -170,6 +195,7 @@ int main() {
   leaves_updated_after_the_crown_was_read_are_found_as_often_as_is_said();
   leaves_written_before_their_sums_are_found_as_often_as_is_said();
   descents_into_what_was_emptied_find_nothing_and_the_others_are_as_before();
+  descents_into_the_emptied_end_of_a_tree_find_a_leaf_of_the_tree();
   for (SimdLevel level : {SimdLevel::kPortable, SimdLevel::kAvx2, SimdLevel::kAvx512})
     for (bool stratified : {false, true})
       if (cpu_supports(level)) draws_beside_updates_are_as_likely_as_they_say(level, stratified);

@@ -113,12 +113,12 @@ struct Redraws {
                                                    std::uint64_t total,
                                                    std::uint64_t expected) const noexcept {
     share[lane] *= total == 0 ? 0.0 : static_cast<double>(expected) / static_cast<double>(total);
-    return scale_to(word(i, level + 2), total);
+    return total == 0 ? kNowhere : scale_to(word(i, level + 2), total);
   }
   [[gnu::noinline, gnu::cold]] double leaf(std::size_t lane, std::size_t i, double total,
                                            double expected) const noexcept {
     share[lane] *= total == 0 ? 0.0 : expected / total;
-    return static_cast<double>(word(i, 1) >> 11) * 0x1p-53 * total;
+    return total == 0 ? -1.0 : static_cast<double>(word(i, 1) >> 11) * 0x1p-53 * total;
   }
 };
 

@@ -2,9 +2,9 @@
 //
 // A leaf node is one cache line of 16 float32. Given a target below their sum, find_leaf() returns the first leaf
 // whose inclusive prefix sum exceeds the target, and its value. All sums are multiples of the unit below 2^53 units,
-// in double, and so exact: the leaf always exists, is never zero, and every instruction set gives the same answer. (Of a
-// node of nothing, from which nothing is drawn, all give the last leaf.)
-// Nodes that others change meanwhile are treated as in node_search.hpp.
+// in double, and so exact: the leaf always exists, is never zero, and every instruction set gives the same answer.
+// Nodes that others change meanwhile are treated as in node_search.hpp: of a node of nothing, in which the target is
+// below 0, it is the first leaf, for the last ones of a tree belong to nobody.
 //
 //   0   1   2   3     Leaves are added up in the order 0, 4, 8, 12, 1, 5, ...: column by column of four rows, each
 //   4   5   6   7     of which is a vector, so that there is one sum across lanes and not four (reference.py
@@ -73,10 +73,7 @@ inline unsigned find_leaf(const float* node, double target, double sum, float& l
       sums[lane + 1] += static_cast<double>(line[row * kLeafLanes + lane]);
   }
   const double total = sums[kLeafLanes];
-  if (total != sum) [[unlikely]] {
-    target = redraw(total, sum);
-    if (total == 0) return leaf = 0, 0;
-  }
+  if (total != sum) [[unlikely]] target = redraw(total, sum);
   unsigned position = 0;
   for (unsigned row = 0; row < kLeafLanes; ++row)
     for (unsigned lane = 0; lane < kLeafLanes; ++lane) {
@@ -132,10 +129,7 @@ DRIVETRAIN_AVX2 inline unsigned find_leaf(const float* node, double target, doub
   const __m256d rows23 = _mm256_add_pd(row2, row3), rows123 = _mm256_add_pd(row1, rows23);
   const __m256d sums3 = prefix_sums(_mm256_add_pd(_mm256_add_pd(row0, row1), rows23));
   const double total = _mm256_cvtsd_f64(_mm256_permute4x64_pd(sums3, 0xFF));
-  if (total != sum) [[unlikely]] {
-    target = redraw(total, sum);
-    if (total == 0) return leaf = 0, 0;
-  }
+  if (total != sum) [[unlikely]] target = redraw(total, sum);
   const __m256d wanted = _mm256_set1_pd(target);
   const __m256d sums2 = _mm256_sub_pd(sums3, row3);
   const __m256d sums1 = _mm256_sub_pd(sums3, rows23);

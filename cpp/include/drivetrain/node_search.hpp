@@ -7,8 +7,10 @@
 // zero priority, and every instruction set gives the same answer.
 //
 // Others may be changing the tree meanwhile. Each word of a node is read once, and where they do not
-// add up to the `sum` that was read above, redraw(their sum, sum) gives another target below theirs; of
-// nothing, it is child 0. Whatever is read, the child is chosen in proportion to it.
+// add up to the `sum` that was read above, redraw(their sum, sum) gives another target below theirs. Whatever
+// is read, the child is chosen in proportion to it. Of a node of nothing redraw gives kNowhere, which as a signed
+// number, and so all comparisons are (sums stay below 2^62), lies before everything: it finds child 0 of this node and
+// of all below, until there is something again. Another one might lie behind the last node of its level.
 //
 // Descents go kTogether at a time: find_inner_together() searches the node of each, `node`, and leaves there the
 // number of the child; start_together() finds the first nodes among running sums that all have in common. One vector
@@ -28,6 +30,7 @@ namespace drivetrain {
 
 inline constexpr unsigned kInnerFanout = 8;
 inline constexpr unsigned kNodeBytes = 64;
+inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};  // -1: the target in a node of nothing
 
 // find_inner_together() by find_inner(), for each variant under its own target attribute.
 #define DRIVETRAIN_DEFINE_ONE_BY_ONE(name, ...)                                                    \
@@ -67,12 +70,10 @@ inline unsigned find_inner(const std::uint64_t* node, std::uint64_t& target, std
   for (unsigned i = 0; i < kInnerFanout; ++i) prefix[i + 1] = prefix[i] + line[i];
   once_read();
   const std::uint64_t total = prefix[kInnerFanout];
-  if (total != sum) [[unlikely]] {
-    target = redraw(total, sum);
-    if (total == 0) return sum = 0;
-  }
+  if (total != sum) [[unlikely]] target = redraw(total, sum);
   unsigned child = 0;
-  for (unsigned i = 1; i < kInnerFanout; ++i) child += prefix[i] <= target;
+  for (unsigned i = 1; i < kInnerFanout; ++i)
+    child += static_cast<std::int64_t>(prefix[i]) <= static_cast<std::int64_t>(target);
   target -= prefix[child];
   sum = prefix[child + 1] - prefix[child];
   return child;
@@ -115,12 +116,8 @@ DRIVETRAIN_AVX2 inline unsigned find_inner(const std::uint64_t* node, std::uint6
   _mm256_store_si256(reinterpret_cast<__m256i*>(prefix + 4), low);
   _mm256_store_si256(reinterpret_cast<__m256i*>(prefix + 8), high);
   const std::uint64_t total = prefix[11];
-  if (total != sum) [[unlikely]] {
-    target = redraw(total, sum);
-    if (total == 0) return sum = 0;
-  }
+  if (total != sum) [[unlikely]] target = redraw(total, sum);
   const __m256i wanted = _mm256_set1_epi64x(static_cast<long long>(target));
-  // Sums stay below 2^62, so the signed comparison is the unsigned one.
   const int beyond =
       _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(low, wanted))) |
       _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(high, wanted))) << 4;

@@ -44,7 +44,7 @@ DRIVETRAIN_AVX512 inline void find_inner_together(const std::uint64_t* sums, std
   const __m512i wanted = _mm512_load_si512(target), one = every(1);
   __m512i total = words[0], found = words[0], rest = wanted, child = _mm512_setzero_si512();
   for (unsigned i = 1; i < kInnerFanout; ++i) {
-    const __mmask8 behind = _mm512_cmple_epu64_mask(total, wanted);  // the child is behind word i - 1
+    const __mmask8 behind = _mm512_cmple_epi64_mask(total, wanted);  // the child is behind word i - 1
     rest = _mm512_mask_sub_epi64(rest, behind, rest, words[i - 1]);
     found = _mm512_mask_mov_epi64(found, behind, words[i]);
     child = _mm512_mask_add_epi64(child, behind, child, one);

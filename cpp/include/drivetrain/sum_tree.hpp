@@ -123,7 +123,8 @@ class SumTree {
            std::bit_cast<std::uint64_t>(0x1p52);
   }
   std::uint64_t units_of(float leaf) const noexcept { return units_of(leaf, units_per_one_); }
-  /// An integer of at most 2^52, such as the units of a leaf node, as a double; loops over it are vectorised.
+  /// An integer of at most 2^52, such as the units of a leaf node, as a double; of kNowhere, -1/2. Loops over it are
+  /// vectorised.
   static double as_double(std::uint64_t units) noexcept {
     return std::bit_cast<double>(units + std::bit_cast<std::uint64_t>(0x1p52)) - 0x1p52;
   }
