@@ -18,7 +18,8 @@ def test_number(number):
 def test_a_test_that_kills_its_process_ends_the_run_and_is_named(root, tmp_path):
     for name in ("first", "second", "third", "last"):
         (tmp_path / f"test_{name}.py").write_text(DIES.format(name=name))
-    command = [sys.executable, "-m", "pytest", "-c", root / "pyproject.toml", "--rootdir", tmp_path, "-n", "2", tmp_path]
+    arguments = ["-c", root / "pyproject.toml", "--rootdir", tmp_path, "-n", "2", tmp_path]
+    command = [sys.executable, "-m", "pytest", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1, ended.stdout
     assert "crashed while running 'test_last.py::test_number[3]'" in ended.stdout
