@@ -12,6 +12,8 @@ using namespace drivetrain::test;
 
 namespace {
 
+constexpr std::uint64_t kFourLevels = 1030;  // 65 leaf nodes, the last of six rows; 9 nodes above, 2 and 1
+
 void inserting(ReplayTable& table, std::uint64_t stream, int rounds) {
   Random random(stream);
   for (int i = 0; i < rounds; ++i)
@@ -222,10 +224,13 @@ int main() {
   threads_never_see_a_torn_row_and_leave_exact_sums("prioritized", tagged_config(120));
   threads_never_see_a_torn_row_and_leave_exact_sums("with extremes", extremes_config(120));
   threads_never_see_a_torn_row_and_leave_exact_sums("uniform", tagged_config(120, false));
+  // And a tree of levels that end within a node.
+  threads_never_see_a_torn_row_and_leave_exact_sums("of four levels", tagged_config(kFourLevels));
   for (bool prioritized : {true, false}) {
     threads_never_see_a_torn_stack(prioritized, 200, 60);
     threads_never_see_a_torn_stack(prioritized, 40, 120);
   }
+  threads_never_see_a_torn_stack(true, kFourLevels, 400);
   threads_never_see_a_torn_sequence();
   threads_never_see_a_torn_large_row();
   readers_of_a_broadcast_get_whole_payloads_in_order();

@@ -162,8 +162,9 @@ struct Redraws {
           sum[j] = before[node[j] + 1] - before[node[j]];                                                  \
         }                                                                                                  \
         for (unsigned level = below_crown; level-- > 0;) {                                                 \
-            const std::uint64_t* sums = tree.levels_[level];                                                 \
+          const std::uint64_t* sums = tree.levels_[level];                                                 \
           next = tree.nodes_below(level);                                                                  \
+          for (std::size_t j = 0; j < lanes; ++j) within(node[j], tree.num_nodes_[level]);                 \
           for (std::size_t j = 0; j < lanes; j += isa::kTogether) {                                        \
             const auto redraw = [&](unsigned k, std::uint64_t total, std::uint64_t expect) {               \
               return redraws.inner(j + k, draw(j + k), level, total, expect);                              \
@@ -174,6 +175,7 @@ struct Redraws {
           }                                                                                                \
         }                                                                                                  \
         for (std::size_t j = 0; j < lanes; ++j) {                                                          \
+          within(node[j], tree.leaf_nodes_);                                                               \
           rest[j] = SumTree::as_double(target[j]) * unit;                                                  \
           expected[j] = SumTree::as_double(sum[j]) * unit;                                                 \
         }                                                                                                  \

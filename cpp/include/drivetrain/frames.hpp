@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "drivetrain/bounds.hpp"
 #include "drivetrain/crash_point.hpp"
 #include "drivetrain/layout.hpp"
 #include "drivetrain/process.hpp"
@@ -51,12 +52,12 @@ class FrameRing {
         config_(config) {}
 
   FrameHeader& frame(std::uint64_t slot) const noexcept {
-    return reinterpret_cast<FrameHeader*>(headers_)[slot];
+    return reinterpret_cast<FrameHeader*>(headers_)[within(slot, config_.num_frames)];
   }
   /// A frame's bytes. Written by the holder of its claim; read, without the lock, under a check of
   /// the generation of a row that refers to it, or of its own.
   unsigned char* bytes(std::uint64_t slot) const noexcept {
-    return frames_ + slot * config_.frame_stride;
+    return frames_ + within(slot, config_.num_frames) * config_.frame_stride;
   }
   /// The slots of a row's frames; atomic, relaxed: believed only after a check of the row.
   std::atomic<std::uint32_t>* refs(std::uint64_t row_slot) const noexcept {
@@ -170,10 +171,11 @@ class FrameRing {
 
  private:
   RowHeader& row(std::uint64_t slot) const noexcept {
-    return *reinterpret_cast<RowHeader*>(rows_ + slot * config_.row_stride);
+    return *reinterpret_cast<RowHeader*>(rows_ + within(slot, config_.capacity) * config_.row_stride);
   }
   RowLinks& links(std::uint64_t slot) const noexcept {
-    return *reinterpret_cast<RowLinks*>(rows_ + slot * config_.row_stride + sizeof(RowHeader));
+    return *reinterpret_cast<RowLinks*>(rows_ + within(slot, config_.capacity) * config_.row_stride +
+                                        sizeof(RowHeader));
   }
   bool is_alive(std::uint64_t row_key) const noexcept {
     return row_key != 0 && row(Key::slot(row_key)).generation.load(std::memory_order_relaxed) ==

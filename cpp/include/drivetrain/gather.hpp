@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "drivetrain/bounds.hpp"
 #include "drivetrain/fetch_line.hpp"
 #include "drivetrain/large_copy.hpp"
 #include "drivetrain/rows.hpp"
@@ -39,8 +40,9 @@ inline void prefetch_frames(const ReplayTable& table, const Draw& draw) noexcept
   const TableConfig& config = table.config();
   const std::atomic<std::uint32_t>* refs = table.frames().refs(draw.slot);
   const std::size_t lines = std::min<std::size_t>((config.frame_stride + 63) / 64, 4);
-  for (std::size_t r = 0; r < config.num_refs; ++r) {
-    const unsigned char* frame = table.frames().bytes(refs[r].load(std::memory_order_relaxed));
+  const unsigned char* const frames = table.frames().bytes(0);
+  for (std::size_t r = 0; r < config.num_refs; ++r) {  // kNoFrame, too: asking reads nothing
+    const unsigned char* frame = frames + refs[r].load(std::memory_order_relaxed) * config.frame_stride;
     for (std::size_t line = 0; line < lines; ++line) fetch_line(frame + 64 * line);
   }
 }
@@ -137,7 +139,8 @@ inline void gather_rows(const RowSchema& schema, const ReplayTable& table,
   const unsigned char* rows[2][kBlock];  // these, and the next ones
   const auto fetch = [&](std::size_t start, const unsigned char** ahead) {
     const std::size_t end = std::min(num, start + kBlock);
-    for (std::size_t i = start; i < end; ++i) *ahead++ = first_row + draws[i].slot * stride;
+    for (std::size_t i = start; i < end; ++i)
+      *ahead++ = first_row + within(draws[i].slot, table.config().capacity) * stride;
     if (prefetched < 2) return;
     for (ahead -= end - start; start < end; ++start, ++ahead)
       for (std::size_t line = 1; line < prefetched; ++line) fetch_line(*ahead + 64 * line);

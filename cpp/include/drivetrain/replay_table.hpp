@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "drivetrain/bounds.hpp"
 #include "drivetrain/fetch_line.hpp"
 #include "drivetrain/frames.hpp"
 #include "drivetrain/layout.hpp"
@@ -85,11 +86,11 @@ class ReplayTable {
   const TableConfig& config() const noexcept { return config_; }
   TableHeader& header() const noexcept { return *header_; }
   RowHeader& row(std::uint64_t slot) const noexcept {
-    return *reinterpret_cast<RowHeader*>(rows_ + slot * config_.row_stride);
+    return *reinterpret_cast<RowHeader*>(rows_ + within(slot, config_.capacity) * config_.row_stride);
   }
   /// The fields of a row. Written by the holder of its claim, read under a check of generations.
   unsigned char* fields(std::uint64_t slot) const noexcept {
-    return rows_ + slot * config_.row_stride + sizeof(RowHeader);
+    return rows_ + within(slot, config_.capacity) * config_.row_stride + sizeof(RowHeader);
   }
 
   /// Holds the table's lock; repairs the table first if the last holder was killed.

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "drivetrain/bounds.hpp"
 #include "drivetrain/crash_point.hpp"
 #include "drivetrain/extremes.hpp"
 #include "drivetrain/fetch_line.hpp"
@@ -116,7 +117,7 @@ class SumTree {
   void start_with_unit(std::int32_t exponent) noexcept { set_unit(exponent); }
 
   std::uint64_t total() const noexcept { return state_->root; }
-  float leaf(std::uint64_t index) const noexcept { return leaves_[index]; }
+  float leaf(std::uint64_t index) const noexcept { return leaves_[within(index, leaf_nodes_ * kLeafFanout)]; }
   /// A leaf in units, below 2^52: adding 2^52 puts an integer into a double's low bits.
   static std::uint64_t units_of(float leaf, double units_per_one) noexcept {
     return std::bit_cast<std::uint64_t>(static_cast<double>(leaf) * units_per_one + 0x1p52) -
@@ -132,7 +133,7 @@ class SumTree {
   double unit() const noexcept { return power_of_two(exponent()); }
   double units_per_one() const noexcept { return power_of_two(-exponent()); }
   /// The units of a leaf, exactly as sampling sees them.
-  std::uint64_t leaf_units(std::uint64_t index) const noexcept { return units_of(leaves_[index]); }
+  std::uint64_t leaf_units(std::uint64_t index) const noexcept { return units_of(leaf(index)); }
 
   /// The multiple of the unit nearest to a priority >= 0; never 0 for a positive one.
   static float rounded(float priority, double unit, double units_per_one) noexcept {
@@ -177,7 +178,7 @@ class SumTree {
     const bool tracked = static_cast<bool>(extremes_);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t index = indices[i];
-      const float old = leaves_[index];
+      const float old = leaf(index);
       changes[i] = {index / kLeafFanout, units[i] - units_of(old)};  // modulo 2^64
       DRIVETRAIN_LOCKED_WRITE("tree/leaf", store_shared(leaves_[index], leaves[i]));
       if (tracked) extremes_.note(index, old, leaves[i]);
@@ -245,7 +246,8 @@ class SumTree {
 
   /// Sets a leaf whose sums will be rebuilt.
   void put_leaf(std::uint64_t index, float leaf) noexcept {
-    DRIVETRAIN_LOCKED_WRITE("rebuild/put", store_shared(leaves_[index], leaf));
+    DRIVETRAIN_LOCKED_WRITE("rebuild/put",
+                            store_shared(leaves_[within(index, leaf_nodes_ * kLeafFanout)], leaf));
   }
 
   /// Whether every sum equals the sum of what is below it, exactly; and the extremes, if kept.
