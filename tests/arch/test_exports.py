@@ -63,10 +63,15 @@ def declared(tree: ast.Module) -> set[str] | None:
     return None
 
 
+def top_level(tree: ast.Module) -> list[ast.stmt]:
+    """Statements that are carried out at the top of a module, those of its `with` blocks among them."""
+    return [inner for node in tree.body for inner in (node.body if isinstance(node, ast.With) else [node])]
+
+
 def public_names(tree: ast.Module) -> set[str]:
     """Names bound at the top of a package's `__init__`: from our own modules, or defined there."""
     names = set()
-    for node in tree.body:
+    for node in top_level(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("drivetrain"):
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):

@@ -57,6 +57,21 @@ except MissingExtra as error:
     assert (done.stdout, done.stderr) == (said, "")
 
 
+@pytest.mark.parametrize("statement", ["from drivetrain import sim", "from drivetrain.sim.spaces import Box"])
+def test_whoever_imports_simulators_without_jax_is_told_their_own_extra(statement):
+    program = f"""
+import sys
+sys.modules["jax"] = None  # as if it were not installed
+try:
+    {statement}
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    said = 'this needs jax, which is not installed: pip install "drivetrain[sim]"\n'
+    assert (done.stdout, done.stderr) == (said, "")
+
+
 def test_around_other_failed_imports_nothing_changes():
     with pytest.raises(ModuleNotFoundError, match="nowhere") as raised, naming_extra():
         import drivetrain.nowhere  # noqa: F401

@@ -54,24 +54,28 @@ def install_command(extra: str) -> str:
     return f'pip install "drivetrain[{extra}]"'
 
 
-def missing_extra(error: ImportError) -> MissingExtra | None:
+def missing_extra(error: ImportError, first: str | None = None) -> MissingExtra | None:
     """Translate a failed import into the sentence naming the extra; None when no extra brings it.
 
     Args:
         error: What `import` raised; its `name` is the dotted module that was not found.
+        first: The extra to name where several bring it; None: the first of EXTRAS.
     """
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     module = error.name.partition(".")[0]
-    for extra, distributions in EXTRAS.items():
-        if module in distributions.values():
+    for extra in sorted(EXTRAS, key=lambda extra: extra != first):
+        if module in EXTRAS[extra].values():
             return MissingExtra(f"this needs {module}, which is not installed: {install_command(extra)}")
     return None
 
 
 @contextmanager
-def naming_extra() -> Generator[None]:
+def naming_extra(first: str | None = None) -> Generator[None]:
     """Around imports: a module that is not installed is told with the extra that brings it.
+
+    Args:
+        first: The extra to name where several bring it, as for `missing_extra`.
 
     Raises:
         MissingExtra: Some extra brings the module; any other ImportError stays what it is.
@@ -79,4 +83,4 @@ def naming_extra() -> Generator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
+        raise missing_extra(error, first) or error from error
