@@ -307,6 +307,14 @@ def test_a_warm_up_that_is_gone_on_with_waits_for_the_rows_that_its_replay_lacks
     assert resume(run_dir, total_steps=100).num_updates == (100 - 32) // 2
 
 
+def test_a_resume_that_is_refused_leaves_the_run_as_it_was(copy):
+    edit_manifest(copy, files={"state": checkpoint_of(copy)["files"]["state"]})
+    before = [(copy / name).read_text() for name in ("config.json", "result.json")]
+    with pytest.raises(InvalidInput, match="raise total_steps"):
+        resume(copy, total_steps=410)
+    assert [(copy / name).read_text() for name in ("config.json", "result.json")] == before
+
+
 def test_nobody_resumes_a_run_that_somebody_is_working_on(copy):
     with RunLock(copy), pytest.raises(InvalidInput, match="another process is working on this run"):
         resume(copy, total_steps=500)

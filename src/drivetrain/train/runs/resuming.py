@@ -215,6 +215,7 @@ def take_up(
         if meta is not None:
             require_same(config.env, interface, meta["interface"])
         require_best(run_dir)
+        origin = origin_of(run_dir, config, meta)
         (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
         save_text(run_dir / "config.json", config.to_json())
         (run_dir / "result.json").unlink(missing_ok=True)
@@ -222,7 +223,7 @@ def take_up(
             config=config,
             interface=interface,
             run_dir=run_dir,
-            origin=origin_of(run_dir, config, meta),
+            origin=origin,
             lock_fd=lock.fd,
             callbacks=Callbacks(callbacks, config, run_dir),
             quiet=quiet,
