@@ -14,7 +14,7 @@ from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.learner.learner import Learner
-from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_saved_policy
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.runs.requirements import describe
 
 SMALL = {
@@ -50,6 +50,15 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
     _, meta = load_checkpoint(tmp_path)
     assert (meta["num_steps"], meta["num_updates"]) == (1_003, 267)
     assert load_saved_policy(tmp_path, "best").vector.shape == load_saved_policy(tmp_path, "last").vector.shape
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_run_that_ends_with_a_step_of_some_environments_has_rows_for_its_last_update(tmp_path, num_actors):
+    few = {"envs_per_actor": 9, "num_step": 3, "batch_size": 1, "warmup_steps": 19, "total_steps": 20}
+    settings = {**SMALL, **few, "update_ratio": 1, "num_actors": num_actors}
+    assert train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings).num_updates == 1
+    with load_replay(tmp_path, shared=False) as replay:
+        assert len(replay) == 2, "the third steps of two of the nine"
 
 
 ENDS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]

@@ -246,7 +246,7 @@ def test_a_run_goes_on_from_its_checkpoint_with_whole_rollouts(tmp_path, num_act
 def test_steps_of_a_rollout_that_nothing_was_learned_from_are_taken_again(tmp_path):
     config = config_of(num_actors=2).resolved()
     meta = {"num_steps": 3 * 64 + 32, "num_updates": 3 * 8, "num_resumes": 0, "elapsed_s": 1.0, "learning_s": 1.0}
-    origin = origin_of(config, meta)
+    origin = origin_of(tmp_path, config, meta)
     assert (origin.num_steps, origin.num_updates) == (3 * 64, 3 * 8)
     ledger = Ledger.create(Rules.of(config, origin), 2, origin)
     assert ledger.acquire(1, 32) == (192, 32)

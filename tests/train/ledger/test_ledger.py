@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivetrain.train.ledger.ledger import Ledger
-from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.ledger.rules import Origin, Rules
 
 FRACTIONS = st.fractions(min_value=0, max_value=4, max_denominator=7)
 
@@ -168,19 +168,28 @@ def test_rows_that_are_lost_before_the_first_update_put_it_off_and_later_ones_do
     ledger = Ledger.create(rules, 1)
     there = Ledger.attach(ledger.handle(), rules, 1)
     ledger.commit(0, ledger.acquire(0, 10).num_steps)
-    there.lose_rows(4, needed=10)
+    there.lose_rows(4, needed=16)
     assert ledger.rules.refill_until == 0, "the warm-up is longer"
-    there.lose_rows(4, needed=20)
-    there.lose_rows(4, needed=20)
-    assert ledger.rules.refill_until == 28
+    there.lose_rows(4, needed=16)
+    there.lose_rows(4, needed=16)
+    assert ledger.rules.refill_until == 28, "it is not, with all that was lost"
     ledger.commit(0, ledger.acquire(0, 15).num_steps)
     assert there.wait_for_updates(timeout_s=0.01) == 0
     ledger.commit(0, ledger.acquire(0, 5).num_steps)
     assert there.wait_for_updates() == 8
     there.complete(8)
-    there.lose_rows(4, needed=20)
+    there.lose_rows(4, needed=16)
     assert ledger.rules.refill_until == 28
     there.close()
+    ledger.close()
+
+
+def test_rows_that_are_lost_while_a_replay_that_was_not_kept_fills_put_the_next_update_off():
+    rules = make_rules(total_steps=100, warmup_steps=20, refill_until=60)
+    ledger = Ledger.create(rules, 1, Origin(num_steps=40, num_updates=5))
+    for filled in (62, 66):
+        ledger.lose_rows(4, needed=58)
+        assert ledger.rules.refill_until == filled
     ledger.close()
 
 

@@ -20,8 +20,11 @@ from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, read, rows_of
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import make_experience
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy, save_checkpoint
 from drivetrain.train.run_dir.folder import RunLock
+from drivetrain.train.runs.requirements import describe
 from live_processes import is_running
 
 OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
@@ -283,6 +286,33 @@ def test_too_few_steps_to_fill_a_lost_replay_are_refused(copy):
     edit_manifest(copy, files=files)
     with pytest.raises(InvalidInput, match="has no replay, and its 10 steps left are fewer than the 32 after which"):
         resume(copy, total_steps=410)
+
+
+def lose_all_rows(run_dir):
+    """Leave an empty replay in the checkpoint, as where the windows of all environments were open."""
+    arrays, meta = load_checkpoint(run_dir)
+    config = TrainConfig.from_dict(meta["config"])
+    with make_experience(config, describe(config), shared=False) as empty:
+        save_checkpoint(run_dir, arrays, meta, replay=empty)
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_warm_up_that_is_gone_on_with_waits_for_the_rows_that_its_replay_lacks(tmp_path, num_actors):
+    run_dir = tmp_path / "run"
+    tight = {**SMALL, "warmup_steps": 32, "tolerance": 0, "updates_per_call": 1, "num_actors": num_actors}
+    train("dqn", "CartPole-v1", total_steps=20, run_dir=str(run_dir), **tight)
+    lose_all_rows(run_dir)
+    with pytest.raises(InvalidInput, match="only 0 rows in its replay, and its 20 steps left are fewer than the 32"):
+        resume(run_dir, total_steps=40)
+    assert resume(run_dir, total_steps=100).num_updates == (100 - 32) // 2
+
+
+def test_a_resume_that_is_refused_leaves_the_run_as_it_was(copy):
+    edit_manifest(copy, files={"state": checkpoint_of(copy)["files"]["state"]})
+    before = [(copy / name).read_text() for name in ("config.json", "result.json")]
+    with pytest.raises(InvalidInput, match="raise total_steps"):
+        resume(copy, total_steps=410)
+    assert [(copy / name).read_text() for name in ("config.json", "result.json")] == before
 
 
 def test_nobody_resumes_a_run_that_somebody_is_working_on(copy):

@@ -10,7 +10,7 @@ from drivetrain.train.actor.stepper import Episode, Stepper
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import require_finite
-from drivetrain.train.experience.experience import StepWriter
+from drivetrain.train.experience.experience import StepWriter, add_first
 from drivetrain.train.experience.rounds.episodes import Episodes
 from drivetrain.train.experience.rounds.exploration import Apart, Exploration, Together
 from drivetrain.train.experience.rounds.returning import bring_back
@@ -48,7 +48,6 @@ class Actor:
         self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
         self._policy = policy
-        self._make_writer = make_writer
         self._writer = make_writer(self._num_envs)
         self._exploration = exploration = exploration or Together(config, (0, 0))
         self._actions = INFERENCE(exploration.actions)
@@ -71,8 +70,7 @@ class Actor:
     def step(self, num_envs: int, start: int, /) -> list[Episode]:
         """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.
 
-        Fewer than all happens at the very end of a run. They then get a writer of their own, and
-        afterwards all get a new one: n-step windows must not reach across a step not written.
+        Fewer than all happens at the very end of a run; the others stay where they are, with their n-step windows.
 
         Returns:
             The episodes that ended.
@@ -106,18 +104,15 @@ class Actor:
 
     @REPLAY
     def _write(self, num_envs: int, actions: NDArray[Any], rewards: NDArray[np.float32], next_obs: Arrays) -> None:
-        partial = num_envs < self._num_envs
-        writer = self._make_writer(num_envs) if partial else self._writer
-        writer.add(
-            obs=first_rows(self._obs, num_envs),
-            action=actions,
-            reward=rewards,
-            next_obs=next_obs,
-            terminated=self._terminated[:num_envs],
-            truncated=self._truncated[:num_envs],
-        )
-        if partial:
-            self._writer = self._make_writer(self._num_envs)
+        step = {
+            "obs": first_rows(self._obs, num_envs),
+            "action": actions,
+            "reward": rewards,
+            "next_obs": next_obs,
+            "terminated": self._terminated[:num_envs],
+            "truncated": self._truncated[:num_envs],
+        }
+        add_first(self._writer, self._num_envs, step)
 
     @SIMULATION
     def _start_episode(self, index: int) -> Episode:

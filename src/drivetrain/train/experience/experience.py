@@ -3,8 +3,11 @@
 actors -> writers(experience) -> experience -> learner
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from drivetrain.core.seeding import stream
 from drivetrain.core.segments import require_memory
@@ -25,6 +28,31 @@ class StepWriter(Protocol):
     def add(self, *, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> object:
         """Write one step of all of them, [num_envs, ...] each."""
         ...
+
+
+class PartWriter(StepWriter, Protocol):
+    """A replay's, which also takes a step of some of them."""
+
+    def add_some(self, where: NDArray[np.bool_], /, **step: Any) -> object:
+        """Write one step of those that are marked; the windows of the others stay as they are."""
+        ...
+
+
+def add_first(writer: StepWriter, num_envs: int, step: Mapping[str, Any]) -> None:
+    """Write one step of the first of a writer's `num_envs` environments: of fewer than all where a run ends."""
+    count = len(step["reward"])
+    if count == num_envs:
+        writer.add(**step)
+        return
+    all_of_them = {name: _filled_up(rows, num_envs) for name, rows in step.items()}
+    cast(PartWriter, writer).add_some(np.arange(num_envs) < count, **all_of_them)  # rollouts are whole
+
+
+def _filled_up(rows: Any, count: int) -> Any:
+    """So many rows, of any nesting; those that are missing are 0."""
+    if isinstance(rows, dict):
+        return {name: _filled_up(entry, count) for name, entry in cast(dict[str, Any], rows).items()}
+    return np.concatenate([rows, np.zeros((count - len(rows), *rows.shape[1:]), rows.dtype)])
 
 
 def stored_interface(config: TrainConfig, interface: Interface, origin: Origin) -> Interface:

@@ -31,7 +31,8 @@ _FIRST_STEP = 0  # when the first actor had taken its first steps
 _TOTAL_STEPS = 1  # the steps of the whole run, fewer than the configuration's where it ends early
 _RELEASED = 2  # the steps of the rounds that the learner has released
 _REFILLED = 3  # the step up to which nothing is learned, later than the rules' where rows were lost
-_WORK = 4  # since when each actor, and the evaluator, has been at the present step of its environments
+_LOST = 4  # rows that were lost before it, so far
+_WORK = 5  # since when each actor, and the evaluator, has been at the present step of its environments
 
 
 class Grant(NamedTuple):
@@ -140,12 +141,16 @@ class Ledger:
         return self._tally.give_back(Side.PRODUCERS, actor)
 
     def lose_rows(self, num_rows: int, needed: int) -> None:
-        """Put the first update off, where so many rows were lost before it of the `needed` steps that give a batch."""
+        """Put the first update off, where so many rows were lost before it, beside others, of the `needed` steps that
+        give a batch.
+        """
 
         def decide(counts: tally.Counts) -> bool:
-            filled = max(self.rules.refill_until, needed) + num_rows
-            if counts.updates == 0 and filled > self.rules.warmup_steps:
-                self._marks[_REFILLED] = min(filled, self.rules.total_steps)
+            self._marks[_LOST] += num_rows
+            filled, rules = needed + int(self._marks[_LOST]), self.rules
+            is_filling = counts.updates == 0 or counts.committed < rules.refill_until
+            if is_filling and filled > max(rules.warmup_steps, rules.refill_until):
+                self._marks[_REFILLED] = min(filled, rules.total_steps)
             return True
 
         self._tally.wait(Side.PRODUCERS, decide)

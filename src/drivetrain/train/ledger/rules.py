@@ -32,6 +32,8 @@ class Origin:
     """Updates done before."""
     refill_until: int = 0
     """Step up to which nothing is learned, because the replay was not kept, or rows of it were lost."""
+    num_lost: int = 0
+    """Steps that the replay lacks rows of before it can give a batch: as it was not kept, or they stood in windows."""
     num_resumes: int = 0
     """How often the run was taken up again."""
     elapsed_s: float = 0.0

@@ -52,15 +52,20 @@ class Child:
         self._ticks = 0
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self.process = server.begin(
-                assignment,
-                environment=_computation(assignment),
-                stdout=log,
-                stderr=log,
-                files=[self.inbox.writing_fd, *([] if lock_fd is None else [lock_fd])],
-            )
-        self.inbox.close_writing()
+        try:
+            with self.log.open("ab") as log:
+                self.process = server.begin(
+                    assignment,
+                    environment=_computation(assignment),
+                    stdout=log,
+                    stderr=log,
+                    files=[self.inbox.writing_fd, *([] if lock_fd is None else [lock_fd])],
+                )
+        except BaseException:
+            self.inbox.close()
+            raise
+        finally:
+            self.inbox.close_writing()
 
     @property
     def name(self) -> str:

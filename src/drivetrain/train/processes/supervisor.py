@@ -229,7 +229,8 @@ class Supervisor:
             self._memory.ledger.give_back(child.index)
             if not self._config.on_policy:  # windows of n steps that were open in its environments
                 lost = self._config.envs_per_actor * (self._config.replay.num_step - 1)
-                self._memory.ledger.lose_rows(lost, self._config.num_rows_before_learning)
+                needed = self._config.num_rows_before_learning + self._job.origin.num_lost
+                self._memory.ledger.lose_rows(lost, needed)
         if self._signum or self._failure:
             return
         ended = f"{child.name} {child.describe_end()} (log: {child.log})"

@@ -18,7 +18,13 @@ from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
 from drivetrain.train.ledger.rules import Origin
-from drivetrain.train.run_dir.checkpoint import has_best_policy, has_checkpoint, load_checkpoint, load_saved_policy
+from drivetrain.train.run_dir.checkpoint import (
+    has_best_policy,
+    has_checkpoint,
+    load_checkpoint,
+    load_replay,
+    load_saved_policy,
+)
 from drivetrain.train.run_dir.folder import RunLock, load_result, require_run_dir
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import describe_interface
@@ -123,17 +129,18 @@ def _as_last_asked(config: TrainConfig, run_dir: Path, again: Mapping[str, Any])
         return config
 
 
-def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
+def origin_of(run_dir: Path, config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
     """Where the run goes on: at its begin where there is no checkpoint.
 
     Raises:
-        InvalidInput: The replay was not kept, and too few steps are left to fill it again.
+        InvalidInput: The replay lacks rows, or was not kept, and too few steps are left to fill it.
+        FileFormatError: The replay is absent or damaged.
+        SegmentError: There is not enough memory for it.
     """
     if meta is None:
         return Origin()
-    num_steps = meta["num_steps"]
     origin = Origin(
-        num_steps=num_steps,
+        num_steps=meta["num_steps"],
         num_updates=meta["num_updates"],
         num_resumes=meta["num_resumes"] + 1,
         elapsed_s=meta["elapsed_s"],
@@ -143,29 +150,37 @@ def origin_of(config: TrainConfig, meta: dict[str, Any] | None) -> Origin:
     if config.on_policy:  # steps of a rollout that nothing was learned from are taken again
         num_rollouts = origin.num_updates // config.updates_per_rollout
         return replace(origin, num_steps=num_rollouts * config.steps_per_rollout)
-    if "replay" in meta["files"]:
-        return replace(origin, refill_until=_filled_anew(config, origin))
-    needed, left = config.num_rows_before_learning, config.run.total_steps - num_steps
-    due = config.updates.update_ratio * max(0, config.run.total_steps - config.updates.warmup_steps)
-    if left < needed and int(due) > origin.num_updates:
-        raise InvalidInput(
-            f"the checkpoint has no replay, and its {left:,} steps left are fewer than the {needed:,} after which a "
-            "batch can be drawn again; raise total_steps"
-        )
-    refill_until = min(num_steps + max(config.updates.warmup_steps, needed), config.run.total_steps)
-    return replace(origin, refill_until=refill_until)
+    if "replay" not in meta["files"]:
+        filled = _filled(config, origin, origin.num_steps, "has no replay")
+        learns_at = max(origin.num_steps + config.updates.warmup_steps, filled)
+        return replace(origin, num_lost=origin.num_steps, refill_until=min(learns_at, config.run.total_steps))
+    if config.run.deterministic or origin.num_updates > 0:  # its windows are kept; it had a batch
+        return origin
+    replay = load_replay(run_dir, shared=False)
+    assert replay is not None
+    with replay:
+        num_rows = len(replay)
+    if num_rows >= config.batch_size:
+        return origin
+    num_lost = origin.num_steps - num_rows  # windows that were open: of whoever had them, each time
+    filled = _filled(config, origin, num_lost, f"has only {num_rows:,} rows in its replay")
+    return replace(origin, num_lost=num_lost, refill_until=filled if filled > config.updates.warmup_steps else 0)
 
 
-def _filled_anew(config: TrainConfig, origin: Origin) -> int:
-    """The step until which a run taken up in its warm-up waits for a batch; 0: no longer than its warm-up.
+def _filled(config: TrainConfig, origin: Origin, num_lost: int, why: str) -> int:
+    """The step after which a batch can be drawn, where so many rows are lost; at most the last, where none is due.
 
-    The windows that were open in each environment are lost each time; those of deterministic runs are kept.
+    Raises:
+        InvalidInput: It is beyond the last, and updates are due.
     """
-    if config.run.deterministic or origin.num_updates > 0:
-        return 0
-    lost = origin.num_resumes * config.num_envs * (config.replay.num_step - 1)
-    filled = config.num_rows_before_learning + lost
-    return min(filled, config.run.total_steps) if filled > config.updates.warmup_steps else 0
+    total_steps, filled = config.run.total_steps, config.num_rows_before_learning + num_lost
+    due = config.updates.update_ratio * max(0, total_steps - config.updates.warmup_steps)
+    if filled > total_steps and int(due) > origin.num_updates:
+        raise InvalidInput(
+            f"the checkpoint {why}, and its {total_steps - origin.num_steps:,} steps left are fewer than the "
+            f"{filled - origin.num_steps:,} after which a batch can be drawn again; raise total_steps"
+        )
+    return min(filled, total_steps)
 
 
 def take_up(
@@ -200,6 +215,7 @@ def take_up(
         if meta is not None:
             require_same(config.env, interface, meta["interface"])
         require_best(run_dir)
+        origin = origin_of(run_dir, config, meta)
         (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
         save_text(run_dir / "config.json", config.to_json())
         (run_dir / "result.json").unlink(missing_ok=True)
@@ -207,7 +223,7 @@ def take_up(
             config=config,
             interface=interface,
             run_dir=run_dir,
-            origin=origin_of(config, meta),
+            origin=origin,
             lock_fd=lock.fd,
             callbacks=Callbacks(callbacks, config, run_dir),
             quiet=quiet,

@@ -21,7 +21,7 @@ from drivetrain.train.actor.fused.layout import stored
 from drivetrain.train.actor.stepper import Episode
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
-from drivetrain.train.experience.experience import StepWriter
+from drivetrain.train.experience.experience import StepWriter, add_first
 from drivetrain.train.experience.rollout import RolloutWriter
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Moments, Normalization
@@ -83,9 +83,9 @@ class FusedActor:
         ended = block.terminated | block.truncated
         self._require_numbers(block, ended)
         rows, rest = divmod(num_steps, self._num_envs)
-        self._write(self._writer, _part(block, slice(rows)))
-        if rest:  # a step of the first environments; windows must not reach across one that is not written
-            self._write(self._make_writer(rest), _part(block, (slice(rows, rows + 1), slice(rest))))
+        self._write(_part(block, slice(rows)))
+        if rest:  # a step of the first environments
+            self._write(_part(block, (slice(rows, rows + 1), slice(rest))))
             ended[rows, rest:] = False
         counted = rows + (rest > 0)
         episodes = self._counting.add(block.reward[:counted], ended[:counted])
@@ -137,17 +137,17 @@ class FusedActor:
         refuse(self._env_id, length, f"expected a finite number as reward, got {block.reward[step, env]}")
 
     @REPLAY
-    def _write(self, writer: StepWriter, block: Block) -> None:
+    def _write(self, block: Block) -> None:
         if self._clip_rewards:
             block = block._replace(reward=np.sign(block.reward))
-        if isinstance(writer, RolloutWriter):
-            writer.add_rollout(*block)
+        if isinstance(self._writer, RolloutWriter):
+            self._writer.add_rollout(*block)
             if self.moments is None:
                 return
         for step in range(len(block.reward)):
             one = _part(block, step)
-            if not isinstance(writer, RolloutWriter):
-                writer.add(**one._asdict())
+            if not isinstance(self._writer, RolloutWriter):
+                add_first(self._writer, self._num_envs, one._asdict())
             if self.moments is not None:
                 self.moments.add(one.obs, one.reward, one.terminated | one.truncated)
 
