@@ -165,6 +165,18 @@ def places_of_narrow_types(x, k):
     ]
 
 
+def products_of_other_types(x, k):
+    """Products of narrow numbers in a wider type, and of operands of two types."""
+    small, byte, n = (x * 99).astype(jnp.int8), (k * 60 + jnp.arange(4)).astype(jnp.uint8), (((1,), (1,)), ((), ()))
+    return [
+        jnp.matmul(small, small.T, preferred_element_type=jnp.int32),
+        jnp.dot(small[0], small[1], preferred_element_type=jnp.float32),
+        jnp.dot(byte, byte, preferred_element_type=jnp.uint32),
+        jnp.dot(jnp.resize(small, 80), jnp.resize(small, (80, 2)), preferred_element_type=jnp.float32),
+        jax.lax.dot_general(small, jnp.round(x), n),
+    ]
+
+
 def nothing(x, k):
     """Arrays of no elements, alone and beside others, what they are reduced to, and loops of no turns."""
     floats = x[:0]
@@ -191,7 +203,15 @@ def nothing(x, k):
 
 @pytest.mark.parametrize(
     "function",
-    [mapped_loops, largest_first, bits_of_narrow_numbers, products_of_booleans, places_of_narrow_types, nothing],
+    [
+        mapped_loops,
+        largest_first,
+        bits_of_narrow_numbers,
+        products_of_booleans,
+        products_of_other_types,
+        places_of_narrow_types,
+        nothing,
+    ],
 )
 def test_engines_give_what_xla_gives(function):
     batches = rng.normal(size=(11, 3, 4)).astype(np.float32), rng.integers(0, 5, 11, dtype=np.int32)

@@ -26,3 +26,11 @@ def test_bounds_that_are_numbers_leave_nan_and_give_the_bounds_own_zero(bound):
         expected = np.where(np.isnan(x) | beyond, x, bound)
         np.testing.assert_array_equal(got, expected)
         np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(expected[~np.isnan(x)]))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_minus_infinity_to_the_power_of_a_half_is_infinity(engine):
+    x = np.array([-np.inf, np.inf, -0.0, -4.0, 4.0], np.float32)
+    got = applied(lambda v: v**0.5, x, engine=engine)
+    np.testing.assert_array_equal(got, applied(lambda v: v**0.5, x, engine="xla"))
+    assert got[0] == np.inf

@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from small_programs import assert_same_meaning, count, small
 
-from drivetrain.sim.ir.passes.pipeline import simplified
+from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.passes.scalars import scalarize
 from drivetrain.sim.ir.passes.sinking import sink
 
@@ -93,3 +94,22 @@ def test_two_conditions_get_two_branches():
         return jnp.where(p, draw(words), x), jnp.where(q, draw(words + 1), x)
 
     assert count(sunk(function, FLAGS, FLAGS[::-1], WORDS, X), "if") == 2
+
+
+@pytest.mark.parametrize("positions", [100, 9], ids=["memory", "scalars"])
+def test_positions_that_a_decided_choice_kept_inside_an_array_stay_inside_in_the_lanes_that_do_not_take_the_branch(
+    positions,
+):
+    """NumPy refuses positions outside; a kernel would read and write the memory beside the array."""
+
+    def function(x):
+        turned = jax.lax.rem(x, positions)
+        place = jnp.where(turned < 0, turned + positions, turned)  # known to lie inside, so that nothing clamps it
+        table = jnp.arange(positions) * x
+        read = jnp.sin(table[place] * 0.1) * jnp.exp(jnp.cos(x * 0.1))
+        return jnp.where(turned < 0, read, 0.0), jnp.where(turned < 0, jnp.cumsum(table.at[place].set(7)), x)
+
+    block = vectorizable(small(function, np.int32(0)))
+    assert count(block, "if") == 1
+    places = np.array([-99, -1, 0, 1, 8, 99, 1234, -1234], np.int32)
+    assert_same_meaning(small(function, np.int32(0)), block, places)

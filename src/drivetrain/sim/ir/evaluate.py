@@ -80,6 +80,11 @@ def remainder(x: Array, y: Array) -> Array:
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y))).astype(x.dtype)
 
 
+def power(x: Array, y: Array) -> Array:
+    """As C's `pow`. Where one exponent stands for all and is 0.5, NumPy takes roots, and -inf has none."""
+    return np.power(x, np.broadcast_to(y, np.broadcast_shapes(x.shape, y.shape)).copy())
+
+
 def shift(x: Array, count: Array, kind: str) -> Array:
     """By a count of bits; by the width or more, all bits are the sign's or 0."""
     width = x.dtype.itemsize * 8
@@ -163,7 +168,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "erf": by_number(math.erf), "erfc": by_number(math.erfc), "erf_inv": erf_inv, "is_finite": np.isfinite,
     "popcount": count_bits, "clz": count_leading_zeros,
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide, "rem": remainder, "max": np.maximum,
-    "min": np.minimum, "pow": np.power, "atan2": np.arctan2, "nextafter": np.nextafter, "and": np.bitwise_and,
+    "min": np.minimum, "pow": power, "atan2": np.arctan2, "nextafter": np.nextafter, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": lambda x, n: shift(x, n, "shl"),
     "shr_logical": lambda x, n: shift(x, n, "shr_logical"),
     "shr_arithmetic": lambda x, n: shift(x, n, "shr_arithmetic"),

@@ -161,7 +161,7 @@ class Importer:
         results = [(result,)] if isinstance(result, Value) else result
         # A kernel writes as much as a value has, where memory is as JAX says: more would be others' memory.
         for var, parts in zip(eqn.outvars, results, strict=True):
-            assert all(part.shape == var.aval.shape for part in parts), f"{name} gives other shapes than JAX says"
+            assert list(map(form, parts)) == list(map(form, values_like(var))), f"{name} gives others than JAX says"
         return results
 
     def dtype_of(self, aval: Any) -> str:
@@ -195,6 +195,11 @@ class Importer:
         inner = Importer(Builder(self.builder.where))
         outputs = inner.inline(jaxpr.jaxpr, jaxpr.consts, arguments)
         return Block(tuple(inputs), tuple(inner.builder.ops), flat(outputs))
+
+
+def form(value: Value) -> tuple[tuple[int, ...], str]:
+    """Shape and type."""
+    return value.shape, value.dtype
 
 
 def flat(parts: Sequence[Parts]) -> Parts:

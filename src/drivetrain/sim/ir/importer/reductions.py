@@ -87,8 +87,11 @@ def vector_times_matrix(at: Importer, vector: Side, matrix: Side) -> Value:
 
 @handles("dot_general")
 def _dot_general(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    """Products of all pairs of rows, summed over the last axis; a large one of a vector is an operation of its own."""
-    (x,), (y,) = inputs
+    """Products of all pairs of rows, summed over the last axis; a large one of a vector is an operation of its own.
+
+    Both are of the result's type from the start: `preferred_element_type` may be wider, and types may be mixed.
+    """
+    x, y = (at.builder.convert(value, at.dtype_of(eqn.outvars[0].aval)) for (value,) in inputs)
     (cx, cy), (bx, by) = eqn.params["dimension_numbers"]
     free_x = [k for k in range(len(x.shape)) if k not in (*cx, *bx)]
     free_y = [k for k in range(len(y.shape)) if k not in (*cy, *by)]

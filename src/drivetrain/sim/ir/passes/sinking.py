@@ -4,16 +4,22 @@ In a step with autoreset the next episode's start is chosen by `select(done, sta
 that only such selects need, most of all its random numbers, is computed under `if done`: a tile of
 environments skips it while none of them is done. Any condition qualifies, and nothing has to be marked.
 A large array of constants counts as work, too: choosing it or not reads and writes every element.
+
+Inside a branch the choices by its condition are decided, for lanes that do not take it, too. Where such a choice kept
+a position inside an array, as `select(x < 0, x + n, x)` does, those lanes would read and write beyond it.
 """
 
 import heapq
 from collections import defaultdict
 
+from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
 from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
 
 COSTS = {"threefry": 120, "view": 1, "const": 0, "pick": 10, "take": 20, "sort": 400, "for": 200, "while": 400,
          "sin": 30, "cos": 30, "exp": 20, "log": 20, "pow": 50, "tanh": 40, "erf_inv": 60, "dot": 64}  # fmt: skip
+POSITIONS = {"take": 1, "put": 1, "pick": 0}
+"""Operations at computed positions, and which input holds these."""
 LEAST_COST = 40
 """Vector operations that must be saved before a branch is worth it."""
 MOST_BRANCHES = 12
@@ -133,10 +139,28 @@ def under(block: Block, chain: set[Op], selects: list[Op], condition: Value) -> 
     if_true, if_false = decided(selects, 1), decided(selects, 2)
     then = Block((), tuple(op for op in block.ops if op in chain), tuple(op.inputs[1] for op in taking))
     other = Block((), (), tuple(if_false.get(op.inputs[2], op.inputs[2]) for op in taking))
-    branch = Op("if", (condition,), results, {}, (renamed_block(then, if_true), other), then.ops[0].where)
+    inside = renamed_block(then, if_true)
+    inside = inside if outer_uses(then).isdisjoint(if_true) else kept_inside(inside)
+    branch = Op("if", (condition,), results, {}, (inside, other), then.ops[0].where)
     renamed = {op.out: new for op, new in zip(taking, results, strict=True)}
     gone = {*chain, *taking}
     return in_order(Block(block.inputs, (branch, *(op for op in block.ops if op not in gone)), block.outputs), renamed)
+
+
+def kept_inside(block: Block) -> Block:
+    """The block with every position clamped; range analysis takes out what is not needed in any lane."""
+    builder = Builder()
+    for op in block.ops:
+        builder.where = op.where
+        inputs = list(op.inputs)
+        if op.name in POSITIONS:
+            place, size = POSITIONS[op.name], len(inputs) - 1 if op.name == "pick" else inputs[0].size
+            index = inputs[place]
+            first, last = (builder.full(index.shape, number, index.dtype) for number in (0, size - 1))
+            inputs[place] = builder.elementwise("min", builder.elementwise("max", index, first), last)
+        regions = tuple(map(kept_inside, op.regions))
+        builder.ops.append(Op(op.name, tuple(inputs), op.outputs, op.attrs, regions, op.where))
+    return Block(block.inputs, tuple(builder.ops), block.outputs)
 
 
 def decided(selects: list[Op], case: int) -> dict[Value, Value]:
