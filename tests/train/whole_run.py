@@ -10,6 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import make_experience
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, save_checkpoint
+from drivetrain.train.runs.requirements import describe
 from live_processes import wait_until_dead
 
 COMMAND = [sys.executable, "-m", "drivetrain.cli.main"]
@@ -94,3 +98,11 @@ def rows_without_times(run_dir):
 def same(left, right):
     """Whether two sets of named arrays are equal to the last bit."""
     return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def lose_all_rows(run_dir):
+    """Leave an empty replay in the checkpoint, as where the windows of all environments were open."""
+    arrays, meta = load_checkpoint(run_dir)
+    config = TrainConfig.from_dict(meta["config"])
+    with make_experience(config, describe(config), shared=False) as empty:
+        save_checkpoint(run_dir, arrays, meta, replay=empty)

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
-from whole_run import same
+from whole_run import lose_all_rows, same
 
 from drivetrain.cli import eval as cli_eval
 from drivetrain.train import resume, train
+from drivetrain.train.config.presets import preset
+from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_saved_policy
 
 SMALL = {
@@ -187,3 +189,24 @@ def test_several_learners_go_over_the_switch_together(start, importable, num_act
     assert code == 0, err
     assert "the encoder is frozen after step 60" in err
     assert frozen(run.run_dir)
+
+
+TIGHT = SMALL | {
+    "total_steps": 4, "warmup_steps": 6, "freeze_encoder_after": 7, "update_ratio": "1", "tolerance": 0,
+}  # fmt: skip
+
+
+@pytest.mark.slow  # runs that compile for images, twice
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_switch_right_behind_a_warm_up_that_has_lost_rows_waits_for_them(tmp_path, capsys, num_actors):
+    run_dir = tmp_path / "run"
+    train("dqn", "strange_envs:Gray-v0", run_dir=str(run_dir), **TIGHT | {"num_actors": num_actors})
+    lose_all_rows(run_dir)
+    assert resume(run_dir, total_steps=40).num_updates == 40 - 6
+    assert "the encoder is frozen after step 10: " in capsys.readouterr().err
+
+
+def test_a_run_whose_switch_has_waited_for_rows_goes_on_to_it_whenever_it_is_taken_up():
+    config = preset("dqn", "strange_envs:Gray-v0").override(**TIGHT | {"total_steps": 40})
+    taken_up = [Origin(num_steps=4, refill_until=10), Origin(num_steps=10, num_updates=2), Origin(refill_until=40)]
+    assert [Rules.of(config, origin).switch_at for origin in taken_up] == [10, 10, None]

@@ -16,15 +16,12 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from tensorboard_rows import scalars
-from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, read, rows_of
+from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, lose_all_rows, read, rows_of
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.config import TrainConfig
-from drivetrain.train.experience.experience import make_experience
-from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy, save_checkpoint
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.run_dir.folder import RunLock
-from drivetrain.train.runs.requirements import describe
 from live_processes import is_running
 
 OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
@@ -286,14 +283,6 @@ def test_too_few_steps_to_fill_a_lost_replay_are_refused(copy):
     edit_manifest(copy, files=files)
     with pytest.raises(InvalidInput, match="has no replay, and its 10 steps left are fewer than the 32 after which"):
         resume(copy, total_steps=410)
-
-
-def lose_all_rows(run_dir):
-    """Leave an empty replay in the checkpoint, as where the windows of all environments were open."""
-    arrays, meta = load_checkpoint(run_dir)
-    config = TrainConfig.from_dict(meta["config"])
-    with make_experience(config, describe(config), shared=False) as empty:
-        save_checkpoint(run_dir, arrays, meta, replay=empty)
 
 
 @pytest.mark.parametrize("num_actors", [0, 1])

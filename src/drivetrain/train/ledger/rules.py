@@ -84,7 +84,7 @@ class Rules:
                 steps_per_rollout=config.steps_per_rollout,
                 by_rounds=config.run.deterministic,
             )
-        switch_at = None if origin.encoder_frozen else config.switch_at
+        switch_at = _switch_at(config, origin)
         return cls(
             total_steps=config.total_steps if switch_at is None else switch_at,
             switch_at=switch_at,
@@ -142,3 +142,11 @@ class Rules:
     def _whole(self, steps: int) -> int:
         """The steps of the rollouts that are complete."""
         return steps // self.steps_per_rollout * self.steps_per_rollout
+
+
+def _switch_at(config: TrainConfig, origin: Origin) -> int | None:
+    """As it is configured, or later: where rows were lost, encoders are frozen once they have learned; None: never."""
+    if origin.encoder_frozen or config.switch_at is None:
+        return None
+    switch_at = max(config.switch_at, origin.refill_until, origin.num_steps)
+    return switch_at if switch_at < config.total_steps else None
