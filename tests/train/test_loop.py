@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
-from whole_run import rows_without_times
+from whole_run import rows_of, rows_without_times
 
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.learner.learner import Learner
+from drivetrain.train.loop import Loop
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.runs.requirements import describe
 
@@ -117,6 +118,23 @@ def interrupting_at(step):
             os.kill(os.getpid(), signal.SIGINT)
 
     return interrupt
+
+
+def test_an_interrupt_at_a_step_that_calls_for_a_row_of_metrics_does_not_lose_it(tmp_path, monkeypatch):
+    step = Loop._step
+
+    def interrupted(loop):
+        step(loop)
+        if loop._counts.committed == 500:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train("dqn", "CartPole-v1", run_dir=str(tmp_path), **SMALL)
+    resume(tmp_path)
+    rows = [row["num_steps"] for row in rows_of(tmp_path) if "updates_per_s" in row]
+    assert rows == [252, 500, 752, 1_000, 1_003]
 
 
 def test_a_run_interrupted_in_the_least_warm_up_there_can_be_goes_on_though_open_windows_are_lost(tmp_path):

@@ -145,10 +145,10 @@ class Loop:
         while self._counts.committed < self._rules.total_steps:
             self._step()
             self._learn()
+            if self._meter.row_is_due(self._counts):  # first, as a run that is taken up again here would not write it
+                self._write(self._row())
             if self._interruption.signum:
                 self._stop()
-            if self._meter.row_is_due(self._counts):
-                self._write(self._row())
             if self._counts.committed >= next_eval:
                 self._evaluate()
                 next_eval += self._config.run.eval_interval_steps
