@@ -14,9 +14,10 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 import gymnasium
-from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL
+from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, children_of
 
-from drivetrain.core.errors import InvalidInput, SegmentError
+from drivetrain.core.errors import InvalidInput, RunError, SegmentError
+from drivetrain.core.fork_server import ForkServer
 from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
@@ -117,6 +118,26 @@ def test_a_failing_actor_is_started_again_a_few_times_and_then_its_error_ends_th
     assert message in done.stderr
     assert "4 times within a minute" in done.stderr.splitlines()[-1]
     assert ("Traceback" in done.stderr) == ("RuntimeError" in message)
+
+
+def test_an_actor_that_cannot_be_started_again_ends_the_run_when_the_learner_has_saved(tmp_path, monkeypatch):
+    killed_at = []
+
+    def refuse(*_, **__):
+        raise RunError("the system lets no process begin: Resource temporarily unavailable")
+
+    def kill_the_actor(event):
+        if "loss" in event.row and not killed_at:
+            killed_at.append(event.row["num_steps"])
+            monkeypatch.setattr(ForkServer, "begin", refuse)
+            pids = [pid for server in children_of(os.getpid()) for pid in children_of(server)]
+            (actor,) = [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text() == "actor 0\n"]
+            os.kill(int(actor), signal.SIGKILL)
+
+    settings = {**SMALL, "total_steps": 100_000_000, "num_actors": 1, "run_dir": str(tmp_path)}
+    with pytest.raises(RunError, match=r"lets no process begin: .*; the latest checkpoint is"):
+        train("dqn", "CartPole-v1", callbacks=[kill_the_actor], **settings)
+    assert load_checkpoint(tmp_path)[1]["num_steps"] >= killed_at[0] > 200
 
 
 def test_a_killed_learner_ends_the_run_with_an_error_and_a_usable_checkpoint(start):

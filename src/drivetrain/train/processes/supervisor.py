@@ -249,7 +249,10 @@ class Supervisor:
             return
         self._display.note(f"{ended}; starting it again\n{child.last_words()}".rstrip())
         self._restarts[key] = self._restarts.get(key, 0) + 1
-        self._start(*key)
+        try:
+            self._start(*key)
+        except RunError as error:  # the learner, which may live, saves what there is
+            self._failure = str(error)
 
     def _report(self) -> None:
         counts = self._memory.ledger.counts()
