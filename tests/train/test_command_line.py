@@ -50,6 +50,12 @@ def test_a_run_too_short_for_an_update_says_so_when_it_begins(capsys, warmup_ste
     assert ("nothing will be learned" in capsys.readouterr().err) == says
 
 
+def test_a_run_that_learns_after_its_encoder_is_frozen_alone_is_not_said_to_learn_nothing(capsys):
+    config = TrainConfig.default("dqn", "images:Any-v0").override(num_actors=1, total_steps=1_000, warmup_steps=500)
+    announce(config.override(freeze_encoder_after=501, update_ratio="1/2"))
+    assert capsys.readouterr().err == ""
+
+
 def test_numbers_are_read_as_people_write_them(capsys):
     words = ["--total-steps", "1e5", "--warmup-steps", "2_000", "--update-ratio", "1/8", "--learning-rate", "1"]
     assert main(["train", "dqn", "CartPole-v1", "--show-config", "--hidden", "64", "1e2", *words]) == 0

@@ -73,9 +73,9 @@ def announce(config: TrainConfig) -> None:
     """Say what begins, how it is carried out, and what will not come to pass."""
     print(f"{config.algo} on {config.env}: {describe(config)}", flush=True)
     rules = Rules.of(config)
-    if rules.due(rules.total_steps) == 0 < rules.ratio:
+    if rules.due(config.total_steps) == 0 < rules.ratio:  # the rules' steps may end at a switch
         note(
-            f"nothing will be learned: there is no update before the end of {rules.total_steps:,} steps, with "
+            f"nothing will be learned: there is no update before the end of {config.total_steps:,} steps, with "
             f"warmup_steps {rules.warmup_steps:,} and {float(rules.ratio):.3g} updates per step"
         )
     after = None if config.on_policy else config.updates.freeze_encoder_after
