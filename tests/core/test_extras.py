@@ -32,6 +32,22 @@ def test_a_module_that_is_there_but_lacks_a_name_is_no_missing_extra():
     assert missing_extra(ImportError("cannot import name 'nowhere' from 'jax'", name="jax")) is None
 
 
+def told_without(module, statement, imports="pass"):
+    """What a program prints and complains of whose statement misses a module, as if that were not installed."""
+    program = f"""
+import sys
+sys.modules[{module!r}] = None
+from drivetrain.core.errors import MissingExtra
+{imports}
+try:
+    {statement}
+except MissingExtra as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    return done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -42,34 +58,15 @@ def test_a_module_that_is_there_but_lacks_a_name_is_no_missing_extra():
     ],
 )
 def test_a_python_program_is_told_the_extra_that_it_lacks(use):
-    program = f"""
-import sys
-sys.modules["gymnasium"] = None  # as if it were not installed
-from drivetrain.core.errors import MissingExtra
-from drivetrain.train import load_policy, resume, train, train_seeds
-try:
-    {use}
-except MissingExtra as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    imports = "from drivetrain.train import load_policy, resume, train, train_seeds"
     said = 'this needs gymnasium, which is not installed: pip install "drivetrain[train]"\n'
-    assert (done.stdout, done.stderr) == (said, "")
+    assert told_without("gymnasium", use, imports) == (said, "")
 
 
 @pytest.mark.parametrize("statement", ["from drivetrain import sim", "from drivetrain.sim.spaces import Box"])
 def test_whoever_imports_simulators_without_jax_is_told_their_own_extra(statement):
-    program = f"""
-import sys
-sys.modules["jax"] = None  # as if it were not installed
-try:
-    {statement}
-except ImportError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     said = 'this needs jax, which is not installed: pip install "drivetrain[sim]"\n'
-    assert (done.stdout, done.stderr) == (said, "")
+    assert told_without("jax", statement) == (said, "")
 
 
 def test_around_other_failed_imports_nothing_changes():
