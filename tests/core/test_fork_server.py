@@ -92,6 +92,7 @@ def test_the_exit_code_says_how_a_process_ended(serving, tmp_path, task, code):
     process = begin(serving(), tmp_path, task)
     assert process.wait(60) == code
     assert process.poll() == code
+    assert process.how_ended() == ("was killed by SIGTERM" if code < 0 else f"ended with exit code {code}")
     assert ("ValueError: no" in (tmp_path / "out").read_text()) == (code == 1)
     process.kill()  # of one that has ended, nothing
 
@@ -116,6 +117,7 @@ def test_all_processes_end_with_their_server_and_it_ends_with_its_owner(serving,
     process = begin(server, tmp_path, "time.sleep(1000)")
     os.kill(server._process.pid, signal.SIGKILL)
     assert process.wait(60) == -signal.SIGKILL
+    assert process.how_ended() == "ended with the process that begins the others, which was killed by SIGKILL"
     wait_until_dead([process.pid])
     with pytest.raises(RunError, match=r"the process that begins the others was killed by SIGKILL \(log: .*log\)"):
         begin(server, tmp_path, "pass")

@@ -35,6 +35,19 @@ class NeverMade(PendulumEnv):
         time.sleep(1000)
 
 
+class Forgetful(PendulumEnv):
+    """Has a helper that closing forgets. FAULT_MARK collects the numbers of their processes."""
+
+    helper = None
+
+    def step(self, action):
+        if self.helper is None:
+            self.helper = subprocess.Popen(["sleep", "1000"])
+            with open(os.environ["FAULT_MARK"], "a") as file:
+                file.write(f"{self.helper.pid}\n")
+        return super().step(action)
+
+
 def hang_once(observation, reward):
     """Not in the process that is started after. The mark is the number of a process that only it knows of."""
     mark = os.environ["FAULT_MARK"]
@@ -50,6 +63,10 @@ def complain(observation, reward):
     raise RuntimeError("the rod broke")
 
 
+def paint(observation, reward):
+    raise RuntimeError("\x1b]0;owned\x07\x1b[31mred")
+
+
 FAULTS = {
     "nan": lambda observation, reward: (observation * np.float32(np.nan), reward),
     "infinite": lambda observation, reward: (observation, np.inf),
@@ -60,7 +77,9 @@ FAULTS = {
     "exit": lambda observation, reward: sys.exit(),
     "leave": lambda observation, reward: os._exit(0),
     "raise": complain,
+    "paint": paint,
     "hang": hang_once,
 }
 
 gymnasium.register("Faulty-v0", Faulty, max_episode_steps=50)
+gymnasium.register("Forgetful-v0", Forgetful, max_episode_steps=50)

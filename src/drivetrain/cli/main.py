@@ -19,6 +19,7 @@ import drivetrain
 from drivetrain.core.errors import DrivetrainError, InvalidInput, RunError
 from drivetrain.core.extras import missing_extra
 from drivetrain.core.interrupts import INTERRUPTED, end_at_next_interrupt, noting_interrupts
+from drivetrain.core.printable import printable
 
 # verb -> one line of help; each is a file of this folder with `run(argv: list[str]) -> int`.
 VERBS: dict[str, str] = {
@@ -162,7 +163,7 @@ def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
         message = f"{error.strerror}: {_REMEDIES[error.errno]}"
     else:
         raise error
-    print(f"drivetrain: error: {message}", file=sys.stderr)
+    print(f"drivetrain: error: {printable(message)}", file=sys.stderr)
     return 1 if isinstance(error, RunError) else 2
 
 

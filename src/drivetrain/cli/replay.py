@@ -13,6 +13,7 @@ import tyro
 
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.printable import printable
 from drivetrain.replay.inspection import FileReport, Spread, inspect
 from drivetrain.replay.memory import readable
 
@@ -63,7 +64,7 @@ VERBS: dict[str, tuple[Callable[[list[str]], int], str]] = {
 def as_text(report: FileReport) -> str:
     """The report as people read it."""
     fill = f"{report.num_rows} of {report.capacity} rows ({report.num_rows / report.capacity:.1%})"
-    names = [_printable(field["name"]) for field in report.fields]
+    names = [printable(field["name"]) for field in report.fields]
     width = max(map(len, names))
     lines = [
         f"{report.path}: replay file of format {report.version}, {readable(report.nbytes)}",
@@ -85,12 +86,7 @@ def as_text(report: FileReport) -> str:
         f"rewards   {_spread(report.rewards)}",
         f"ends      {report.num_terminated} rows terminated, {report.num_truncated} truncated",
     ]
-    return "\n".join(map(_printable, lines))
-
-
-def _printable(text: str) -> str:
-    """A line of text in which what a terminal would obey, or cannot show, is an escape."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "\n".join(map(printable, lines))
 
 
 def _parts(report: FileReport) -> list[str]:

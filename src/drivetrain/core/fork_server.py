@@ -57,6 +57,7 @@ class Forked:
         self.returncode: int | None = None
         """Its exit code; negative: the signal that ended it. None as long as that is not known."""
         self._status, self._server = status, server
+        self._went_with_server = False
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""
@@ -74,6 +75,12 @@ class Forked:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return self.returncode
 
+    def how_ended(self) -> str:
+        """What is to be said of its exit code, when it has ended."""
+        if not self._went_with_server:
+            return how_ended(self.wait())
+        return f"ended with the process that begins the others, which {how_ended(self._server.wait())}"
+
     def kill(self) -> None:
         """Send it SIGKILL, if it still runs."""
         if self.poll() is None:
@@ -84,7 +91,8 @@ class Forked:
     def _listen(self, timeout_s: float | None) -> None:
         if self.returncode is None and select.select([self._status], [], [], timeout_s)[0]:
             said = os.read(self._status, _NUMBER.size)
-            self.returncode = _NUMBER.unpack(said)[0] if said else -signal.SIGKILL  # the server is gone, and it with it
+            self._went_with_server = not said
+            self.returncode = _NUMBER.unpack(said)[0] if said else -signal.SIGKILL
             os.close(self._status)
 
 

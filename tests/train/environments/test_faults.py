@@ -127,6 +127,24 @@ def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_fi
         assert re.search(rf"{name} ended with exit code 3 \(log: .*\); its part was done", err), err
 
 
+def test_what_environments_have_started_and_forget_to_end_goes_with_the_run(start_faulty):
+    run = start_faulty("", 10**9, "--total-steps", "400", env="Forgetful-v0")
+    code, _, err = run.end()
+    assert code == 0, err
+    started = (run.run_dir.parent / "mark").read_text().split()
+    assert len(started) >= 3, "two environments of the actor, and the evaluator's"
+    wait_until_dead(list(map(int, started)))
+
+
+@pytest.mark.parametrize("num_actors", ["0", "1"])
+def test_what_an_environment_raises_cannot_order_the_terminal_about(start_faulty, num_actors):
+    run = start_faulty("paint", 9, "--num-actors", num_actors, "--total-steps", "1000")
+    code, out, err = run.end()
+    assert code == 1
+    assert r"RuntimeError: \x1b]0;owned\x07\x1b[31mred" in err
+    assert "\x1b" not in out + err
+
+
 def test_a_constructor_that_hangs_before_there_are_processes_is_given_up_after_the_time_out(start_faulty):
     run = start_faulty("hang", 10**9, "--step-timeout-s", "0.3", env="NeverMade")
     code, _, err = run.end()

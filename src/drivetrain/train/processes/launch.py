@@ -20,7 +20,7 @@ from typing import Any
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.fork_server import ForkServer, Service, serve
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.processes import end, end_group, go_by, how_ended, leave, told
+from drivetrain.core.processes import end, end_group, go_by, leave, told
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.learner.devices import device_environment
@@ -88,7 +88,7 @@ class Child:
         if self._killed_because:
             return f"was ended: {self._killed_because}"
         why = reason_in(self.last_words()) if code >= 0 else ""
-        return how_ended(code) + (f": {why}" if why else "")
+        return self.process.how_ended() + (f": {why}" if why else "")
 
     def last_words(self) -> str:
         """What this process wrote to its log, at most the last 4 KB: the traceback if it raised."""

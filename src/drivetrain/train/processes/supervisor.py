@@ -87,12 +87,19 @@ class Supervisor:
         self._signum = signum
 
     def start(self) -> None:
-        """Start everybody."""
-        with STARTING:
-            self._start("learner", 0)  # first: its framework takes longest to load
-            for index in range(self._config.num_actors):
-                self._start("actor", index)
-            self._start("evaluator", 0)
+        """Start everybody.
+
+        Raises:
+            RunError: They could not be started.
+        """
+        try:
+            with STARTING:
+                self._start("learner", 0)  # first: its framework takes longest to load
+                for index in range(self._config.num_actors):
+                    self._start("actor", index)
+                self._start("evaluator", 0)
+        except RunError as error:
+            raise RunError(f"{error}; {latest_checkpoint(self._run_dir)}") from error
 
     def run(self) -> Result:
         """Watch until everybody is done."""
@@ -207,6 +214,7 @@ class Supervisor:
                 self._take(child, report)
             child.inbox.close()
             self._children.remove(child)
+            child.end_others()
             if child.exit_code() != 0 or not self._is_through(child):
                 self._mourn(child)
 
@@ -222,7 +230,6 @@ class Supervisor:
         return counts.committed == self._memory.ledger.rules.total_steps
 
     def _mourn(self, child: Child) -> None:
-        child.end_others()
         if child.role != "learner":
             self._memory.ledger.note_rest(self._place(child))
         if child.role == "actor":

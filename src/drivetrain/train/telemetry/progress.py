@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from drivetrain.core.printable import printable
 from drivetrain.scope.report.console import Console
 from drivetrain.train.telemetry.metrics import Row
 
@@ -69,7 +70,7 @@ class Display:
 
     def _say(self, sentence: str) -> None:
         with contextlib.suppress(OSError):  # a log on a full disk, or one that nobody reads any more, ends no run
-            self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            self._console.print(printable(sentence, keep="\n\t"), highlight=False, markup=False, soft_wrap=True)
 
 
 def _numbers(row: Row) -> str:
