@@ -52,6 +52,7 @@ class SampleMaker {
 
   /// A sample that nobody else holds, its arrays not initialised.
   nb::object make(const BatchShape& shape, Addresses& addresses) {
+    count_made();
     std::vector<Kept> dying;  // last of all: that may run anybody's code
     for (std::size_t i = kept_.size(); i-- > 0;) {
       Kept& kept = kept_[i];
@@ -66,7 +67,8 @@ class SampleMaker {
     return make_new(shape, addresses);
   }
 
-  /// Whether `out` is a sample of this shape to write into; `arrays` then hold its arrays.
+  /// Whether `out` is a sample of this shape to write into, each of its arrays in memory of its own; `arrays`
+  /// then hold them.
   bool take(nb::handle out, const BatchShape& shape, Addresses& addresses,
             std::vector<nb::object>& arrays) const {
     if (!PyObject_TypeCheck(out.ptr(), reinterpret_cast<PyTypeObject*>(type_.ptr()))) return false;
@@ -78,13 +80,14 @@ class SampleMaker {
       arrays.push_back(nb::borrow(array));
       addresses.push_back(data_of(array));
     }
-    return true;
+    return are_apart(addresses, shape);
   }
 
   /// Memory for a sample whose stacks may be joined: where its arrays begin, `runs` the same with stacks
   /// in runs of `shift` frames more. Make it a sample with finish(), once it is known what it holds.
   nb::object reserve(const BatchShape& shape, const std::vector<Joint>& joints, std::size_t shift,
                      Addresses& addresses, Addresses& runs) {
+    count_made();
     std::size_t nbytes = nbytes_of(shape);
     for (const Joint& joint : joints) nbytes += run_nbytes(shape, joint, shift);
     unsigned char* memory = nullptr;
@@ -138,6 +141,7 @@ class SampleMaker {
 #endif
   static constexpr std::size_t kMostKept = 3;  // the caller's last, the one before, and a spare
   static constexpr std::size_t kMostKeptNbytes = 1 << 20;
+  static constexpr std::size_t kMadeBetween = 64;  // samples, before memory that waited meanwhile is freed
 
   struct Array {
     ArraySpec spec;
@@ -148,6 +152,10 @@ class SampleMaker {
     nb::object sample, owner;
     Addresses addresses;
   };
+
+  void count_made() {
+    if (++num_made_ % kMadeBetween == 0) pool_->free_unused();
+  }
 
   static std::vector<nb::object> keys_of(const nb::object& name) {
     std::vector<nb::object> keys;
@@ -186,6 +194,17 @@ class SampleMaker {
     std::size_t nbytes = 0;
     for (const Array& array : arrays_) nbytes += aligned_nbytes(array.spec.nbytes() * shape.count());
     return nbytes;
+  }
+  // Whether no two arrays have a byte in common; those of one slab follow each other.
+  bool are_apart(const Addresses& addresses, const BatchShape& shape) const {
+    const auto end = [&](std::size_t i) { return addresses[i] + arrays_[i].spec.nbytes() * shape.count(); };
+    bool in_order = true;
+    for (std::size_t i = 1; i < addresses.size(); ++i) in_order &= end(i - 1) <= addresses[i];
+    if (in_order) return true;
+    for (std::size_t i = 1; i < addresses.size(); ++i)
+      for (std::size_t k = 0; k < i; ++k)
+        if (std::max(addresses[i], addresses[k]) < std::min(end(i), end(k))) return false;
+    return true;
   }
   std::size_t frame_nbytes(const Joint& joint) const {
     const ArraySpec& spec = arrays_[joint.obs].spec;
@@ -271,6 +290,7 @@ class SampleMaker {
   std::vector<Array> arrays_;  // the fields, weights, keys
   std::shared_ptr<SlabPool> pool_;
   std::vector<Kept> kept_;
+  std::size_t num_made_ = 0;
 };
 
 }  // namespace drivetrain::bind

@@ -44,6 +44,17 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
     return owner;
   }
 
+  /// Frees what has waited since this was called before: sizes that are not asked for any more.
+  void free_unused() {
+    const std::scoped_lock lock(mutex_);
+    idle_nbytes_ = 0;
+    std::erase_if(idle_, [](const Idle& idle) { return idle.is_old; });
+    for (Idle& idle : idle_) {
+      idle.is_old = true;
+      idle_nbytes_ += idle.nbytes;
+    }
+  }
+
   /// Frees what waits, and from now on whatever comes back.
   void close() {
     const std::scoped_lock lock(mutex_);
@@ -69,6 +80,7 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   struct Idle {
     Memory memory;
     std::size_t nbytes;
+    bool is_old = false;  // it waits since before the last free_unused()
   };
 
   static Memory allocate(std::size_t nbytes) {

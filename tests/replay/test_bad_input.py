@@ -275,6 +275,24 @@ def test_an_out_that_does_not_fit_is_refused(wrong):
     assert replay._table.stats() == before
 
 
+@pytest.mark.parametrize("num_batches", [None, 3])
+def test_an_out_whose_arrays_share_memory_is_refused(num_batches):
+    replay = filled_replay(64)
+    out = replay.new_batch(8, num_batches=num_batches)
+    for first in (0, 1):  # the same array twice; half of it
+        memory = np.empty(2 * out.weights.size, np.float32)
+        rewards = memory[: out.weights.size].reshape(out.weights.shape)
+        start = first * out.weights.size // 2
+        weights = memory[start : start + out.weights.size].reshape(out.weights.shape)
+        shared = out._replace(data={**out.data, "reward": rewards}, weights=weights)
+        before = replay._table.stats()
+        with pytest.raises(InvalidInput, match="share no memory, got (reward and weights|weights and reward) in"):
+            replay.sample(8, num_batches=num_batches, out=shared)
+        assert replay._table.stats() == before
+    swapped = out._replace(weights=out.data["reward"], data={**out.data, "reward": out.weights})  # in no order
+    assert replay.sample(8, num_batches=num_batches, out=swapped) is swapped
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -198,6 +198,17 @@ def test_memory_that_waits_is_bounded_and_of_the_latest_sizes():
     assert replay.sample(2**12, num_batches=59).keys.ctypes.data == address
 
 
+def test_memory_of_a_size_that_is_not_asked_for_any_more_is_given_back():
+    replay = filled_replay(2**15)
+    replay.sample(2**12, num_batches=200)
+    waiting = replay._table.idle_nbytes()
+    for _ in range(2 * 64):
+        replay.sample(SMALL)
+        large = replay.sample(LARGE, num_batches=2)  # asked for all the time
+    del large
+    assert 0 < replay._table.idle_nbytes() < waiting
+
+
 def resident_nbytes():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()

@@ -5,6 +5,7 @@ Each function returns arrays that fit, or raises InvalidInput saying expected, g
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -95,6 +96,14 @@ def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple
         if not is_writable_array(array, dtype, shape):
             raise InvalidInput(
                 f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}; "
+                "pass a Sample of replay.new_batch, or that an earlier call with the same sizes returned"
+            )
+    named = [(array, name) for array, (name, *_) in zip(arrays, wanted, strict=True) if array.nbytes]
+    named.sort(key=lambda pair: pair[0].ctypes.data)
+    for (array, name), (next_array, next_name) in pairwise(named):
+        if next_array.ctypes.data < array.ctypes.data + array.nbytes:
+            raise InvalidInput(
+                f"out: expected arrays that share no memory, got {name} and {next_name} in the same; "
                 "pass a Sample of replay.new_batch, or that an earlier call with the same sizes returned"
             )
     return arrays
