@@ -286,7 +286,7 @@ def test_an_out_whose_arrays_share_memory_is_refused(num_batches):
         weights = memory[start : start + out.weights.size].reshape(out.weights.shape)
         shared = out._replace(data={**out.data, "reward": rewards}, weights=weights)
         before = replay._table.stats()
-        with pytest.raises(InvalidInput, match="share no memory, got (reward and weights|weights and reward) in"):
+        with pytest.raises(InvalidInput, match=r"share no memory, got (reward and weights|weights and reward) in"):
             replay.sample(8, num_batches=num_batches, out=shared)
         assert replay._table.stats() == before
     swapped = out._replace(weights=out.data["reward"], data={**out.data, "reward": out.weights})  # in no order
