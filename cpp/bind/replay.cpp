@@ -71,6 +71,7 @@ NB_MODULE(_native, m) {
       .def("read_priorities", &bind::read_priorities, "keys"_a, "priorities"_a)
       .def("alpha", &Table::alpha)
       .def("set_alpha", &Table::set_alpha, "alpha"_a, "rescale"_a)
+      .def("clear", &Table::clear)
       .def("stats", &Table::stats)
       .def("idle_nbytes", &Table::idle_nbytes)
       .def("size", &Table::size)
@@ -93,9 +94,9 @@ NB_MODULE(_native, m) {
       .def("add_some", &Writer::add_some, "where"_a, "step"_a)
       .def("drop_windows", &Writer::drop_windows, "where"_a)
       .def("close", &Writer::close)
-      .def("keyword_add", [](nb::handle self, nb::handle slowly) {
-        return drivetrain::bind::keyword_add(self, slowly);
-      }, "slowly"_a);
+      .def("keyword_add", [](nb::handle self, nb::handle slowly, const nb::str& doc) {
+        return drivetrain::bind::keyword_add(self, slowly, doc);
+      }, "slowly"_a, "doc"_a);
   nb::class_<Tree>(m, "Tree")
       .def(nb::init<std::uint64_t>(), "capacity"_a)
       .def_prop_ro("total", &Tree::total)

@@ -238,6 +238,16 @@ class Table {
     check(status);
   }
 
+  void clear() {
+    auto held = hold();
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = held->table.clear();
+    }
+    check(status);
+  }
+
   nb::dict stats() {
     auto held = hold();
     nb::dict result;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "bind/table.hpp"
 #include "bind/writers.hpp"
@@ -193,7 +194,8 @@ class Writer {
 
 // add(**step) of a writer as a function of its own. Keywords that do not fit go to `slowly`, which
 // says why or makes them fit; it must not refer to whoever keeps this function, or both live on.
-inline nb::object keyword_add(nb::handle writer, nb::handle slowly) {
+inline nb::object keyword_add(nb::handle writer, nb::handle slowly, const nb::str& doc) {
+  static const std::string text = std::string("add(**step)\n--\n\n") + doc.c_str();  // what `help` shows
   static PyMethodDef method = {
       "add",
       reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(
@@ -209,7 +211,7 @@ inline nb::object keyword_add(nb::handle writer, nb::handle slowly) {
             return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 1), arguments,
                                        static_cast<std::size_t>(num_positional), names);
           })),
-      METH_FASTCALL | METH_KEYWORDS, nullptr};
+      METH_FASTCALL | METH_KEYWORDS, text.c_str()};
   const nb::tuple self = nb::make_tuple(writer, slowly);
   return nb::steal(PyCFunction_NewEx(&method, self.ptr(), nullptr));
 }

@@ -1,5 +1,7 @@
 // Threads insert, sample and update one small table as fast as they can; rows are tagged. Run under
 // ThreadSanitizer: no race, no torn or unwritten row, exact sums at rest. Also the broadcast.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -40,6 +42,13 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
   }
 }
 
+void clearing(ReplayTable& table, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    CHECK(table.clear() == Status::kOk);
+    ::usleep(2000);
+  }
+}
+
 void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const TableConfig& config) {
   SharedTable table(config);
   std::atomic<std::uint64_t> stale{0}, reread{0};
@@ -53,6 +62,7 @@ void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const T
     threads.emplace_back([view = *table]() mutable {
       for (int i = 0; i < 300; ++i) CHECK(view.set_alpha(i % 2 ? 0.4 : 0.9, i % 3 != 0) == Status::kOk);
     });
+  threads.emplace_back([view = *table]() mutable { clearing(view, 20); });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
   CHECK(reread.load() > 0);
@@ -96,6 +106,7 @@ void threads_never_see_a_torn_stack(bool prioritized, std::uint64_t capacity, st
   ThreadPool pools[2];
   for (std::uint64_t t = 4; t <= 5; ++t)
     threads.emplace_back([&, t, view = *table]() mutable { draw_stacks(view, t, 3000, pools[t - 4]); });
+  threads.emplace_back([view = *table]() mutable { clearing(view, 20); });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
   std::printf("%llu rows, %llu frames: %llu dropped\n", static_cast<unsigned long long>(capacity),
@@ -121,6 +132,7 @@ void threads_never_see_a_torn_sequence() {
       std::vector<Tag> tags(8);
       for (int i = 0; i < 2000; ++i) (void)sample_sequences(view, 8, draws.data(), tags.data());
     });
+  threads.emplace_back([view = *table]() mutable { clearing(view, 20); });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
 }

@@ -166,3 +166,14 @@ def test_what_does_not_fit_is_refused_and_nothing_is_added():
     for call in (lambda: writer.add_some(np.ones(NUM_ENVS, bool), **step), writer.drop_windows):
         with pytest.raises(Closed):
             call()
+
+
+def test_what_is_not_marked_means_nothing_not_even_where_it_is_no_number():
+    with Replay(8, {"x": ((), "int64")}, initial_priority="given") as replay:
+        writer, no = replay.writer(2), np.zeros(2, bool)
+        step = {"x": np.array([1, 2]), "terminated": no, "truncated": no}
+        bad = np.array([np.inf, 2.0]), np.array([np.nan, 3.0])
+        writer.add_some(np.array([False, True]), reward=bad[0], priority=bad[1].astype(np.float32), **step)
+        assert replay.read(replay.all_keys()).data["reward"].tolist() == [2.0]
+        with pytest.raises(InvalidInput, match=r'field "reward"\[0\]: expected finite'):
+            writer.add_some(np.array([True, False]), reward=bad[0], priority=bad[1].astype(np.float32), **step)

@@ -180,6 +180,12 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         assert_same_sample(native, expected)
         self.check_more(native, expected)
 
+    @rule(keeps=st.integers(0, 3))
+    def clear(self, keeps):
+        if keeps == 0:  # or too little is left for the others
+            self.native.clear()
+            self.oracle.clear()
+
     @precondition(lambda self: self.prioritized and self.keys)
     @rule(age=st.integers(1, 6), value=PRIORITIES)
     def update_one_row_many_times(self, age, value):
@@ -217,7 +223,7 @@ class NativeAgainstOracle(RuleBasedStateMachine):
             return
         stats = self.native._table.stats()
         assert len(self.native) == stats["size"] == len(self.oracle)
-        assert stats["next_slot"] == self.oracle.next_slot
+        assert (stats["next_slot"], stats["num_used"]) == (self.oracle.next_slot, self.oracle.num_used)
         assert self.native.num_inserted == self.oracle.num_inserted
         assert self.native.num_dropped == self.oracle.num_dropped
         assert stats["random_block"] == self.oracle.block

@@ -89,7 +89,7 @@ struct TableHeader {
   RobustMutex mutex;   // guards everything below down to random_block, and the tree
 
   std::uint64_t next_slot;      // where the ring goes on, below capacity
-  std::atomic<std::uint64_t> num_used;       // slots ever reserved, up to capacity; readable any time
+  std::atomic<std::uint64_t> num_used;       // slots in use, from 0 on; readable any time
   std::atomic<std::uint64_t> num_committed;  // rows that can be sampled; readable at any time
   TreeState tree;
   Exponent exponent;            // leaf = (priority + 1e-6)^alpha

@@ -163,7 +163,7 @@ class ReplayTable {
       return Status::kBusy;
     }
     if (config_.prioritized) set_leaves(claims, num_taken, 0.0f);
-    const std::uint64_t used = std::min(num_used() + passed, config_.capacity);
+    const std::uint64_t used = std::max(num_used(), std::min(header_->next_slot + passed, capacity));
     DRIVETRAIN_LOCKED_WRITE("reserve/num_committed", set_num_committed(num_committed() - num_lost));
     DRIVETRAIN_LOCKED_WRITE("reserve/num_used", set_num_used(used));
     DRIVETRAIN_LOCKED_WRITE("reserve/next_slot", header_->next_slot = slot);
@@ -254,7 +254,23 @@ class ReplayTable {
     }
   }
 
-  /// Rows that can be sampled, and slots ever reserved. With the lock, or as of some moment just now.
+  /// Ends all rows that are whole, and lets the ring begin anew where nobody is at work; what others commit meanwhile
+  /// may stay. Takes many short holds of the lock.
+  Status clear() noexcept {
+    for (std::uint64_t first = 0; first < config_.capacity; first += kMaxBatch) {
+      Lock lock(*this);
+      if (!lock) return Status::kBroken;
+      end_whole_rows(first, std::min(first + kMaxBatch, config_.capacity));
+    }
+    for (bool is_over = false; !is_over;) {
+      Lock lock(*this);
+      if (!lock) return Status::kBroken;
+      is_over = !give_back_slots();
+    }
+    return Status::kOk;
+  }
+
+  /// Rows that can be sampled, and slots in use, from 0 on. With the lock, or as of some moment just now.
   std::uint64_t num_committed() const noexcept {
     return header_->num_committed.load(std::memory_order_relaxed);
   }
@@ -378,6 +394,37 @@ class ReplayTable {
     if (config_.prioritized) set_leaves(killed, count, 0.0f);
     DRIVETRAIN_LOCKED_WRITE("kill/num_committed", set_num_committed(num_committed() - count));
     count = 0;
+  }
+
+  void end_whole_rows(std::uint64_t first, std::uint64_t end) noexcept {
+    Claim killed[kMaxBatch];
+    std::size_t num_killed = 0;
+    for (std::uint64_t slot = first; slot < end; ++slot) {
+      if (!is_committed(row(slot).generation.load(std::memory_order_relaxed))) continue;
+      kill(static_cast<std::uint32_t>(slot));
+      killed[num_killed++] = {static_cast<std::uint32_t>(slot), 0};
+    }
+    if (num_killed > 0) end_rows(killed, num_killed);
+    DRIVETRAIN_LOCKED_WRITE("clear/max_priority", header_->max_priority = 1.0f);
+  }
+
+  // Takes slots that are nobody's off the end of those in use, kMaxBatch at most, and has the ring go on within them;
+  // the order in which it comes to rows that there are stays. Whether there may be more.
+  bool give_back_slots() noexcept {
+    std::uint64_t used = num_used();
+    const std::uint64_t least = used > kMaxBatch ? used - kMaxBatch : 0;
+    std::uint32_t known_dead = 0;
+    while (used > least) {
+      const RowHeader& head = row(used - 1);
+      const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
+      const std::uint32_t owner = head.owner.load(std::memory_order_relaxed);
+      if (is_committed(generation) || (generation != 0 && !OwnerTag::is_dead(owner, known_dead))) break;
+      --used;
+    }
+    const bool more = used == least && used > 0;
+    DRIVETRAIN_LOCKED_WRITE("clear/num_used", set_num_used(used));
+    DRIVETRAIN_LOCKED_WRITE("clear/next_slot", header_->next_slot = std::min(header_->next_slot, used));
+    return more;
   }
 
   Status take_frames(const FrameBatch& frames) noexcept {

@@ -1,6 +1,6 @@
 """Segments: shared memory without names, that no killed process can leave behind.
 
-A segment is a memfd mapped by its owner and by whoever holds its handle:
+A segment is a memfd, or a file of a disk without a name, mapped by its owner and by whoever holds its handle:
 
     | header page(s): magic, version, kind, sizes, metadata (JSON) | payload, page aligned |
 
@@ -12,9 +12,12 @@ and unrelated processes of one user on one machine.
 import json
 import mmap
 import os
+import shutil
 import struct
+import tempfile
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from drivetrain.core import _native
@@ -55,30 +58,41 @@ class Segment:
         self._close_fd.atexit = False  # the kernel does it then
 
     @classmethod
-    def create(cls, kind: str, nbytes: int, meta: dict[str, Any] | None = None) -> "Segment":
+    def create(
+        cls, kind: str, nbytes: int, meta: dict[str, Any] | None = None, *, scratch_dir: Path | None = None
+    ) -> "Segment":
         """Make a segment with a zeroed payload of `nbytes`, owned by this process.
 
         Args:
             kind: What it is, at most 16 ASCII characters; checked on attach.
             nbytes: Size of the payload in bytes.
             meta: Small JSON-able description stored in the header for those who attach.
+            scratch_dir: Folder on whose disk it lies; None: in memory.
 
         Raises:
-            SegmentError: The system does not have the memory, or allows no memfd.
+            SegmentError: The system does not have the memory, the disk not the room, or no file can be made.
         """
         text = json.dumps(meta or {}).encode()
         payload_offset = -(-(_HEAD.size + len(text)) // _PAGE) * _PAGE
-        require_memory(nbytes, what=f"a {kind} segment")
+        if scratch_dir is None:
+            require_memory(nbytes, what=f"a {kind} segment")
+        else:
+            _require_room(nbytes, scratch_dir, what=f"a {kind} segment")
         try:
-            fd = os.memfd_create(f"drivetrain-{kind}", os.MFD_CLOEXEC)
+            fd = _file_in_memory(kind) if scratch_dir is None else _file_without_a_name(scratch_dir)
             try:
                 os.ftruncate(fd, payload_offset + nbytes)
+                if scratch_dir is not None:  # all of its room now: writing to what has none is a fatal signal
+                    os.posix_fallocate(fd, 0, payload_offset + nbytes)
                 mapping = mmap.mmap(fd, payload_offset + nbytes)
             except OSError:
                 os.close(fd)
                 raise
         except OSError as error:
-            raise SegmentError(f"cannot create a {kind} segment of {nbytes} bytes: {error}") from error
+            where = "" if scratch_dir is None else f" in {scratch_dir}"
+            raise SegmentError(
+                f"cannot create a {kind} segment of {nbytes / 2**30:.2f} GiB{where}: {error.strerror}"
+            ) from error
         head = _HEAD.pack(_MAGIC, _VERSION, kind.encode(), payload_offset, nbytes, len(text))
         mapping[: len(head) + len(text)] = head + text
         return cls(kind, fd, mapping, payload_offset, meta or {})
@@ -170,6 +184,27 @@ class Segment:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _require_room(nbytes: int, folder: Path, *, what: str) -> None:
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise SegmentError(f"{folder}: {error.strerror}; choose another folder for {what}") from error
+    if nbytes > free:
+        raise SegmentError(
+            f"{what} needs {nbytes / 2**30:.2f} GiB, but {free / 2**30:.2f} GiB of the disk of {folder} are free; "
+            "choose another folder, or use a smaller capacity or smaller fields"
+        )
+
+
+def _file_in_memory(kind: str) -> int:
+    return os.memfd_create(f"drivetrain-{kind}", os.MFD_CLOEXEC)
+
+
+def _file_without_a_name(folder: Path) -> int:
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        return os.dup(file.fileno())
 
 
 def require_memory(

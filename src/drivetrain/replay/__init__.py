@@ -6,6 +6,7 @@ only; imports no framework.
 
 from drivetrain.replay._native import simd_level
 from drivetrain.replay.buffer import Replay, ReplayHandle, memory_report
+from drivetrain.replay.hindsight import HindsightWriter
 from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.sample import Sample, joined_frames
@@ -14,6 +15,7 @@ from drivetrain.replay.spaces import spec_of
 from drivetrain.replay.writer import Writer
 
 __all__ = [
+    "HindsightWriter",
     "MemoryReport",
     "PriorityStats",
     "Replay",

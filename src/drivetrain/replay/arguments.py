@@ -2,6 +2,8 @@
 
 import math
 import operator
+import os
+from pathlib import Path
 from typing import Any, SupportsFloat, cast
 
 import numpy as np
@@ -14,6 +16,18 @@ def require_bool(name: str, value: Any) -> bool:
     if isinstance(value, bool | np.bool_ | int | np.integer) and value in (0, 1):
         return bool(cast(Any, value))
     raise InvalidInput(f"{name}: expected True or False, got {value!r}")
+
+
+def require_folder(name: str, value: Any) -> Path | None:
+    """`value` as the path of a folder there is; None stays None."""
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidInput(f"{name}: expected the path of a folder, got {value!r}")
+    path = Path(cast("str | os.PathLike[str]", value)).expanduser()
+    if not path.is_dir():
+        raise InvalidInput(f"{name}: expected a folder, got {str(path)!r}; make it first")
+    return path
 
 
 def require_one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ is its public face. `reference.py` is the same thing in readable NumPy.
 # Over 400 lines: all that is public of a replay in one place, more than half of it docstrings.
 
 import contextlib
+import functools
 import inspect
 import math
 import mmap
@@ -27,17 +28,18 @@ import numpy.typing as npt
 from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.segments import Segment, SegmentHandle, require_memory
 from drivetrain.replay import _native, arguments, checks, conversion, files, frames, queries
+from drivetrain.replay.hindsight import HindsightWriter, Judge, Relabelling, Strategy, require_goals
 from drivetrain.replay.memory import MemoryReport
 from drivetrain.replay.prefetch import Prefetcher
 from drivetrain.replay.queries import PriorityStats
 from drivetrain.replay.sample import Sample
 from drivetrain.replay.schedules import Schedule
-from drivetrain.replay.schema import PRIORITY, Spec
+from drivetrain.replay.schema import PRIORITY, Field, Spec
 from drivetrain.replay.sequences import Sequences
 from drivetrain.replay.settings import ALPHA_MEANING, InitialPriority, Settings
 from drivetrain.replay.slab import arrays_in_slab
 from drivetrain.replay.spaces import spec_of
-from drivetrain.replay.writer import Writer
+from drivetrain.replay.writer import Writer, add_in_turn
 
 _KIND = "replay"
 _MUCH_NBYTES = 2**28  # to read: filling them takes far longer than asking how much memory there is
@@ -98,6 +100,9 @@ class Replay:
         num_step: Length n of the windows whose return is a row's reward.
         gamma: Discount per step, in [0, 1].
         shared: Put it where other processes can attach (`handle`); else it is this process's own.
+        scratch_dir: Folder on a local disk that is to hold it, for more rows than there is memory: in a file without a
+            name, which goes with the last process that has it open. The system keeps what is used in memory as long
+            as there is some to spare. Such a replay is `shared`.
         seed: Of the random stream of draws; the counter of the stream lives with the rows.
         initial_priority: The priority of a new row. "running_max": the largest that `update_priorities`
             was ever given, 1 at first. "buffer_max": the largest in the buffer now, 1 while it is empty.
@@ -112,7 +117,7 @@ class Replay:
 
     Raises:
         InvalidInput: An argument does not fit.
-        SegmentError: There is not enough memory.
+        SegmentError: There is not enough memory, or not enough room in `scratch_dir`.
 
     Reference: arXiv 2110.01101 (K-ary sum tree, lazy writing); Schaul et al. 2016, arXiv 1511.05952.
     """
@@ -127,6 +132,7 @@ class Replay:
         num_step: int = 1,
         gamma: float = 0.99,
         shared: bool = False,
+        scratch_dir: str | os.PathLike[str] | None = None,
         seed: int = 0,
         initial_priority: InitialPriority = "running_max",
         weights_by: Literal["batch", "buffer"] = "batch",
@@ -150,17 +156,26 @@ class Replay:
                 sequence=sequence,
             ),
             shared=arguments.require_bool("shared", shared),
-            segment=None,
+            scratch_dir=arguments.require_folder("scratch_dir", scratch_dir),
         )
 
-    def _open(self, settings: Settings, *, shared: bool, segment: Segment | None, file: Path | None = None) -> None:
+    def _open(
+        self,
+        settings: Settings,
+        *,
+        shared: bool,
+        scratch_dir: Path | None = None,
+        segment: Segment | None = None,
+        file: Path | None = None,
+    ) -> None:
         nbytes = _native.table_nbytes(settings.native())
         initialize = segment is None
         if segment is None:
-            what = f"{f'{file}: ' if file else ''}a replay of capacity {settings.capacity}"
-            require_memory(nbytes, what=what, largest=settings.memory().largest())
-            if shared:
-                segment = Segment.create(_KIND, nbytes, settings.to_json())
+            if scratch_dir is None:
+                what = f"{f'{file}: ' if file else ''}a replay of capacity {settings.capacity}"
+                require_memory(nbytes, what=what, largest=settings.memory().largest())
+            if shared or scratch_dir is not None:
+                segment = Segment.create(_KIND, nbytes, settings.to_json(), scratch_dir=scratch_dir)
         self._settings = settings
         self._schema = settings.schema
         self._segment = segment
@@ -236,10 +251,68 @@ class Replay:
             SegmentError: There is not enough memory for them.
         """
         num_envs = arguments.require_int("num_envs", num_envs, least=1, most=2**20)
-        check_obs = arguments.require_bool("check_obs", check_obs)
+        native = self._native_writer(num_envs, check_obs=arguments.require_bool("check_obs", check_obs))
+        return Writer(self._schema, self._inputs, num_envs, native)
+
+    def hindsight_writer(
+        self,
+        num_envs: int = 1,
+        *,
+        reward: Judge,
+        terminated: Judge | None = None,
+        num_goals: int = 4,
+        strategy: Strategy = "future",
+        seed: int = 0,
+    ) -> HindsightWriter:
+        """A producer's way in for environments with goals, of which failures teach something, too: each step is added
+        as it is and, once its episode has ended, again with other goals, which the episode has reached.
+
+        Observations are those of Gymnasium's goal environments: dicts with `achieved_goal` and `desired_goal`. A
+        relabelled step has another `desired_goal` in obs and next_obs, and the reward for it. Goals are chosen when an
+        episode is over, so that its rows are ordinary ones, prioritized and all.
+
+        Args:
+            num_envs: Environments of each step.
+            reward: `reward(achieved, desired)`, `[N, ...]` each, gives the N rewards of steps that have led there. With
+                Gymnasium-Robotics: `lambda achieved, desired: env.unwrapped.compute_reward(achieved, desired, {})`.
+            terminated: As `reward`, N Booleans: whether that ends an episode. None: each step keeps its own.
+            num_goals: Other goals of each step, a row for each.
+            strategy: Where they are from. "future": what the episode has reached at this step or a later one, drawn
+                evenly; "episode": at any step; "final": at its last, one goal for all steps. Rows of several steps
+                (`num_step` > 1, sequences) have one goal, so that they need "final".
+            seed: Of the draws of goals.
+
+        Returns:
+            What adds their steps, by `add`, `add_some` and `drop_windows`, as a Writer. It holds episodes until they
+            end, in this process's memory.
+
+        Raises:
+            InvalidInput: An argument does not fit, observations have no goals, or shared observations leave no room.
+            SegmentError: There is not enough memory.
+
+        Reference: Andrychowicz et al. 2017, arXiv 1707.01495, section 4.5 ("future" with 4 goals did best).
+        """
+        require_goals(self._inputs)
+        how = Relabelling.checked(
+            window=self._settings.window,
+            reward=reward,
+            terminated=terminated,
+            num_goals=num_goals,
+            strategy=strategy,
+            seed=seed,
+        )
+        as_they_are = self.writer(num_envs)
+        add_relabelled = functools.partial(add_in_turn, self._native_writer(how.num_goals, check_obs=True))
+        return HindsightWriter(self._schema, self._inputs, num_envs, as_they_are, add_relabelled, how)
+
+    @property
+    def _inputs(self) -> tuple[Field, ...]:
+        """The fields of a step that is added."""
+        return self._schema.inputs + ((PRIORITY,) if self._settings.initial_priority == "given" else ())
+
+    def _native_writer(self, num_envs: int, *, check_obs: bool) -> _native.Writer:
         settings, stack = self._settings, self._schema.frame_stack
         frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
-        inputs = self._schema.inputs + ((PRIORITY,) if settings.initial_priority == "given" else ())
         period = settings.sequence.num_new_steps if settings.sequence else 0
         try:
             native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, check_obs)
@@ -247,7 +320,7 @@ class Replay:
             remedy = "have several writers of fewer environments"
             raise SegmentError(f"writer: not enough memory for the open windows of {num_envs:,}; {remedy}") from error
         self._writers.add(native)
-        return Writer(self._schema, inputs, num_envs, native)
+        return native
 
     def sample(
         self,
@@ -538,6 +611,15 @@ class Replay:
         """Transitions that can be sampled now."""
         return self._table.size()
 
+    def clear(self) -> None:
+        """Forget all rows, as for another task; the running maximum of priorities begins at 1 again.
+
+        Keys of these rows are stale from now on. Steps in open windows are their writers', and become rows as ever:
+        `Writer.drop_windows` forgets those, too. What others add meanwhile may stay. It takes O(capacity) and many
+        short holds of the lock. Alpha, the random stream and `num_inserted` go on.
+        """
+        self._table.clear()
+
     @property
     def capacity(self) -> int:
         """Rows held at most."""
@@ -601,6 +683,7 @@ class Replay:
         *,
         capacity: int | None = None,
         shared: bool = False,
+        scratch_dir: str | os.PathLike[str] | None = None,
         save_number: int | None = None,
     ) -> "Replay":
         """A new replay with what `save` wrote.
@@ -612,6 +695,7 @@ class Replay:
             capacity: Rows held, instead of as many as the saved one; when there are more rows in the
                 file, the newest are kept.
             shared: Put it where other processes can attach.
+            scratch_dir: Folder on whose disk it lies, as for Replay.
             save_number: Which of the file's last two saves (see the property), from 1; None: the last.
 
         Warns:
@@ -628,11 +712,12 @@ class Replay:
         if save_number is not None:
             save_number = arguments.require_int("save_number", save_number, least=1)
         shared = arguments.require_bool("shared", shared)
+        folder = arguments.require_folder("scratch_dir", scratch_dir)
         with files.opened(Path(path), save_number) as saved:
             settings = Settings.of_file(Path(path), saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)
             replay = cls.__new__(cls)
-            replay._open(as_loaded, shared=shared, segment=None, file=Path(path))
+            replay._open(as_loaded, shared=shared, scratch_dir=folder, file=Path(path))
             try:
                 index = saved.index(settings.schema, settings.capacity)
                 replay._known = saved.restore(replay._table, replay._schema, index, replay.capacity)

@@ -24,8 +24,20 @@ WEIGHTS_BY = ("batch", "buffer")
 MAX_DRAWS = 2**31  # per call to sample, all batches together
 
 
-def fitting_step(inputs: tuple[Field, ...], step: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
-    """The step as contiguous arrays of the declared dtypes and shapes, for a flat `step`."""
+def fitting_step(
+    inputs: tuple[Field, ...],
+    step: dict[str, Any],
+    leading: tuple[int, ...],
+    marks: npt.NDArray[np.bool_] | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """The step as contiguous arrays of the declared dtypes and shapes, for a flat `step`.
+
+    Args:
+        inputs: The fields.
+        step: An array for each.
+        leading: Their leading axes: environments, or steps and environments.
+        marks: Which of the environments are meant; the numbers of others become 0. None: all.
+    """
     expected = {field.name: field for field in inputs}
     missing, extra = sorted(expected.keys() - step.keys()), sorted(step.keys() - expected.keys())
     if missing or extra:
@@ -34,20 +46,37 @@ def fitting_step(inputs: tuple[Field, ...], step: dict[str, Any], num_envs: int)
             + (f"; missing {', '.join(missing)}" if missing else "")
             + (f"; not declared in the spec: {', '.join(extra)}" if extra else "")
         )
-    return {name: _fitting(expected[name], value, num_envs) for name, value in step.items()}
+    return {name: _fitting(expected[name], value, leading, marks) for name, value in step.items()}
 
 
-def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
-    where = f'field "{field.name}"'
-    wanted = f"{field.dtype}{[num_envs, *field.shape]}"
+def fitting_steps(inputs: tuple[Field, ...], steps: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
+    """The same for arrays of several steps, `[steps, environments, ...]`: as many as there are of rewards."""
+    shape = np.shape(steps.get("reward", ()))
+    if len(shape) != 2:
+        raise InvalidInput(
+            f"extend: expected rewards of [steps, {num_envs}], one per step and environment, got {list(shape)}; "
+            "every array has these two axes first"
+        )
+    return fitting_step(inputs, steps, (shape[0], num_envs))
+
+
+def _fitting(
+    field: Field, value: Any, leading: tuple[int, ...], marks: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[Any]:
+    where, shape = f'field "{field.name}"', (*leading, *field.shape)
+    wanted = f"{field.dtype}{list(shape)}"
     if not hasattr(value, "__array_interface__"):  # what NumPy's arrays and scalars have
         raise InvalidInput(f"{where}: expected a NumPy array {wanted}, got {type(value).__name__}; use np.asarray")
     array: npt.NDArray[Any] = np.asarray(value)
     got = f"{array.dtype}{list(array.shape)}"
-    if array.shape != (num_envs, *field.shape):
+    if array.shape != shape:
         remedy = "give one row per environment, leading axis first"
-        if array.shape == field.shape:
+        if len(leading) > 1:
+            remedy = "give one row per step and environment, these two axes first"
+        elif array.shape == field.shape:
             remedy = "add the leading axis of environments, array[None]"
+        elif array.shape == (1, *shape):
+            remedy = "add one step at a time, array[0], or several with extend"
         raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
     is_number = (field.kind == REWARD or field is PRIORITY) and array.dtype.kind in "fiub"
     if array.dtype != field.dtype and not is_number:
@@ -55,11 +84,13 @@ def _fitting(field: Field, value: Any, num_envs: int) -> npt.NDArray[Any]:
         if field.name.split("/")[0] in ("obs", "action", "next_obs"):
             remedy += f", or declare {array.dtype} in the spec"
         raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
+    if marks is not None and is_number:
+        array = np.where(marks, array, np.zeros((), array.dtype))
     if field is PRIORITY:
         _require_priorities(where, array)
     elif field.kind == REWARD:
         _require_rewards(where, array)
-    if array.dtype != field.dtype:
+    if array.dtype != field.dtype and not (field.kind == REWARD and array.dtype == np.float64):  # summed as it is
         array = array.astype(np.float32)
     return np.require(array, requirements=("C", "A"))
 
@@ -68,7 +99,9 @@ def fitting_marks(where: Any, num_envs: int) -> npt.NDArray[np.bool_]:
     """Which environments of a writer are meant, as a contiguous array of Booleans."""
     marks = _array("where", where)
     if marks.dtype != np.bool_ or marks.shape != (num_envs,):
-        raise InvalidInput(f"where: expected bool[{num_envs}], got {marks.dtype}{list(marks.shape)}")
+        raise InvalidInput(
+            f"where: expected bool[{num_envs}], got {marks.dtype}{list(marks.shape)}; give one Boolean per environment"
+        )
     return np.ascontiguousarray(marks)
 
 
@@ -172,9 +205,9 @@ def _require_rewards(where: str, values: npt.NDArray[Any]) -> None:
     with np.errstate(over="ignore"):  # what is beyond float32 is infinite in it
         bad = ~np.isfinite(values.astype(np.float32))
     if bad.any():
-        at = int(bad.argmax())
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
         raise InvalidInput(
-            f"{where}[{at}]: expected finite numbers within float32, got {values[at]}; one such reward spoils "
+            f"{where}{list(at)}: expected finite numbers within float32, got {values[at]}; one such reward spoils "
             "whatever is learned from its window, so mend the environment"
         )
 

@@ -99,6 +99,7 @@ class ReferenceReplay:
         self.frames = ReferenceFrames(num_steps, self.schema, window) if self.schema.frame_stack else None
         self.row_frames: list[Sequence[int]] = [()] * capacity
         self.rows = {f.name: np.zeros((capacity, *f.sampled_shape), f.dtype) for f in self.schema.fields}
+        self.num_used = 0  # slots that rows are looked for in, from 0 on
         self.generations = np.zeros(capacity, np.uint64)  # 0: no row yet; then 2, 4, ...; odd: ended early
         self.leaves = np.zeros(capacity, np.float32)
         padded = -(-capacity // 16) * 16
@@ -124,6 +125,7 @@ class ReferenceReplay:
             batch = rows[start : start + step]
             slots = (self.next_slot + np.arange(len(batch))) % self.capacity
             self.leaves[slots] = 0
+            self.num_used = max(self.num_used, min(self.next_slot + len(batch), self.capacity))
             self.next_slot = (self.next_slot + len(batch)) % self.capacity
             leaves = [self._initial_leaf(row.pop("priority", None)) for row in batch]
             for slot, row, leaf in zip(slots, batch, leaves, strict=True):
@@ -159,12 +161,18 @@ class ReferenceReplay:
                     self.generations[slot] += np.uint64(1)
                     self._set_leaves([slot], [0.0])
 
+    def clear(self) -> None:
+        """Take out all rows, and begin anew in slot 0."""
+        self.generations[self.is_whole()] += np.uint64(1)
+        self.leaves[:] = 0
+        self.next_slot, self.num_used, self.max_priority = 0, 0, 1.0
+
     def sample(
         self, batch_size: int, *, beta: float = 0.4, mode: str = "stratified", num_batches: int | None = None
     ) -> Sample:
         """Draw rows as `Replay.sample` draws them."""
         whole = np.uint64(1 << _FRACTION_BITS)  # of a uniform replay: equal parts may end within a row
-        units = self.units() if self.prioritized else (self.generations > 0) * whole
+        units = self.units() if self.prioritized else (np.arange(self.capacity) < self.num_used) * whole
         order = self.order if self.prioritized else np.arange(self.capacity)
         sums = np.cumsum(units[order])
         total = int(sums[-1])
@@ -232,7 +240,7 @@ class ReferenceReplay:
         refs = [self.row_frames[int(slot)] for slot in order]
         for name, rows in self.rows.items():
             other.rows[name][:count] = rows[order]
-        other.generations[:count] = 2
+        other.generations[:count], other.num_used = 2, count
         other.leaves[:count] = self.leaves[order]
         other.next_slot, other.num_dropped = self.next_slot if stays else count % other.capacity, 0
         numbers = {n: at for at, n in enumerate(sorted(set[int]().union(*refs)))}
@@ -254,7 +262,7 @@ class ReferenceReplay:
 
     def _whole_slot(self, slot: int, word: int) -> int:
         """This slot of a uniform replay, or others drawn until one holds a row; in the end, the next."""
-        num_used, tries = int(np.count_nonzero(self.generations)), 0
+        num_used, tries = self.num_used, 0
         while not self.is_whole()[slot]:
             if tries < _MOST_TRIES:
                 stream = np.random.Philox(key=2**64 - 1 - self.seed, counter=(word - 1) % 2**256)

@@ -2,10 +2,13 @@
 
 add(**step) ──▶ native code ──▶ windows ──▶ rows
 └─ does not fit ─▶ checks: made to fit, or an error ─▶ native code
+
+extend(**steps) ──▶ checks ──▶ native code, step by step
 """
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,10 +29,10 @@ class Writer:
 
     def __init__(self, schema: Schema, inputs: tuple[Field, ...], num_envs: int, native: _native.Writer) -> None:
         self._native, self._num_envs = native, num_envs
-        self._add = functools.partial(_add, native.add, schema, inputs, num_envs)
+        self._add = functools.partial(_add, native.add, schema, inputs, num_envs, None)
         self._fitting = (schema, inputs, num_envs)
         if not schema.is_nested:  # the method below in native code, which spares a dict of the keywords
-            self.add = native.keyword_add(self._add)
+            self.add = native.keyword_add(self._add, inspect.cleandoc(Writer.add.__doc__ or ""))
 
     def add(self, /, **step: Any) -> None:
         """Add one step of every environment; every array has the leading axis `[num_envs]`.
@@ -68,7 +71,23 @@ class Writer:
             Closed: The replay was closed.
         """
         marks = checks.fitting_marks(where, self._num_envs)
-        _add(functools.partial(self._native.add_some, marks), *self._fitting, **step)
+        _add(functools.partial(self._native.add_some, marks), *self._fitting, marks, **step)
+
+    def extend(self, /, **steps: Any) -> None:
+        """Add several steps of every environment, one after the other: as that many calls of `add`.
+
+        For data that is there already: of a file, of a rollout.
+
+        Args:
+            steps: As for `add`, with the leading axes `[steps, num_envs]`.
+
+        Raises:
+            InvalidInput: As `add`; nothing was added.
+            Closed: The replay was closed.
+        """
+        schema, inputs, num_envs = self._fitting
+        arrays = checks.fitting_steps(inputs, schema.flatten(steps), num_envs)
+        add_in_turn(self._native, arrays)
 
     def drop_windows(self, where: npt.NDArray[np.bool_] | None = None) -> None:
         """Forget the steps whose windows are open, because their episode is not gone on with.
@@ -92,11 +111,19 @@ class Writer:
         )
 
 
+def add_in_turn(native: _native.Writer, steps: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Add steps that fit, `[steps, num_envs, ...]` each, by their flat names."""
+    for step in zip(*steps.values(), strict=True):
+        if not native.add(dict(zip(steps, step, strict=True))):
+            raise AssertionError("a step that fits was turned down")
+
+
 def _add(
     add: Callable[[dict[str, Any]], bool],
     schema: Schema,
     inputs: tuple[Field, ...],
     num_envs: int,
+    marks: npt.NDArray[np.bool_] | None,
     /,
     *unnamed: Any,
     **step: Any,
@@ -107,6 +134,6 @@ def _add(
     if schema.is_nested:
         step = schema.flatten(step)
     if not add(step):
-        fitting = checks.fitting_step(inputs, step, num_envs)
+        fitting = checks.fitting_step(inputs, step, (num_envs,), marks)
         if not add(fitting):
             raise AssertionError("a step that fits was turned down; nothing was added")

@@ -1,0 +1,195 @@
+"""Hindsight: what an episode has reached becomes what it wanted (Andrychowicz et al. 2017, arXiv 1707.01495).
+
+add(**step) ──▶ a writer of the steps as they are ──▶ rows
+     └─ held until the episode ends ─▶ goals, rewards ─▶ a writer of the same steps with other goals ──▶ rows
+
+Goals are chosen when an episode is over, so that rows are ordinary ones: prioritized, shared, saved.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.replay import arguments, checks
+from drivetrain.replay.schema import Field, Schema
+from drivetrain.replay.writer import Writer
+
+_WANTED, _REACHED = "desired_goal", "achieved_goal"
+
+Strategy = Literal["future", "episode", "final"]
+"""Which of an episode's goals a step is given, see `Replay.hindsight_writer`."""
+
+Judge = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
+"""From goals that were reached and goals that were wanted, `[N, ...]` each, to `[N]` numbers."""
+
+
+class _Step(NamedTuple):
+    arrays: dict[str, npt.NDArray[Any]]
+    marks: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relabelling:
+    """How steps get other goals; see `Replay.hindsight_writer`."""
+
+    reward: Judge
+    terminated: Judge | None
+    num_goals: int
+    strategy: Strategy
+    seed: int
+
+    @classmethod
+    def checked(cls, *, window: int, **values: Any) -> "Relabelling":
+        """From a caller's arguments, for rows of so many steps.
+
+        Raises:
+            InvalidInput: A value does not fit.
+        """
+        for name in ("reward", "terminated"):
+            if not callable(values[name]) and not (name == "terminated" and values[name] is None):
+                raise InvalidInput(f"{name}: expected a function of (achieved, desired), got {values[name]!r}")
+        strategy = arguments.require_one_of("strategy", values["strategy"], get_args(Strategy))
+        if window > 1 and strategy != "final":
+            raise InvalidInput(
+                f'strategy: expected "final", as rows of this replay are of up to {window} steps, which have one goal, '
+                f"got {strategy!r}; or make it with num_step=1"
+            )
+        num_goals = arguments.require_int("num_goals", values["num_goals"], least=1, most=2**16)
+        seed = arguments.require_int("seed", values["seed"], least=0)
+        return cls(**{**values, "num_goals": 1 if strategy == "final" else num_goals, "seed": seed})
+
+
+class HindsightWriter:
+    """Adds the steps of environments with goals, and once an episode has ended, each of them again with goals that
+    the episode has reached; see `Replay.hindsight_writer`. One thread at a time.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        inputs: tuple[Field, ...],
+        num_envs: int,
+        as_they_are: Writer,
+        add_relabelled: Callable[[dict[str, npt.NDArray[Any]]], None],
+        relabelling: Relabelling,
+    ) -> None:
+        self._schema, self._inputs, self._num_envs = schema, inputs, num_envs
+        self._as_they_are, self._add_relabelled, self._relabelling = as_they_are, add_relabelled, relabelling
+        self._rng = np.random.default_rng(relabelling.seed)
+        self._steps = deque[_Step]()
+        self._first = 0  # number of the oldest step that is held
+        self._begins = np.zeros(num_envs, np.int64)  # number of the first step of each environment's episode
+
+    def add(self, /, **step: Any) -> None:
+        """Add one step of every environment, as `Writer.add`.
+
+        Raises:
+            InvalidInput: As there, and nothing was added; or `reward` or `terminated` has given what does not fit: then
+                the step is added, and the episodes that have ended with it are without their other goals.
+            Closed: The replay was closed.
+        """
+        self.add_some(np.ones(self._num_envs, np.bool_), **step)
+
+    def add_some(self, where: npt.NDArray[np.bool_], /, **step: Any) -> None:
+        """Add a step of the environments that `where` marks, as `Writer.add_some`.
+
+        Raises:
+            InvalidInput: As `add`.
+            Closed: The replay was closed.
+        """
+        self._as_they_are.add_some(where, **step)
+        marks = checks.fitting_marks(where, self._num_envs)
+        arrays = checks.fitting_step(self._inputs, self._schema.flatten(step), (self._num_envs,), marks)
+        self._steps.append(_Step({name: array.copy() for name, array in arrays.items()}, marks.copy()))
+        ended = np.flatnonzero(marks & (arrays["terminated"] | arrays["truncated"]))
+        episodes = [self._episode(env) for env in ended]
+        self._begins[ended] = self._first + len(self._steps)
+        self._let_go()
+        for episode in episodes:
+            self._add_relabelled(self._with_other_goals(episode))
+
+    def drop_windows(self, where: npt.NDArray[np.bool_] | None = None) -> None:
+        """Forget episodes that are not gone on with, as `Writer.drop_windows`: they get no other goals.
+
+        Raises:
+            InvalidInput: `where` does not fit.
+            Closed: The replay was closed.
+        """
+        self._as_they_are.drop_windows(where)
+        everywhere = np.ones(self._num_envs, np.bool_)
+        marks = everywhere if where is None else checks.fitting_marks(where, self._num_envs)
+        self._begins[marks] = self._first + len(self._steps)
+        self._let_go()
+
+    def _episode(self, env: int) -> dict[str, npt.NDArray[Any]]:
+        """The steps of an environment's episode, [steps, ...]."""
+        held = [step for number, step in enumerate(self._steps, self._first) if number >= self._begins[env]]
+        own = [step.arrays for step in held if step.marks[env]]
+        return {name: np.stack([arrays[name][env] for arrays in own]) for name in own[0]}
+
+    def _let_go(self) -> None:
+        """Forget steps of which no episode is open."""
+        while self._steps and self._begins.min() > self._first:
+            self._steps.popleft()
+            self._first += 1
+
+    def _with_other_goals(self, episode: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The same steps with each of their other goals, [steps, goals, ...]."""
+        how = self._relabelling
+        reached, num_goals = episode[f"next_obs/{_REACHED}"], how.num_goals
+        goals = reached[self._goals_of(len(reached))]
+        steps = {name: np.repeat(array[:, None], num_goals, axis=1) for name, array in episode.items()}
+        steps[f"obs/{_WANTED}"] = steps[f"next_obs/{_WANTED}"] = goals
+        num, item = goals.shape[0] * num_goals, goals.shape[2:]
+        pairs = np.repeat(reached, num_goals, axis=0), np.ascontiguousarray(goals.reshape(num, *item))
+        steps["reward"] = _judged("reward", how.reward(*pairs), num).reshape(-1, num_goals)
+        if how.terminated is not None:
+            ends = _judged("terminated", how.terminated(*pairs), num) != 0
+            steps["terminated"] = ends.reshape(-1, num_goals)
+        steps["truncated"][-1] |= ~steps["terminated"][-1]  # an episode of its own
+        return steps
+
+    def _goals_of(self, num_steps: int) -> npt.NDArray[np.int64]:
+        """The step whose goal each step gets, [steps, goals]."""
+        strategy = self._relabelling.strategy
+        if strategy == "final":
+            return np.full((num_steps, 1), num_steps - 1)
+        first = np.arange(num_steps)[:, None] if strategy == "future" else 0
+        return self._rng.integers(first, num_steps, (num_steps, self._relabelling.num_goals))
+
+
+def require_goals(inputs: tuple[Field, ...]) -> None:
+    """Refuse observations without goals.
+
+    Raises:
+        InvalidInput: Says which fields there are.
+    """
+    fields = {field.name: field for field in inputs}
+    goals = [fields.get(f"obs/{name}") for name in (_WANTED, _REACHED)]
+    if None in goals:
+        raise InvalidInput(
+            f"hindsight_writer: expected observations with {_REACHED} and {_WANTED}, as of a goal environment, got the "
+            f"fields {', '.join(fields)}"
+        )
+    wanted, reached = (f"{field.dtype}{list(field.shape)}" for field in goals if field is not None)
+    if wanted != reached:
+        raise InvalidInput(f"hindsight_writer: expected {_WANTED} to be as {_REACHED}, {reached}, got {wanted}")
+
+
+def _judged(name: str, values: npt.ArrayLike, num: int) -> npt.NDArray[np.float32]:
+    """What a function of the caller's says of `num` steps."""
+    array = np.asarray(values)
+    if array.shape != (num,) or array.dtype.kind not in "fiub":
+        raise InvalidInput(
+            f"{name}: expected {num} numbers of (achieved, desired), one for each of their rows, got "
+            f"{array.dtype}{list(array.shape)}; have it work along the last axis"
+        )
+    array = array.astype(np.float32)
+    if not np.isfinite(array).all():
+        raise InvalidInput(f"{name}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
+    return array

@@ -1,0 +1,220 @@
+"""Hindsight: a relabelled row is the step it came from, with a goal that its episode has reached, and its reward."""
+
+import numpy as np
+import pytest
+
+from drivetrain.core.errors import Closed, InvalidInput
+from drivetrain.replay import Replay
+from drivetrain.replay.testing import check_consistent
+
+SPEC = {
+    "obs": {"observation": ((), "int64"), "achieved_goal": ((2,), "float32"), "desired_goal": ((2,), "float32")},
+    "action": ((), "int64"),
+}
+WANTED = np.float32(-1.0)  # what nobody ever reaches
+
+
+def reward_of(achieved, desired):
+    return -np.abs(achieved - desired).sum(axis=-1)
+
+
+def goal(env, step):
+    """What an environment has reached before a step."""
+    return np.stack([env * 1000.0 + step, step * 2.0], axis=-1).astype(np.float32)
+
+
+def step_of(envs, steps, *, terminated=False, truncated=False):
+    """A step of some environments; `steps` counts through an environment's whole life."""
+    envs, steps = np.asarray(envs), np.asarray(steps)
+    wanted = np.full((len(envs), 2), WANTED)
+    return {
+        "obs": {"observation": envs * 1000 + steps, "achieved_goal": goal(envs, steps), "desired_goal": wanted},
+        "next_obs": {
+            "observation": envs * 1000 + steps + 1,
+            "achieved_goal": goal(envs, steps + 1),
+            "desired_goal": wanted,
+        },
+        "action": envs + steps,
+        "reward": reward_of(goal(envs, steps + 1), wanted),
+        "terminated": np.broadcast_to(terminated, envs.shape).copy(),
+        "truncated": np.broadcast_to(truncated, envs.shape).copy(),
+    }
+
+
+def rows_of(replay):
+    """(env, step, achieved, wanted, next wanted, reward, terminated, truncated, discount) of each row, oldest first."""
+    data = replay.read(replay.all_keys()).data
+    columns = [
+        data["obs"]["observation"] // 1000,
+        data["obs"]["observation"] % 1000,
+        data["next_obs"]["achieved_goal"],
+        data["obs"]["desired_goal"],
+        data["next_obs"]["desired_goal"],
+        data["reward"],
+        data["terminated"],
+        data["truncated"],
+        data["discount"],
+    ]
+    return list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize(("strategy", "num_goals"), [("future", 4), ("episode", 3), ("final", 1), ("future", 1)])
+@pytest.mark.parametrize("settings", [{}, {"share_next_obs": True}, {"prioritized": False}])
+def test_each_step_comes_again_with_goals_of_its_episode_and_their_rewards(strategy, num_goals, settings):
+    lengths = {0: [5, 7], 1: [3, 9], 2: [12]}
+    with Replay(1000, SPEC, **settings) as replay:
+        writer = replay.hindsight_writer(3, reward=reward_of, strategy=strategy, num_goals=num_goals, seed=1)
+        ends = {env: np.cumsum(episodes) - 1 for env, episodes in lengths.items()}
+        for step in range(12):
+            truncated = np.array([step in ends[env] for env in range(3)])
+            writer.add(**step_of([0, 1, 2], [step] * 3, truncated=truncated))
+        rows = rows_of(replay)
+        assert len(rows) == 3 * 12 * (1 + num_goals)
+        for env, step, reached, wanted, still_wanted, reward, terminated, truncated, discount in rows:
+            np.testing.assert_array_equal(reached, goal(env, step + 1))
+            np.testing.assert_array_equal(wanted, still_wanted)
+            assert reward == reward_of(reached, wanted)
+            assert not terminated
+            assert truncated == (step in ends[env])
+            assert discount == np.float32(0.99)
+            if wanted[0] == WANTED:
+                continue
+            [last] = [end for end in ends[env] if end >= step][:1]
+            first = max([end + 1 for end in ends[env] if end < step], default=0)
+            earliest = {"future": step, "episode": first, "final": last}[strategy]
+            assert wanted.tolist() in [goal(env, at + 1).tolist() for at in range(earliest, last + 1)]
+        relabelled = [(env, step) for env, step, _, wanted, *_ in rows if wanted[0] != WANTED]
+        assert all(relabelled.count((env, step)) == num_goals for env in range(3) for step in range(12))
+        check_consistent(replay)
+
+
+def test_goals_are_drawn_evenly_and_by_the_seed():
+    def drawn(seed):
+        with Replay(10_000, SPEC) as replay:
+            writer = replay.hindsight_writer(reward=reward_of, num_goals=1000, seed=seed)
+            for step in range(4):
+                writer.add(**step_of([0], [step], truncated=step == 3))
+            return [(int(step), int(wanted[1]) // 2 - 1) for _, step, _, wanted, *_ in rows_of(replay)]
+
+    pairs = drawn(3)
+    assert pairs == drawn(3) != drawn(4)
+    for step in range(4):
+        counts = np.array([pairs.count((step, at)) for at in range(4)])
+        assert counts[:step].sum() == 0
+        np.testing.assert_allclose(counts[step:], 1000 / (4 - step), rtol=0.15)
+
+
+def test_rows_of_several_steps_have_one_goal():
+    with Replay(1000, SPEC, num_step=3, gamma=0.5) as replay:
+        writer = replay.hindsight_writer(reward=reward_of, strategy="final")
+        for step in range(6):
+            writer.add(**step_of([0], [step], terminated=step == 5))
+        rows = [row for row in rows_of(replay) if row[3][0] != WANTED]
+        assert len(rows) == 6
+        for _, step, _, wanted, _, reward, terminated, _, discount in rows:
+            steps = range(step, min(step + 3, 6))
+            np.testing.assert_array_equal(wanted, goal(0, 6))
+            expected = sum(0.5**i * reward_of(goal(0, at + 1), wanted) for i, at in enumerate(steps))
+            assert reward == pytest.approx(expected)
+            assert terminated == (step + 3 >= 6)
+            assert discount == (0 if terminated else 0.125)
+        with pytest.raises(InvalidInput, match=r'strategy: expected "final", as rows .* of up to 3 steps'):
+            replay.hindsight_writer(reward=reward_of)
+
+
+def test_reaching_a_goal_may_end_an_episode():
+    with Replay(1000, SPEC) as replay:
+        writer = replay.hindsight_writer(
+            reward=reward_of, terminated=lambda achieved, desired: (achieved == desired).all(-1), strategy="final"
+        )
+        for step in range(4):
+            writer.add(**step_of([0], [step], terminated=step == 3))  # by another rule
+        rows = [row for row in rows_of(replay) if row[3][0] != WANTED]
+        assert [bool(row[6]) for row in rows] == [False, False, False, True]
+        assert [float(row[8]) for row in rows] == pytest.approx([0.99, 0.99, 0.99, 0])
+
+
+def test_environments_that_did_not_step_and_episodes_that_were_dropped_are_left_out():
+    with Replay(1000, SPEC) as replay:
+        writer = replay.hindsight_writer(2, reward=reward_of, num_goals=2)
+        lives = np.zeros(2, int)
+        for where in ([True, True], [True, False], [False, True], [True, False]):
+            writer.add_some(np.array(where), **step_of([0, 1], lives))
+            lives += where
+        writer.drop_windows(np.array([False, True]))
+        writer.add(**step_of([0, 1], lives, truncated=True))
+        relabelled = [(int(env), int(step)) for env, step, _, wanted, *_ in rows_of(replay) if wanted[0] != WANTED]
+        assert sorted(relabelled) == sorted([(0, step) for step in range(4)] * 2 + [(1, 2)] * 2)
+        assert not writer._steps, "what belongs to no open episode is not held"
+        writer.drop_windows()
+
+
+def test_what_was_given_may_be_used_again_at_once():
+    with Replay(100, SPEC) as replay:
+        writer = replay.hindsight_writer(reward=reward_of, strategy="final")
+        step = step_of([0], [0])
+        for number in range(3):
+            for name, array in step_of([0], [number], truncated=number == 2)["obs"].items():
+                step["obs"][name][:] = array
+            step["next_obs"]["achieved_goal"][:] = goal(0, number + 1)
+            step["truncated"][:] = number == 2
+            writer.add(**step)
+        rows = [row for row in rows_of(replay) if row[3][0] != WANTED]
+        assert [int(row[1]) for row in rows] == [0, 1, 2]
+        assert [row[2].tolist() for row in rows] == [goal(0, at + 1).tolist() for at in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"reward": None}, r"reward: expected a function of \(achieved, desired\), got None"),
+        ({"terminated": True}, "terminated: expected a function of"),
+        ({"strategy": "random"}, 'strategy: expected "future" or "episode" or "final", got \'random\''),
+        ({"num_goals": 0}, "num_goals: expected an integer in 1..65536, got 0"),
+        ({"num_envs": 0}, "num_envs"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments, message):
+    with Replay(100, SPEC) as replay, pytest.raises(InvalidInput, match=message):
+        replay.hindsight_writer(**{"reward": reward_of} | arguments)
+
+
+def test_observations_without_goals_are_refused():
+    with (
+        Replay(100, {"obs": ((3,), "float32")}) as flat,
+        pytest.raises(
+            InvalidInput, match=r"expected observations with achieved_goal and desired_goal, .* the fields obs,"
+        ),
+    ):
+        flat.hindsight_writer(reward=reward_of)
+    uneven = {"obs": {"achieved_goal": ((2,), "float32"), "desired_goal": ((3,), "float32")}}
+    with (
+        Replay(100, uneven) as replay,
+        pytest.raises(InvalidInput, match=r"desired_goal to be as achieved_goal, float32\[2\], got float32\[3\]"),
+    ):
+        replay.hindsight_writer(reward=reward_of)
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (lambda achieved, desired: 0.0, r"reward: expected 8 numbers of \(achieved, desired\), .* got float64\[\]"),
+        (lambda achieved, desired: achieved, r"reward: expected 8 numbers .* got float32\[8, 2\]"),
+        (lambda achieved, desired: np.full(8, np.nan), "reward: expected finite numbers, got nan"),
+    ],
+)
+def test_rewards_that_do_not_fit_are_named_and_the_steps_are_there(reward, message):
+    with Replay(100, SPEC) as replay:
+        writer = replay.hindsight_writer(reward=reward)
+        writer.add(**step_of([0], [0]))
+        with pytest.raises(InvalidInput, match=message):
+            writer.add(**step_of([0], [1], truncated=True))
+        assert len(replay) == 2
+        writer.add(**step_of([0], [2]))  # another episode
+        bad = step_of([0], [3]) | {"action": np.zeros(1)}
+        with pytest.raises(InvalidInput, match='field "action"'):
+            writer.add(**bad)
+        assert len(replay) == 3
+    with pytest.raises(Closed):
+        writer.add(**step_of([0], [3]))
