@@ -9,7 +9,7 @@ Goals are chosen when an episode is over, so that rows are ordinary ones: priori
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +60,13 @@ class Relabelling:
                 f"got {strategy!r}; or make it with num_step=1"
             )
         num_goals = arguments.require_int("num_goals", values["num_goals"], least=1, most=2**16)
-        seed = arguments.require_int("seed", values["seed"], least=0)
-        return cls(**{**values, "num_goals": 1 if strategy == "final" else num_goals, "seed": seed})
+        return cls(
+            reward=values["reward"],
+            terminated=values["terminated"],
+            num_goals=1 if strategy == "final" else num_goals,
+            strategy=cast(Strategy, strategy),
+            seed=arguments.require_int("seed", values["seed"], least=0),
+        )
 
 
 class HindsightWriter:
@@ -107,7 +112,7 @@ class HindsightWriter:
         arrays = checks.fitting_step(self._inputs, self._schema.flatten(step), (self._num_envs,), marks)
         self._steps.append(_Step({name: array.copy() for name, array in arrays.items()}, marks.copy()))
         ended = np.flatnonzero(marks & (arrays["terminated"] | arrays["truncated"]))
-        episodes = [self._episode(env) for env in ended]
+        episodes = [self._episode(env) for env in ended.tolist()]
         self._begins[ended] = self._first + len(self._steps)
         self._let_go()
         for episode in episodes:
