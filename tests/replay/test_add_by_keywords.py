@@ -1,13 +1,14 @@
 """`add` takes keywords without making a dict of them: however they come, the same rows."""
 
 import gc
+import inspect
 import weakref
 
 import numpy as np
 import pytest
 
 from drivetrain.core.errors import Closed, InvalidInput
-from drivetrain.replay import Replay
+from drivetrain.replay import Replay, Writer
 
 
 def step(first, **more):
@@ -68,3 +69,10 @@ def test_a_writer_is_freed_with_its_last_reference():
         assert writer() is None
     finally:
         gc.enable()
+
+
+def test_the_function_says_what_it_takes():
+    with Replay(4, {"x": ((), "int64")}) as replay:
+        add = replay.writer().add
+        assert str(inspect.signature(add)) == "(**step)"
+        assert add.__doc__ == inspect.cleandoc(Writer.add.__doc__)

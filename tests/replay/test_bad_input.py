@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from children import run_script
 from filled import add_rows, filled_replay, first_keys
 
 from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
@@ -354,3 +355,15 @@ def test_more_capacity_than_memory_is_refused_before_it_is_touched(shared):
 def test_priorities_that_are_no_arrays_are_named(arguments):
     with Replay(4, spec={"x": ((), "float32")}) as replay, pytest.raises(InvalidInput, match="keys: expected uint64"):
         replay.update_priorities(*arguments)
+
+
+def test_dtypes_of_ml_dtypes_are_known_by_their_names_though_nobody_has_imported_it():
+    run = "from drivetrain.replay import Replay; print(Replay(4, {'x': ((2,), 'bfloat16')}).sample)"
+    assert "sample" in run_script(run)
+
+
+def test_a_replay_says_what_it_is():
+    replay = filled_replay(2000, num_rows=3)
+    assert repr(replay) == "<Replay: prioritized, 3 of 2,000 rows>"
+    replay.close()
+    assert repr(replay) == "<Replay: prioritized, closed>"

@@ -125,16 +125,29 @@ def test_a_function_that_returns_something_else_is_refused_and_nothing_was_store
 
 
 def test_what_does_not_fit_is_refused():
-    plain = Replay(8, {"obs": ((3,), "float32"), "action": ACTION}, num_step=2)
+    plain = Replay(8, {"obs": ((3,), "float32"), "action": ACTION}, num_step=2, seed=5)
     with framed(64) as source, embedded(32) as small, embedded(64) as used, plain:
         with pytest.raises(InvalidInput, match="expected a replay whose observations are shared"):
             embedded(8).take_over(plain, change)
-        with pytest.raises(InvalidInput, match="an empty target of the same capacity and fields"):
+        with pytest.raises(InvalidInput, match="expected a source of capacity 32, as this, got 64"):
             small.take_over(source, change)
+        for name, value in {"seed": 6, "weights_by": "buffer", "initial_priority": 2.0}.items():
+            with embedded(64, **{name: value}) as other, pytest.raises(InvalidInput, match=f"a source with {name}="):
+                other.take_over(source, change)
+        fields = {"obs": ((3,), "float32"), "action": ((7,), "int8")}
+        others = Replay(64, fields, share_next_obs=True, num_step=2, seed=5)
+        with (
+            others,
+            pytest.raises(InvalidInput, match=r"but for obs; only here are action int8\[7\], only there action"),
+        ):
+            others.take_over(source, change)
         Stream().write(source.writer(num_envs=ENVS), 20)
+        used.take_over(source, change)
+        with pytest.raises(InvalidInput, match=r"expected this replay to be empty, got \d+ rows; make a new one"):
+            used.take_over(source, change)
         singles = embedded(64, num_step=1)
         sequences = Replay(
-            64, {"obs": ((3,), "float32"), "action": ACTION}, sequence=Sequences(length=4), share_next_obs=True
+            64, {"obs": ((3,), "float32"), "action": ACTION}, sequence=Sequences(length=4), share_next_obs=True, seed=5
         )
         with sequences, singles, pytest.raises(InvalidInput, match="expected replays of transitions, got one of seq"):
             singles.take_over(sequences, change)

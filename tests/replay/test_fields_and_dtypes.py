@@ -192,7 +192,7 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ([("x", ((), "f4"))], "expected a dict"),
         ({"x": "float32"}, r"\(shape, dtype\)"),
         ({"x": ((4,),)}, r"\(shape, dtype\)"),
-        ({"x": ((4,), "no such dtype")}, r"\(shape, dtype\)"),
+        ({"x": ((4,), "flaot32")}, "a dtype of NumPy's, or of ml_dtypes' where that is installed, .* got 'flaot32'"),
         ({"x": ((4,), None)}, r"\(shape, dtype\)"),
         ({"x": ((4.5,), "float32")}, r"\(shape, dtype\)"),
         ({"x": ((4,), object)}, "no fixed size"),

@@ -45,7 +45,7 @@ def test_the_report_says_what_is_in_the_file(saved):
     report = inspect(path)
     assert (report.capacity, report.num_rows, report.num_inserted, report.alpha) == (100, 80, 80, 0.5)
     assert (report.version, report.nbytes, report.num_left_out) == (3, path.stat().st_size, 0)
-    assert {"name": "obs/camera", "dtype": "uint8", "shape": [2, 3], "nbytes": 6} in report.fields
+    assert {"name": "obs/camera", "dtype": "uint8", "shape": [2, 3], "nbytes": 6, "is_shared": False} in report.fields
     assert len(report.fields) == 9
     assert [(part["num_rows"], part["num_leaves"]) for part in report.parts] == [(64, 0), (16, 64)]
     assert 0 < report.dead_share < 0.2

@@ -229,3 +229,10 @@ def test_tuples_of_arrays_are_joined_as_well():
         for obs, next_obs in zip(data["obs"], data["next_obs"], strict=True):
             assert joined_frames(obs, next_obs) is not None
             np.testing.assert_array_equal(obs[:, 1], next_obs[:, 0])
+
+
+def test_the_two_the_other_way_round_are_refused():
+    with pixels(40) as replay:
+        data = replay.sample(4, join_stacks=True).data
+        with pytest.raises(InvalidInput, match="expected obs and the next_obs of the same sample, in this order"):
+            joined_frames(data["next_obs"], data["obs"])

@@ -351,3 +351,29 @@ def test_a_full_limiter_says_who_is_registered_and_a_closed_place_is_free():
         with pytest.raises(Closed, match=r"register again with limiter\.producer\(\)"):
             first.acquire()
         limiter.producer().acquire()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_closing_a_limiter_ends_the_waits_of_its_participations(waits):
+    limiter, errors = Limiter(1, tolerance=0), []
+    consumer, producer = limiter.consumer(), limiter.producer()
+    producer.acquire()
+
+    def wait():
+        try:
+            consumer.acquire()
+        except Closed as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    if waits:
+        thread.start()
+        time.sleep(0.05)
+    limiter.close()
+    if not waits:
+        thread.start()
+    thread.join(60)
+    assert errors == ["this limiter is closed"]
+    producer.commit()  # what was granted
+    consumer.close()
+    producer.close()

@@ -206,3 +206,24 @@ def test_arguments_that_do_not_fit_are_refused_at_once(arguments, message):
 def test_a_batch_that_never_fits_is_refused_at_once():
     with pytest.raises(NotEnoughData, match="holds at most 10"):
         filled_replay(10).prefetch(11)
+
+
+def test_a_schedule_is_asked_once_for_each_sample_however_long_it_takes():
+    asked = []
+
+    def beta(step):
+        asked.append(step)
+        return 0.5
+
+    with filled_replay(64, num_rows=3) as replay, replay.prefetch(32, beta=beta, depth=1, timeout_s=60) as batches:
+        time.sleep(0.1)  # many looks
+        add_rows(replay, 61)
+        next(batches)
+        next(batches)
+    assert asked == list(range(len(asked)))
+    assert 2 <= len(asked) <= 4
+
+
+def test_what_prefetch_would_hand_on_is_looked_at_before():
+    with filled_replay(64) as replay, pytest.raises(InvalidInput, match="join_stacks: expected True or False, got 'z'"):
+        replay.prefetch(8, join_stacks="z")

@@ -73,9 +73,11 @@ def as_text(report: FileReport) -> str:
         f"alpha     {report.alpha:g} now",
         "settings  " + ", ".join(f"{name} {value}" for name, value in report.settings.items() if name != "capacity"),
         "",
-        f"fields    {readable(sum(field['nbytes'] for field in report.fields))} per row",
+        f"fields    {readable(sum(f['nbytes'] for f in report.fields if not f['is_shared']))} per row"
+        + ("; what is shared is stored once" if any(f["is_shared"] for f in report.fields) else ""),
         *(
             f"  {name:{width}}  {field['dtype']}{field['shape'] or ''}  {readable(field['nbytes'])}"
+            + ("  shared" if field["is_shared"] else "")
             for name, field in zip(names, report.fields, strict=True)
         ),
         "",

@@ -442,24 +442,25 @@ class Replay:
             NotEnoughData: The batch is larger than the replay.
         """
         num_threads = arguments.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
+        join_stacks = arguments.require_bool("join_stacks", join_stacks)
         depth = arguments.require_int("depth", depth, least=1, most=1024)
         timeout_s = arguments.require_seconds("timeout_s", timeout_s)
         if arguments.require_int("batch_size", batch_size, least=1) > self.capacity:
             raise self._not_enough(batch_size)  # waiting would not help
         checks.fitting_draws(batch_size, 0.0 if callable(beta) else beta, mode, num_batches)
 
-        def draw(step: int) -> Sample:
-            now = beta(step) if callable(beta) else beta
-            return self.sample(
+        def drawing(step: int) -> Callable[[], Sample]:
+            return functools.partial(
+                self.sample,
                 batch_size,
-                beta=now,
+                beta=beta(step) if callable(beta) else beta,
                 mode=mode,
                 num_batches=num_batches,
                 num_threads=num_threads,
                 join_stacks=join_stacks,
             )
 
-        return Prefetcher(draw, depth=depth, timeout_s=timeout_s)
+        return Prefetcher(drawing, depth=depth, timeout_s=timeout_s)
 
     def _not_enough(self, batch_size: int) -> NotEnoughData:
         remedy = "add more before sampling"
@@ -729,8 +730,8 @@ class Replay:
     def take_over(self, source: "Replay", change: Callable[[Any], Any]) -> None:
         """Fill this replay, which is empty, with the rows of another whose observations were other ones.
 
-        Rows, their order and their priorities stay, and draws go on from the same random numbers: the same rows are
-        drawn, unless some in the middle are gone because their frames were. Keys of the other's rows mean nothing
+        Rows, their order, their priorities and alpha stay, and draws go on from the same random numbers: the same rows
+        are drawn, unless some in the middle are gone because their frames were. Keys of the other's rows mean nothing
         here. Nobody may use either of them meanwhile.
 
         Args:
@@ -744,7 +745,7 @@ class Replay:
         """
         if not isinstance(source, Replay):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"take_over: expected a Replay as source, got {type(source).__name__}")
-        for name in ("num_step", "gamma", "prioritized"):
+        for name in ("num_step", "gamma", "prioritized", "seed", "initial_priority", "weights_by"):
             mine, other = getattr(self._settings, name), getattr(source._settings, name)
             if mine != other:
                 raise InvalidInput(f"take_over: expected a source with {name}={mine}, as this one, got {other}")
@@ -768,6 +769,11 @@ class Replay:
             with contextlib.suppress(BufferError):  # a call in progress still holds it
                 self._private.close()
             self._private = None
+
+    def __repr__(self) -> str:
+        kind = "prioritized" if self._settings.prioritized else "uniform"
+        rows = "closed" if self._table.closed else f"{len(self):,} of {self.capacity:,} rows"
+        return f"<Replay: {kind}, {rows}>"
 
     def __enter__(self) -> "Replay":
         return self

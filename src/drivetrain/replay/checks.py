@@ -124,11 +124,11 @@ def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple
     """The arrays of a sample to write into: the fields in their order, weights, keys, as `wanted` says."""
     data = out.data
     flat = schema.flatten(cast(dict[str, Any], data)) if isinstance(data, dict) else {}
-    arrays = [flat.get(name) for name, _, _ in wanted[:-2]] + [out.weights, out.keys]
+    arrays: list[Any] = [flat.get(name) for name, _, _ in wanted[:-2]] + [out.weights, out.keys]
     for array, (name, dtype, shape) in zip(arrays, wanted, strict=True):
         if not is_writable_array(array, dtype, shape):
             raise InvalidInput(
-                f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}; "
+                f"out: expected {name} to be a writable contiguous {dtype}{list(shape)}, got {_described(array)}; "
                 "pass a Sample of replay.new_batch, or that an earlier call with the same sizes returned"
             )
     named = [(array, name) for array, (name, *_) in zip(arrays, wanted, strict=True) if array.nbytes]
@@ -140,6 +140,15 @@ def fitting_out(schema: Schema, wanted: Sequence[tuple[str, np.dtype[Any], tuple
                 "pass a Sample of replay.new_batch, or that an earlier call with the same sizes returned"
             )
     return arrays
+
+
+def _described(value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    array = cast(npt.NDArray[Any], value)
+    kind = "" if array.flags.writeable else "read-only "
+    kind += "" if array.flags.c_contiguous else "strided "
+    return f"{kind}{array.dtype}{list(array.shape)}"
 
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

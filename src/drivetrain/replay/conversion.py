@@ -67,7 +67,6 @@ def convert(source: Side, target: Side, change: Change) -> None:
 
 def _require_fit(source: Side, target: Side) -> None:
     """Refuse what cannot be converted."""
-    kept = [{(f.name, f.dtype, f.shape) for f in s.schema.fields if not _is_obs(f.name)} for s in (source, target)]
     one_step = source.schema.steps == target.schema.steps == 1
     if not one_step:
         raise InvalidInput("take_over: expected replays of transitions, got one of sequences")
@@ -76,8 +75,24 @@ def _require_fit(source: Side, target: Side) -> None:
             "take_over: expected a replay whose observations are shared (share_next_obs, frame_stack), and a target "
             "with share_next_obs and without a stack"
         )
-    if source.capacity != target.capacity or kept[0] != kept[1] or target.table.size():
-        raise InvalidInput("take_over: expected an empty target of the same capacity and fields but for obs")
+    if source.capacity != target.capacity:
+        wanted, got = target.capacity, source.capacity
+        raise InvalidInput(f"take_over: expected a source of capacity {wanted}, as this, got {got}")
+    if num_rows := target.table.size():
+        raise InvalidInput(f"take_over: expected this replay to be empty, got {num_rows} rows; make a new one")
+    mine, other = (
+        {f"{f.name} {f.dtype}{list(f.shape)}" for f in side.schema.fields if not _is_obs(f.name)}
+        for side in (target, source)
+    )
+    if mine != other:
+        raise InvalidInput(
+            "take_over: expected a source with the same fields but for obs; only here are "
+            f"{_listed(mine - other)}, only there {_listed(other - mine)}"
+        )
+
+
+def _listed(fields: set[str]) -> str:
+    return ", ".join(sorted(fields)) or "none"
 
 
 def _is_obs(name: str) -> bool:

@@ -13,6 +13,7 @@ length ends with exactly the ratio. `drivetrain.train` stands on the same rule a
 """
 
 import os
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ class Limiter:
         }
         self._segment = Segment.create(_KIND, Tally.nbytes_for((lines, lines)), meta)
         self._held: Tally | None = Tally(self._segment, (lines, lines), initialize=True)
+        self._closed = threading.Event()
         self.rule = rule
 
     @classmethod
@@ -119,6 +121,7 @@ class Limiter:
         )
         limiter._segment = segment
         limiter._held = Tally(segment, (meta["num_participants"],) * 2)
+        limiter._closed = threading.Event()
         return limiter
 
     def handle(self) -> LimiterHandle:
@@ -134,11 +137,11 @@ class Limiter:
         Raises:
             SegmentError: `num_participants` live ones are registered.
         """
-        return Participation(self.rule, self._tally, Side.PRODUCERS)
+        return Participation(self.rule, self._tally, Side.PRODUCERS, self._closed)
 
     def consumer(self) -> "Participation":
         """Register this process as one that updates; as `producer`."""
-        return Participation(self.rule, self._tally, Side.CONSUMERS)
+        return Participation(self.rule, self._tally, Side.CONSUMERS, self._closed)
 
     def counts(self) -> Counts:
         """Inserts granted and committed, updates done and taken, now."""
@@ -149,7 +152,13 @@ class Limiter:
         self._tally.stop()
 
     def close(self) -> None:
-        """Let go of the memory; later calls raise Closed. Participations of this view end first."""
+        """Let go of the memory; later calls raise Closed, and so do waits of this view's participations, which can
+        still commit what they were granted.
+        """
+        self._closed.set()
+        if self._held is not None:
+            for side in Side:
+                self._held.wake(side)
         self._held = None
         self._segment.close()
 
@@ -173,8 +182,8 @@ class Participation:
     committed is granted to others.
     """
 
-    def __init__(self, rule: RateLimit, tally: Tally, side: Side) -> None:
-        self._rule, self._tally, self._side = rule, tally, side
+    def __init__(self, rule: RateLimit, tally: Tally, side: Side, closed: threading.Event) -> None:
+        self._rule, self._tally, self._side, self._closed = rule, tally, side, closed
         index = tally.register(side)
         if index is None:
             raise SegmentError(
@@ -192,7 +201,7 @@ class Participation:
 
         Raises:
             TimedOut: Nothing was granted; the message says who waits for whom.
-            Closed: The limiter was stopped, or this participation closed.
+            Closed: The limiter was stopped, or its view here or this participation closed.
             InvalidInput: More updates than `tolerance + 1`, for which producers would never go on.
         """
         index, rule = self._own_index(), self._rule
@@ -205,7 +214,7 @@ class Participation:
             )
 
         def decide(counts: Counts) -> bool | None:
-            if self._tally.stopping:
+            if self._tally.stopping or self._closed.is_set():
                 return False
             if self._side is Side.PRODUCERS:
                 granted = rule.allows_insert(counts.granted, counts.updates)
@@ -219,7 +228,7 @@ class Participation:
         if granted is None:
             raise TimedOut(self._why(amount, timeout_s))
         if not granted:
-            raise Closed("the limiter was stopped")
+            raise Closed("this limiter is closed" if self._closed.is_set() else "the limiter was stopped")
 
     def commit(self, amount: int = 1) -> None:
         """Report that granted inserts are in the replay, or granted updates done."""

@@ -24,7 +24,8 @@ class MemoryReport:
     capacity: int
     """Rows."""
     regions: tuple[Region, ...]
-    """In the order of the layout; the fields of the spec under their names, joined by "/"."""
+    """The table's parts, then those of all its rows: fields under their names, joined by "/". Observations that are
+    shared are one part, `frames`."""
 
     @property
     def nbytes(self) -> int:

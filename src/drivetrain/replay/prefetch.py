@@ -31,10 +31,10 @@ class Prefetcher(Generic[Batch]):
     thread is raised by `next` in its turn, after the batches drawn before; iteration is then over.
     """
 
-    def __init__(self, draw: Callable[[int], Batch], *, depth: int, timeout_s: float) -> None:
+    def __init__(self, drawing: Callable[[int], Callable[[], Batch]], *, depth: int, timeout_s: float) -> None:
         self._ahead = _Ahead[Batch](depth)
         thread = threading.Thread(
-            target=_run, args=(self._ahead, draw, timeout_s), name="drivetrain-prefetch", daemon=True
+            target=_run, args=(self._ahead, drawing, timeout_s), name="drivetrain-prefetch", daemon=True
         )
         # Runs at close(), when this object is collected, or before the interpreter ends: a daemon
         # thread that came back from native code after that would bring the process down.
@@ -97,11 +97,11 @@ class _Ahead(Generic[Batch]):
         self.stopped = threading.Event()
 
 
-def _run(ahead: _Ahead[Batch], draw: Callable[[int], Batch], timeout_s: float) -> None:
+def _run(ahead: _Ahead[Batch], drawing: Callable[[int], Callable[[], Batch]], timeout_s: float) -> None:
     try:
         step = 0
         while ahead.free.acquire() and not ahead.stopped.is_set():
-            batch = _draw(ahead, draw, step, timeout_s)
+            batch = _draw(ahead, drawing(step), timeout_s)
             if batch is not None:
                 ahead.ready.put(batch)
             step += 1
@@ -109,12 +109,12 @@ def _run(ahead: _Ahead[Batch], draw: Callable[[int], Batch], timeout_s: float) -
         ahead.ready.put(error)
 
 
-def _draw(ahead: _Ahead[Batch], draw: Callable[[int], Batch], step: int, timeout_s: float) -> _Batch[Batch] | None:
+def _draw(ahead: _Ahead[Batch], draw: Callable[[], Batch], timeout_s: float) -> _Batch[Batch] | None:
     """One batch, as soon as there are rows enough; None when stopped."""
     deadline = time.monotonic() + timeout_s
     while not ahead.stopped.is_set():
         try:
-            return _Batch(draw(step))
+            return _Batch(draw())
         except NotEnoughData as error:
             if time.monotonic() >= deadline:
                 raise TimedOut(f"prefetch: waited {timeout_s} s for enough rows; {error}") from None

@@ -70,10 +70,15 @@ def joined_frames(obs: npt.NDArray[Any], next_obs: npt.NDArray[Any]) -> tuple[np
     Returns:
         `(frames, n)`, frames `[..., k + n, *frame]`, contiguous: along that axis obs is `[:k]` and next_obs `[n:]`,
         in NumPy as here, or after a transfer, or compiled. None where they are two arrays.
+
+    Raises:
+        InvalidInput: They are the other way round.
     """
     run = _run_of(obs)
     if run is None or next_obs.base is not run:
         return None
+    if obs.ctypes.data != run.ctypes.data or next_obs.ctypes.data <= obs.ctypes.data:
+        raise InvalidInput("joined_frames: expected obs and the next_obs of the same sample, in this order")
     return run, sum(run.shape) - sum(obs.shape)
 
 

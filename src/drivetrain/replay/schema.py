@@ -26,7 +26,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, MissingExtra
 from drivetrain.replay import _native, dtypes
 from drivetrain.replay.sequences import Sequences
 
@@ -307,13 +307,25 @@ def _numbered(values: Iterable[Any]) -> dict[str, Any]:
     return {str(index): value for index, value in enumerate(values)}
 
 
+def _dtype_called(field: str, name: str) -> np.dtype[Any]:
+    try:
+        return dtypes.from_json(name)
+    except (TypeError, MissingExtra) as error:
+        raise InvalidInput(
+            f"spec field {field!r}: expected a dtype of NumPy's, or of ml_dtypes' where that is installed, such as "
+            f'"float32", got {name!r}'
+        ) from error
+
+
 def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         shape, dtype = value
         shape = tuple(operator.index(extent) for extent in (shape if np.iterable(shape) else (shape,)))
         if dtype is None:  # NumPy would take it for float64
             raise TypeError("no dtype")
-        dtype = np.dtype(dtype)
+        dtype = _dtype_called(name, dtype) if isinstance(dtype, str) else np.dtype(dtype)
+    except InvalidInput:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
             f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; '
@@ -327,7 +339,7 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if dtype.hasobject or dtype.itemsize == 0:
         raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; use a numeric dtype")
     if min(shape, default=1) < 1:
-        raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}")
+        raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}; leave it out")
     if not dtypes.survives_json(dtype):  # else files could not be loaded, nor other processes attach
         raise InvalidInput(
             f"spec field {name!r}: expected a dtype of NumPy's or ml_dtypes', got {dtype}, which other processes and "

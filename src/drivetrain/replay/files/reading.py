@@ -40,7 +40,7 @@ from drivetrain.replay.files.walk import Walk
 from drivetrain.replay.files.writing import identity_of
 from drivetrain.replay.schema import Schema
 
-_INDEX_NBYTES = 12  # per row
+_INDEX_NBYTES = 40  # per row: of the index, and of its order
 
 
 @dataclass(kw_only=True)
@@ -67,7 +67,7 @@ class Saved:
 
         Raises:
             FileFormatError: It is damaged.
-            SegmentError: There is not enough memory for 12 bytes per row.
+            SegmentError: There is not enough memory for 40 bytes per row.
         """
         what = f"{self.path}: reading a file of {capacity} rows"
         require_memory(capacity * _INDEX_NBYTES, what=what, remedy="read it where there is more")
