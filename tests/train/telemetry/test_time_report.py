@@ -143,9 +143,9 @@ def test_a_reader_of_the_table_that_went_away_is_not_told_that_nothing_was_recor
     assert capfd.readouterr().err == ""
 
 
-def waiting(name, share):
-    """A process that waits for this share of its time."""
-    states = [("backpropagation", "backend", 1 - share), ("other", "wait", share)]
+def waiting(name, share, operation="backpropagation"):
+    """A process that waits for this share of its time, and does one thing else."""
+    states = [(operation, "backend", 1 - share), ("other", "wait", share)]
     paths = [
         SiteTotal(site=Site(""), state=State(operation, kind, ""), ns=int(part * 1e9), num_entered=1)
         for operation, kind, part in states
@@ -168,3 +168,18 @@ def test_the_report_says_which_side_the_run_waits_for(actors, learner, said):
     threads = (waiting("actor 0", actors), waiting("actor 1", actors), waiting("learner", learner))
     totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, threads),))
     assert time_report.words(totals)[0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("operation", "remedy"),
+    [
+        ("backpropagation", "a smaller network, fewer and larger batches, or several learners may."),
+        ("checkpoint", "fewer checkpoints (--checkpoint-interval-s), or ones without the replay may."),
+    ],
+)
+def test_what_may_help_is_about_what_the_learner_does_most(operation, remedy):
+    threads = (waiting("actor 0", 0.7), waiting("learner", 0.02, operation))
+    totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, threads),))
+    _, most, advice = time_report.words(totals)
+    assert most == f"Of its time most is {operation} (100% of what it did)."
+    assert advice == f"More actors would not help; {remedy}"

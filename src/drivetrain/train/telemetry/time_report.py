@@ -19,6 +19,9 @@ REPORT = "report.html"
 CONFIG = "config.json"
 _MUCH = 0.2
 """Share of its time from which on a process is said to wait."""
+_FEWER_UPDATES = "a smaller network, fewer and larger batches, or several learners"
+_REMEDIES = {"checkpoint": "fewer checkpoints (--checkpoint-interval-s), or ones without the replay"}
+"""What may help a learner that does one thing most; else fewer updates."""
 
 
 def load(run_dir: Path) -> Totals | None:
@@ -74,8 +77,11 @@ def words(totals: Totals) -> list[str]:
     actors, learner = waited(totals, "actors"), waited(totals, "learner")
     said = f"actors wait {actors:.0%} of their time, the learner {learner:.0%} of its"
     if actors >= _MUCH and learner < _MUCH:
-        advice = "More actors would not help; a smaller network, fewer and larger batches, or several learners may."
-        return [f"The run waits for the learner: {said}.", f"Of its time most is {_most(totals, 'learner')}.", advice]
+        return [
+            f"The run waits for the learner: {said}.",
+            f"Of its time most is {_most(totals, 'learner')}.",
+            f"More actors would not help; {_REMEDIES.get(_what(totals, 'learner'), _FEWER_UPDATES)} may.",
+        ]
     if learner >= _MUCH and actors < _MUCH:
         advice = "More actors help while there are cores for them (--num-actors), or more environments for each."
         return [f"The run waits for the actors: {said}.", f"Of their time most is {_most(totals, 'actors')}.", advice]
@@ -90,10 +96,17 @@ def _sequential(totals: Totals) -> str:
 
 
 def _most(totals: Totals, group: str) -> str:
-    """What a group did most, waiting apart, after it had started."""
-    sums = {what: ns for what, ns in by_group(totals)[group].items() if what not in ("waiting", "starting")}
-    whole = sum(sums.values())
-    if not whole:
-        return "starting"
-    what = max(sums, key=lambda name: sums[name])
-    return f"{what} ({sums[what] / whole:.0%} of what it did)"
+    """What a group did most, and how much of all that it did."""
+    sums, what = _done(totals, group), _what(totals, group)
+    return f"{what} ({sums[what] / sum(sums.values()):.0%} of what it did)" if sums else what
+
+
+def _what(totals: Totals, group: str) -> str:
+    """What a group did most."""
+    sums = _done(totals, group)
+    return max(sums, key=lambda name: sums[name], default="starting")
+
+
+def _done(totals: Totals, group: str) -> dict[str, int]:
+    """What a group did and how long, waiting apart, after it had started."""
+    return {what: ns for what, ns in by_group(totals)[group].items() if what not in ("waiting", "starting") and ns}
