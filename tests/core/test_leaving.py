@@ -29,3 +29,18 @@ leave()
         "a thread that is waited forwhat is registered",
     ]
     assert not list(tmp_path.iterdir()), "a temporary folder is removed"
+
+
+def test_threads_that_do_not_end_are_left_after_a_while_and_named():
+    program = """
+import atexit, threading, time
+from drivetrain.core.processes import leave
+
+atexit.register(print, "what is registered")
+threading.Thread(target=time.sleep, args=(1000,), name="a simulator").start()
+leave(patience_s=0.2)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "what is registered\n")
+    assert done.stderr == "ended, though threads go on that were waited for: a simulator\n"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import gymnasium
@@ -33,6 +34,18 @@ class NeverMade(PendulumEnv):
 
     def __init__(self):
         time.sleep(1000)
+
+
+class Threaded(PendulumEnv):
+    """Has a thread that nobody ends."""
+
+    thread = None
+
+    def step(self, action):
+        if self.thread is None:
+            self.thread = threading.Thread(target=time.sleep, args=(1000,), name="simulator")
+            self.thread.start()
+        return super().step(action)
 
 
 class Forgetful(PendulumEnv):
@@ -82,4 +95,5 @@ FAULTS = {
 }
 
 gymnasium.register("Faulty-v0", Faulty, max_episode_steps=50)
+gymnasium.register("Threaded-v0", Threaded, max_episode_steps=50)
 gymnasium.register("Forgetful-v0", Forgetful, max_episode_steps=50)

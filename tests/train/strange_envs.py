@@ -171,6 +171,61 @@ class Leaving(Shifted):
         raise SystemExit(3)
 
 
+class Wordless(Shifted):
+    """Says nothing of why it cannot be made."""
+
+    def __init__(self):
+        assert not self
+
+
+class Careless(Shifted):
+    """Uses what is not there when it is made."""
+
+    world = None
+
+    def __init__(self):
+        self.bodies = self.world.bodies
+
+
+class Unspeakable(Exception):
+    """Fails to say what it is about."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+class Mute(Shifted):
+    """Cannot be made, and cannot say why."""
+
+    def __init__(self):
+        raise Unspeakable
+
+
+class Guarded(Shifted):
+    """Does not show its spaces at once."""
+
+    @property
+    def observation_space(self):
+        raise RuntimeError("not before reset")
+
+
+class Bodiless(Shifted):
+    """Makes its spaces of what is not there."""
+
+    world = None
+
+    @property
+    def action_space(self):
+        return Discrete(self.world.bodies)
+
+
+class Quitting(Shifted):
+    """Leaves the program when it is closed."""
+
+    def close(self):
+        raise SystemExit(5)
+
+
 class Unclosable(Shifted):
     """Cannot be closed."""
 
@@ -199,6 +254,7 @@ class Uncounted(Nested):
 
 for kind in (
     *(Spaceless, Listing, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
+    *(Wordless, Careless, Mute, Guarded, Bodiless, Quitting),
     *(Shifted, Ending, Slow, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):

@@ -125,12 +125,31 @@ def go_by(name: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
 
 
-def leave() -> NoReturn:
+def leave(*, patience_s: float | None = None) -> NoReturn:
     """End with exit code 0 as an interpreter does, without taking apart what it has loaded: that is a tenth of a second
     of JAX's process. Threads are waited for, and what was registered with `atexit` is called.
+
+    Args:
+        patience_s: Seconds for threads to end, as those of environments may not; None: as long as it takes.
     """
+    watch = threading.Timer(patience_s or 0.0, _leave_behind)
+    watch.daemon = True
+    if patience_s is not None:
+        watch.start()
     # Both as multiprocessing does in its forks.
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    watch.cancel()
+    _end_well()
+
+
+def _leave_behind() -> None:
+    left = [thread.name for thread in threading.enumerate() if not thread.daemon and thread.name != "MainThread"]
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"ended, though threads go on that were waited for: {', '.join(left)}\n")
+    _end_well()
+
+
+def _end_well() -> NoReturn:
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     sys.stdout.flush()
     sys.stderr.flush()

@@ -92,7 +92,8 @@ class Evaluator:
 def make_evaluator(config: TrainConfig, interface: Interface) -> Evaluating:
     """What plays a run's evaluations: on compiled environments where its actors have such, else on Gymnasium's."""
     if config.fused_engine is None:
-        return Evaluator(config, interface)
+        run = config.run
+        return Evaluator(config, interface, min(_NUM_LANES, max(run.eval_episodes, run.final_eval_episodes, 1)))
     from drivetrain.train.actor.fused.evaluation import FusedEvaluator  # imports jax: only where it is needed
 
     return FusedEvaluator(config, interface, min(_NUM_LANES, max(config.run.eval_episodes, 1)))

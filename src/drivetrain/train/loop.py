@@ -90,7 +90,9 @@ class Loop:
         self._display = display
         self._interruption = interruption
         self._rules = Rules.of(config, job.origin)
-        saved = load_replay(job.run_dir, shared=False) if job.is_resumed else None
+        saved = (
+            load_replay(job.run_dir, shared=False, scratch_dir=config.replay.scratch_dir) if job.is_resumed else None
+        )
         self._experience = make_experience(config, job.interface, shared=False) if saved is None else saved
         arrays = load_checkpoint(job.run_dir)[0] if job.is_resumed else None
         encoders = Encoders.frozen(config, job.interface, arrays)

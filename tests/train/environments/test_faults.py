@@ -136,6 +136,23 @@ def test_what_environments_have_started_and_forget_to_end_goes_with_the_run(star
     wait_until_dead(list(map(int, started)))
 
 
+def test_threads_that_environments_leave_behind_do_not_hold_the_end_of_a_run_up(start_faulty):
+    run = start_faulty("", 10**9, "--total-steps", "400", env="Threaded-v0")
+    code, _, err = run.end()
+    assert code == 0, err
+    assert "was ended" not in err
+    for name in ("actor-0", "evaluator-0"):
+        words = (run.run_dir / "logs" / f"{name}.log").read_text()
+        assert words.startswith("ended, though threads go on that were waited for: simulator, simulator")
+
+
+def test_an_actor_that_leaves_without_a_word_is_said_to_have_left(start_faulty):
+    run = start_faulty("leave", 9, "--total-steps", "1000")
+    code, _, err = run.end()
+    assert code == 1
+    assert "actor 0 ended with exit code 0: it left in the midst of its work (log: " in err
+
+
 @pytest.mark.parametrize("num_actors", ["0", "1"])
 def test_what_an_environment_raises_cannot_order_the_terminal_about(start_faulty, num_actors):
     run = start_faulty("paint", 9, "--num-actors", num_actors, "--total-steps", "1000")

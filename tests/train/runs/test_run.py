@@ -18,7 +18,7 @@ from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, children_of
 
 from drivetrain.core.errors import InvalidInput, RunError, SegmentError
 from drivetrain.core.fork_server import ForkServer
-from drivetrain.train import train
+from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.folder import make_run_dir
@@ -316,6 +316,31 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_replay_on_a_disk_needs_no_memory_and_leaves_nothing_there(tmp_path, monkeypatch, num_actors):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.chdir(tmp_path)
+    settings = {**SMALL, "num_actors": num_actors, "total_steps": 600, "scratch_dir": "scratch"}
+    with monkeypatch.context() as little:
+        little.setattr("drivetrain.train.experience.experience.require_memory", _only_for_steps_and_samples)
+        result = train("dqn", "CartPole-v1", run_dir="run", **settings)
+    assert result.num_updates == 200
+    assert os.listdir("scratch") == []
+    result = resume("run", total_steps=800)
+    assert (result.num_steps, result.num_updates) == (800, 300)
+    assert os.listdir("scratch") == []
+    os.rmdir("scratch")
+    with pytest.raises(InvalidInput, match=r"scratch_dir: expected a folder, got .*scratch'; make it first"):
+        resume("run", total_steps=900)
+    with pytest.raises(InvalidInput, match=r"scratch_dir: expected a folder, got .*scratch'; make it first"):
+        train("dqn", "CartPole-v1", run_dir="other", **settings)
+    assert not (tmp_path / "other").exists()
+
+
+def _only_for_steps_and_samples(nbytes, *, what, **_):
+    assert "replay" not in what
+
+
 def test_more_actors_than_fit_into_memory_are_refused_before_any_begins(tmp_path, monkeypatch):
     monkeypatch.setattr("drivetrain.train.runs.requirements.available_memory", lambda: 2**30)
     with pytest.raises(InvalidInput, match=r"num_actors: expected at most 128, .*, got 3,000; .* envs_per_actor"):
@@ -355,6 +380,10 @@ def test_so_is_an_id_that_a_script_registers_of_a_class_elsewhere(tmp_path):
     with pytest.raises(InvalidInput, match=r"'Moved-v0' is registered by the script or notebook, .* module:Id"):
         train("dqn", "Moved-v0", num_actors=1, run_dir=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+    cart_pole = "gymnasium.envs.classic_control:CartPoleEnv"  # one of Gymnasium's own classes, under another name
+    gymnasium.register("LongCartPole-v0", cart_pole, max_episode_steps=2_000)
+    with pytest.raises(InvalidInput, match=r"'LongCartPole-v0' is registered by the script"):
+        train("dqn", "LongCartPole-v0", num_actors=1, run_dir=str(tmp_path / "run"))
     require_learner(TrainConfig.default("dqn", "CartPole-v1"), describe(TrainConfig.default("dqn", "CartPole-v1")))
 
 

@@ -87,6 +87,7 @@ class RunConfig:
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
         require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
+        require(self, "run_dir", self.run_dir != "", "a folder, or None")
         require(self, "wandb", self.wandb != "", "the name of a project, or None")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
         require(self, "eval_episodes", 1 <= self.eval_episodes <= MOST_EPISODES, f"in 1..{MOST_EPISODES}")
@@ -111,12 +112,15 @@ class ReplayConfig:
     """Rewards summed before bootstrapping."""
     save_replay: bool = True
     """Keep the replay in checkpoints; without it a resumed run first gathers warmup_steps anew."""
+    scratch_dir: str | None = None
+    """Folder on a local disk that holds the replay while the run lasts, for more than there is memory; None: memory."""
 
     def __post_init__(self) -> None:
         require(self, "capacity", self.capacity >= 1, "at least 1 transition")
         require(self, "alpha", 0 <= self.alpha <= 1, "in 0..1")
         require(self, "beta", 0 <= self.beta <= 1, "in 0..1")
         require(self, "num_step", self.num_step >= 1, "at least 1")
+        require(self, "scratch_dir", self.scratch_dir != "", "a folder, or None")
 
     def beta_at(self, progress: float) -> float:
         """The correction exponent after a share `progress` in 0..1 of the run."""

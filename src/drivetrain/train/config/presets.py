@@ -262,9 +262,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
                 "learning_rate": rate,
                 "eval_interval_steps": 10_000,
             },
-            source=_OURS_OF_MUJOCO.format(algo)
-            if algo != "sac"
-            else f"{_ZOO}/sac.yml, Stable-Baselines3's other defaults",
+            source=_OURS_OF_MUJOCO if algo != "sac" else f"{_ZOO}/sac.yml, Stable-Baselines3's other defaults",
         )
         for env in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
         for algo, rate in (("sac", 3e-4), ("td3", 1e-3), ("ddpg", 1e-3))
@@ -324,7 +322,7 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
 
 def _of_latest_version(env: str) -> str:
     """The id with a version, as Gymnasium understands one without: those known here are of the latest."""
-    return next((known for _, known in PRESETS if known.rpartition("-v")[0] == env), env)
+    return next((known for _, known in PRESETS if "-v" in known and known.rpartition("-v")[0] == env), env)
 
 
 def _and_ours(settings: Mapping[str, Any]) -> str:

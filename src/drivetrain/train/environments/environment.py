@@ -47,12 +47,12 @@ from drivetrain.train.environments.spaces import (
 from drivetrain.train.interface import Arrays, Interface, rows_of
 
 _AnyEnv = gymnasium.Env[Any, Any]
-_PLAIN = (
-    *(gymnasium.error.Error, ImportError, ValueError, TypeError, OSError),
-    *(AttributeError, AssertionError),  # of wrappers around what they are not for
-)
-"""Errors whose own words say what is wrong."""
 _GYMNASIUM = Path(gymnasium.__file__).parent
+_OURS = Path(__file__).parents[2]
+_PLAIN = (gymnasium.error.Error, ImportError, OSError)
+"""Errors whose own words say what is wrong."""
+_PLAIN_OF_OURS = (ValueError, TypeError, AttributeError, AssertionError)
+"""The same where ours or Gymnasium's raise them, as of wrappers around what they are not for."""
 
 
 def interface_of(config: TrainConfig) -> Interface:
@@ -69,21 +69,31 @@ def interface_of(config: TrainConfig) -> Interface:
 def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
     env = make(env_id, settings)
     try:
-        stack = _stack_of(env, settings.frame_stack > 1)
-        unset = None  # Gymnasium declares spaces, and leaves it to the environment to set them
-        observations = observations_of(getattr(env, "observation_space", unset), env_id, stack)
+        shown = _space_of(env, "observation_space", env_id)
+        stack = _stack_of(env, shown, settings.frame_stack > 1)
+        observations = observations_of(shown, env_id, stack)
         observations = as_real(observations) if settings.normalize_observations else observations
-        actions = actions_of(getattr(env, "action_space", unset), env_id)
+        actions = actions_of(_space_of(env, "action_space", env_id), env_id)
         interface = Interface(observations=observations, actions=actions, frame_stack=stack)
     except BaseException:
-        with contextlib.suppress(Exception):  # what is wrong with its spaces is said already
+        with contextlib.suppress(Exception, SystemExit):  # what is wrong with its spaces is said already
             env.close()
         raise
     try:
         env.close()
-    except Exception as error:  # a stranger's, and at the end of a run it would hide what was reached
+    except (Exception, SystemExit) as error:  # a stranger's, and at the end of a run it would hide what was reached
         raise InvalidInput(f"environment {env_id!r} cannot be closed: {_why(error)}; mend its close()") from error
     return interface
+
+
+def _space_of(env: _AnyEnv, name: str, env_id: str) -> Any:
+    """A space that Gymnasium declares, and leaves it to the environment to set; None: it did not."""
+    try:
+        return getattr(env, name)
+    except (Exception, SystemExit) as error:  # a stranger's property
+        if isinstance(error, AttributeError) and error.name == name and error.obj is env.unwrapped:
+            return None
+        raise InvalidInput(f"environment {env_id!r}: its {name} cannot be read: {_why(error)}; mend it") from error
 
 
 def require_known_everywhere(env_id: str) -> None:
@@ -105,7 +115,12 @@ def require_known_everywhere(env_id: str) -> None:
 
 def _is_known_anew(env_id: str, module: str) -> bool:
     """Whether a process that has imported Gymnasium alone knows an id, whose class lies in that module."""
-    if module.partition(".")[0] in ("gymnasium", "ale_py", "drivetrain"):
+    is_own = {  # of the package itself: a script may have registered one of its classes under a name of its own
+        "gymnasium": lambda: f'id="{env_id}"' in (_GYMNASIUM / "envs" / "__init__.py").read_text(encoding="utf-8"),
+        "ale_py": lambda: env_id.startswith("ALE/"),
+        "drivetrain": lambda: env_id.startswith("drivetrain/"),
+    }.get(module.partition(".")[0])
+    if is_own is not None and is_own():
         return True
     return succeeds_anew(f"import gymnasium; gymnasium.spec({env_id!r})")
 
@@ -121,7 +136,8 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
             return _wrapped(_made(env_id, settings), settings, training=training)
     except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
-        remedy = "`drivetrain envs` lists those that can"
+        is_own = isinstance(env_id, Given) or ":" in env_id
+        remedy = "mend it" if is_own else "`drivetrain envs` lists those that can"
         if settings.env_kwargs:
             remedy = f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
         if isinstance(env_id, Given) and isinstance(error, gymnasium.error.UnregisteredEnv):
@@ -132,11 +148,16 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
 def _why(error: Exception | SystemExit) -> str:
     """What an error says; of those that say little alone, their kind and place, too."""
     absent = missing_extra(error) if isinstance(error, ImportError) else None
-    sentence = " ".join(str(absent or error).split())
-    if isinstance(error, _PLAIN):
-        return sentence
+    try:
+        sentence = " ".join(str(absent or error).split())
+    except Exception:  # a stranger's may fail to say its own
+        sentence = "its message cannot be read"
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {sentence} ({place.filename}, line {place.lineno})"
+    file = Path(place.filename)
+    is_of_ours = file.is_relative_to(_GYMNASIUM) or file.is_relative_to(_OURS)
+    if sentence and (isinstance(error, _PLAIN) or (is_of_ours and isinstance(error, _PLAIN_OF_OURS))):
+        return sentence
+    return f"{': '.join(filter(None, (type(error).__name__, sentence)))} ({place.filename}, line {place.lineno})"
 
 
 def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
@@ -201,12 +222,11 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
     return env
 
 
-def _stack_of(env: Any, is_asked: bool) -> int:
-    """Frames in an observation, where the outermost wrapper that changes observations stacks them.
+def _stack_of(env: Any, shown: Any, is_asked: bool) -> int:
+    """Frames in an observation of the space that is shown, where the outermost wrapper that changes observations stacks them.
 
     One of the environment's own, not asked for by the settings, counts where it stacks arrays alone.
     """
-    shown: Any = getattr(env, "observation_space", None)
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, FrameStackObservation):
             counts = is_asked or all(isinstance(leaf, spaces.Box) for leaf in leaves_of(shown))

@@ -66,7 +66,7 @@ def unfit_answer(env_id: str, step: int, answer: Any, told: str = "") -> NoRetur
         EnvironmentFault: Always.
     """
     form = "(observation, reward, terminated, truncated, info) of step" if step else "(observation, info) of reset"
-    got = f"and a wrapper says: {told}" if told else f"got {_kind_of(answer)}"
+    got = f"and a wrapper says: {told}" if told else f"got {kind_of(answer)}"
     refuse(env_id, step, f"expected {form}, as of Gymnasium and no longer of Gym, {got}")
 
 
@@ -89,7 +89,7 @@ def _is_end(end: Any) -> bool:
 
 
 def _end_of(end: Any) -> str:
-    return repr(end) if end is None or isinstance(end, str | bool | int | float) else _kind_of(end)
+    return repr(end) if end is None or isinstance(end, str | bool | int | float) else kind_of(end)
 
 
 def unfit_observation(
@@ -110,7 +110,7 @@ def unfit_observation(
     entries = entries_of(interface.observations)
     wanted = {name: f"{entry.stored[1]}{list(shapes.get(name, ()))}" for name, entry in entries.items()}
     expected = wanted[""] if "" in wanted else ", ".join(f"{name}: {text}" for name, text in wanted.items())
-    refuse(env_id, step, f"expected an observation {expected}, got {_kind_of(observation)}")
+    refuse(env_id, step, f"expected an observation {expected}, got {kind_of(observation)}")
 
 
 def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
@@ -181,10 +181,10 @@ def what(error: BaseException) -> str:
     return ": ".join([type(error).__name__, *lines[:1]])
 
 
-def _kind_of(observation: Any) -> str:
-    """Shape and dtype of what came, as far as it has any."""
+def kind_of(observation: Any) -> str:
+    """Shape and dtype of what came, as far as it has any, in words."""
     if isinstance(observation, dict):
-        named = ", ".join(f"{name}: {_kind_of(entry)}" for name, entry in cast("dict[Any, Any]", observation).items())
+        named = ", ".join(f"{name}: {kind_of(entry)}" for name, entry in cast("dict[Any, Any]", observation).items())
         return f"a dict of {len(observation)} entries ({named})"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(observation, tuple):
         return f"a tuple of {len(observation)} entries"  # pyright: ignore[reportUnknownArgumentType]

@@ -78,7 +78,8 @@ def require_experience(config: TrainConfig, interface: Interface) -> None:
     """Refuse a replay or a rollout, batches or environments that this machine cannot hold, before anything starts.
 
     Raises:
-        SegmentError: They need more memory than is available.
+        SegmentError: They need more memory than is available, or more of the disk.
+        InvalidInput: `scratch_dir` is no folder.
     """
     obs = _observation_nbytes(interface)
     what, remedy = f"a step of {config.num_envs:,} environments", "use fewer actors, or fewer envs_per_actor"
@@ -87,8 +88,11 @@ def require_experience(config: TrainConfig, interface: Interface) -> None:
         what, remedy = f"a rollout of {config.steps_per_rollout:,} steps", "use fewer environments or a shorter rollout"
         require_memory(RolloutBuffer.nbytes_for(config, interface), what=what, remedy=remedy)
         return
-    report = memory_report(**_replay_settings(config, interface))
-    require_memory(report.nbytes, what=f"a replay of capacity {report.capacity}", largest=report.largest())
+    if config.replay.scratch_dir is None:
+        report = memory_report(**_replay_settings(config, interface))
+        require_memory(report.nbytes, what=f"a replay of capacity {report.capacity}", largest=report.largest())
+    else:
+        make_replay(config, interface, shared=True).close()  # takes all of its room on the disk
     rows = config.updates.updates_per_call * config.updates.batch_size
     what = f"a sample of {config.updates.updates_per_call} batches of {config.updates.batch_size} rows"
     require_memory(2 * rows * obs, what=what, remedy="use a smaller batch_size or fewer updates_per_call")
@@ -103,7 +107,9 @@ def _observation_nbytes(interface: Interface) -> int:
 def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> Replay:
     """What an off-policy run learns from, empty."""
     seed = stream(config.run.seed, "replay").integers(0, 2**31)
-    return Replay(**_replay_settings(config, interface), shared=shared, seed=int(seed))
+    return Replay(
+        **_replay_settings(config, interface), shared=shared, seed=int(seed), scratch_dir=config.replay.scratch_dir
+    )
 
 
 def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any]:

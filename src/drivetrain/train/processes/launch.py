@@ -32,6 +32,7 @@ _MODULE = "drivetrain.train.processes.launch"
 _ROLES = "drivetrain.train.processes.roles"
 _WITHOUT_FRAMEWORK = [f"{_ROLES}.actor", f"{_ROLES}.evaluator"]
 _LOG_TAIL_NBYTES = 4_000
+_THREADS_S = 5.0  # for those of environments to end when all is done
 
 
 class Child:
@@ -87,7 +88,7 @@ class Child:
         code = self.process.wait()
         if self._killed_because:
             return f"was ended: {self._killed_because}"
-        why = reason_in(self.last_words()) if code >= 0 else ""
+        why = reason_in(self.last_words()) if code > 0 else "it left in the midst of its work" if code == 0 else ""
         return self.process.how_ended() + (f": {why}" if why else "")
 
     def last_words(self) -> str:
@@ -195,7 +196,7 @@ def _work(assignment: Assignment, reports: Reports) -> None:
         if isinstance(error, EnvironmentFault) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         sys.exit(" ".join(str(error).split()))
-    leave()
+    leave(patience_s=None if assignment.role == "learner" else _THREADS_S)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class Memory:
     """
 
     def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
-        saved = load_replay(checkpoint, shared=True) if checkpoint else None
+        saved = load_replay(checkpoint, shared=True, scratch_dir=config.replay.scratch_dir) if checkpoint else None
         self.experience = make_experience(config, interface, shared=True) if saved is None else saved
         self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
         self.weights = Weights.create(num_published(config, interface))

@@ -147,12 +147,18 @@ def load_checkpoint(run_dir: Path) -> tuple[Arrays, dict[str, Any]]:
                 raise
 
 
-def load_replay(run_dir: Path, *, shared: bool) -> Replay | None:
+def load_replay(run_dir: Path, *, shared: bool, scratch_dir: str | None = None) -> Replay | None:
     """The replay of the run's checkpoint; None if it was not kept.
+
+    Args:
+        run_dir: The run's folder.
+        shared: Put it where other processes can attach.
+        scratch_dir: Folder on whose disk it is to lie, or None.
 
     Raises:
         FileFormatError: It is absent or damaged.
-        SegmentError: There is not enough memory.
+        SegmentError: There is not enough memory, or room on the disk.
+        InvalidInput: `scratch_dir` is no folder.
     """
     folder = run_dir / "checkpoint"
     manifest = _manifest(folder)
@@ -161,7 +167,7 @@ def load_replay(run_dir: Path, *, shared: bool) -> Replay | None:
         return None
     if not (folder / name).exists():
         raise FileFormatError(f"{folder / name}: the checkpoint's replay is gone; use an older copy of the folder")
-    return Replay.load(folder / name, shared=shared, save_number=manifest["replay_save"])
+    return Replay.load(folder / name, shared=shared, scratch_dir=scratch_dir, save_number=manifest["replay_save"])
 
 
 def save_policy(

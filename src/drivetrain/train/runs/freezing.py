@@ -34,7 +34,7 @@ def freeze_encoders(config: TrainConfig, interface: Interface, run_dir: Path) ->
     start_s = time.monotonic()
     arrays, meta = load_checkpoint(run_dir)
     encoders = Encoders.learned(config, interface, arrays)
-    images = load_replay(run_dir, shared=False)
+    images = load_replay(run_dir, shared=False, scratch_dir=config.replay.scratch_dir)
     assert images is not None, "a run that stores embeddings saves its replay"
     with images, make_replay(config, embedded(config, interface), shared=False) as embeddings:
         embeddings.take_over(images, encoders.embed)

@@ -156,7 +156,7 @@ def origin_of(run_dir: Path, config: TrainConfig, meta: dict[str, Any] | None) -
         return replace(origin, num_lost=origin.num_steps, refill_until=min(learns_at, config.run.total_steps))
     if config.run.deterministic or origin.num_updates > 0:  # its windows are kept; it had a batch
         return origin
-    replay = load_replay(run_dir, shared=False)
+    replay = load_replay(run_dir, shared=False, scratch_dir=config.replay.scratch_dir)
     assert replay is not None
     with replay:
         num_rows = len(replay)

@@ -75,6 +75,7 @@ def start(
     require_callbacks(callbacks)
     require_wandb(config)
     here = Path.cwd()  # an environment may go elsewhere when it is made
+    config = _placed(config)
     interface = describe(config)
     require_experience(config, interface)
     config = settled(config, interface, quiet=quiet)
@@ -88,6 +89,12 @@ def start(
         return carry_out(
             Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
         )
+
+
+def _placed(config: TrainConfig) -> TrainConfig:
+    """The same whoever goes elsewhere."""
+    scratch_dir = None if config.on_policy else config.replay.scratch_dir
+    return config if scratch_dir is None else config.override(scratch_dir=str(Path(scratch_dir).expanduser().resolve()))
 
 
 def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:

@@ -40,7 +40,7 @@ def checked_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
         raise InvalidInput(f"seeds: expected whole numbers, as range(1, 6), got {seeds!r}")
     found = tuple(seeds)
     if not 1 <= len(found) <= _MOST_SEEDS:
-        raise InvalidInput(f"{_EXPECTED}, at most {_MOST_SEEDS:,} of them, got {len(found):,}")
+        raise InvalidInput(f"{_EXPECTED}, from one to {_MOST_SEEDS:,} of them, got {len(found):,}")
     for index, seed in enumerate(found):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"seeds: expected whole numbers of at least 0, got {seed!r}")

@@ -14,7 +14,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import interface_of, make
-from drivetrain.train.environments.faults import NoSuchCategory, not_finite
+from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_finite
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import set_row
@@ -64,8 +64,7 @@ class TrainedPolicy:
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise InvalidInput(
                 f"observation: expected one of {self.config.env!r}, of {' '.join(str(self._space).split())}, got "
-                f"{type(observation).__name__} of shape {getattr(observation, 'shape', ())}; `make_env()` makes an "
-                "environment that gives such"
+                f"{kind_of(observation)}; `make_env()` makes an environment that gives such"
             ) from error
         set_row(self._row, 0, encoded)
         found = not_finite(self._row, 1)

@@ -43,6 +43,7 @@ def run(assignment: Assignment, reports: Reports) -> None:
     news.tell()
     ledger.note_work(assignment.index)  # environments may hang when they are closed, too
     actor.close()
+    ledger.note_rest(assignment.index)
 
 
 def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, board: MomentsBoard | None) -> Stepper:

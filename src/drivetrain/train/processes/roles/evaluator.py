@@ -49,3 +49,4 @@ def run(assignment: Assignment, reports: Reports) -> None:
                 time.sleep(_POLL_S)
     ledger.note_work(config.num_actors)  # environments may hang when they are closed, too
     selection.close()
+    ledger.note_rest(config.num_actors)
