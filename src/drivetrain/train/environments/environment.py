@@ -223,7 +223,7 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
 
 
 def _stack_of(env: Any, shown: Any, is_asked: bool) -> int:
-    """Frames in an observation of the space that is shown, where the outermost wrapper that changes observations stacks them.
+    """Frames in an observation of the space `shown`, where the outermost wrapper that changes observations stacks them.
 
     One of the environment's own, not asked for by the settings, counts where it stacks arrays alone.
     """
