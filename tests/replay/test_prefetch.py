@@ -227,3 +227,26 @@ def test_a_schedule_is_asked_once_for_each_sample_however_long_it_takes():
 def test_what_prefetch_would_hand_on_is_looked_at_before():
     with filled_replay(64) as replay, pytest.raises(InvalidInput, match="join_stacks: expected True or False, got 'z'"):
         replay.prefetch(8, join_stacks="z")
+
+
+def test_pinned_samples_come_by_turns_and_stay_until_the_second_after_them_is_asked_for(monkeypatch):
+    monkeypatch.setattr("drivetrain.replay.slab._pinned", lambda nbytes: np.empty(nbytes, np.uint8))
+    with filled_replay(512, seed=3) as replay, filled_replay(512, seed=3) as twin:
+        with replay.prefetch(64, depth=3, pinned=True) as batches:
+            places, held = [], []
+            for number in range(40):
+                batch = next(batches)
+                time.sleep(0.002)  # as many are drawn ahead as may be
+                expected = twin.sample(64)
+                np.testing.assert_array_equal(batch.keys, expected.keys)
+                held.append((batch, expected))
+                for kept, as_drawn in held[-2:]:
+                    np.testing.assert_array_equal(kept.keys, as_drawn.keys, err_msg=str(number))
+                places.append(batch.keys.ctypes.data)
+        assert len(set(places)) == 3 + 2
+        assert places[5:] == places[:-5]
+
+
+def test_pinned_samples_are_not_joined():
+    with filled_replay(64) as replay, pytest.raises(InvalidInput, match="pinned: joined stacks come in memory of"):
+        replay.prefetch(8, pinned=True, join_stacks=True)

@@ -419,6 +419,7 @@ class Replay:
         num_batches: int | None = None,
         num_threads: int = 1,
         join_stacks: bool = False,
+        pinned: bool = False,
         depth: int = 2,
         timeout_s: float = 60.0,
     ) -> Prefetcher[Sample]:
@@ -430,15 +431,19 @@ class Replay:
         Args:
             batch_size: As for `sample`, and so are mode, num_batches, num_threads and join_stacks.
             beta: A number, or a schedule called with 0, 1, 2, ... for one sample after the other.
+            pinned: Draw into page-locked memory, as of `new_batch`, by turns: a sample is written over once the second
+                one after it is asked for, so that copies to a GPU have until then. Not with `join_stacks`.
             depth: Samples drawn ahead at most; each takes its memory.
             timeout_s: How long to wait, at the start or later, while too few rows are committed.
 
         Returns:
-            The iterator, whose thread draws from here on. Each sample is the caller's own. What the thread raises,
-            `next` raises in its turn; TimedOut after `timeout_s`.
+            The iterator, whose thread draws from here on. Each sample is the caller's own, unless `pinned`. What the
+            thread raises, `next` raises in its turn; TimedOut after `timeout_s`.
 
         Raises:
-            InvalidInput: An argument does not fit.
+            InvalidInput: An argument does not fit; `pinned`, and PyTorch finds no CUDA device.
+            MissingExtra: `pinned`, and PyTorch is not installed.
+            SegmentError: There is not enough memory for what is pinned.
             NotEnoughData: The batch is larger than the replay.
         """
         num_threads = arguments.require_int("num_threads", num_threads, least=1, most=_native.MAX_THREADS)
@@ -448,6 +453,14 @@ class Replay:
         if arguments.require_int("batch_size", batch_size, least=1) > self.capacity:
             raise self._not_enough(batch_size)  # waiting would not help
         checks.fitting_draws(batch_size, 0.0 if callable(beta) else beta, mode, num_batches)
+        turns: list[Sample | None] = [None]
+        if arguments.require_bool("pinned", pinned):
+            if join_stacks:
+                raise InvalidInput(
+                    "pinned: joined stacks come in memory of their own; leave out pinned, or join_stacks"
+                )
+            # Those drawn ahead, the caller's, and the one before, of which a copy may be under way.
+            turns = [self.new_batch(batch_size, num_batches=num_batches, pinned=True) for _ in range(depth + 2)]
 
         def drawing(step: int) -> Callable[[], Sample]:
             return functools.partial(
@@ -456,6 +469,7 @@ class Replay:
                 beta=beta(step) if callable(beta) else beta,
                 mode=mode,
                 num_batches=num_batches,
+                out=turns[step % len(turns)],
                 num_threads=num_threads,
                 join_stacks=join_stacks,
             )
@@ -499,7 +513,8 @@ class Replay:
             How many keys were stale: their rows were overwritten since, and nothing was changed there.
 
         Raises:
-            InvalidInput: Shapes differ, NaN or negative priorities, foreign keys; nothing was changed.
+            InvalidInput: Shapes differ, NaN or negative priorities, keys that no row here can have; nothing was changed.
+                Keys of another replay, or of one before it was saved and loaded, are not told from its own.
         """
         result = self._table.update(keys, priorities)
         if result < 0:
