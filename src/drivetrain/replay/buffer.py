@@ -513,7 +513,7 @@ class Replay:
             How many keys were stale: their rows were overwritten since, and nothing was changed there.
 
         Raises:
-            InvalidInput: Shapes differ, NaN or negative priorities, keys that no row here can have; nothing was changed.
+            InvalidInput: Shapes differ, NaN or negative priorities, keys that no row can have; nothing was changed.
                 Keys of another replay, or of one before it was saved and loaded, are not told from its own.
         """
         result = self._table.update(keys, priorities)
