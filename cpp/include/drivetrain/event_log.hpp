@@ -36,6 +36,9 @@ struct SiteUse {
 /// The recording of this process. Written by open() and close(); read by all threads.
 struct EventLog {
   std::atomic<std::uint32_t> epoch{0};  // 0: not recording. acquire, so that what open() wrote is seen
+  // The last recording that is over, and since when; stored in this order, read in the other. acquire
+  std::atomic<std::uint32_t> closed_epoch{0};
+  std::atomic<std::uint64_t> closed_ns{0};
   std::atomic<std::uint32_t> num_threads{0};  // relaxed: hands out numbers
   std::uint32_t last_epoch = 0;
   std::uint32_t pid = 0;
@@ -62,7 +65,19 @@ struct EventLog {
            std::uint64_t process_start_ = 0) noexcept;
 
   /// Ends the recording. Segments of other threads stay as they are, and complete.
-  void close() noexcept { epoch.store(0, std::memory_order_release); }
+  void close() noexcept {
+    const std::uint32_t last = epoch.load(std::memory_order_relaxed);
+    if (last == 0) return;
+    closed_epoch.store(last, std::memory_order_release);
+    closed_ns.store(monotonic_ns(), std::memory_order_release);
+    epoch.store(0, std::memory_order_release);
+  }
+
+  /// When a recording was closed that is over; 0 if another one was closed since.
+  std::uint64_t when_closed(std::uint32_t of) const noexcept {
+    const std::uint64_t ns = closed_ns.load(std::memory_order_acquire);
+    return closed_epoch.load(std::memory_order_acquire) == of ? ns : 0;
+  }
 
   /// True if `nbytes` more may be written by this session.
   bool take(std::uint64_t nbytes) noexcept {
@@ -89,6 +104,7 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uin
     // A forked child goes on recording, into files of its own.
     pthread_atfork(nullptr, nullptr, [] {
       EventLog& log = event_log;
+      log.pid = static_cast<std::uint32_t>(::getpid());  // what its thread has of a recording that is over is the parent's
       if (!log.recording()) return;
       log.identify();
       log.num_threads.store(0, std::memory_order_relaxed);

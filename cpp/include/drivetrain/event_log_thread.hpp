@@ -109,18 +109,20 @@ class ThreadLog {
 
   /// Ends this thread's part of the recording; the thread may go on, and then opens another segment.
   void finish() noexcept {
-    if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(clock_.now()) : totals_.abandon();
+    // A thread may notice long after, and when another recording runs already, that its own is over.
+    const bool is_over = event_log.epoch.load(std::memory_order_acquire) != epoch_;
+    if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(until(is_over)) : totals_.abandon();
     if (segment_.is_open() && pid_ == event_log.pid) {
-      put_cut_off();
-      put(EventKind::kThreadEnd, 0, 0, clock_.now());
-      event_log.give_back(segment_.finish(next_));
+      if (!is_over || segment_.last() - next_ >= kMostAtEnd) put_end(until(is_over));
+      const std::uint64_t spare = segment_.finish(next_);
+      if (!is_over) event_log.give_back(spare);
     } else if (segment_.is_open()) {
       segment_.abandon();
     }
+    if ((mask_ & kMuteGpu) != 0) switch_gpu(true);
+    if (!is_over) leave_gpu();
     epoch_ = 0;
     blocks_.stop();
-    if ((mask_ & kMuteGpu) != 0) switch_gpu(true);
-    leave_gpu();
     mask_ = 0;
     next_ = end_ = nullptr;
     depth_ = num_too_deep_ = num_enclosing_ = lane_ = base_ = base_too_deep_ = 0;
@@ -130,6 +132,8 @@ class ThreadLog {
   bool is_muted(const SiteUse& use) const noexcept { return (mask_ >> static_cast<int>(use.instrument) & 1) != 0; }
 
  private:
+  static constexpr std::ptrdiff_t kMostAtEnd = 4;  // events of put_end()
+
   struct Entered {
     SiteUse use;
     bool recorded = false;
@@ -165,7 +169,9 @@ class ThreadLog {
   void end_blocks() noexcept;
   void resume() noexcept;
   void put_counts() noexcept;
-  void put_cut_off() noexcept;
+  void put_cut_off(std::uint64_t now) noexcept;
+  void put_end(std::uint64_t now) noexcept;
+  std::uint64_t until(bool is_over) noexcept;
   bool more_room() noexcept;
   void open_totals() noexcept;
   bool next_segment() noexcept;
@@ -330,7 +336,7 @@ inline void ThreadLog::leave_gpu() noexcept {
 /// Everything records again, for good.
 inline void ThreadLog::end_blocks() noexcept {
   const bool began = blocks_.in_round();
-  put_cut_off();
+  put_cut_off(clock_.now());
   blocks_.stop();
   mute(0);
   leave_gpu();
@@ -350,15 +356,27 @@ inline void ThreadLog::put_counts() noexcept {
 }
 
 /// Steps of a block that is not finished, where everything is muted: no event has told of them.
-inline void ThreadLog::put_cut_off() noexcept {
+inline void ThreadLog::put_cut_off(std::uint64_t now) noexcept {
   if (!blocks_.in_round() || (mask_ & kMuteAll) != kMuteAll) return;
-  const std::uint64_t now = clock_.now();
   for (std::uint32_t kind = 0; kind < 3; ++kind)
     if (counts_.steps[kind] != 0) {
       const auto which = static_cast<std::uint16_t>(static_cast<std::uint32_t>(Counter::kSteps) + kind);
       put(EventKind::kCount, counts_.steps[kind], which, now);
     }
   counts_ = Counts{};
+}
+
+inline void ThreadLog::put_end(std::uint64_t now) noexcept {
+  put_cut_off(now);
+  put(EventKind::kThreadEnd, 0, 0, now);
+}
+
+/// Up to when the thread's part goes: not beyond the end of a recording that is over.
+inline std::uint64_t ThreadLog::until(bool is_over) noexcept {
+  if (!is_over) return clock_.now();
+  const std::uint64_t closed_ns = event_log.when_closed(epoch_);
+  const bool has_events = segment_.is_open() && next_ > segment_.first();
+  return has_events && next_[-1].time_ns > closed_ns ? next_[-1].time_ns : closed_ns;
 }
 
 inline bool ThreadLog::more_room() noexcept {

@@ -76,8 +76,9 @@ class Totals {
     }
   }
 
+  /// Time is counted up to now, or up to the last event where that is later.
   void finish(std::uint64_t now) noexcept {
-    spend(now);
+    spend(now > since_ns_ ? now : since_ns_);
     header_->has_ended = 1;
     abandon();
   }

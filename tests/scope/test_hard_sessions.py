@@ -1,0 +1,111 @@
+"""Sessions where threads outlive them, disks are full, folders change and names are odd."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from drivetrain import scope
+from drivetrain.scope.trace.events import THREAD_END
+
+MANY = 30_000
+"""Pairs of events that need a segment of the largest size, of which most is not used."""
+
+
+@pytest.fixture
+def lasting():
+    """A thread that records `MANY` spans, then rests until it is told to go on: (wait until it rests, let it go on)."""
+    rests, goes_on = threading.Event(), threading.Event()
+
+    def work():
+        many = scope.operation("many")
+        for _ in range(MANY):
+            with many:
+                pass
+        with scope.operation("resting"):
+            rests.set()
+            goes_on.wait()
+
+    thread = threading.Thread(target=work)
+
+    def begin():
+        thread.start()
+        rests.wait()
+
+    def let_go_on():
+        goes_on.set()
+        thread.join()
+
+    yield begin, let_go_on
+    let_go_on()
+
+
+def run(text, folder):
+    """A script in a process of its own; it has the folder as its argument."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", text, str(folder)], env=environment, check=False, capture_output=True
+    )
+
+
+def test_a_thread_that_goes_on_after_a_session_does_not_make_it_longer(tmp_path, lasting):
+    begin, let_go_on = lasting
+    with scope.session(tmp_path / "one"):
+        begin()
+    before = scope.load(tmp_path / "one")
+    let_go_on()
+    after = scope.load(tmp_path / "one")
+    assert after.wall_ns == before.wall_ns
+    last = after.trace.threads[1]
+    assert last.kind[-1] == THREAD_END
+    assert last.time_ns[-1] <= after.trace.about["end_ns"]
+    assert {row.operation for row in after.breakdown()} == {"many", "resting", "other"}
+
+
+def test_a_thread_that_outlives_a_session_takes_no_room_from_the_next_one(tmp_path, lasting):
+    begin, let_go_on = lasting
+    with scope.session(tmp_path / "one"):
+        begin()
+    own = scope.operation("own")
+    with scope.session(tmp_path / "two", calibrate_every=0):
+        with own:
+            pass
+        let_go_on()
+        for _ in range(MANY):
+            with own:
+                pass
+    two = scope.load(tmp_path / "two")
+    assert two.overhead()["num_dropped"] == 0
+    assert two.notes == ()
+    assert two.trace.num_events > 2 * MANY
+
+
+def test_a_child_that_is_forked_after_a_session_leaves_its_files_alone(tmp_path):
+    text = """
+import os, sys, threading
+from drivetrain import scope
+entered, over = threading.Event(), threading.Event()
+def work():
+    with scope.operation("working"):
+        entered.set()
+        over.wait()
+        if (child := os.fork()) == 0:
+            with scope.operation("nothing"):
+                pass
+            os._exit(0)
+        os.waitpid(child, 0)
+        sizes.append({f.name: f.stat().st_size for f in os.scandir(sys.argv[1])})
+sizes = []
+thread = threading.Thread(target=work)
+with scope.session(sys.argv[1]):
+    thread.start()
+    entered.wait()
+before = {f.name: f.stat().st_size for f in os.scandir(sys.argv[1])}
+over.set()
+thread.join()
+assert sizes == [before], (before, sizes)
+"""
+    done = run(text, tmp_path / "run.scope")
+    assert done.returncode == 0, done.stderr.decode()
