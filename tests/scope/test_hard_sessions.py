@@ -42,6 +42,10 @@ def lasting():
     let_go_on()
 
 
+def operations(folder):
+    return {row.operation for row in scope.load(folder).breakdown()}
+
+
 def run(text, folder):
     """A script in a process of its own; it has the folder as its argument."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -109,3 +113,10 @@ assert sizes == [before], (before, sizes)
 """
     done = run(text, tmp_path / "run.scope")
     assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("name", ["forward", "network", "fetched", "unknown", "unrecorded", "idle"])
+def test_an_operation_keeps_whatever_name_it_has(tmp_path, name):
+    with scope.session(tmp_path / "run.scope"), scope.operation(name), scope.operation("inside"):
+        pass
+    assert operations(tmp_path / "run.scope") == {name, "inside", "other"}

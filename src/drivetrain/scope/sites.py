@@ -39,17 +39,18 @@ WAITING = ("wait", "idle")
 NATIVE = frozenset({"simulator", "backend", "accelerator_api", "accelerator_sync"})
 """Classes that Python calls into."""
 
-FORWARD = "forward"
+FORWARD = "scope: forward"
 """The operation of a network's forward pass until analysis knows what it was for (scope/rules.py)."""
 
-NETWORK = "network"
+NETWORK = "scope: network"
 """Presumed of a jitted function that may be a forward pass, until analysis has seen what became of its results ..."""
 
-FETCHED = "fetched"
+FETCHED = "scope: fetched"
 """... and of waiting for results, until it knows whose (scope/acting.py)."""
 
 UNDECIDED = frozenset({FORWARD, NETWORK, FETCHED})
-"""What no time is shown as: analysis finds the operation, or leaves it to what is around."""
+"""What no time is shown as: analysis finds the operation, or leaves it to what is around. No names that programs give
+to operations of their own, such as "forward"."""
 
 
 @dataclass(frozen=True)
