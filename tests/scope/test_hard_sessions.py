@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from drivetrain import scope
+from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.trace.events import THREAD_END
 
 MANY = 30_000
@@ -120,3 +121,14 @@ def test_an_operation_keeps_whatever_name_it_has(tmp_path, name):
     with scope.session(tmp_path / "run.scope"), scope.operation(name), scope.operation("inside"):
         pass
     assert operations(tmp_path / "run.scope") == {name, "inside", "other"}
+
+
+@pytest.mark.parametrize("name", [3, b"bytes", None, ("a", "b")])
+@pytest.mark.parametrize("make", [scope.operation, scope.phase])
+def test_a_name_that_is_no_text_is_refused_and_recording_goes_on(tmp_path, make, name):
+    with scope.session(tmp_path / "run.scope"):
+        with pytest.raises(InvalidInput, match="expected a name as text, got"):
+            make(name)
+        with scope.operation("mine"):
+            pass
+    assert "mine" in operations(tmp_path / "run.scope")

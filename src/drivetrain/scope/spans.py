@@ -36,7 +36,7 @@ def operation(name: str) -> Operation:
         name: Free; `simulation`, `inference`, `replay`, `backpropagation`, `optimizer` join what is found by itself.
 
     Raises:
-        InvalidInput: The name is empty.
+        InvalidInput: The name is empty, or no text.
     """
     return _operation(_checked(name, "operation"))
 
@@ -50,7 +50,7 @@ def phase(name: str) -> Operation:
         name: As breakdowns show it.
 
     Raises:
-        InvalidInput: The name is empty.
+        InvalidInput: The name is empty, or no text.
     """
     return _phase(_checked(name, "phase"))
 
@@ -130,6 +130,8 @@ def _recorded_async_generator(function: Callable[..., Any], inside: Span) -> Cal
 
 
 def _checked(name: str, what: str) -> str:
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"{what}: expected a name as text, got {name!r}; write it as a str")
     if not name:
         raise InvalidInput(f"{what}: expected a name, got an empty one; say what the program does there")
     return name
