@@ -55,6 +55,16 @@ def run(text, folder):
     )
 
 
+def test_a_session_is_ended_wherever_the_program_has_gone_by_then(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with scope.session("run.scope"):
+        os.chdir("elsewhere")
+    profile = scope.load(tmp_path / "run.scope")
+    assert "end_ns" in profile.trace.about
+    assert profile.notes == ()
+
+
 def test_a_thread_that_goes_on_after_a_session_does_not_make_it_longer(tmp_path, lasting):
     begin, let_go_on = lasting
     with scope.session(tmp_path / "one"):
@@ -132,3 +142,18 @@ def test_a_name_that_is_no_text_is_refused_and_recording_goes_on(tmp_path, make,
         with scope.operation("mine"):
             pass
     assert "mine" in operations(tmp_path / "run.scope")
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(InvalidInput, match=r"expected a new or empty folder, and .*taken is a file; choose another"):
+        scope.session(tmp_path / "taken").__enter__()
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_session_that_is_refused_beside_another_makes_no_folder(tmp_path):
+    with scope.session(tmp_path / "one"), pytest.raises(InvalidInput, match="one session at a time"):
+        scope.session(tmp_path / "two").__enter__()
+    with scope.session(tmp_path / "two"), scope.operation("mine"):
+        pass
+    assert "mine" in operations(tmp_path / "two")

@@ -40,14 +40,23 @@ def enter(path: Path, **more: Any) -> Path:
     Raises:
         InvalidInput: This process records already.
     """
-    if _native.recording():
-        raise InvalidInput("session: this process records already; one session at a time")
+    require_silence()
     folder = path.resolve()
     _current.folder = folder
     _current.start = _free_start(folder)
     describe(folder, **more)
     table.write_to(_own(folder, "sites"))
     return folder
+
+
+def require_silence() -> None:
+    """Refuse a second recording beside one that runs.
+
+    Raises:
+        InvalidInput: This process records already.
+    """
+    if _native.recording():
+        raise InvalidInput("session: this process records already; one session at a time")
 
 
 def leave(path: Path) -> bool:

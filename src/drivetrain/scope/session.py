@@ -23,7 +23,7 @@ from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.yardstick import Yardstick
 from drivetrain.scope.format import FORMAT, WALL_CLOCK
 from drivetrain.scope.hooks import asyncio
-from drivetrain.scope.process import describe, enter, goes_by, leave, write_json
+from drivetrain.scope.process import describe, enter, goes_by, leave, require_silence, write_json
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
 LIMIT_NBYTES = 2**30
@@ -62,7 +62,9 @@ class Session:
         create(self._path, sys.argv, self._calibrate_every)
         if "asyncio.events" in sys.modules:  # its tasks take turns in a thread
             asyncio.install(sys.modules["asyncio.events"])
+        require_silence()
         join(self._path, self._limit_nbytes)
+        self._path = self._path.resolve()  # the program may change its folder
         return self
 
     def __exit__(
@@ -76,13 +78,16 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
     """Make the folder of a session that begins now.
 
     Raises:
-        InvalidInput: The folder exists and is not empty; or see `check_calibrate_every`.
+        InvalidInput: The folder exists and is not empty, or is none; or see `check_calibrate_every`.
+        OSError: It cannot be made or written, as the error says.
     """
     check_calibrate_every(calibrate_every)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
     about = {
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"session: expected a new or empty folder, and {path} is a file; choose another name")
         "format": FORMAT,
         "argv": argv,
         "begin_ns": time.monotonic_ns(),
