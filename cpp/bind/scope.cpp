@@ -12,15 +12,16 @@ using namespace drivetrain;
 
 namespace {
 
-void start(const char* folder, std::uint64_t limit_nbytes, std::uint32_t block_every, std::uint64_t process_start) {
-  const int error = event_log.open(folder, limit_nbytes, block_every, process_start);
+/// The folder as the system has it: its name need not be text.
+void start(nb::bytes folder, std::uint64_t limit_nbytes, std::uint32_t block_every, std::uint64_t process_start) {
+  const int error = event_log.open(folder.c_str(), limit_nbytes, block_every, process_start);
   if (error == 0) return;
   errno = error;
-  PyErr_SetFromErrnoWithFilename(PyExc_OSError, folder);
+  PyErr_SetFromErrnoWithFilename(PyExc_OSError, folder.c_str());
   nb::raise_python_error();
 }
 
-void start_totals(const char* folder, std::uint64_t limit_nbytes, std::uint64_t process_start) {
+void start_totals(nb::bytes folder, std::uint64_t limit_nbytes, std::uint64_t process_start) {
   event_log.keeps_totals.store(true, std::memory_order_relaxed);
   start(folder, limit_nbytes, 0, process_start);
 }

@@ -144,6 +144,13 @@ def test_a_name_that_is_no_text_is_refused_and_recording_goes_on(tmp_path, make,
     assert "mine" in operations(tmp_path / "run.scope")
 
 
+def test_a_folder_may_have_a_name_that_is_no_text(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    with scope.session(folder), scope.operation("mine"):
+        pass
+    assert "mine" in operations(folder)
+
+
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(InvalidInput, match=r"expected a new or empty folder, and .*taken is a file; choose another"):

@@ -129,6 +129,6 @@ def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
         table.number(UNRECORDED)
     folder = enter(path)
     yardstick = Yardstick()
-    _native.start(str(folder), limit_nbytes, calibrate_every, goes_by())
+    _native.start(os.fsencode(folder), limit_nbytes, calibrate_every, goes_by())
     _native.lane(0)  # this thread's time line begins here
     describe(folder, alone_ns=yardstick.measure())

@@ -6,6 +6,7 @@ What is lost is when something was, and what went on at the same time. The train
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -48,7 +49,7 @@ def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:
     """
     try:
         folder = enter(path, name=name)
-        _native.start_totals(str(folder), limit_nbytes, goes_by())
+        _native.start_totals(os.fsencode(folder), limit_nbytes, goes_by())
     except OSError:
         leave(path)
         raise

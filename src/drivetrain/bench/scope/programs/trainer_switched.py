@@ -55,7 +55,7 @@ class Switch:
         # Once per run, and so before every stretch, recorded or not: files are made when a thread enters its next site.
         part = self._folder / str(at)
         part.mkdir()
-        _native.start_totals(str(part), _LIMIT_NBYTES)
+        _native.start_totals(os.fsencode(part), _LIMIT_NBYTES)
         with METRICS:
             pass
         if not self._plan[at + 1]:
