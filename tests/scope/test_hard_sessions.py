@@ -9,6 +9,8 @@ import pytest
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import _native
+from drivetrain.scope.session import create, join
 from drivetrain.scope.trace.events import THREAD_END
 
 MANY = 30_000
@@ -164,3 +166,92 @@ def test_a_session_that_is_refused_beside_another_makes_no_folder(tmp_path):
     with scope.session(tmp_path / "two"), scope.operation("mine"):
         pass
     assert "mine" in operations(tmp_path / "two")
+
+
+def test_a_budget_that_was_not_written_is_an_error_and_no_crash(tmp_path):
+    text = """
+import sys
+from pathlib import Path
+from drivetrain.scope.session import create, join
+folder = Path(sys.argv[1])
+create(folder, [])
+(folder / "shared").touch()
+try:
+    join(folder)
+except OSError as error:
+    print(error.filename)
+"""
+    done = run(text, tmp_path / "run.scope")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().strip() == str(tmp_path / "run.scope")
+
+
+def test_a_session_that_cannot_begin_leaves_nothing_that_records(tmp_path):
+    create(tmp_path / "one", [])
+    (tmp_path / "one" / "shared").mkdir()
+    with pytest.raises(IsADirectoryError):
+        join(tmp_path / "one")
+    assert not _native.recording()
+    with scope.session(tmp_path / "two"), scope.operation("after it"):
+        pass
+    assert "after it" in operations(tmp_path / "two")
+    assert all("after it" not in file.read_text() for file in (tmp_path / "one").glob("*.sites"))
+
+
+def test_an_interrupt_while_a_session_begins_leaves_nothing_that_records(tmp_path, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("drivetrain.scope.calibration.yardstick.Yardstick.measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        scope.session(tmp_path / "one").__enter__()
+    assert not _native.recording()
+
+
+def test_a_disk_that_becomes_full_stops_no_program(tmp_path):
+    text = """
+import resource, sys
+from drivetrain import scope
+with scope.session(sys.argv[1]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+    with scope.operation("mine"):
+        print("it ran")
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+    done = run(text, tmp_path / "run.scope")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().strip() == "it ran"
+    assert any("was not ended" in note for note in scope.load(tmp_path / "run.scope").notes)
+    assert not list((tmp_path / "run.scope").glob("session.json.*"))
+
+
+def test_a_disk_that_is_full_before_a_session_is_one_error_that_names_the_file(tmp_path):
+    text = """
+import resource, sys
+from drivetrain import scope
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+try:
+    with scope.session(sys.argv[1]):
+        print("it ran")
+except OSError as error:
+    print(error.filename)
+"""
+    done = run(text, tmp_path / "run.scope")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().strip() == str(tmp_path / "run.scope" / "session.json")
+    assert list((tmp_path / "run.scope").iterdir()) == []
+
+
+def test_profile_says_in_one_line_that_its_folder_cannot_be_written(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print('it ran')")
+    folder = tmp_path / "run.scope"
+    text = f"""
+import resource, sys
+from drivetrain.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+sys.exit(main(["profile", "-o", sys.argv[1], {str(script)!r}]))
+"""
+    done = run(text, folder)
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"drivetrain: error: {folder / 'session.json'}: File too large\n"

@@ -126,8 +126,14 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uin
     if (::write(fd, static_cast<void*>(&state), sizeof state) != sizeof state) {
       const int error = errno ? errno : EIO;
       ::close(fd);
+      ::unlink(file);
       return error;
     }
+  }
+  struct stat about;
+  if (::fstat(fd, &about) != 0 || about.st_size < static_cast<off_t>(sizeof(SharedState))) {  // not to be read: SIGBUS
+    ::close(fd);
+    return EPROTO;
   }
   void* memory = ::mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const int error = errno;

@@ -125,7 +125,19 @@ def _own(folder: Path, suffix: str) -> Path:
 
 
 def write_json(file: Path, data: dict[str, Any]) -> None:
-    """Write a file of a session, whole or not at all."""
+    """Write a file of a session, whole or not at all.
+
+    Raises:
+        OSError: `file`, which the error names, cannot be written.
+    """
     aside = file.with_name(f"{file.name}.{os.getpid()}")
-    aside.write_text(json.dumps(data, indent=1) + "\n")
-    aside.replace(file)
+    try:
+        aside.write_text(json.dumps(data, indent=1) + "\n")
+        aside.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        error.filename = str(file)  # a write names none
+        if error.filename2 is not None:  # of the rename; set to None it would be printed
+            del error.filename2
+        raise

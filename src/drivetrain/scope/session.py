@@ -9,6 +9,7 @@ FOLDER/session.json              when it began and ended, on the monotonic clock
        *.not-captured            sentences about what is missing
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -46,6 +47,8 @@ def session(
 
     Raises:
         InvalidInput: The folder is in use, or this process records already, or calibrate_every is 1 or below 0.
+        OSError: The folder cannot be made or written; nothing is recorded. What cannot be written later, as on a disk
+            that becomes full, stops nobody.
     """
     return Session(Path(path), limit_nbytes, calibrate_every)
 
@@ -59,19 +62,20 @@ class Session:
         self._calibrate_every = calibrate_every
 
     def __enter__(self) -> Self:
+        require_silence()
         create(self._path, sys.argv, self._calibrate_every)
+        self._path = self._path.resolve()  # the program may change its folder
         if "asyncio.events" in sys.modules:  # its tasks take turns in a thread
             asyncio.install(sys.modules["asyncio.events"])
-        require_silence()
         join(self._path, self._limit_nbytes)
-        self._path = self._path.resolve()  # the program may change its folder
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if leave(self._path):
-            end(self._path)
+            with contextlib.suppress(OSError):  # of a full disk, say: reports say that it was not ended
+                end(self._path)
 
 
 def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) -> None:
@@ -82,12 +86,12 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         OSError: It cannot be made or written, as the error says.
     """
     check_calibrate_every(calibrate_every)
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"session: expected a new or empty folder, and {path} is a file; choose another name")
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
     about = {
-    if path.exists() and not path.is_dir():
-        raise InvalidInput(f"session: expected a new or empty folder, and {path} is a file; choose another name")
         "format": FORMAT,
         "argv": argv,
         "begin_ns": time.monotonic_ns(),
@@ -122,13 +126,20 @@ def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
 
     Raises:
         InvalidInput: It records already.
+        OSError: The folder cannot be written; nothing is recorded.
     """
     calibrate_every = json.loads((path / "session.json").read_text())["calibrate_every"]
     table.number(CALIBRATION)
     if calibrate_every:
         table.number(UNRECORDED)
     folder = enter(path)
-    yardstick = Yardstick()
-    _native.start(os.fsencode(folder), limit_nbytes, calibrate_every, goes_by())
-    _native.lane(0)  # this thread's time line begins here
-    describe(folder, alone_ns=yardstick.measure())
+    try:
+        yardstick = Yardstick()
+        _native.start(os.fsencode(folder), limit_nbytes, calibrate_every, goes_by())
+        _native.lane(0)  # this thread's time line begins here
+        alone_ns = yardstick.measure()
+        with contextlib.suppress(OSError):  # a disk that is full by now: it records, and what a span costs is not known
+            describe(folder, alone_ns=alone_ns)
+    except BaseException:  # Ctrl-C, too: nobody would end what is begun here
+        leave(path)
+        raise
