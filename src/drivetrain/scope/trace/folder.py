@@ -8,7 +8,7 @@ from pathlib import Path
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.scope import notes
-from drivetrain.scope.trace import segments
+from drivetrain.scope.trace import damage, segments
 from drivetrain.scope.trace.events import Trace
 
 PACKED = "trace.parquet"
@@ -24,12 +24,16 @@ def read(folder: Path) -> Trace:
         FileFormatError: The folder holds no session, or one that is damaged or of another version.
     """
     try:
-        return _read(folder)
+        trace = _read(folder)
+        wrong = damage.found_in(trace)
     except (LookupError, TypeError, ValueError, OverflowError) as error:  # missing, cut, no number
         raise FileFormatError(
             f"{folder}: expected the recording of a session, got a damaged one ({type(error).__name__}: {error}); "
             "record again"
         ) from error
+    if wrong is not None:
+        raise FileFormatError(f"{folder}: expected {wrong}: the recording is damaged; record again")
+    return trace
 
 
 def _read(folder: Path) -> Trace:

@@ -1,0 +1,115 @@
+"""Recordings that are damaged, wherever, are one sentence, also where what is damaged still reads as numbers."""
+
+import json
+import random
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from drivetrain import scope
+from drivetrain.cli.main import answer
+from drivetrain.core.errors import FileFormatError
+from drivetrain.scope.trace.events import BEGIN
+
+# Event and SegmentHeader of cpp/include/drivetrain/event_log_format.hpp
+EVENT = np.dtype([("time_ns", "<i8"), ("site", "<u4"), ("kind", "<u2"), ("value", "<u2")])
+HEADER_NBYTES = 80
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recorded") / "run.scope"
+    with scope.session(folder, calibrate_every=2):
+        for _ in range(100):
+            with scope.operation("mine"), scope.phase("early"):
+                scope.mark_step()
+    return folder
+
+
+@pytest.fixture
+def damaged(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "damaged")
+
+
+def edit_events(folder, change):
+    file = min(folder.glob("*.events"))
+    raw = bytearray(file.read_bytes())
+    size = (len(raw) - HEADER_NBYTES) // EVENT.itemsize
+    events = np.frombuffer(raw, EVENT, size, HEADER_NBYTES)
+    change(events)
+    file.write_bytes(raw)
+
+
+def later(events):
+    events["time_ns"][10] += 10**12
+
+
+def of_no_site(events):
+    events["kind"][10], events["site"][10] = 256 + BEGIN, 2**31 + 7
+
+
+def of_no_kind(events):
+    events["kind"][10] = 77
+
+
+def before_time(events):
+    events["time_ns"][0] = -5
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (later, "events in order of time"),
+        (of_no_site, "sites in thread 0"),
+        (of_no_kind, "kinds of events"),
+        (before_time, "an end after a begin"),
+    ],
+)
+def test_events_that_cannot_have_been_recorded_are_one_sentence(damaged, change, what):
+    edit_events(damaged, change)
+    with pytest.raises(FileFormatError, match=f"expected .*{what}.*the recording is damaged; record again"):
+        scope.load(damaged)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("argv", ["python", None], "arguments of process .* that are texts"),
+        ("parent", {}, "processes by whole numbers"),
+        ("alone_ns", {"call": [1.0, None]}, "two numbers for what call costs"),
+        ("alone_ns", {"call": [1e300, 1.0]}, "two numbers for what call costs"),
+    ],
+)
+def test_a_process_that_cannot_have_been_is_one_sentence(damaged, key, value, what):
+    file = next(damaged.glob("[0-9]*.json"))
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(FileFormatError, match=f"expected {what}"):
+        scope.load(damaged)
+
+
+@pytest.mark.parametrize("prior", [3, {"call": [1.0]}, {"call": ["a", 1.0]}])
+def test_an_expectation_that_is_no_number_is_one_sentence(damaged, prior):
+    file = damaged / "session.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "prior": prior}))
+    with pytest.raises(FileFormatError, match=r"expected two numbers for what .* was expected to cost"):
+        scope.load(damaged)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_report_of_a_recording_that_is_damaged_anywhere_is_made_or_is_one_line(damaged, tmp_path, capsys, seed):
+    draw = random.Random(seed)
+    file = draw.choice(sorted(damaged.iterdir()))
+    raw = bytearray(file.read_bytes())
+    if file.suffix in (".json", ".sites") and draw.random() < 0.7:
+        begin, end = draw.choice([match.span() for match in re.finditer(rb'"[^"]*"|-?\d[\d.e+-]*', raw)])
+        raw[begin:end] = draw.choice([b"-1", b"null", b"{}", b"[]", b'"x"', b"99999999999999999999", b"1e400"])
+    else:
+        for _ in range(draw.choice([1, 3, 30])):
+            raw[draw.randrange(len(raw))] = draw.randrange(256)
+    file.write_bytes(raw)
+    made = [f"--{name}={tmp_path / name}" for name in ("json", "html", "csv", "perfetto")]
+    code = answer(["report", str(damaged), *made])
+    said = capsys.readouterr().err
+    assert (code, said) == (0, "") or (code == 2 and said.count("\n") == 1 and "expected" in said)
