@@ -99,6 +99,24 @@ def test_a_thread_that_outlives_a_session_takes_no_room_from_the_next_one(tmp_pa
     assert two.trace.num_events > 2 * MANY
 
 
+def test_threads_that_end_with_a_session_take_no_room_from_the_next_one(tmp_path):
+    own = scope.operation("own")
+
+    def work():
+        for _ in range(6_000):
+            with own:
+                pass
+
+    for number in range(100):  # a thread is joined before its files are finished, now and then
+        with scope.session(tmp_path / f"{number}", calibrate_every=0):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        profile = scope.load(tmp_path / f"{number}")
+        assert profile.trace.num_events > 12_000
+        assert not any("found no room" in note for note in profile.notes)
+
+
 def test_a_child_that_is_forked_after_a_session_leaves_its_files_alone(tmp_path):
     text = """
 import os, sys, threading

@@ -33,6 +33,17 @@ struct SiteUse {
   Instrument instrument = Instrument::kCall;
 };
 
+/// True if `nbytes` more may be written by a session.
+inline bool take_room(SharedState& shared, std::uint64_t nbytes) noexcept {
+  const std::uint64_t before = shared.taken_nbytes.fetch_add(nbytes, std::memory_order_relaxed);
+  if (before + nbytes <= shared.limit_nbytes) return true;
+  shared.taken_nbytes.fetch_sub(nbytes, std::memory_order_relaxed);
+  return false;
+}
+inline void give_room_back(SharedState& shared, std::uint64_t nbytes) noexcept {
+  shared.taken_nbytes.fetch_sub(nbytes, std::memory_order_relaxed);
+}
+
 /// The recording of this process. Written by open() and close(); read by all threads.
 struct EventLog {
   std::atomic<std::uint32_t> epoch{0};  // 0: not recording. acquire, so that what open() wrote is seen
@@ -51,7 +62,7 @@ struct EventLog {
   // Switches that off and on, for all threads, where it can be. acquire
   std::atomic<void (*)(bool is_on)> switch_gpu{nullptr};
   std::atomic<std::uint32_t> gpu_switcher{0};  // 1 + the number of the thread whose blocks do so. relaxed: who is first
-  SharedState* shared = nullptr;  // stays mapped until the next open(): a late thread may still look at it
+  SharedState* shared = nullptr;  // stays mapped for good: a late thread may still look at it
   char folder[3072] = {};
 
   bool recording() const noexcept { return epoch.load(std::memory_order_acquire) != 0; }
@@ -73,22 +84,17 @@ struct EventLog {
     epoch.store(0, std::memory_order_release);
   }
 
-  /// When a recording was closed that is over; 0 if another one was closed since.
-  std::uint64_t when_closed(std::uint32_t of) const noexcept {
+  /// When a recording was closed that is over, or a thread's last event if that came later, or is all that is known
+  /// because another recording was closed since.
+  std::uint64_t when_closed(std::uint32_t of, std::uint64_t last_ns) const noexcept {
     const std::uint64_t ns = closed_ns.load(std::memory_order_acquire);
-    return closed_epoch.load(std::memory_order_acquire) == of ? ns : 0;
+    const bool is_known = closed_epoch.load(std::memory_order_acquire) == of;
+    return is_known && ns > last_ns ? ns : last_ns;
   }
 
   /// True if `nbytes` more may be written by this session.
-  bool take(std::uint64_t nbytes) noexcept {
-    const std::uint64_t before = shared->taken_nbytes.fetch_add(nbytes, std::memory_order_relaxed);
-    if (before + nbytes <= shared->limit_nbytes) return true;
-    give_back(nbytes);
-    return false;
-  }
-  void give_back(std::uint64_t nbytes) noexcept {
-    shared->taken_nbytes.fetch_sub(nbytes, std::memory_order_relaxed);
-  }
+  bool take(std::uint64_t nbytes) noexcept { return take_room(*shared, nbytes); }
+  void give_back(std::uint64_t nbytes) noexcept { give_room_back(*shared, nbytes); }
 
   void identify() noexcept {
     pid = static_cast<std::uint32_t>(::getpid());

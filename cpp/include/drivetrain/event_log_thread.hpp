@@ -109,13 +109,19 @@ class ThreadLog {
 
   /// Ends this thread's part of the recording; the thread may go on, and then opens another segment.
   void finish() noexcept {
-    // A thread may notice long after, and when another recording runs already, that its own is over.
+    const std::uint64_t now = clock_.now();
+    // A thread may notice long after, and when another recording runs already, that its own is over. Asked behind the
+    // time, which then is before the end of one that is not.
     const bool is_over = event_log.epoch.load(std::memory_order_acquire) != epoch_;
-    if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(until(is_over)) : totals_.abandon();
+    const std::uint64_t last_ns = segment_.is_open() && next_ > segment_.first() ? next_[-1].time_ns : 0;
+    const std::uint64_t until = is_over ? event_log.when_closed(epoch_, last_ns) : now;
+    if (totals_.is_open()) pid_ == event_log.pid ? totals_.finish(until) : totals_.abandon();
     if (segment_.is_open() && pid_ == event_log.pid) {
-      if (!is_over || segment_.last() - next_ >= kMostAtEnd) put_end(until(is_over));
-      const std::uint64_t spare = segment_.finish(next_);
-      if (!is_over) event_log.give_back(spare);
+      if (!is_over || segment_.last() - next_ > 3) {  // no segment is begun for it: that would be another recording's
+        put_cut_off(until);
+        put(EventKind::kThreadEnd, 0, 0, until);
+      }
+      give_room_back(*shared_, segment_.finish(next_));
     } else if (segment_.is_open()) {
       segment_.abandon();
     }
@@ -132,8 +138,6 @@ class ThreadLog {
   bool is_muted(const SiteUse& use) const noexcept { return (mask_ >> static_cast<int>(use.instrument) & 1) != 0; }
 
  private:
-  static constexpr std::ptrdiff_t kMostAtEnd = 4;  // events of put_end()
-
   struct Entered {
     SiteUse use;
     bool recorded = false;
@@ -170,8 +174,6 @@ class ThreadLog {
   void resume() noexcept;
   void put_counts() noexcept;
   void put_cut_off(std::uint64_t now) noexcept;
-  void put_end(std::uint64_t now) noexcept;
-  std::uint64_t until(bool is_over) noexcept;
   bool more_room() noexcept;
   void open_totals() noexcept;
   bool next_segment() noexcept;
@@ -203,7 +205,7 @@ class ThreadLog {
     ++next_;
   }
   void drop(std::uint64_t now) noexcept {
-    event_log.shared->num_dropped.fetch_add(1, std::memory_order_relaxed);
+    shared_->num_dropped.fetch_add(1, std::memory_order_relaxed);
     if (!segment_.is_open()) return;
     if (segment_.header()->num_dropped++ == 0) segment_.header()->dropped_from_ns = now;
   }
@@ -223,6 +225,7 @@ class ThreadLog {
   Counts counts_;
   std::uint32_t sequence_ = 0;
   std::uint32_t pid_ = 0;
+  SharedState* shared_ = nullptr;    // of its own recording, whichever runs by now
   std::uint32_t number_ = 0;
   bool full_ = false;  // nothing more fits; stays so, for a trace with a gap could not be told from one without
   Segment segment_;
@@ -258,6 +261,7 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
   finish_at_exit();
   epoch_ = epoch;
   pid_ = event_log.pid;
+  shared_ = event_log.shared;
   number_ = event_log.num_threads.fetch_add(1, std::memory_order_relaxed);
   keeps_totals_ = event_log.keeps_totals.load(std::memory_order_relaxed);
   if (keeps_totals_) open_totals();
@@ -277,7 +281,7 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
 /// Where that fails, everything is dropped, and counted as such.
 inline void ThreadLog::open_totals() noexcept {
   const SegmentOwner owner{pid_, static_cast<std::uint32_t>(::syscall(SYS_gettid)), number_, event_log.process_start};
-  if (event_log.take(kTotalsNbytes)) totals_.create(event_log.folder, owner, clock_.now());
+  if (take_room(*shared_, kTotalsNbytes)) totals_.create(event_log.folder, owner, clock_.now());
 }
 
 /// Begins what was entered and is not recorded, now that it may be. What was entered later is left and begun again,
@@ -366,19 +370,6 @@ inline void ThreadLog::put_cut_off(std::uint64_t now) noexcept {
   counts_ = Counts{};
 }
 
-inline void ThreadLog::put_end(std::uint64_t now) noexcept {
-  put_cut_off(now);
-  put(EventKind::kThreadEnd, 0, 0, now);
-}
-
-/// Up to when the thread's part goes: not beyond the end of a recording that is over.
-inline std::uint64_t ThreadLog::until(bool is_over) noexcept {
-  if (!is_over) return clock_.now();
-  const std::uint64_t closed_ns = event_log.when_closed(epoch_);
-  const bool has_events = segment_.is_open() && next_ > segment_.first();
-  return has_events && next_[-1].time_ns > closed_ns ? next_[-1].time_ns : closed_ns;
-}
-
 inline bool ThreadLog::more_room() noexcept {
   if (!segment_.is_open() || next_ == segment_.last()) return next_segment();
   end_ = segment_.prepare(next_);
@@ -391,10 +382,10 @@ inline bool ThreadLog::next_segment() noexcept {
   if (nbytes > kLargestSegmentNbytes) nbytes = kLargestSegmentNbytes;
   const SegmentOwner owner{pid_, static_cast<std::uint32_t>(::syscall(SYS_gettid)), number_, event_log.process_start};
   Segment segment;
-  if (!event_log.take(nbytes) || !segment.create(event_log.folder, owner, sequence_, nbytes)) {
-    full_ = true;
-    return false;
-  }
+  const bool has_room = take_room(*shared_, nbytes);
+  full_ = !has_room || !segment.create(event_log.folder, owner, sequence_, nbytes);
+  if (full_ && has_room) give_room_back(*shared_, nbytes);
+  if (full_) return false;
   if (segment_.is_open()) segment_.finish(next_);
   segment_ = segment;
   ++sequence_;
