@@ -89,6 +89,13 @@ def test_a_process_that_cannot_have_been_is_one_sentence(damaged, key, value, wh
         scope.load(damaged)
 
 
+def test_a_site_with_a_number_that_no_program_reaches_is_one_sentence(damaged):
+    file = next(damaged.glob("*.sites"))
+    file.write_text(file.read_text().replace('"number": 1,', f'"number": {2**62},'))
+    with pytest.raises(FileFormatError, match=f"expected a whole number and texts, got {2**62} and"):
+        scope.load(damaged)
+
+
 @pytest.mark.parametrize("prior", [3, {"call": [1.0]}, {"call": ["a", 1.0]}])
 def test_an_expectation_that_is_no_number_is_one_sentence(damaged, prior):
     file = damaged / "session.json"

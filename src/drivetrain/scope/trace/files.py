@@ -10,6 +10,9 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.scope import _native
 from drivetrain.scope.sites import CLASSES, Site
 
+_MOST_SITES = 1 << 24
+"""Of a process: far more than any has names for."""
+
 
 def header_of(file: Path, raw: bytes, form: np.dtype[Any], magic: bytes, what: str) -> Any:
     """The header that a file begins with; None where its writer was killed before it was whole.
@@ -54,7 +57,8 @@ def sites_of(folder: Path, pid: int, start: int) -> dict[int, Site]:
         except json.JSONDecodeError:  # cut off by a kill
             continue
         number = entry.pop("number")
-        if type(number) is not int or number < 0 or not all(type(text) is str for text in entry.values()):
+        is_number = type(number) is int and 0 <= number < _MOST_SITES
+        if not is_number or not all(type(text) is str for text in entry.values()):
             raise FileFormatError(
                 f"{file}: expected a whole number and texts, got {number!r} and {entry}; record again"
             )
