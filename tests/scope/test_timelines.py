@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from brute import overlaps_by_walking, thread_of, threads, totals_by_walking, tr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivetrain.scope import reference
+from drivetrain.scope import overlap, reference
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.sites import FORWARD, Site
+from drivetrain.scope.sites import CLASSES, FORWARD, Site
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import innermost, timeline
 from drivetrain.scope.trace.events import BEGIN, END
@@ -70,6 +71,18 @@ def test_overlaps_are_found_whatever_the_number_of_operations(num_operations):
     trace = trace_of([thread(0), thread(1)], 0, 10_000, sites)
     found = {(frozenset(o.classes), frozenset(o.operations)): o.ns for o in Profile(trace).overlaps() if o.ns}
     assert found == overlaps_by_walking(trace)
+
+
+def test_the_operations_of_a_mask_are_looked_up_and_not_searched_among_thousands():
+    class Many:
+        __iter__ = None
+
+        def __getitem__(self, index):
+            return f"operation {index}"
+
+    mask = 1 << CLASSES.index("python") | (1 << 7 | 1 << 100_000) << len(CLASSES)
+    found = overlap.names(mask, SimpleNamespace(operations=Many()))
+    assert found == (("python",), ("operation 7", "operation 100000"))
 
 
 @given(traces(), st.integers(0, 2**60), st.randoms(use_true_random=False))

@@ -3,7 +3,7 @@
 time lines -> changes, sorted by time -> how many threads are in each class -> mask of each interval -> totals
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +73,7 @@ class _Word(NamedTuple):
 
     def spread(self, mask: int) -> int:
         """A packed mask with its bits where they belong."""
-        return sum(1 << bit for place, bit in enumerate(self.bits) if mask >> place & 1)
+        return sum(1 << self.bits[place] for place in _places(mask))
 
 
 def _words(before: NDArray[np.int32], after: NDArray[np.int32], space: StateSpace) -> list[_Word]:
@@ -109,5 +109,12 @@ def mask_of(state: int, space: StateSpace) -> int:
 def names(code: int, space: StateSpace) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Classes and operations of a mask."""
     classes = tuple(name for bit, name in enumerate(CLASSES) if code >> bit & 1)
-    rest = code >> len(CLASSES)
-    return classes, tuple(name for bit, name in enumerate(space.operations) if rest >> bit & 1)
+    return classes, tuple(space.operations[bit] for bit in _places(code >> len(CLASSES)))
+
+
+def _places(mask: int) -> Iterator[int]:
+    """Of the bits that are set, lowest first; of masks with thousands of bits few are."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
