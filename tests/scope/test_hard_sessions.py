@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from drivetrain import scope
@@ -176,6 +177,29 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match=r"expected a new or empty folder, and .*taken is a file; choose another"):
         scope.session(tmp_path / "taken").__enter__()
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ({"limit_nbytes": 1e9}, "a whole number of bytes up to .*, got 1000000000.0"),
+        ({"limit_nbytes": -1}, "a whole number of bytes up to .*, got -1"),
+        ({"limit_nbytes": 2**80}, "a whole number of bytes up to"),
+        ({"calibrate_every": 2.5}, "expected 0 .never., or 2 to .* blocks, got 2.5"),
+        ({"calibrate_every": 10**20}, "expected 0 .never., or 2 to .* blocks, got 1"),
+        ({"calibrate_every": "10"}, "expected 0 .never., or 2 to .* blocks, got '10'"),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_refused_and_leave_nothing(tmp_path, how, what):
+    with pytest.raises(InvalidInput, match=what):
+        scope.session(tmp_path / "run.scope", **how).__enter__()
+    assert not (tmp_path / "run.scope").exists()
+
+
+def test_numbers_may_be_numpys(tmp_path):
+    with scope.session(tmp_path / "run.scope", limit_nbytes=np.int64(2**20), calibrate_every=np.int32(5)):
+        pass
+    assert scope.load(tmp_path / "run.scope").notes == ()
 
 
 def test_a_session_that_is_refused_beside_another_makes_no_folder(tmp_path):

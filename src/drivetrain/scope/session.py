@@ -29,6 +29,8 @@ from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
 LIMIT_NBYTES = 2**30
 CALIBRATE_EVERY = 10
+MOST_NBYTES, MOST_BLOCKS = 2**62, 2**20
+"""What the recorder can count to, and more than any run has."""
 
 
 def session(
@@ -46,7 +48,7 @@ def session(
             so many blocks of steps, chosen at random, to learn what recording costs them; 0: never.
 
     Raises:
-        InvalidInput: The folder is in use, or this process records already, or calibrate_every is 1 or below 0.
+        InvalidInput: The folder is in use, or this process records already, or a number is none that can be meant.
         OSError: The folder cannot be made or written; nothing is recorded. What cannot be written later, as on a disk
             that becomes full, stops nobody.
     """
@@ -63,6 +65,11 @@ class Session:
 
     def __enter__(self) -> Self:
         require_silence()
+        if not _is_whole(self._limit_nbytes) or not 0 <= self._limit_nbytes <= MOST_NBYTES:
+            raise InvalidInput(
+                f"limit_nbytes: expected a whole number of bytes up to 2**62, got {self._limit_nbytes!r}; "
+                f"{LIMIT_NBYTES} is a gibibyte"
+            )
         create(self._path, sys.argv, self._calibrate_every)
         self._path = self._path.resolve()  # the program may change its folder
         if "asyncio.events" in sys.modules:  # its tasks take turns in a thread
@@ -96,7 +103,7 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         "argv": argv,
         "begin_ns": time.monotonic_ns(),
         WALL_CLOCK: time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns(),
-        "calibrate_every": calibrate_every,
+        "calibrate_every": int(calibrate_every),
         "machine": prior.machine(),
         "prior": prior.recall(),
     }
@@ -104,15 +111,20 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
 
 
 def check_calibrate_every(number: int) -> None:
-    """Refuse what leaves nothing recorded.
+    """Refuse what leaves nothing recorded, and what is no number of blocks.
 
     Raises:
-        InvalidInput: It is 1, or below 0.
+        InvalidInput: It is 1, below 0, above `MOST_BLOCKS`, or no whole number.
     """
-    if number < 0 or number == 1:
+    if not _is_whole(number) or number < 0 or number == 1 or number > MOST_BLOCKS:
         raise InvalidInput(
-            f"calibrate_every: expected 0 (never), or 2 or more blocks, got {number}; 10 leaves a tenth unrecorded"
+            f"calibrate_every: expected 0 (never), or 2 to {MOST_BLOCKS} blocks, got {number!r}; 10 leaves a tenth "
+            "unrecorded"
         )
+
+
+def _is_whole(number: object) -> bool:
+    return hasattr(number, "__index__")  # NumPy's, too
 
 
 def end(path: Path, **more: Any) -> None:
