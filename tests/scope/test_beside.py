@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from browser import FITS, NUM_REQUESTS, needs_chromium, seen, without_scripts
@@ -92,6 +94,27 @@ def test_the_page_has_the_numbers_of_all_runs_and_asks_for_nothing(runs):
     text = without_scripts(text)
     assert not re.search(r"https?://|src=|href=|url\(|@import|<script", text)
     assert "before & <b>" not in text
+
+
+@pytest.mark.parametrize("pattern", ["session.json", "shared", "*.events", "*.sites", "[0-9]*.json"])
+@pytest.mark.parametrize("flag", ["--json", "--html"])
+def test_a_report_is_not_written_over_the_recording_that_it_is_of(tmp_path, capsys, flag, pattern):
+    with scope.session(tmp_path / "run.scope"), scope.operation("mine"):
+        pass
+    part = next((tmp_path / "run.scope").glob(pattern))
+    before = part.read_bytes()
+    assert main(["report", str(tmp_path / "run.scope"), flag, str(part)]) == 2
+    assert "expected a file of its own, got one of the recording; choose another name" in capsys.readouterr().err
+    assert part.read_bytes() == before
+    assert main(["report", str(tmp_path / "run.scope"), flag, str(tmp_path / "run.scope" / "report")]) == 0
+
+
+def test_a_report_is_not_written_over_the_trace_that_it_is_of(tmp_path, capsys):
+    trace = shutil.copy(Path(__file__).parent / "kineto.json", tmp_path / "trace.json")
+    before = trace.read_bytes()
+    assert main(["report", str(trace), "--json", str(trace)]) == 2
+    assert "expected a file of its own, got one of the recording" in capsys.readouterr().err
+    assert trace.read_bytes() == before
 
 
 def test_what_cannot_be_shown_side_by_side_is_one_line(folders, tmp_path, capsys):

@@ -16,6 +16,7 @@ from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_json, beside_page, beside_terminal, page, perfetto, table, terminal
 from drivetrain.scope.report.console import console
 from drivetrain.scope.trace import kineto
+from drivetrain.scope.trace.folder import is_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,10 @@ class _Flags:
         if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None or self.kineto):
             raise InvalidInput("--csv, --perfetto, --kineto: expected one DIR, got several; write a file for each")
         require_folders(self.html, self.json, self.csv, self.perfetto)
+        read = {path.resolve() for path in (*self.folders, *self.kineto)}
+        for file in filter(None, (self.html, self.json, self.csv, self.perfetto)):
+            if file.resolve() in read or any(is_part(folder, file) for folder in self.folders):
+                raise InvalidInput(f"{file}: expected a file of its own, got one of the recording; choose another name")
         for file in self.kineto:
             if not file.is_file():
                 raise InvalidInput(f"--kineto: expected a trace that torch.profiler exported, and {file} is no file")

@@ -17,6 +17,13 @@ PACKED_GPU = "gpu.parquet"
 _REPLACED = ("*.events", "*.sites", "*.gpu", "*.gpu-names", "gpu.readings", "*-*.json", notes.PATTERN, "shared")
 
 
+def is_part(folder: Path, file: Path) -> bool:
+    """Whether a file belongs to what a session recorded, and must not be written over."""
+    patterns = ("session.json", PACKED, PACKED_GPU, *_REPLACED)
+    there = {one.resolve() for pattern in patterns for one in folder.glob(pattern)}
+    return file.resolve() in there
+
+
 def read(folder: Path) -> Trace:
     """The trace of a session.
 
