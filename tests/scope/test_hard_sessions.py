@@ -1,6 +1,8 @@
 """Sessions where threads outlive them, disks are full, folders change and names are odd."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -163,6 +165,32 @@ def test_a_name_that_is_no_text_is_refused_and_recording_goes_on(tmp_path, make,
         with scope.operation("mine"):
             pass
     assert "mine" in operations(tmp_path / "run.scope")
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_objects_that_hold_operations_can_be_copied_and_pickled(tmp_path, again):
+    held = {"operation": scope.operation("held"), "phase": scope.phase("early")}
+    with scope.session(tmp_path / "run.scope"):
+        copied = again(held)
+        with copied["phase"], copied["operation"]:
+            pass
+    rows = scope.load(tmp_path / "run.scope").breakdown()
+    assert ("held", "early") in {(row.operation, row.phase) for row in rows}
+
+
+def test_an_operation_that_is_pickled_is_the_same_in_a_process_that_has_other_numbers(tmp_path):
+    text = """
+import pickle, sys
+from drivetrain import scope
+scope.operation("something else")
+with scope.session(sys.argv[1]), pickle.loads(bytes.fromhex(sys.stdin.read())):
+    pass
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    sent = pickle.dumps(scope.operation("sent")).hex().encode()
+    command = [sys.executable, "-W", "error", "-c", text, str(tmp_path / "run.scope")]
+    subprocess.run(command, env=environment, input=sent, check=True)
+    assert "sent" in operations(tmp_path / "run.scope")
 
 
 def test_a_folder_may_have_a_name_that_is_no_text(tmp_path):

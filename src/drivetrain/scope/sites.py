@@ -95,6 +95,10 @@ class SiteTable:
                 self._write([number])
             return number
 
+    def site(self, number: int) -> Site:
+        """The site of a number."""
+        return self._sites[number]
+
     def presume(self, number: int, operation: str) -> None:
         """Say, of a site that is known already, what its operation is where nothing around sets one."""
         with self._lock:

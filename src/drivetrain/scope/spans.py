@@ -25,6 +25,10 @@ class Operation(Span):
         """A function that is recorded whenever it runs; also of coroutines and generators."""
         return recorded(function, self)
 
+    def __reduce__(self) -> tuple[Callable[[Site], "Operation"], tuple[Site]]:
+        """By its site: another process has other numbers."""
+        return _of_site, (table.site(self.site),)
+
 
 def operation(name: str) -> Operation:
     """Whatever runs inside belongs to this operation, unless an operation inside says otherwise.
@@ -53,6 +57,10 @@ def phase(name: str) -> Operation:
         InvalidInput: The name is empty, or no text.
     """
     return _phase(_checked(name, "phase"))
+
+
+def _of_site(site: Site) -> Operation:
+    return Operation(table.number(site))
 
 
 @functools.lru_cache(maxsize=1024)
