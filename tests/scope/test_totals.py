@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
 import pytest
 from browser import FITS, NUM_REQUESTS, needs_chromium, seen
 
@@ -19,6 +20,10 @@ from drivetrain.scope.session import end
 from drivetrain.scope.totals import Totals
 from drivetrain.scope.trace.events import BEGIN
 from drivetrain.scope.trace.totals import read
+
+# SitePath and TotalsHeader of cpp/include/drivetrain/event_log_totals.hpp
+PATH = np.dtype([("ns", "<i8"), ("num_entered", "<i8"), ("site", "<u4"), ("parent", "<u4"), ("others", "<u4", 2)])
+HEADER_NBYTES = 96
 
 
 @pytest.fixture
@@ -174,6 +179,43 @@ def test_a_folder_of_the_other_kind_is_refused_in_one_sentence(folder, tmp_path)
         pass
     with pytest.raises(FileFormatError, match="expected the folder of a session that kept sums"):
         read(tmp_path / "events")
+
+
+def cut(raw):
+    return raw[:200]
+
+
+def below_itself(raw):
+    paths = np.frombuffer(raw, PATH, int.from_bytes(raw[36:40], "little"), HEADER_NBYTES).copy()
+    paths["parent"][-1] = len(paths) - 1
+    return raw[:HEADER_NBYTES] + paths.tobytes()
+
+
+def less_than_nothing(raw):
+    paths = np.frombuffer(raw, PATH, int.from_bytes(raw[36:40], "little"), HEADER_NBYTES).copy()
+    paths["ns"][1] = -1
+    return raw[:HEADER_NBYTES] + paths.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage", "what"),
+    [
+        ("*.totals", cut, "got damaged ones"),
+        ("*.totals", below_itself, "lies below path"),
+        ("*.totals", less_than_nothing, "expected times of program, got"),
+        ("*.sites", lambda raw: raw.replace(b"replay", b"repl\xff"), "got damaged ones"),
+        ("[0-9]*.json", lambda raw: raw.replace(b'"program"', b"[1, 2]"), "names of processes that are texts"),
+        ("[0-9]*.json", lambda raw: raw[:40], "expected JSON, got a damaged file"),
+        ("session.json", lambda raw: raw.replace(b'"begin_ns"', b'"begin"'), "got damaged ones"),
+        ("session.json", lambda raw: raw.replace(b'"end_ns": ', b'"end_ns": -'), "an end after a begin"),
+    ],
+)
+def test_sums_that_are_damaged_are_one_sentence(folder, pattern, damage, what):
+    recorded(folder, scope.operation("replay")(lambda: None))
+    file = next(folder.glob(pattern))
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(FileFormatError, match=what):
+        Totals.load([folder])
 
 
 @needs_chromium

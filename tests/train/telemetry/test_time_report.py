@@ -155,6 +155,11 @@ def waiting(name, share, operation="backpropagation"):
     )
 
 
+def test_a_run_whose_learner_has_recorded_nothing_has_a_report():
+    totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, (waiting("actor 0", 0.7),)),))
+    assert time_report.words(totals)[1] == "Of its time most is starting."
+
+
 @pytest.mark.parametrize(
     ("actors", "learner", "said"),
     [

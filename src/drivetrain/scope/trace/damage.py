@@ -7,9 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from drivetrain.scope.trace.events import BEGIN, COUNT, END, Process, Thread, Trace
-
-_LATEST_NS = 2**62
-"""Beyond any clock: 146 years."""
+from drivetrain.scope.trace.files import LATEST_NS
 
 
 def found_in(trace: Trace) -> str | None:
@@ -18,7 +16,7 @@ def found_in(trace: Trace) -> str | None:
 
 
 def _all_in(trace: Trace) -> Iterator[str]:
-    if not 0 <= trace.begin_ns <= trace.end_ns < _LATEST_NS:
+    if not 0 <= trace.begin_ns <= trace.end_ns < LATEST_NS:
         yield f"an end after a begin, got {trace.begin_ns} to {trace.end_ns} ns"
     for name, multiple in _items(trace.about.get("prior", {})):
         if multiple is not None and not _is_pair(multiple):

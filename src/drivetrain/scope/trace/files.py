@@ -10,6 +10,8 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.scope import _native
 from drivetrain.scope.sites import CLASSES, Site
 
+LATEST_NS = 1 << 62
+"""Beyond any clock: 146 years."""
 _MOST_SITES = 1 << 24
 """Of a process: far more than any has names for."""
 

@@ -3,7 +3,7 @@
 FOLDER/session.json, *.json, *.sites, *.totals -> ThreadTotals
 """
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.format import TOTALS
 from drivetrain.scope.sites import Site
 from drivetrain.scope.states import BASE, State
-from drivetrain.scope.trace.files import header_of, read_json, sites_of
+from drivetrain.scope.trace.files import LATEST_NS, header_of, read_json, sites_of
 
 # TotalsHeader and SitePath of cpp/include/drivetrain/event_log_totals.hpp
 _HEADER = np.dtype(
@@ -83,14 +83,44 @@ def read(folder: Path) -> tuple[dict[str, Any], list[ThreadTotals]]:
     """What session.json says, and all threads, in the order of their begin; also of a session that still runs.
 
     Raises:
-        FileFormatError: The folder holds no such session, or one of another version.
+        FileFormatError: The folder holds no such session, or one that is damaged or of another version.
     """
+    try:
+        about, threads = _read(folder)
+        wrong = next(_wrong_in(about, threads), None)
+    except (LookupError, TypeError, ValueError, OverflowError) as error:  # missing, cut, no number
+        raise FileFormatError(
+            f"{folder}: expected sums, got damaged ones ({type(error).__name__}: {error}); they cannot be shown"
+        ) from error
+    if wrong is not None:
+        raise FileFormatError(f"{folder}: expected {wrong}: its sums are damaged and cannot be shown")
+    return about, threads
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], list[ThreadTotals]]:
     file = folder / "session.json"
     about: dict[str, Any] = read_json(file) if file.is_file() else {}
     if about.get("keeps") != TOTALS:
         raise FileFormatError(f"{folder}: expected the folder of a session that kept sums, and it is none")
     threads = [thread for path in folder.glob("*.totals") if (thread := _thread(folder, path)) is not None]
     return about, sorted(threads, key=lambda thread: thread.begin_ns)
+
+
+def _wrong_in(about: dict[str, Any], threads: list[ThreadTotals]) -> Iterator[str]:
+    """What no session says: what is expected instead, and what there is."""
+    begin_ns = int(about["begin_ns"])
+    if not 0 <= begin_ns <= int(about.get("end_ns", begin_ns)) < LATEST_NS:
+        yield f"an end after a begin, got {begin_ns} to {about.get('end_ns')} ns"
+    for thread in threads:
+        if type(thread.name) is not str:
+            yield f"names of processes that are texts, got {thread.name!r}"
+        if not 0 <= thread.begin_ns <= thread.until_ns < LATEST_NS:
+            yield f"an end of {thread.name} after its begin, got {thread.begin_ns} to {thread.until_ns} ns"
+        spent_ns, num_entered = [path.ns for path in thread.paths], [path.num_entered for path in thread.paths]
+        if not 0 <= min(spent_ns, default=0) <= max(spent_ns, default=0) < LATEST_NS:
+            yield f"times of {thread.name}, got {spent_ns} ns"
+        if not 0 <= min(num_entered, default=0) <= max(num_entered, default=0) < LATEST_NS:
+            yield f"numbers of entries of {thread.name}, got {num_entered}"
 
 
 def _thread(folder: Path, file: Path) -> ThreadTotals | None:
@@ -119,6 +149,8 @@ def _resolved(paths: NDArray[Any], sites: dict[int, Site]) -> tuple[SiteTotal, .
         site, state = Site(""), BASE
         if number > 0:
             site = sites.get(int(path["site"]), Site("unknown"))
+            if path["parent"] >= number:
+                raise ValueError(f"path {number} lies below path {path['parent']}")
             around = found[int(path["parent"])].state
             own = State(site.operation, site.time_class, site.phase)
             state = State(*(mine or above for mine, above in zip(own, around, strict=True)))
@@ -127,4 +159,4 @@ def _resolved(paths: NDArray[Any], sites: dict[int, Site]) -> tuple[SiteTotal, .
 
 
 def _name(file: Path) -> str:
-    return json.loads(file.read_text()).get("name", "") if file.exists() else ""
+    return read_json(file).get("name", "") if file.exists() else ""

@@ -109,4 +109,5 @@ def _what(totals: Totals, group: str) -> str:
 
 def _done(totals: Totals, group: str) -> dict[str, int]:
     """What a group did and how long, waiting apart, after it had started."""
-    return {what: ns for what, ns in by_group(totals)[group].items() if what not in ("waiting", "starting") and ns}
+    sums = by_group(totals).get(group, {})
+    return {what: ns for what, ns in sums.items() if what not in ("waiting", "starting") and ns}
