@@ -81,6 +81,14 @@ bool record_buffers(nb::handle type, std::uint32_t site) {
   return true;
 }
 
+SiteUse collection_use;
+
+/// One of gc.callbacks. Not of Python's: in a function of Python a signal would be handled that came during the
+/// collection, and what its handler raises, as Ctrl-C does, be lost there.
+void watch_collection(const char* stage, nb::handle) {
+  std::strcmp(stage, "start") == 0 ? thread_log.begin(collection_use) : thread_log.end(collection_use.site);
+}
+
 SiteUse operator_use;  // written before whoever calls these is told of them
 
 /// For a framework that tells of its operators in C++: as plain functions, for code that does not link to this.
@@ -118,6 +126,12 @@ NB_MODULE(_native, m) {
   m.def("record_buffers", &record_buffers, "type"_a, "site"_a,
         "Record where the memory of a type's objects is asked for; false if it lends none, or another type is "
         "recorded.");
+  const auto use_for_collections = [](std::uint32_t site) {
+    collection_use = SiteUse{.site = site, .instrument = Instrument::kAnnotation};
+  };
+  m.def("collection_site", use_for_collections, "site"_a,
+        "The site of garbage collections; before watch_collection() is called.");
+  m.def("watch_collection", &watch_collection, "stage"_a, "info"_a, "For gc.callbacks.");
   m.def("operator_callbacks", &operator_callbacks, "site"_a,
         "Addresses of two functions of nothing, which enter and leave a site.");
   m.def(

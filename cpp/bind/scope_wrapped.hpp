@@ -29,7 +29,8 @@ inline PyObject* wrapped_call(PyObject* self, PyObject* const* args, std::size_t
   if (wrapped->tell != nullptr && (!wrapped->use.is_traced || thread_log.is_tracing())) {
     PyObject* said = wrapped->tells_arguments ? PyObject_Vectorcall(wrapped->tell, args, count, keywords)
                                               : PyObject_CallNoArgs(wrapped->tell);
-    if (said == nullptr) PyErr_WriteUnraisable(wrapped->tell);  // the program must run on
+    if (said == nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;  // Ctrl-C came meanwhile
+    if (said == nullptr) PyErr_WriteUnraisable(wrapped->tell);                        // the program must run on
     Py_XDECREF(said);
   }
   thread_log.begin(wrapped->use);

@@ -2,18 +2,11 @@
 
 import gc
 
-from drivetrain.scope.sites import Site
-from drivetrain.scope.spans import span
+from drivetrain.scope import _native
+from drivetrain.scope.sites import Site, table
 
 
 def install() -> None:
     """Record every collection of this process."""
-    collection = span(Site("garbage collection", "", "gc"))
-
-    def watch(stage: str, info: dict[str, int]) -> None:
-        if stage == "start":
-            collection.__enter__()
-        else:
-            collection.__exit__(None, None, None)
-
-    gc.callbacks.append(watch)
+    _native.collection_site(table.number(Site("garbage collection", "", "gc")))
+    gc.callbacks.append(_native.watch_collection)
