@@ -13,6 +13,8 @@ from whole_run import ENDLESS, SMALL
 from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.cli.train import show
+from drivetrain.scope import summing
+from drivetrain.scope.process import leave
 from drivetrain.scope.report import chart
 from drivetrain.scope.sites import Site
 from drivetrain.scope.states import State
@@ -153,6 +155,18 @@ def waiting(name, share, operation="backpropagation"):
     return ThreadTotals(
         name=name, is_main=True, begin_ns=0, until_ns=10**9, has_ended=True, num_unplaced=0, paths=tuple(paths)
     )
+
+
+def test_operations_whose_names_no_encoding_has_are_on_the_page(tmp_path):
+    session = tmp_path / "time" / "0"
+    summing.create(session)
+    summing.join(session, name="run")
+    with scope.operation("half \ud800 of a pair"):
+        pass
+    leave(session)
+    (tmp_path / "config.json").write_text(json.dumps({"algo": "dqn", "env": "CartPole-v1"}))
+    time_report.write(tmp_path)
+    assert "half &#55296; of a pair" in (tmp_path / time_report.REPORT).read_text()
 
 
 def test_a_run_whose_learner_has_recorded_nothing_has_a_report():

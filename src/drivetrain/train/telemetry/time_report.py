@@ -40,7 +40,8 @@ def write(run_dir: Path, file: Path | None = None) -> None:
     totals = load(run_dir)
     if totals is not None:
         title = f"Where the time of {label_of(run_dir)} went"
-        save_text(file or run_dir / REPORT, totals_page.render(totals, title, facts(totals), words(totals)))
+        text = totals_page.render(totals, title, facts(totals), words(totals))
+        save_text(file or run_dir / REPORT, text, errors="xmlcharrefreplace")  # names need not be text in any encoding
 
 
 def is_of_run(folder: Path) -> bool:
