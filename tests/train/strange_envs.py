@@ -219,6 +219,13 @@ class Bodiless(Shifted):
         return Discrete(self.world.bodies)
 
 
+class Seedless(Shifted):
+    """Is reset as environments of Gym were."""
+
+    def reset(self):
+        return self.observe(0), {}
+
+
 class Quitting(Shifted):
     """Leaves the program when it is closed."""
 
@@ -254,7 +261,7 @@ class Uncounted(Nested):
 
 for kind in (
     *(Spaceless, Listing, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
-    *(Wordless, Careless, Mute, Guarded, Bodiless, Quitting),
+    *(Wordless, Careless, Mute, Guarded, Bodiless, Quitting, Seedless),
     *(Shifted, Ending, Slow, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):

@@ -65,6 +65,7 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
         ("strange_envs:Mute-v0", r"cannot be made: Unspeakable: its message cannot be read \(.*strange_envs.py"),
         ("strange_envs:Guarded-v0", r"its observation_space cannot be read: RuntimeError: not before reset \(.*; mend"),
         ("strange_envs:Bodiless-v0", r"its action_space cannot be read: AttributeError: 'NoneType' .*strange_envs.py"),
+        ("strange_envs:Seedless-v0", r"expected reset\(\*, seed=None, options=None\), .* takes no seed; mend it"),
         ("strange_envs:Quitting-v0", r"cannot be closed: SystemExit: 5 \(.*; mend its close"),
         ("strange_envs:Unclosable-v0", r"cannot be closed: RuntimeError: it is held \(.*; mend its close"),
         ("strange_envs:Many-v0", r"DQN needs discrete actions, and these are multi-discrete"),
@@ -157,9 +158,9 @@ def test_a_reward_beyond_float32_is_refused_as_the_environments():
         require_reward("X-v0", 3, 1e300)
 
 
-def test_a_reset_that_takes_no_seed_is_one_sentence():
-    seedless = type("Seedless", (Shifted,), {"reset": lambda self: (self.observe(0), {})})
-    config = TrainConfig.default("dqn", seedless)
+def test_a_wrapper_whose_reset_takes_no_seed_is_one_sentence():
+    seedless = type("Seedless", (gymnasium.Wrapper,), {"reset": lambda self: self.env.reset()})
+    config = TrainConfig.default("dqn", lambda: seedless(Shifted()))
     with pytest.raises(RunError, match=r"start of an episode: expected reset\(\*, seed=None, .*unexpected .*seed"):
         Environment(config, describe(config)).reset(0)
 

@@ -5,6 +5,7 @@ gymnasium.make(id), or gymnax/NAME by drivetrain.sim -> preprocessing -> frame s
 
 import contextlib
 import importlib
+import inspect
 import io
 import sys
 import traceback
@@ -75,6 +76,7 @@ def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
         observations = as_real(observations) if settings.normalize_observations else observations
         actions = actions_of(_space_of(env, "action_space", env_id), env_id)
         interface = Interface(observations=observations, actions=actions, frame_stack=stack)
+        _require_seeds(env, env_id)
     except BaseException:
         with contextlib.suppress(Exception, SystemExit):  # what is wrong with its spaces is said already
             env.close()
@@ -94,6 +96,19 @@ def _space_of(env: _AnyEnv, name: str, env_id: str) -> Any:
         if isinstance(error, AttributeError) and error.name == name and error.obj is env.unwrapped:
             return None
         raise InvalidInput(f"environment {env_id!r}: its {name} cannot be read: {_why(error)}; mend it") from error
+
+
+def _require_seeds(env: _AnyEnv, env_id: str) -> None:
+    """Refuse a reset that takes no seed, as Gym's did, before a run finds that it does not."""
+    try:
+        takes = inspect.signature(env.unwrapped.reset).parameters.values()
+    except (TypeError, ValueError):  # one of C, which does not say
+        return
+    if not any(one.name == "seed" or one.kind is inspect.Parameter.VAR_KEYWORD for one in takes):
+        raise InvalidInput(
+            f"environment {env_id!r}: expected reset(*, seed=None, options=None), as of Gymnasium, and its reset takes "
+            "no seed; mend it, or wrap it"
+        )
 
 
 def require_known_everywhere(env_id: str) -> None:
