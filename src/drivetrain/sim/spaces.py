@@ -13,6 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from drivetrain.sim.random import product
+
+ENDLESS = 1e30
+"""Bounds from here on stand for none, as those that are the largest float there is."""
+
 
 def numbers(x: Any) -> npt.NDArray[Any] | None:
     """As an array; None where it is none of numbers, as a dictionary or rows of several lengths."""
@@ -49,11 +54,24 @@ class Box:
     dtype: Any = jnp.float32
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Uniform; where a bound is infinite or as large as floats go, within 1 of the other or of 0."""
-        low, high = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), self.shape) for x in (self.low, self.high))
-        low = jnp.maximum(low, jnp.where(high < 1e30, high, 1.0) - 1e6)
-        high = jnp.minimum(high, low + 2e6)
-        return jax.random.uniform(key, self.shape, jnp.float32, low, high).astype(self.dtype)
+        """Uniform, integers and Booleans with both bounds.
+
+        Where a bound is infinite or as large as floats go, within 1 of the other, or of 0 where there is no other.
+        """
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        if jnp.issubdtype(dtype, jnp.floating):
+            low, high = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), self.shape) for x in (self.low, self.high))
+            low, high = bounded(low, high, jnp)
+            return jax.random.uniform(key, self.shape, jnp.float32, low, high).astype(dtype)
+        return self.whole(key, *whole_bounds(self.low, self.high, dtype), dtype)
+
+    def whole(self, key: jax.Array, low: Any, high: Any, dtype: Any) -> jax.Array:
+        """Integers from low to high; the chances of two differ by at most a word in 2^32."""
+        words = jax.random.bits(key, self.shape, jnp.uint64 if dtype.itemsize == 8 else jnp.uint32)
+        low, high = (jnp.asarray(x).astype(words.dtype) for x in (low, high))
+        span = jnp.broadcast_to(high - low + 1, self.shape)  # 0: every word is inside
+        scaled = words % jnp.maximum(span, 1) if dtype.itemsize == 8 else product(words, span)[0]
+        return (low + jnp.where(span == 0, words, scaled)).astype(dtype)
 
     def contains(self, x: Any) -> bool:
         """Whether x has the shape and lies between the bounds."""
@@ -62,3 +80,27 @@ class Box:
             return False
         inside = (array >= np.asarray(self.low)) & (array <= np.asarray(self.high))
         return array.shape == self.shape and int(np.sum(inside)) == prod(self.shape)
+
+
+def bounded(low: Any, high: Any, xp: Any) -> tuple[Any, Any]:
+    """Bounds to draw between, where some are none."""
+    endless_low, endless_high = low <= -ENDLESS, high >= ENDLESS
+    return (
+        xp.where(endless_low, xp.where(endless_high, -1, high - 1), low),
+        xp.where(endless_high, xp.where(endless_low, 1, low + 1), high),
+    )
+
+
+def whole_bounds(low: Any, high: Any, dtype: Any) -> tuple[Any, Any]:
+    """The smallest and the largest integer of a type between two bounds."""
+    traced = any(isinstance(x, jax.core.Tracer) for x in (low, high))
+    xp: Any = jnp if traced else np
+    low, high = xp.asarray(low), xp.asarray(high)
+    if "f" in (low.dtype.kind, high.dtype.kind):
+        low, high = bounded(low, high, xp)
+        low, high = xp.ceil(low), xp.floor(high)
+    if traced:
+        return low.astype(dtype), high.astype(dtype)
+    limits = (0, 1) if dtype.kind == "b" else (int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max))
+    low, high = (np.asarray(np.clip(x.astype(object), *limits), dtype) for x in (low, high))
+    return low, high
