@@ -49,6 +49,8 @@ class Acting:
 
     generator: Generator = "threefry"
     """Of the key that the policy gets."""
+    structure: Any = None
+    """Of an action, if it is known: a pair that has it is an action, and never (action, extras)."""
 
     def __call__(self, params: Tree, obs: Tree, words: Any, number: Any) -> tuple[Tree, dict[str, Any]]:
         """Action and extras of one environment in a step, as arrays.
@@ -61,11 +63,12 @@ class Acting:
             CompileError: The extras are no dictionary of names.
         """
         given = self.policy(params, obs, policy_key(words, number, self.generator))
-        action, extras = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
+        is_pair = isinstance(given, tuple) and len(given) == 2 and jax.tree.structure(given) != self.structure
+        action, extras = given if is_pair else (given, {})
         if not isinstance(extras, dict) or not all(isinstance(name, str) for name in extras):
             raise CompileError(
                 "policy: expected an action, or (action, extras) with a dictionary of arrays by name, got extras of "
-                f"type {type(extras).__name__}"
+                f"type {type(extras).__name__}; give (action, {{}}) where an action is itself a pair"
             )
         return strong(action), cast("dict[str, Any]", strong(extras))
 

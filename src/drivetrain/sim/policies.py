@@ -25,8 +25,9 @@ import jax.numpy as jnp
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim import random
 from drivetrain.sim.acting import Policy
-from drivetrain.sim.api import Tree
+from drivetrain.sim.api import Tree, describe
 from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.trace import name_of
 
 Head = Literal["categorical", "gaussian", "epsilon_greedy"]
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
@@ -106,11 +107,13 @@ def mlp(
             Stable-Baselines3's PPO, and not from those of the action.
 
     Raises:
-        InvalidInput: The head does not fit the action space or has no value, or a size is not positive.
+        InvalidInput: The head does not fit the action space or has no value, there is none for such actions (integers
+            in a Box, several parts), or a size is not positive.
     """
     env = adapted(env)
     space, obs = env.action_space(env.default_params), first_obs(env)
-    discrete = hasattr(space, "n")
+    action, discrete = drawn(space), hasattr(space, "n")
+    check_actions(name_of(env), action, discrete)
     head = head or ("categorical" if discrete else "gaussian")
     check_head(head, discrete, activation, hidden)
     if separate_value and head == "epsilon_greedy":
@@ -118,7 +121,7 @@ def mlp(
     num_inputs = sum(prod(leaf.shape) for leaf in jax.tree.leaves(obs))
     num_outputs = int(space.n) if discrete else prod(space.shape)
     sizes = (num_inputs, *hidden)
-    form = Form(head=head, shape=() if discrete else tuple(space.shape), dtype=drawn(space).dtype)
+    form = Form(head=head, shape=() if discrete else tuple(space.shape), dtype=action.dtype)
 
     def layers(keys: Any) -> list[Tree]:
         return [dense(key, *pair, 2.0**0.5) for key, pair in zip(keys, pairwise(sizes), strict=False)]
@@ -202,6 +205,18 @@ def first_obs(env: Any) -> Tree:
 def drawn(space: Any) -> Any:
     """Shape and type of a draw from a space."""
     return jax.eval_shape(space.sample, jax.eval_shape(jax.random.key, 0))
+
+
+def check_actions(name: str, action: Tree, discrete: bool) -> None:
+    """Refuse actions that no head gives: a Gaussian's draw that is cut to integers has another probability."""
+    several = not hasattr(action, "dtype")
+    if several or not (discrete or jnp.issubdtype(action.dtype, jnp.floating)):
+        got = str(jax.tree.structure(action)) if several else describe(action)
+        remedy = "" if several else "give it a Box of float32 and round in `step`, or "
+        raise InvalidInput(
+            f"env: expected discrete actions, or one array of real ones, got {got}, as the action space of {name} "
+            f"gives; {remedy}write the policy as a function of your own, (params, obs, key) -> (action, extras)"
+        )
 
 
 def check_head(head: str, discrete: bool, activation: str, hidden: Sequence[int]) -> None:

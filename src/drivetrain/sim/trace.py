@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import dataclasses
 import functools
 import hashlib
 import re
@@ -124,6 +125,7 @@ def trace(
     action, _ = abstract(env, "action_space", draw, key)
     shared: Tree = ()
     if acting is not None:
+        acting = dataclasses.replace(acting, structure=jax.tree.structure(action))
         (given, extras), _ = abstract(env, "policy", acting, acting.params, state[1], key, number)
         check_acts(name_of(env), action, given, extras, record)
         action, shared = (), acting.params
