@@ -55,6 +55,16 @@ def test_a_single_environment_passes_the_checks_of_gymnasium(name):
     assert not surprising
 
 
+def test_ways_to_render_are_those_that_an_environment_has():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, modes in (("Knob", []), ("CartPole-v1", ["rgb_array"])):
+            one = gymnasium.make(f"drivetrain/{name}", engine="numpy").unwrapped
+            check_env(one)  # makes it anew for each way to render
+            batch = gymnasium.make_vec(f"drivetrain/{name}", num_envs=2)
+            assert one.metadata["render_modes"] == batch.metadata["render_modes"] == modes
+
+
 def test_gymnasium_steps_single_environments_of_ours_in_its_own_vectors():
     venv = gymnasium.make_vec("drivetrain/CartPole-v1", num_envs=3, vectorization_mode="sync", engine="numpy")
     obs, _ = venv.reset(seed=0)
@@ -81,6 +91,31 @@ def test_a_single_environment_is_one_of_a_batch_and_says_when_it_has_to_be_resta
         with pytest.raises(InvalidInput, match="action: expected an integer from 0 to 1, got "):
             env.step(action)
     env.close()
+
+
+def test_a_single_environment_has_no_options_of_a_reset():
+    env = SimEnv("CartPole-v1", "numpy")
+    env.reset(seed=0)
+    before = env.batch.state
+    for mask in ([False], np.array([False]), np.array([True])):
+        with pytest.raises(InvalidInput, match=r"options: expected none, since .* got 'reset_mask'; leave"):
+            env.reset(options={"reset_mask": mask})
+    assert env.batch.state is before
+    np.testing.assert_array_equal(*(env.reset(seed=1, options=none)[0] for none in (None, {})))
+
+
+@pytest.mark.parametrize(("name", "value"), [("autoreset", "same_step"), ("num_envs", 3)])
+def test_a_single_environment_refuses_what_only_batches_have(name, value):
+    with pytest.raises(
+        InvalidInput, match=rf"^{name}: expected none, .* got {value!r}; give it to gymnasium\.make_vec"
+    ):
+        gymnasium.make("drivetrain/CartPole-v1", **{name: value})
+
+
+@pytest.mark.parametrize("name", [3, None, b"CartPole-v1"])
+def test_what_is_no_name_of_an_environment_is_told(name):
+    with pytest.raises(InvalidInput, match="name: expected that of an environment, as 'CartPole-v1', got "):
+        sim.make(name)
 
 
 def test_a_forked_process_is_told_what_to_do_in_place_of_waiting_for_ever_for_threads_that_are_not_there():

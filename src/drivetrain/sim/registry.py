@@ -39,6 +39,12 @@ def make(name: str, /, **options: Any) -> Any:
     Raises:
         InvalidInput: There is none of that name, or it has no such option.
     """
+    given: Any = name
+    if not isinstance(given, str):
+        raise InvalidInput(
+            f"name: expected that of an environment, as 'CartPole-v1', got {given!r}; sim.compile and sim.make_vec "
+            "take an environment as it is"
+        )
     if name.startswith("gymnax/"):
         return from_gymnax(name.removeprefix("gymnax/"), **options)
     short = name.removeprefix("drivetrain/")

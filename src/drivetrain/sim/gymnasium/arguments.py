@@ -26,6 +26,11 @@ def checked_mask(options: dict[str, Any] | None, num_envs: int) -> npt.NDArray[n
     return mask
 
 
+def render_modes(env: Environment) -> list[str]:
+    """Ways to render this environment."""
+    return list(RENDER_MODES) if hasattr(env, "render") else []
+
+
 def checked_render_mode(render_mode: str | None, env: Environment) -> str | None:
     """A way to render that there is, for an environment that has a picture."""
     if render_mode is None:

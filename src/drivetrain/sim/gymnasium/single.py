@@ -24,10 +24,11 @@ class SimEnv(gymnasium.Env[Any, Any]):
     """A batch of one environment that the caller restarts: for tools that know no vector environments.
 
     Of a batch of N one step costs little more than of one: `sim.make_vec` where it can be used. Arguments are those
-    of `sim.make_vec`.
+    of `sim.make_vec` but `num_envs` and `autoreset`.
     """
 
-    # Gymnasium reads it from the class, and declares it without ClassVar.
+    # Gymnasium reads it from the class, and declares it without ClassVar: what some environment can. That of an
+    # environment says what this one can.
     metadata: dict[str, Any] = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}  # noqa: RUF012
 
     def __init__(
@@ -41,6 +42,11 @@ class SimEnv(gymnasium.Env[Any, Any]):
         **options: Any,
     ) -> None:
         """Nothing is compiled before the first `reset`."""
+        for name in set(options) & {"num_envs", "autoreset"}:
+            raise InvalidInput(
+                f"{name}: expected none, since this is one environment, which its caller restarts, got "
+                f"{options[name]!r}; give it to gymnasium.make_vec or sim.make_vec"
+            )
         self.batch = SimVectorEnv(
             env,
             1,
@@ -52,15 +58,21 @@ class SimEnv(gymnasium.Env[Any, Any]):
             **options,
         )
         self.render_mode = render_mode
+        self.metadata = {**self.metadata, "render_modes": self.batch.metadata["render_modes"]}
         self.observation_space = self.batch.single_observation_space
         self.action_space = self.batch.single_action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]:
-        """Start an episode; see `SimVectorEnv.reset`. There are no options."""
+        """Start an episode; see `SimVectorEnv.reset`. There are no options: give None, or {}."""
+        if options:
+            raise InvalidInput(
+                f"options: expected none, since a reset always restarts this one environment, got "
+                f"{', '.join(map(repr, options))}; leave them out"
+            )
         seed = checked_seed(seed)
         super().reset(seed=seed)
         start = int(self.np_random.integers(NUM_SEEDS)) if seed is None else seed
-        obs, infos = self.batch.reset(seed=start, options=options)
+        obs, infos = self.batch.reset(seed=start)
         return jax.tree.map(lambda x: x[0], obs), infos
 
     def step(self, action: Any) -> tuple[Tree, float, bool, bool, dict[str, Any]]:

@@ -21,10 +21,10 @@ from drivetrain.sim.envs.drawing import Frame, render
 from drivetrain.sim.forked import first_user
 from drivetrain.sim.gymnasium.arguments import (
     NUM_SEEDS,
-    RENDER_MODES,
     checked_mask,
     checked_render_mode,
     checked_seed,
+    render_modes,
 )
 from drivetrain.sim.gymnasium.infos import batched, final
 from drivetrain.sim.gymnasium.spaces import checked_actions, single_spaces
@@ -89,7 +89,8 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         self._engine: Engine = engine
         self._generator: Generator = generator
         self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": MODES[mode], "render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
+        modes = render_modes(self.env)
+        self.metadata = {"autoreset_mode": MODES[mode], "render_modes": modes, "render_fps": FRAMES_PER_S}
         self.render_mode = checked_render_mode(render_mode, self.env)
         self._differing = varied(self.env, self.params, num_envs)
         with told_of_params(self.env, self.params):
