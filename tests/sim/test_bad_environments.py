@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import Applied, random_actions
+from jax.experimental import io_callback
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
@@ -82,6 +83,59 @@ def test_an_unsupported_primitive_is_named_with_the_line_and_a_suggestion():
         compiled(function)
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda *args: jax.pure_callback(*args), r"`pure_callback` .*: give it vmap_method=\"sequential\""),
+        (lambda *args: io_callback(*args, ordered=True), "`io_callback` .*: leave out ordered=True"),
+    ],
+)
+def test_a_call_into_python_that_the_oracle_cannot_make_for_all_environments_is_told_with_its_line(call, told):
+    def function(x):
+        def inner(x):
+            return call(lambda v: v, NUMBER, x)
+
+        return jax.lax.cond(x > 0, inner, jnp.negative, x)
+
+    with pytest.raises(CompileError, match=rf"test_bad_environments.py:\d+: engine \"xla\" steps all .* {told}"):
+        compiled(function, "xla")
+
+
+def test_a_call_into_python_that_is_made_one_by_one_is_the_oracles():
+    rollout = compiled(lambda x: jax.pure_callback(lambda v: v * 2, NUMBER, x, vmap_method="sequential"), "xla")
+    _, trajectory = rollout(rollout.reset(), (np.float32([[1, 3]]),))
+    np.testing.assert_array_equal(trajectory["obs"], [[2, 6]])
+
+
+class Holding(Applied):
+    """Its state is what a function makes of the key of its start."""
+
+    name = "Holding"
+
+    def __init__(self, held):
+        super().__init__(lambda x: x, NUMBER)
+        self.held = held
+
+    def reset(self, key, params):
+        return super().reset(key, params)[0], self.held(key)
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        (lambda key: key, 'Holding: engines other than "xla" pass on no typed keys of JAX'),
+        (
+            lambda key: jnp.complex64(0),
+            'Holding: engines other than "xla" do not support a state, .* of type complex64: use one of bool',
+        ),
+    ],
+)
+def test_a_state_that_other_engines_cannot_hold_is_told_with_the_environments_name(held, told):
+    for engine in ("numpy", "native"):
+        with pytest.raises(CompileError, match=told):
+            sim.compile(Holding(held), 2, 1, engine, autoreset="disabled")
+
+
 def test_an_unsupported_type_is_named():
     with pytest.raises(CompileError, match=r"float16.*use one of bool, int8"):
         compiled(lambda x: x.astype(jnp.float16).astype(jnp.float32))
@@ -115,6 +169,12 @@ class Other(Applied):
 @pytest.mark.parametrize(
     ("env", "told"),
     [
+        (
+            Other(lambda x: (*x[:2], jnp.zeros(1), *x[3:])),
+            r"`step` must give reward as one number, got float32\[1\]: sum it",
+        ),
+        (Other(lambda x: (*x[:2], [x[0], x[0]], *x[3:])), r"reward as one number, got PyTreeDef\(\[\*, \*\]\): sum it"),
+        (Other(lambda x: (*x[:2], None, *x[3:])), r"reward as one number, got PyTreeDef\(None\): sum it"),
         (Other(lambda x: x[:5]), "`step` must give 6 values, obs, state, reward, terminated, truncated, info, got 5"),
         (Other(lambda x: None), "`step` must give 6 values.* got one NoneType"),
         (Other(of_reset=lambda x: x[0]), "`reset` must give two values, obs and state, got one "),

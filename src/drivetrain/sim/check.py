@@ -21,7 +21,18 @@ from drivetrain.sim.fingerprint.marks import followed
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
 from drivetrain.sim.random_play import play
-from drivetrain.sim.trace import RESULTS, STARTS, abstract, check_same, name_of, text_of, told_of_params, trace
+from drivetrain.sim.trace import (
+    RESULTS,
+    SCALARS,
+    STARTS,
+    abstract,
+    check_same,
+    check_scalars,
+    name_of,
+    text_of,
+    told_of_params,
+    trace,
+)
 from drivetrain.sim.transition import strong
 from drivetrain.sim.untraceable import check_number
 
@@ -82,19 +93,19 @@ def check_shapes(env: Environment, params: Tree) -> tuple[Tree, Tree]:
     results, _ = stepped(env, params, state, action)
     check_number(name_of(env), "step", results, RESULTS)
     check_same(env, "observation", obs, results[0])
-    check_scalars(env, dict(zip(RESULTS, results, strict=True)))
+    check_kinds(env, dict(zip(RESULTS, results, strict=True)))
     trace(env, params, "same_step", ())
     return state, action
 
 
-def check_scalars(env: Environment, results: dict[str, Any]) -> None:
+def check_kinds(env: Environment, results: dict[str, Any]) -> None:
     """Reward, terminated and truncated are scalars; the last two Booleans."""
-    for name, kinds, wanted in (("reward", "fiu", "number"), ("terminated", "b", "bool"), ("truncated", "b", "bool")):
+    check_scalars(env, tuple(results.values()))
+    for name, wanted, _ in SCALARS:
         x = results[name]
-        if not hasattr(x, "dtype") or x.shape != () or np.dtype(x.dtype).kind not in kinds:
-            got = describe(x) if hasattr(x, "dtype") else str(jax.tree.structure(x))
-            remedy = "sum it" if name == "reward" else "compare, or use .all(), .any() or .astype(bool)"
-            raise CompileError(f"{name_of(env)}: `step` must give {name} as one {wanted}, got {got}: {remedy}")
+        if np.dtype(x.dtype).kind not in ("fiu" if wanted == "number" else "b"):
+            remedy = "convert it" if wanted == "number" else "compare, or use .all(), .any() or .astype(bool)"
+            raise CompileError(f"{name_of(env)}: `step` must give {name} as one {wanted}, got {describe(x)}: {remedy}")
     if not isinstance(results["info"], dict):
         got = type(results["info"]).__name__
         raise CompileError(

@@ -104,7 +104,7 @@ def explain(
     """
     env = adapted(env)
     traced = trace(env, env.default_params if params is None else params, autoreset, record)
-    imported = import_jaxpr(traced.jaxpr)
+    imported = import_jaxpr(traced.jaxpr, traced.name)
     small = simplified(imported)
     kernel = vectorizable(small)
     plans = [Plan(block) for block in blocks_of(kernel)]

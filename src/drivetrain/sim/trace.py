@@ -32,6 +32,12 @@ STARTS = ("obs", "state")
 """What `reset` gives."""
 RESULTS = ("obs", "state", "reward", "terminated", "truncated", "info")
 """What `step` gives."""
+SCALARS = (
+    ("reward", "number", "sum it"),
+    ("terminated", "bool", "use .any() or .all()"),
+    ("truncated", "bool", "use .any() or .all()"),
+)
+"""Which of them are one value, of what kind, and what to do with more."""
 
 
 class Shapes(Protocol):
@@ -72,6 +78,8 @@ class Traced:
     record: dict[str, Tree]
     shared: Tree = ()
     """A policy's parameters, the same for all environments and steps; then there are no actions."""
+    name: str = "the environment"
+    """For messages."""
 
     @functools.cached_property
     def digest(self) -> str:
@@ -134,7 +142,7 @@ def trace(
         state = (state, tuple(jax.ShapeDtypeStruct(row.shape[1:], row.dtype) for row in rows))
     (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action, shared)
     check_keeps_nothing(env)
-    return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded, shared=shared)
+    return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded, shared=shared, name=name_of(env))
 
 
 class Once:
@@ -160,7 +168,7 @@ class Once:
         check_number(name_of(self.env), "step", results, RESULTS)
         check_same(self.env, "state", state, strong(results[1]))
         check_same(self.env, "observation", self.start_obs, strong(results[0]))
-        check_ends(self.env, results)
+        check_scalars(self.env, results)
         return results
 
 
@@ -180,13 +188,13 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
     return shapes, jaxpr
 
 
-def check_ends(env: Environment, results: Any) -> None:
-    """Whether an episode ended is one value each."""
-    for name, x in zip(RESULTS[3:5], results[3:5], strict=True):
-        if np.shape(x) != ():
-            raise CompileError(
-                f"{name_of(env)}: `step` must give {name} as one bool, got {describe(x)}: use .any() or .all()"
-            )
+def check_scalars(env: Environment, results: Any) -> None:
+    """The reward, and whether an episode ended, are one value each."""
+    for name, wanted, remedy in SCALARS:
+        x = results[RESULTS.index(name)]
+        if not jax.tree_util.all_leaves([x]) or np.shape(x) != ():
+            got = describe(x) if hasattr(x, "dtype") else str(jax.tree.structure(x))
+            raise CompileError(f"{name_of(env)}: `step` must give {name} as one {wanted}, got {got}: {remedy}")
 
 
 def check_keeps_nothing(env: Any) -> None:

@@ -19,7 +19,7 @@ from drivetrain.sim.trace import Traced
 
 def build(traced: Traced, settings: Settings) -> Runner:
     """The simplified program, evaluated num_steps times per call."""
-    block = simplified(import_jaxpr(traced.jaxpr))
+    block = simplified(import_jaxpr(traced.jaxpr, traced.name))
     record = jax.tree.structure(traced.record)
     num_leaves = len(jax.tree.leaves(traced.state))
 

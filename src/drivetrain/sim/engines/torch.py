@@ -25,7 +25,7 @@ Step = Callable[[Sequence[Tensor]], list[Tensor]]
 
 def build(traced: Traced, settings: Settings) -> Runner:
     """The simplified program, evaluated num_steps times per call."""
-    block = simplified(import_jaxpr(traced.jaxpr))
+    block = simplified(import_jaxpr(traced.jaxpr, traced.name))
     evaluator = Evaluator()
     return TensorRunner(traced, settings, block, lambda arguments: evaluator.block(block, arguments))
 

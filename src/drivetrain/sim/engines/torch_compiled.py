@@ -37,7 +37,7 @@ def build(traced: Traced, settings: Settings) -> Runner:
         CompileError: There is no C++ compiler.
     """
     compiler()
-    block = simplified(import_jaxpr(traced.jaxpr))
+    block = simplified(import_jaxpr(traced.jaxpr, traced.name))
     return TensorRunner(traced, settings, block, Pieces(block))
 
 

@@ -10,14 +10,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import checked_array, checked_inputs, checked_value
 from drivetrain.sim.forked import refuse_after_fork
+from drivetrain.sim.ir.importer.importer import source_line
 from drivetrain.sim.trace import Traced
 
 
 def build(traced: Traced, settings: Settings) -> Runner:
-    """A jitted scan over steps of a vmap over environments."""
+    """A jitted scan over steps of a vmap over environments.
+
+    Raises:
+        CompileError: A step calls back into Python in a way that `vmap` does not know.
+    """
+    check_calls_back(traced.jaxpr, traced.name)
     every = jax.vmap(traced.step, in_axes=(0, None, 0, 0, 0, None))
 
     @jax.jit
@@ -41,6 +48,26 @@ def build(traced: Traced, settings: Settings) -> Runner:
         return run(*converted(traced, settings, state, actions, shared))
 
     return call
+
+
+def check_calls_back(program: Any, name: str) -> None:
+    """Refuse calls into Python of which JAX does not know what they do for several environments."""
+    for eqn in program.eqns:
+        called, given = eqn.primitive.name, eqn.params
+        remedy = ""
+        if called == "pure_callback" and given.get("vmap_method") is None:
+            remedy = 'give it vmap_method="sequential", or another that fits'
+        if called == "io_callback" and given.get("ordered"):
+            remedy = "leave out ordered=True"
+        if remedy:
+            raise CompileError(
+                f'{source_line(eqn) or name}: engine "xla" steps all environments at once, and `{called}` as it '
+                f"is cannot: {remedy}, or compute it in JAX"
+            )
+        for value in given.values():
+            for inner in value if isinstance(value, tuple | list) else [value]:
+                if hasattr(inner, "eqns"):
+                    check_calls_back(inner, name)
 
 
 def converted(

@@ -70,7 +70,7 @@ def lowered(traced: Traced) -> tuple[Block, Layout]:
     Raises:
         CompileError: It is not in the representation.
     """
-    imported = simplified(import_jaxpr(traced.jaxpr))
+    imported = simplified(import_jaxpr(traced.jaxpr, traced.name))
     layout = layout_of(imported, traced)
     return vectorizable(imported, layout.shared), layout
 

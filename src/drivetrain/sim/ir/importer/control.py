@@ -70,7 +70,7 @@ def _while(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
         closed = params["cond_jaxpr"]
         return flat(inner.inline(closed.jaxpr, closed.consts, [*inputs[:first], *values]))[0]
 
-    before, within = Importer(Builder(at.builder.where)), Importer(Builder(at.builder.where))
+    before, within = (Importer(Builder(at.builder.where), at.name) for _ in range(2))
     tested, changed, body = fresh(), fresh(), params["body_jaxpr"]
     holds = goes_on(before, tested)
     if holds.shape:
@@ -106,7 +106,7 @@ def _scan(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     stacks = flat([tuple(at.builder.full(v.shape, 0, v.dtype) for v in values_like_aval(a)) for a in collected])
     if params["length"] == 0:
         return [*carried, *like(eqn.outvars[params["num_carry"] :], stacks)]
-    inner = Importer(Builder(at.builder.where))
+    inner = Importer(Builder(at.builder.where), at.name)
     b, index = inner.builder, Value((), "int32")
     fresh = [tuple(Value(v.shape, v.dtype) for v in parts) for parts in carried]
     fresh_stacks = tuple(Value(v.shape, v.dtype) for v in stacks)

@@ -49,18 +49,21 @@ CALLS = frozenset({
 """Primitives that do what the program they hold does."""
 
 
-def import_jaxpr(closed: Any) -> Block:
+def import_jaxpr(closed: Any, name: str = "the environment") -> Block:
     """A closed jaxpr as a block over its flattened arguments and results.
+
+    Args:
+        name: Whose it is, for errors that have no line to name.
 
     Raises:
         CompileError: It uses a primitive or a type that the representation lacks.
     """
     if any(is_key(var.aval) for var in (*closed.jaxpr.invars, *closed.jaxpr.outvars)):
         raise CompileError(
-            'engines other than "xla" pass on no typed keys of JAX\'s, and the state, an action or what is recorded '
-            "holds one: hold its words, jax.random.key_data(key), and draw with jax.random.wrap_key_data(words)"
+            f'{name}: engines other than "xla" pass on no typed keys of JAX\'s, and the state, an action or what is '
+            "recorded holds one: hold its words, jax.random.key_data(key), and draw with jax.random.wrap_key_data(words)"
         )
-    importer = Importer(Builder())
+    importer = Importer(Builder(), name)
     for var in closed.jaxpr.invars:
         importer.check_dtype(np.dtype(var.aval.dtype).name, "a state, an action, a parameter or a weight")
     inputs = [tuple(values_like(var)) for var in closed.jaxpr.invars]
@@ -107,9 +110,10 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 class Importer:
     """Walks equations, writing operations to a builder."""
 
-    def __init__(self, builder: Builder) -> None:
-        """Operations go to `builder`."""
+    def __init__(self, builder: Builder, name: str) -> None:
+        """Operations of the environment of that name go to `builder`."""
         self.builder = builder
+        self.name = name
 
     def inline(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Parts]) -> list[Parts]:
         """Write a jaxpr's operations here, over these arguments; its results."""
@@ -186,13 +190,13 @@ class Importer:
     def unsupported(self, what: str, remedy: str) -> CompileError:
         """The error for something that cannot be imported, with the line that asked for it."""
         return CompileError(
-            f'{self.builder.where or "the environment"}: engines other than "xla" do not support {what}: '
+            f'{self.builder.where or self.name}: engines other than "xla" do not support {what}: '
             f'{remedy}, or compile with engine="xla"'
         )
 
     def region(self, jaxpr: Any, arguments: Sequence[Parts], inputs: Sequence[Value] = ()) -> Block:
         """A closed jaxpr as a block of its own, over values that may be those of this block."""
-        inner = Importer(Builder(self.builder.where))
+        inner = Importer(Builder(self.builder.where), self.name)
         outputs = inner.inline(jaxpr.jaxpr, jaxpr.consts, arguments)
         return Block(tuple(inputs), tuple(inner.builder.ops), flat(outputs))
 
