@@ -1,14 +1,17 @@
 """Parameters of each environment: every engine takes the steps that XLA's vmap over parameters takes."""
 
 import dataclasses
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import assert_same, random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.spaces import Box, Discrete
 
 NUM_ENVS, NUM_STEPS = 11, 30
 
@@ -101,12 +104,102 @@ def test_vector_environments_take_them_and_have_bounds_that_hold_for_all():
         ("mass_pole", np.array([1, 1e300, np.inf]), r"mass_pole: expected numbers that fit float32, got 1e\+300"),
         ("mass_pole", [1.0, 2.0, 3.0], "mass_pole: expected a number or an array, got a list; numpy.asarray makes"),
         ("mass_pole", None, "mass_pole: expected a number or an array, got none"),
+        ("mass_pole", "heavy", "mass_pole: expected a number or an array, got a str"),
+        ("mass_pole", {"x": 1.0}, "mass_pole: expected a number or an array, got a dictionary"),
+        (
+            "mass_pole",
+            np.ones((3, 1)),
+            r"mass_pole: expected float32\[\], .* or float32\[3\], .* got float64\[3,1\]; res",
+        ),
+        ("mass_pole", 1e300, r"mass_pole: expected numbers that fit float32, got 1e\+300"),
+        ("max_steps", 2**40, "params.max_steps: expected numbers that fit int32, got 1099511627776"),
+        ("max_steps", 2**70, "params.max_steps: expected numbers that fit int32, got 1180591620717411303424"),
+        ("max_steps", 100.5, "params.max_steps: expected numbers that fit int32, got float64 100.5; give some of that"),
+        ("max_steps", np.full(3, 1.5), "params.max_steps: expected numbers that fit int32, got float64; give some of"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(leaf, rows, message):
     env = sim.make("CartPole-v1")
     with pytest.raises(InvalidInput, match=message):
         sim.compile(env, 3, 1, "numpy", dataclasses.replace(env.default_params, **{leaf: rows}))
+
+
+class Table:
+    """Gives what its table says, plus a bonus."""
+
+    name = "Table"
+    default_params = {"table": np.ones(3, np.float32), "bonus": 0.5, "free": None}  # noqa: RUF012
+
+    def reset(self, key, params):
+        return jnp.zeros(1), jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        obs = params["bonus"] + jnp.sum(params["table"] * jnp.ones(3)).astype(jnp.float32)
+        return obs[None], state + 1, obs, False, state >= 9, {}
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(-np.inf, np.inf, (1,))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"table": np.ones((3, 2))},
+            r"params\['table'\]: expected float32\[3\], as in default_params, or float32\[4,3\], .* got float64\[3,2\]",
+        ),
+        ({"table": 1.0}, r"params\['table'\]: expected float32\[3\], .* got float64\[\]"),
+        ({"table": np.ones((3, 3))}, r"params\['table'\]: expected one value, or 4 rows, .* got 3 rows"),
+        (
+            {"table": np.ones(5)},
+            r"params\['table'\]: expected float32\[3\], .* got float64\[5\], with which Table: `step`",
+        ),
+        (
+            {"foo": 1.0},
+            r"params\['foo'\]: expected parameters of default_params, \['bonus'\], \['table'\]; leave it out",
+        ),
+        ({"table": jax.random.key(0)}, r"params\['table'\]: expected a number or an array, got a PRNGKeyArray"),
+    ],
+)
+def test_parameters_of_another_shape_or_name_are_named(changed, message):
+    with pytest.raises(InvalidInput, match=message):
+        sim.compile(Table(), 4, 1, "numpy", {**Table.default_params, **changed})
+
+
+def test_a_parameter_that_is_missing_is_named():
+    with pytest.raises(InvalidInput, match=r"params\['table'\]: expected a number or an array, got none; take that of"):
+        sim.compile(Table(), 4, 1, "numpy", {"bonus": 1.0, "free": None})
+
+
+def test_what_the_defaults_leave_open_may_be_given_beside_rows_of_others():
+    params = {"table": np.ones(3), "bonus": np.arange(4.0), "free": {"any": 3}}
+    rollout = sim.compile(Table(), 4, 1, "numpy", params, record=("reward",))
+    _, trajectory = rollout(rollout.reset(), np.zeros((1, 4), np.int32))
+    np.testing.assert_array_equal(trajectory["reward"], [[3, 4, 5, 6]])
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A parameter beside one that JAX takes for a part of the form."""
+
+    bonus: Any = 0.5
+    kind: str = dataclasses.field(default="plain", metadata={"static": True})
+
+
+def test_rows_are_found_where_a_static_part_of_the_parameters_is_another():
+    env = type("Static", (Table,), {"default_params": Named(), "step": static_step})()
+    rollout = sim.compile(env, 4, 1, "numpy", Named(np.arange(4.0), "double"), record=("reward",))
+    _, trajectory = rollout(rollout.reset(), np.zeros((1, 4), np.int32))
+    np.testing.assert_array_equal(trajectory["reward"], [[0, 2, 4, 6]])
+
+
+def static_step(self, key, state, action, params):
+    reward = jnp.float32(params.bonus) * (2 if params.kind == "double" else 1)
+    return reward[None], state + 1, reward, False, state >= 9, {}
 
 
 def test_parameters_that_a_program_only_knows_when_it_runs_are_refused():

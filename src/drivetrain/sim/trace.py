@@ -21,6 +21,7 @@ import numpy as np
 from drivetrain.core.errors import CompileError, DrivetrainError, InvalidInput
 from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe
+from drivetrain.sim.given_params import other_sizes
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.own_code import WRITERS, own_hash
 from drivetrain.sim.random import Generator, first_key, keys_of_step
@@ -211,15 +212,18 @@ def check_keeps_nothing(env: Any) -> None:
 
 @contextmanager
 def told_of_params(env: Environment, params: Tree) -> Yields[None]:
-    """What fails with parameters of another type than the environment's own is told as that.
+    """What fails with parameters of another type or size than the environment's own is told as that.
 
     Raises:
-        InvalidInput: The block cannot be traced, and the parameters are of another type.
+        InvalidInput: The block cannot be traced, and the parameters are of another type or size.
     """
     try:
         yield
     except CompileError as error:
         expected = env.default_params
+        sizes = other_sizes(env, params)
+        if sizes:
+            raise InvalidInput(f"{sizes}, with which {error}") from error
         if expected is None or isinstance(params, type(expected)):
             raise
         wanted, got = (kind.__name__ for kind in (type(expected), type(params)))

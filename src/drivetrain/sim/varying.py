@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.core
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax.tree_util import keystr, tree_leaves_with_path
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Environment, RolloutState, Runner, Tree
+from drivetrain.sim.api import Environment, RolloutState, Runner, Tree, describe
+from drivetrain.sim.given_params import check_places, fitting, form_of, nones, numbers_of, refuse_traced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,64 +61,44 @@ def varied(env: Environment, params: Tree, num_envs: int) -> Varied | None:
     A leaf differs when it has one axis more than that of `env.default_params`, and num_envs rows.
 
     Raises:
-        InvalidInput: A leaf has an axis more and another number of rows, or numbers of another kind, is no number, or
-            only known when a program of JAX runs.
+        InvalidInput: A parameter is missing or unknown, has another number of axes than its default or rows of it, or
+            another number of rows than num_envs, holds numbers of another kind, or that its type does not hold, is no
+            number, or only known when a program of JAX runs.
     """
-    refuse_what_is_no_number(env, params)
-    if jax.tree.structure(params) != jax.tree.structure(env.default_params):
-        return None
-    usual = jax.tree.leaves(env.default_params)
-    named = jax.tree_util.tree_leaves_with_path(params)
-    leaves = [leaf for _, leaf in named]
+    usual, named = (dict(tree_leaves_with_path(tree)) for tree in (env.default_params, params))
+    refuse_traced(named)
+    check_places(usual, named, nones(env.default_params), type(params) is type(env.default_params))
+    leaves = list(named.values())
     places: list[int] = []
-    for place, ((path, leaf), default) in enumerate(zip(named, usual, strict=True)):
-        shape, expected = np.shape(leaf), np.shape(default)
-        if len(shape) == len(expected) + 1 and shape[1:] == expected:
-            leaves[place] = rows_of(f"params{jax.tree_util.keystr(path)}", leaf, default, num_envs)
+    for place, (path, leaf) in enumerate(named.items()):
+        expected = None if path not in usual or leaf is usual[path] else form_of(usual[path])
+        if expected is None:
+            continue
+        name = f"params{keystr(path)}"
+        numbers = numbers_of(name, leaf)
+        if numbers.ndim == len(expected.shape):  # of other sizes, too: the trace will tell
+            fitting(name, numbers, expected.dtype)
+        elif numbers.shape[1:] == expected.shape and numbers.ndim:
+            leaves[place] = rows_of(name, numbers, expected.dtype, num_envs)
             places.append(place)
+        else:
+            rows = jax.ShapeDtypeStruct((num_envs, *expected.shape), expected.dtype)
+            raise InvalidInput(
+                f"{name}: expected {describe(expected)}, as in default_params, or {describe(rows)}, a row for each "
+                f"environment, got {describe(numbers)}; reshape it"
+            )
     if not places:
         return None
     return Varied(structure=jax.tree.structure(params), leaves=tuple(leaves), places=tuple(places))
 
 
-def rows_of(name: str, leaf: Any, default: Any, num_envs: int) -> npt.NDArray[Any]:
+def rows_of(name: str, rows: npt.NDArray[Any], dtype: np.dtype[Any], num_envs: int) -> npt.NDArray[Any]:
     """A leaf that varies, in the type of the default."""
-    rows, dtype = np.asarray(leaf), np.dtype(jnp.asarray(default).dtype)
     if len(rows) != num_envs:
         raise InvalidInput(
             f"{name}: expected one value, or {num_envs} rows, one for each environment, got {len(rows)} rows"
         )
-    fits = rows.dtype.kind in "fiu" if dtype.kind == "f" else rows.dtype.kind == dtype.kind
-    if not fits:
-        raise InvalidInput(f"{name}: expected numbers that fit {dtype.name}, got {rows.dtype.name}")
-    with np.errstate(over="ignore"):
-        cast = rows.astype(dtype)
-    lost = np.isfinite(rows) & ~np.isfinite(cast) if dtype.kind == "f" else cast != rows
-    if lost.any():
-        raise InvalidInput(f"{name}: expected numbers that fit {dtype.name}, got {rows[lost][0]}")
-    return cast
-
-
-def refuse_what_is_no_number(env: Environment, params: Tree) -> None:
-    """Lists, which JAX takes for several parameters, texts and None in the place of a number, and traced values."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if isinstance(leaf, jax.core.Tracer):
-            raise InvalidInput(
-                f"params{jax.tree_util.keystr(path)}: expected numbers, got a value of a program that JAX traces; call "
-                "sim.compile outside of jax.jit"
-            )
-    usual, structure = jax.tree_util.tree_flatten_with_path(env.default_params)
-    try:
-        parts = structure.flatten_up_to(params)
-    except (ValueError, TypeError):  # of another type, which may be right: the trace will tell
-        return
-    for (path, default), part in zip(usual, parts, strict=True):
-        if isinstance(part, list | tuple | str | None) and not isinstance(default, type(part)):
-            got = "none" if part is None else f"a {type(part).__name__}"
-            raise InvalidInput(
-                f"params{jax.tree_util.keystr(path)}: expected a number or an array, got {got}; numpy.asarray makes "
-                "an array of numbers"
-            )
+    return fitting(name, rows, dtype)
 
 
 def carrying(runner: Runner, varied: Varied) -> Runner:
