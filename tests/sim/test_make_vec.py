@@ -254,6 +254,38 @@ def test_real_actions_of_an_integer_box_are_whole_numbers():
         venv.step(np.array([[1.0], [0.5]]))
 
 
+def test_integers_beyond_the_bounds_of_their_box_are_refused_as_discrete_ones_are():
+    low, high = np.array([0, -2]), np.array([1, 2])
+    space = Box(low, high, (2,), jnp.int32)
+    env = type("Whole", (Push,), {"action_space": lambda self, params: space})()
+    venv = sim.make_vec(env, 2, "numpy")
+    venv.reset(seed=0)
+    for allowed in (low, high):
+        venv.step(np.stack([low, allowed]))
+    before = venv.state
+    for given, told in (([1, 3], "from -2 to 2, got 3"), ([9, 0], "from 0 to 1, got 9"), ([-1.0, 0], "to 1, got -1")):
+        with pytest.raises(InvalidInput, match=rf"actions: expected integers .*{told} for environment 1"):
+            venv.step(np.stack([low, given]))
+    assert venv.state is before
+    single = SimEnv(env, "numpy")
+    single.reset(seed=0)
+    with pytest.raises(InvalidInput, match="actions: expected integers from 0 to 1, got 9 for environment 0"):
+        single.step(np.array([9, 0]))
+
+
+def test_actions_of_a_box_of_booleans_are_taken():
+    space = Box(False, True, (1,), bool)
+
+    def step(self, key, state, action, params):
+        return Count.step(self, key, state, action[0].astype(jnp.int32), params)
+
+    env = type("Flags", (Count,), {"action_space": lambda self, params: space, "step": step})()
+    venv = sim.make_vec(env, 3, "numpy")
+    venv.reset(seed=0)
+    obs, *_ = venv.step(np.array([[True], [False], [True]]))
+    np.testing.assert_array_equal(obs["count"], [2, 1, 2])
+
+
 def test_calls_that_make_no_sense_are_refused():
     venv = vectors()
     with pytest.raises(InvalidInput, match="expected `reset` to be called first"):

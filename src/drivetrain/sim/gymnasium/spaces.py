@@ -116,7 +116,7 @@ def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def checked_actions(space: Space, actions: Any, what: str = "actions") -> Tree:
-    """A batch of actions as arrays, if it has the shape of the batched space and discrete ones are in range.
+    """A batch of actions as arrays, if it has the shape of the batched space and integers are in range.
 
     Real numbers beyond a bound pass: what they do is the environment's to say, and ours clip. NaN does not pass.
 
@@ -135,7 +135,7 @@ def checked_actions(space: Space, actions: Any, what: str = "actions") -> Tree:
     array = on_host(what, actions)
     if isinstance(space, spaces.MultiDiscrete):
         return checked_indices(int(np.min(space.nvec)), space.shape, array, what)
-    return checked_numbers(cast("Any", space.dtype), cast("tuple[int, ...]", space.shape), array, what)
+    return checked_numbers(cast("spaces.Box", space), array, what)
 
 
 def check_index(space: Space, action: Any) -> None:
@@ -163,11 +163,12 @@ def checked_indices(n: int, shape: tuple[int, ...], array: Array, what: str) -> 
     return array.astype(np.int32, copy=False)
 
 
-def checked_numbers(dtype: np.dtype[Any], shape: tuple[int, ...], array: Array, what: str) -> Array:
-    """Actions that are arrays of numbers."""
-    if array.shape != shape or array.dtype.kind not in "fiu":
+def checked_numbers(space: spaces.Box, array: Array, what: str) -> Array:
+    """Actions that are arrays of numbers; of whole ones, within their bounds."""
+    dtype = np.dtype(cast("Any", space.dtype))
+    if array.shape != space.shape or array.dtype.kind not in ("b" if dtype.kind == "b" else "fiu"):
         raise InvalidInput(
-            f"{what}: expected {dtype.name}{list(shape)}, one row for each environment, got "
+            f"{what}: expected {dtype.name}{list(space.shape)}, one row for each environment, got "
             f"{array.dtype.name}{list(array.shape)}"
         )
     with np.errstate(over="ignore", invalid="ignore"):
@@ -177,4 +178,11 @@ def checked_numbers(dtype: np.dtype[Any], shape: tuple[int, ...], array: Array, 
         place = tuple(np.argwhere(~same)[0])
         kind = "finite numbers" if dtype.kind == "f" else f"whole numbers that fit {dtype.name}"
         raise InvalidInput(f"{what}: expected {kind}, got {array[place]} for environment {place[0]}")
+    inside = dtype.kind not in "iu" or (numbers >= space.low) & (numbers <= space.high)
+    if not np.all(inside):
+        place = tuple(np.argwhere(~np.asarray(inside))[0])
+        low, high = space.low[place], space.high[place]
+        raise InvalidInput(
+            f"{what}: expected integers from {low} to {high}, got {numbers[place]} for environment {place[0]}"
+        )
     return numbers

@@ -153,7 +153,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         """Take one step in every environment.
 
         Args:
-            actions: Of `action_space`. Real numbers beyond their bounds are left to the environment.
+            actions: Of `action_space`. Real numbers beyond their bounds are left to the environment, integers are not.
 
         Returns:
             Observations, rewards, terminations, truncations, each [num_envs, ...], and infos in Gymnasium's vector
