@@ -222,6 +222,57 @@ def test_observations_outside_the_declared_space_are_told_with_the_number():
     refused(narrow, "an observation of `step` is outside observation_space: expected -2 to 2 at")
 
 
+def of_parts(obs, space):
+    """The good environment, which observes in parts."""
+
+    def reset(self, key, params):
+        x, state = Good.reset(self, key, params)
+        return obs(x, state), state
+
+    def step(self, *arguments):
+        x, after, *rest = Good.step(self, *arguments)
+        return obs(x, after), after, *rest
+
+    return changed(reset=reset, step=step, observation_space=lambda self, params: space)
+
+
+WHERE = Box(-9.0, 9.0, (1,))
+
+
+@pytest.mark.parametrize(
+    ("obs", "space", "fault"),
+    [
+        (lambda x, s: {"x": x, "t": s[1]}, {"x": WHERE, "t": Discrete(22)}, None),
+        (lambda x, s: (x, (x, s[1])), (WHERE, [WHERE, Discrete(22)]), None),
+        (lambda x, s: {"x": x}, type("Several", (), {"spaces": {"x": WHERE}})(), None),
+        (
+            lambda x, s: {"x": x, "t": s[1]},
+            {"x": Box(-2.0, 2.0, (1,)), "t": Discrete(22)},
+            r"outside observation_space\['x'\]: expected -2 to 2 at \[0\], got ",
+        ),
+        (lambda x, s: (x, (x, s[1])), (WHERE, (WHERE, Discrete(3))), r"is not in observation_space\[1\]\[1\]: change"),
+        (lambda x, s: (x, x), (WHERE,), r"have the parts \[0, 1\], and observation_space says a tuple of \[0\]"),
+        (lambda x, s: x, {"x": WHERE}, r"have the parts PyTreeDef\(\*\), .* says a dictionary of \['x'\]: declare"),
+        (
+            lambda x, s: {"x": x},
+            {"x": None},
+            r"observation_space\(params\)\['x'\] gives a NoneType .* one of drivetrain.sim.spaces",
+        ),
+        (
+            lambda x, s: {"x": x},
+            None,
+            r"gives a NoneType .*, or a dictionary or a tuple of them where an observation has",
+        ),
+    ],
+)
+def test_observations_in_parts_are_held_against_a_space_of_each(obs, space, fault):
+    env = of_parts(obs, space)
+    if fault is None:
+        sim.check_env(env)
+    else:
+        refused(env, fault)
+
+
 def test_a_space_that_cannot_be_asked_is_told():
     for space in (object(), type("Half", (), {"low": -1.0, "high": 1.0})()):
         kind = type(space).__name__

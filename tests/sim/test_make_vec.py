@@ -352,6 +352,16 @@ def test_a_space_that_says_something_else_than_what_is_given_is_refused():
         sim.make_vec(env, 2)
 
 
+def test_spaces_of_several_parts_are_dictionaries_or_tuples_of_spaces():
+    parts = {"start": Box(0.0, 1.0, (1,)), "count": Discrete(5)}
+    ours = type("Plain", (Count,), {"observation_space": lambda self, params: parts})()
+    assert sim.make_vec(ours, 2).observation_space == sim.make_vec(Count(), 2).observation_space
+    env = type("Blind", (Count,), {"observation_space": lambda self, params: None})()
+    told = "observation: expected one array for the space None, got a dict; give a dictionary or a tuple of drivetrain"
+    with pytest.raises(InvalidInput, match=told):
+        sim.make_vec(env, 2)
+
+
 def test_wrappers_of_gymnasium_count_returns_and_normalise():
     venv = RecordEpisodeStatistics(sim.make_vec("CartPole-v1", 8, "native"))
     _, num_ended = play(venv, 100)

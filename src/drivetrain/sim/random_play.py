@@ -4,8 +4,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 
 from drivetrain.sim.api import Environment, Tree
 from drivetrain.sim.ir.importer import is_key
+from drivetrain.sim.spaces import parts_of
 from drivetrain.sim.transition import first, select, strong
 
 NUM_ENVS = 16
@@ -77,29 +78,52 @@ def numbers(x: jax.Array) -> Any:
     return np.asarray(jax.random.key_data(x) if is_key(x) else x)
 
 
-def outside(space: Any, what: str, obs: Tree) -> list[str]:
-    """Observations, leading axes [num_steps, 16], that the declared space does not hold: the first fault."""
+def outside(space: Any, what: str, obs: Tree, place: str = "") -> list[str]:
+    """Observations, leading axes [num_steps, 16], that the declared space does not hold: the first fault.
+
+    Args:
+        place: Of a part in the whole observation, as ['x'].
+    """
+    parts = parts_of(space)
+    if parts is not None:
+        return outside_parts(parts, what, obs, place)
     if hasattr(obs, "shape") and all(hasattr(space, name) for name in ("low", "high", "shape")):
-        return outside_box(space, what, np.asarray(obs))
+        return outside_box(space, what, np.asarray(obs), place)
     if not hasattr(space, "contains"):
         return [
-            f"observation_space(params) gives a {type(space).__name__} without `contains(obs)`, and without bounds "
-            "(low, high, shape): give one of drivetrain.sim.spaces"
+            f"observation_space(params){place} gives a {type(space).__name__} without `contains(obs)`, and without "
+            "bounds (low, high, shape): give one of drivetrain.sim.spaces, or a dictionary or a tuple of them where an "
+            "observation has several parts"
         ]
     flat = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), obs)
     num = jax.tree.leaves(flat)[0].shape[0]
     for k in np.linspace(0, num - 1, min(num, MOST_ASKED)).astype(int):
         each = jax.tree.map(lambda x, k=k: x[k], flat)
         if not np.all(space.contains(each)):
-            return [f"an observation of `{what}`, {each}, is not in observation_space: change one or the other"]
+            return [f"an observation of `{what}`, {each}, is not in observation_space{place}: change one or the other"]
     return []
 
 
-def outside_box(space: Any, what: str, obs: Any) -> list[str]:
+def outside_parts(parts: Any, what: str, obs: Tree, place: str) -> list[str]:
+    """The same, for observations in a dictionary, or in a tuple."""
+    named, kind = isinstance(parts, Mapping), "dictionary" if isinstance(parts, Mapping) else "tuple"
+    expected = list(parts) if named else list(range(len(parts)))
+    got = list(obs) if isinstance(obs, Mapping) else list(range(len(obs))) if isinstance(obs, list | tuple) else None
+    if got is None or isinstance(obs, Mapping) != named or set(got) != set(expected):
+        given = jax.tree.structure(obs) if got is None else got
+        return [
+            f"observations of `{what}`{place and f' at {place}'} have the parts {given}, and observation_space says a "
+            f"{kind} of {expected}: declare the parts that are given"
+        ]
+    faults = (outside(parts[name], what, cast("Any", obs)[name], f"{place}[{name!r}]") for name in expected)
+    return next((fault for fault in faults if fault), [])
+
+
+def outside_box(space: Any, what: str, obs: Any, place: str) -> list[str]:
     """The same, for arrays between two bounds, all at once."""
     if obs.shape[2:] != tuple(space.shape):
         return [
-            f"observations of `{what}` have the shape {obs.shape[2:]}, and observation_space says "
+            f"observations of `{what}` have the shape {obs.shape[2:]}, and observation_space{place} says "
             f"{tuple(space.shape)}: declare the shape that is given"
         ]
     low, high = (np.broadcast_to(np.asarray(bound, np.float64), obs.shape[2:]) for bound in (space.low, space.high))
@@ -107,9 +131,10 @@ def outside_box(space: Any, what: str, obs: Any) -> list[str]:
     inside = (obs >= low - slack_low) & (obs <= high + slack_high)  # NaN is nowhere inside
     if inside.all():
         return []
-    place = tuple(int(k) for k in np.argwhere(~inside)[0])
-    index = place[2:]
+    step, env, *index = (int(k) for k in np.argwhere(~inside)[0])
+    element = tuple(index)
     return [
-        f"an observation of `{what}` is outside observation_space: expected {low[index]:g} to {high[index]:g} at "
-        f"{list(index)}, got {obs[place]:g} (step {place[0]}, environment {place[1]} of 16): widen the space, or clip"
+        f"an observation of `{what}` is outside observation_space{place}: expected {low[element]:g} to "
+        f"{high[element]:g} at {index}, got {obs[step, env][element]:g} (step {step}, environment {env} of 16): widen "
+        "the space, or clip"
     ]

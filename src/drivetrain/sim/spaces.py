@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -26,6 +27,12 @@ def numbers(x: Any) -> npt.NDArray[Any] | None:
     except ValueError:
         return None
     return array if array.dtype.kind in "biuf" else None
+
+
+def parts_of(space: Any) -> Any:
+    """What a space is made of, itself or its `spaces`: a dictionary or a sequence of spaces, else None."""
+    parts = getattr(space, "spaces", space)
+    return parts if isinstance(parts, Mapping | list | tuple) else None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Environment, Tree
 from drivetrain.sim.engines.arrays import on_host
 from drivetrain.sim.random import Generator, first_key
-from drivetrain.sim.spaces import Box
+from drivetrain.sim.spaces import Box, parts_of
 from drivetrain.sim.trace import abstract, name_of
 from drivetrain.sim.transition import first
 from drivetrain.sim.untraceable import failure
@@ -72,17 +72,21 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
 
     Args:
         what: Names it in errors.
-        space: Has `n`, or `low` and `high`, or `spaces` (a dictionary or a sequence).
+        space: Has `n`, or `low` and `high`, or is a dictionary or a sequence of such, or has one in `spaces`.
         shapes: Of what is really given: arrays or `jax.ShapeDtypeStruct`. Its types are taken, because gymnax's
             spaces often declare others.
 
     Raises:
         InvalidInput: Gymnasium has no space like it, or what is given has another structure or shape.
     """
-    if hasattr(space, "spaces"):
-        return space_of_several(what, space.spaces, shapes)
+    parts = parts_of(space)
+    if parts is not None:
+        return space_of_several(what, parts, shapes)
     if not hasattr(shapes, "dtype"):
-        raise InvalidInput(f"{what}: expected one array, as its space says, got {type(shapes).__name__}")
+        raise InvalidInput(
+            f"{what}: expected one array for the space {space!r}, got a {type(shapes).__name__}; give a dictionary or "
+            "a tuple of drivetrain.sim.spaces, one for each part"
+        )
     shape, dtype = tuple(shapes.shape), np.dtype(shapes.dtype)
     if hasattr(space, "n"):
         if shape or dtype.kind not in "iu":
@@ -93,7 +97,10 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
             raise InvalidInput(f"{what}: its space says shape {tuple(space.shape)}, and it has {shape}")
         low, high = (bound(x, shape, dtype) for x in (space.low, space.high))
         return spaces.Box(low, high, shape, cast("Any", dtype.type))
-    raise InvalidInput(f"{what}: expected a space with `n`, with `low` and `high`, or with `spaces`, got {space!r}")
+    raise InvalidInput(
+        f"{what}: expected a space with `n`, with `low` and `high`, or with `spaces`, got {space!r}; give one of "
+        "drivetrain.sim.spaces"
+    )
 
 
 def space_of_several(what: str, parts: Any, shapes: Tree) -> Space:
