@@ -323,6 +323,16 @@ def test_a_policy_that_does_not_fit_gives_one_sentence(policy, words):
     assert "\n" not in str(error.value)
 
 
+def test_a_network_for_other_observations_says_which_it_has_weights_for():
+    env, other = sim.make("CartPole-v1"), sim.make("Pendulum-v1")
+    told = "policy: expected observations of 3 numbers, for which it has weights, got 4; make the policy, and its param"
+    for hidden in ((), (8,)):
+        weights = sim.policies.mlp(other, hidden).init(jax.random.key(0))
+        for act in (sim.policies.mlp(env, hidden), sim.policies.mlp(other, hidden)):
+            with pytest.raises(CompileError, match=told):
+                sim.compile(env, 2, 1, "numpy", policy=act, policy_params=weights)
+
+
 def test_what_cannot_be_asked_for_is_refused():
     env, act, params, _ = made("CartPole-v1")
     with pytest.raises(InvalidInput, match=r"record: expected names from .*log_prob, value, got 'q_values'"):

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim import random
 from drivetrain.sim.acting import Policy
 from drivetrain.sim.api import Tree, describe
@@ -143,6 +143,7 @@ def mlp(
 
     def function(params: Tree, obs: Tree, key: Any) -> Any:
         given = flattened(obs)
+        check_inputs((*params["hidden"], params["output"])[0], given)
         x = units(params["hidden"], given)
         outputs = affine(params["output"], x)
         if head == "epsilon_greedy":
@@ -190,6 +191,20 @@ def dense(key: Any, num_inputs: int, num_outputs: int, gain: float) -> Tree:
 def affine(layer: Tree, x: jax.Array) -> jax.Array:
     """A layer's outputs."""
     return x @ layer["weights"] + layer["bias"]
+
+
+def check_inputs(layer: Tree, x: jax.Array) -> None:
+    """Refuse observations that a policy's first layer has no weights for.
+
+    Raises:
+        CompileError: They have another size.
+    """
+    num_inputs = layer["weights"].shape[0]
+    if num_inputs != x.size:
+        raise CompileError(
+            f"policy: expected observations of {num_inputs} numbers, for which it has weights, got {x.size}; make the "
+            "policy, and its parameters by init, with the environment in which it acts"
+        )
 
 
 def flattened(obs: Tree) -> jax.Array:

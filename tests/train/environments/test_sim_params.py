@@ -179,7 +179,7 @@ def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
         ("dqn", "CartPole-v1", {"gravity": 3}, "expected none for 'CartPole-v1', which is no simulator.* env_kwargs"),
         ("sac", "drivetrain/Pendulum-v1", {"gravity": [8, 12]}, r"expected one number for gravity, got \[8, 12\]"),
         ("dqn", "drivetrain/CartPole-v1", {"gravity": "much"}, "expected a number for gravity, or .* got 'much'"),
-        ("dqn", "drivetrain/CartPole-v1", {"gravity": [12, 8]}, r"or \[low, high\], got \[12, 8\]"),
+        ("dqn", "drivetrain/CartPole-v1", {"gravity": [12, 8]}, r"or \[low, high\], got \[12, 8\], whose low is above"),
         ("dqn", "drivetrain/CartPole-v1", {"gravity": [8]}, r"or \[low, high\], got \[8\]"),
         ("dqn", "drivetrain/CartPole-v1", {"gravity": float("nan")}, "got nan"),
         ("dqn", "drivetrain/CartPole-v1", {"gravity": True}, "got True"),

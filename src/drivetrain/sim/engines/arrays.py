@@ -156,12 +156,19 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
     whole = jax.ShapeDtypeStruct((*leading, *expected.shape), expected.dtype)
     fits = array.shape == whole.shape
     if fits and array.dtype != whole.dtype:
-        same_kind = array.dtype.kind in "iu" and whole.dtype.kind in "iu"
-        narrowed = array.astype(whole.dtype) if same_kind else array
-        fits = same_kind and bool((narrowed == array).all())
+        fits = array.dtype.kind in "iu" and whole.dtype.kind in "iu"
+        narrowed = array.astype(whole.dtype) if fits else array
+        lost = narrowed != array
+        if lost.any():
+            raise InvalidInput(
+                f"{name}: expected numbers that fit {whole.dtype.name}, got {array[lost][0]} in {describe(array)}"
+            )
         array = narrowed
     if not fits:
-        raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(on_host(name, leaf))}")
+        remedy = "give one of that shape"
+        if array.shape == whole.shape:
+            remedy = f"convert it, as with x.astype({whole.dtype.name!r})"
+        raise InvalidInput(f"{name}: expected {describe(whole)}, got {describe(array)}; {remedy}")
     return np.asarray(array, order="C")
 
 

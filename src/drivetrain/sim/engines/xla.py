@@ -14,7 +14,7 @@ from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import checked_array, checked_inputs, checked_value
 from drivetrain.sim.forked import refuse_after_fork
-from drivetrain.sim.ir.importer.importer import source_line
+from drivetrain.sim.ir.importer.importer import is_key, source_line
 from drivetrain.sim.trace import Traced
 
 
@@ -38,11 +38,11 @@ def build(traced: Traced, settings: Settings) -> Runner:
         (keys, number, env, done), recorded = jax.lax.scan(body, start, actions, settings.num_steps)
         return RolloutState(env, keys, number, done, None), recorded
 
-    action = jax.tree.structure(traced.action)
+    num_envs, num_steps = settings.num_envs, settings.num_steps
 
     def call(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         refuse_after_fork()
-        if jax.tree.structure(actions) == action:  # none at all would be an action to some environments
+        if fits(state.env, traced.state, (num_envs,)) and fits(actions, traced.action, (num_steps, num_envs)):
             with contextlib.suppress(TypeError, ValueError):  # of JAX, whose words do not name what does not fit
                 return run(state, actions, shared)
         return run(*converted(traced, settings, state, actions, shared))
@@ -70,6 +70,16 @@ def check_calls_back(program: Any, name: str) -> None:
                     check_calls_back(inner, name)
 
 
+def fits(given: Tree, expected: Tree, leading: tuple[int, ...]) -> bool:
+    """Whether arrays are what was traced: JAX would convert others, which the other engines refuse."""
+    leaves, structure = jax.tree.flatten(given)
+    forms, wanted = jax.tree.flatten(expected)
+    return structure == wanted and all(
+        getattr(x, "dtype", None) == form.dtype and x.shape == (*leading, *form.shape)
+        for x, form in zip(leaves, forms, strict=True)
+    )
+
+
 def converted(
     traced: Traced, settings: Settings, state: RolloutState, actions: Tree, shared: Tree
 ) -> tuple[RolloutState, Tree, Tree]:
@@ -88,5 +98,7 @@ def converted(
 
 
 def taken(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Any:
-    """An array of JAX's, or another's as NumPy's."""
+    """An array of JAX's, or another's as NumPy's; typed keys as they are."""
+    if is_key(expected):
+        return leaf
     return (checked_value if isinstance(leaf, jax.Array) else checked_array)(name, leaf, expected, leading)

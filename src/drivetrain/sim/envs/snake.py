@@ -61,7 +61,8 @@ class Snake:
 
     Args:
         size: Cells along each side, 4 to 16.
-        packed: Keep boards as bits of words; else as a Boolean for each cell, which is slower.
+        packed: Keep boards as bits of words, in about an eighth of the memory; else as a Boolean for each cell, which
+            was faster where it was measured: 1.5 to 1.8 times the steps with 1,024 environments (docs/benchmarks).
     """
 
     name = "Snake"

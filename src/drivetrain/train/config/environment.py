@@ -42,8 +42,11 @@ class EnvironmentConfig:
 
     def __post_init__(self) -> None:
         for name, value in self.sim_params.items():
+            told = f"sim_params: expected a number for {name}, or [low, high], got {value!r}"
             if not (_is_number(value) or _is_pair(value)):
-                raise InvalidInput(f"sim_params: expected a number for {name}, or [low, high], got {value!r}")
+                raise InvalidInput(told)
+            if _is_pair(value) and value[0] > value[1]:
+                raise InvalidInput(f"{told}, whose low is above its high")
         require(self, "frame_stack", 1 <= self.frame_stack <= 64, "in 1..64")
         require(self, "noop_max", self.noop_max >= 0, "at least 0")
         require(self, "frame_skip", self.frame_skip >= 1, "at least 1")
@@ -66,4 +69,4 @@ def _is_pair(value: Any) -> bool:
     if not isinstance(value, list):
         return False
     pair = cast("list[Any]", value)
-    return len(pair) == 2 and all(map(_is_number, pair)) and pair[0] <= pair[1]
+    return len(pair) == 2 and all(map(_is_number, pair))

@@ -1,0 +1,118 @@
+"""Arrays that a rollout is called with: those of any library that fit, and a sentence for each that does not."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from comparing import random_actions
+
+from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.engines.arrays import checked_array
+
+
+def test_arrays_that_do_not_fit_are_named():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "native")
+    state, actions = rollout.reset(), random_actions(rollout.env, 2, 3)
+    with pytest.raises(InvalidInput, match=r"actions: expected int32\[2,3\], got int32\[1,3\]"):
+        rollout(state, actions[:1])
+    with pytest.raises(
+        InvalidInput, match=r"actions: expected int32\[2,3\], got float64\[2,3\]; .* x\.astype\('int32'\)"
+    ):
+        rollout(state, actions.astype(float))
+    rollout(state, actions.astype(np.int64))
+    with pytest.raises(InvalidInput, match=r"state: expected a RolloutState, .* got a tuple"):
+        rollout((state.env, state.keys), actions)
+    for step in (-1, 1.5, None, 2**32):
+        with pytest.raises(InvalidInput, match=r"state.step: expected a uint32, got"):
+            rollout(dataclasses.replace(state, step=step), actions)
+
+
+ENGINES = ["native", "numpy", "xla"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_integers_that_the_type_of_an_action_does_not_hold_are_told_by_their_value(engine):
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, engine)
+    state, actions = rollout.reset(), np.zeros((2, 3), np.int64)
+    rollout(state, actions)
+    actions[1, 2] = 2**40
+    told = r"actions: expected numbers that fit int32, got 1099511627776 in int64\[2,3\]"
+    with pytest.raises(InvalidInput, match=told):
+        rollout(state, actions)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_refuses_numbers_of_another_kind_and_says_how_to_convert_them(engine):
+    rollout = sim.compile(sim.make("Pendulum-v1"), 3, 4, engine)
+    state, actions = rollout.reset(), np.zeros((4, 3, 1))
+    told = (
+        r"actions: expected float32\[4,3,1\], got (float64|int32)\[4,3,1\]; convert it, as with x\.astype\('float32'\)"
+    )
+    for given in (actions, actions.astype(np.int32)):
+        with pytest.raises(InvalidInput, match=told):
+            rollout(state, given)
+    rollout(state, actions.astype(np.float32))
+    wide = jax.tree.map(lambda x: np.asarray(x, np.float64), state.env)
+    with pytest.raises(InvalidInput, match=r"state\.env\.theta: expected float32\[3\], got float64\[3\]; convert it"):
+        rollout(dataclasses.replace(state, env=wide), actions.astype(np.float32))
+
+
+class OnlyDLPack:
+    """An array that speaks nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **asked):
+        return self.array.__dlpack__(**asked)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Elsewhere:
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("it is on a device")
+
+
+def test_arrays_of_any_library_are_taken_if_they_can_be_read_and_else_named():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "native")
+    state, actions = rollout.reset(), random_actions(rollout.env, 2, 3)
+    expected = rollout(state, actions)
+    for given in (OnlyDLPack(actions), actions.astype(">i4")):
+        for x, y in zip(jax.tree.leaves(rollout(state, given)), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(x, y)
+    action = jax.ShapeDtypeStruct((), actions.dtype)
+    assert checked_array("actions", OnlyDLPack(actions), action, (2, 3)).ctypes.data == actions.ctypes.data
+    with pytest.raises(InvalidInput, match=r"actions: expected an array that NumPy can read, got a Elsewhere: it is"):
+        rollout(state, Elsewhere())
+
+
+def test_the_engine_xla_names_what_does_not_fit_and_takes_arrays_of_any_library_too():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "xla")
+    state, actions = rollout.reset(), random_actions(rollout.env, 2, 3)
+    expected = rollout(state, actions)[1]["obs"]
+    np.testing.assert_array_equal(rollout(state, OnlyDLPack(actions))[1]["obs"], expected)
+    for given, message in (
+        (None, r"actions: expected one array int32\[2,3\], got none"),
+        (actions.tolist(), r"actions: expected one array int32\[2,3\], got a list"),
+        (actions[:1], r"actions: expected int32\[2,3\], got int32\[1,3\]"),
+        (jax.numpy.asarray(actions[:1]), r"actions: expected int32\[2,3\], got int32\[1,3\]; of JAX's arrays"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            rollout(state, given)
+
+
+def test_weights_speak_dlpack_or_are_named():
+    env = sim.make("CartPole-v1")
+
+    def push(params, obs, key):
+        return jax.numpy.int32(0), {"weight": params["weight"]}
+
+    rollout = sim.compile(env, 3, 2, "numpy", policy=push, policy_params={"weight": 1.0}, record=("weight",))
+    weight = OnlyDLPack(np.full((), 2.0, np.float32))
+    assert (rollout(rollout.reset(), policy={"weight": weight})[1]["weight"] == 2.0).all()
+    with pytest.raises(InvalidInput, match=r"policy\['weight'\]: expected an array or a number, got a str"):
+        rollout(rollout.reset(), policy={"weight": "heavy"})
