@@ -47,6 +47,7 @@ def test_numpy_on_a_traced_value_names_the_remedy():
         (lambda x: jnp.ones(3)[jnp.arange(3) > x].sum(), r"elements by a mask.*use jnp.where\(mask, x, 0\)"),
         (lambda x: jnp.ones(3)[: x.astype(int)].sum(), r"slices by a number .* use jax.lax.dynamic_slice"),
         (lambda x: {0: x}[x], "looks something up .* index an array instead"),
+        (lambda x: jnp.round(x > 0) * x, r"\(.*test_bad_environments.py:\d+\): ValueError"),
         (lambda x: {"x": x}["y"], r"\(.*test_bad_environments.py:\d+\): KeyError: 'y'"),
         (lambda x: "text", "it gives a str, and JAX passes on arrays alone"),
     ],

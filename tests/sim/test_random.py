@@ -1,5 +1,8 @@
 """Random numbers under a counter are Philox's, the same on every engine; under JAX's keys they are JAX's."""
 
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +28,13 @@ KNOWN = [
 
 def counter(step=0, purpose=0):
     return Counter(*(jnp.uint32(x) for x in (7, 9, step, purpose)))
+
+
+def test_what_authors_may_draw_with_is_what_the_guide_lists():
+    guide = (Path(__file__).parents[2] / "docs" / "sim.md").read_text()
+    listed = re.search(r"Draw with `sim\.random` in place of `jax\.random` \((.*?)\)", guide, re.DOTALL)
+    assert sorted(re.findall(r"`(\w+)`", listed[1])) == random.__all__
+    assert all(callable(getattr(random, name)) for name in random.__all__)
 
 
 @pytest.mark.parametrize(("words", "key", "expected"), KNOWN)

@@ -15,6 +15,7 @@ from jax.tree_util import DictKey, SequenceKey, keystr, tree_leaves_with_path
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Environment, Tree, describe, dtype_of
+from drivetrain.sim.ir.importer import is_key
 
 Path = tuple[Any, ...]
 """Where a leaf of a pytree is, as JAX says it."""
@@ -43,7 +44,7 @@ def form_of(leaf: Any) -> jax.ShapeDtypeStruct | None:
     """Shape and type of a number or an array of numbers, as JAX takes it; None for a key, a text and the like."""
     if isinstance(leaf, bool | int | float):
         return jax.ShapeDtypeStruct((), jnp.asarray(leaf).dtype)
-    if not hasattr(leaf, "dtype") or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+    if not hasattr(leaf, "dtype") or is_key(leaf):
         return None
     return jax.ShapeDtypeStruct(tuple(leaf.shape), jax.dtypes.canonicalize_dtype(dtype_of(leaf)))
 

@@ -25,6 +25,9 @@ import jax.numpy as jnp
 
 from drivetrain.core.errors import InvalidInput
 
+__all__ = ["bernoulli", "bits", "categorical", "fold_in", "normal", "randint", "split", "uniform"]
+# For authors of environments and policies; the rest of this file is for engines.
+
 Generator = Literal["threefry", "philox"]
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)

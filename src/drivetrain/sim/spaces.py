@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt

@@ -6,6 +6,7 @@
 
 import os
 import re
+import sys
 from typing import Any
 
 import jax
@@ -13,7 +14,10 @@ import jax
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.random import Counter
 
-FOLDERS = (os.path.dirname(os.path.abspath(jax.__file__)) + os.sep,)
+FOLDERS = tuple(
+    os.path.dirname(os.path.abspath(str(sys.modules[name].__file__))) + os.sep
+    for name in ("jax", "jaxlib", "ml_dtypes", "numpy")  # the others come with JAX
+)
 """Whose lines are not the author's."""
 OWN = os.path.dirname(os.path.abspath(__file__))
 NEEDS_NUMBER = (
@@ -60,7 +64,7 @@ def failure(name: str, what: str, error: Exception) -> CompileError:
 
 
 def line_of(error: Exception) -> str:
-    """The last line of a traceback that is neither JAX's nor of what traces; empty if there is none."""
+    """The last line of a traceback that is neither a library's nor of what traces; empty if there is none."""
     where, here = "", error.__traceback__
     while here is not None:
         file = here.tb_frame.f_code.co_filename
