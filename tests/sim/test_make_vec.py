@@ -273,6 +273,20 @@ def test_integers_beyond_the_bounds_of_their_box_are_refused_as_discrete_ones_ar
         single.step(np.array([9, 0]))
 
 
+def test_integers_of_a_box_without_end_have_the_bounds_of_their_type_and_others_the_whole_numbers_inside():
+    def space(low, high):
+        kind = type("Whole", (Push,), {"action_space": lambda self, params: Box(low, high, (1,), jnp.int32)})
+        return sim.make_vec(kind(), 2, "numpy")
+
+    venv = space(-np.inf, np.inf)
+    assert venv.single_action_space == gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.int64)
+    venv.reset(seed=0)
+    venv.step(np.array([[-(2**31)], [2**31 - 1]]))
+    with pytest.raises(InvalidInput, match="expected numbers that fit int32, got 2147483648"):
+        venv.step(np.array([[0], [2**31]]))
+    assert space(-0.5, 2.5).single_action_space == gymnasium.spaces.Box(0, 2, (1,), np.int64)
+
+
 def test_actions_of_a_box_of_booleans_are_taken():
     space = Box(False, True, (1,), bool)
 

@@ -95,7 +95,7 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
     if hasattr(space, "low") and hasattr(space, "high"):
         if tuple(space.shape) != shape:
             raise InvalidInput(f"{what}: its space says shape {tuple(space.shape)}, and it has {shape}")
-        low, high = (bound(x, shape, dtype) for x in (space.low, space.high))
+        low, high = bound(space.low, shape, dtype, np.ceil), bound(space.high, shape, dtype, np.floor)
         return spaces.Box(low, high, shape, cast("Any", dtype.type))
     raise InvalidInput(
         f"{what}: expected a space with `n`, with `low` and `high`, or with `spaces`, got {space!r}; give one of "
@@ -113,13 +113,14 @@ def space_of_several(what: str, parts: Any, shapes: Tree) -> Space:
     raise InvalidInput(f"{what}: expected a dictionary or tuple of {len(parts)} parts, as its space says, got {shapes}")
 
 
-def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], rounded: Callable[[Array], Array]) -> Array:
     """A bound for every element, within what the type holds."""
-    whole = np.broadcast_to(np.asarray(value), shape)
+    numbers = np.asarray(value)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        whole = np.clip(whole, limits.min, limits.max)
-    return whole.astype(dtype)
+        whole = np.asarray(rounded(numbers) if numbers.dtype.kind == "f" else numbers, object)
+        numbers = np.clip(whole, int(limits.min), int(limits.max))  # no float is the largest int64
+    return np.broadcast_to(np.asarray(numbers, dtype), shape).copy()
 
 
 def checked_actions(space: Space, actions: Any, what: str = "actions") -> Tree:
