@@ -4,13 +4,12 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +68,7 @@ class Box:
         dtype = jax.dtypes.canonicalize_dtype(self.dtype)
         if jnp.issubdtype(dtype, jnp.floating):
             low, high = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), self.shape) for x in (self.low, self.high))
-            low, high = bounded(low, high, jnp)
+            low, high = bounded(low, high, jnp.where)
             return jax.random.uniform(key, self.shape, jnp.float32, low, high).astype(dtype)
         return self.whole(key, *whole_bounds(self.low, self.high, dtype), dtype)
 
@@ -90,25 +89,27 @@ class Box:
         return array.shape == self.shape and int(np.sum(inside)) == prod(self.shape)
 
 
-def bounded(low: Any, high: Any, xp: Any) -> tuple[Any, Any]:
-    """Bounds to draw between, where some are none."""
+def bounded(low: Any, high: Any, where: Callable[..., Any]) -> tuple[Any, Any]:
+    """Bounds to draw between, where some are none, by NumPy's `where` or JAX's."""
     endless_low, endless_high = low <= -ENDLESS, high >= ENDLESS
     return (
-        xp.where(endless_low, xp.where(endless_high, -1, high - 1), low),
-        xp.where(endless_high, xp.where(endless_low, 1, low + 1), high),
+        where(endless_low, where(endless_high, -1, high - 1), low),
+        where(endless_high, where(endless_low, 1, low + 1), high),
     )
 
 
 def whole_bounds(low: Any, high: Any, dtype: Any) -> tuple[Any, Any]:
     """The smallest and the largest integer of a type between two bounds."""
-    traced = any(isinstance(x, jax.core.Tracer) for x in (low, high))
-    xp: Any = jnp if traced else np
-    low, high = xp.asarray(low), xp.asarray(high)
-    if "f" in (low.dtype.kind, high.dtype.kind):
-        low, high = bounded(low, high, xp)
-        low, high = xp.ceil(low), xp.floor(high)
-    if traced:
+    if not all(isinstance(x, bool | int | float | list | tuple | np.ndarray | np.generic) for x in (low, high)):
+        low, high = jnp.asarray(low), jnp.asarray(high)
+        if "f" in (low.dtype.kind, high.dtype.kind):
+            low, high = bounded(low, high, jnp.where)
+            low, high = jnp.ceil(low), jnp.floor(high)
         return low.astype(dtype), high.astype(dtype)
+    low, high = np.asarray(low), np.asarray(high)
+    if "f" in (low.dtype.kind, high.dtype.kind):
+        low, high = bounded(low, high, np.where)
+        low, high = np.ceil(low), np.floor(high)
     limits = (0, 1) if dtype.kind == "b" else (int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max))
-    low, high = (np.asarray(np.clip(x.astype(object), *limits), dtype) for x in (low, high))
+    low, high = (np.asarray(np.clip(np.asarray(x, object), *limits), dtype) for x in (low, high))
     return low, high
