@@ -111,6 +111,7 @@ def other_sizes(env: Environment, params: Tree) -> str:
     for path, leaf in tree_leaves_with_path(params):
         expected = form_of(usual.get(path))
         if expected is not None and len(np.shape(leaf)) == len(expected.shape) and np.shape(leaf) != expected.shape:
-            got = describe(numbers_of("", leaf))
-            return f"params{keystr(path)}: expected {describe(expected)}, as in default_params, got {got}"
+            name = f"params{keystr(path)}"
+            got = describe(numbers_of(name, leaf))
+            return f"{name}: expected {describe(expected)}, as in default_params, got {got}"
     return ""
