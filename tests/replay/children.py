@@ -208,6 +208,6 @@ def report_kills(seed, num_kills, seconds, prioritized, stack=0):
         pass
     repairs = replay._table.stats()["num_repairs"]
     replay.close()
-    assert "drivetrain-" not in Path("/proc/self/maps").read_text(), "memory is left"
+    assert b"drivetrain-" not in Path("/proc/self/maps").read_bytes(), "memory is left"
     assert not [name for name in os.listdir("/dev/shm") if "drivetrain" in name]
     sys.stdout.write(f"{kills} kills, {orphans} orphans at the end, {repairs} repairs\n")

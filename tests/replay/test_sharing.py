@@ -299,7 +299,7 @@ def held():
     """Descriptors and mappings of segments that this process has."""
     gc.collect()  # those of other tests
     links = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
-    mapped = Path("/proc/self/maps").read_text().count("drivetrain-")
+    mapped = Path("/proc/self/maps").read_bytes().count(b"drivetrain-")
     return sum("drivetrain-" in os.readlink(link) for link in links if os.path.islink(link)), mapped
 
 
