@@ -148,3 +148,38 @@ def test_more_tails_at_once_than_the_ring_holds_leave_the_newest():
         )
     assert (len(replay), replay.num_inserted) == (3, 8)
     assert sorted(replay.sample(3).data["obs"]) == [11, 12, 13]
+
+
+@pytest.mark.parametrize("share_next_obs", [False, True])
+def test_fields_that_begin_with_next_are_those_of_the_last_step(share_next_obs, tmp_path):
+    spec = {
+        "obs": ((), "int64"),
+        "action": ((), "int64"),
+        "next_action": ((), "int64"),
+        "next_legal": {"moves": ((2,), "bool"), "pair": [((), "int8"), ((), "int8")]},
+    }
+    replay = Replay(64, spec, num_step=3, share_next_obs=share_next_obs)
+    writer = replay.writer()
+    for t in range(5):
+        writer.add(
+            obs=np.array([t]),
+            action=np.array([10 * t]),
+            next_action=np.array([10 * (t + 1)]),
+            next_legal={
+                "moves": np.array([[t % 2, 1]], bool),
+                "pair": (np.array([t], np.int8), np.array([-t], np.int8)),
+            },
+            reward=np.ones(1),
+            next_obs=np.array([t + 1]),
+            terminated=np.array([t == 4]),
+            truncated=np.zeros(1, bool),
+        )
+    replay.save(tmp_path / "file")
+    for rows in (replay, Replay.load(tmp_path / "file")):
+        data = rows.read(rows.all_keys()).data
+        last = np.array([2, 3, 4, 4, 4])
+        np.testing.assert_array_equal(data["action"], [0, 10, 20, 30, 40])
+        np.testing.assert_array_equal(data["next_action"], 10 * (last + 1))
+        np.testing.assert_array_equal(data["next_obs"], last + 1)
+        np.testing.assert_array_equal(data["next_legal"]["moves"][:, 0], last % 2 == 1)
+        np.testing.assert_array_equal(data["next_legal"]["pair"], (last, -last))

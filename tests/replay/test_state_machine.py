@@ -15,7 +15,11 @@ from drivetrain.core.errors import Closed, NotEnoughData
 from drivetrain.replay import Replay, Sample, files
 from drivetrain.replay.reference import ReferenceReplay, ReferenceWriter
 
-SPEC = {"obs": {"pixels": ((3,), "uint8"), "speed": ((), "float32")}, "action": ((), "int64")}
+SPEC = {
+    "obs": {"pixels": ((3,), "uint8"), "speed": ((), "float32")},
+    "action": ((), "int64"),
+    "next_action": ((), "int16"),  # of a window's last step
+}
 CAPACITIES = [1, 2, 15, 16, 17, 129, 300]
 FRACTIONS = st.sampled_from([0.0, 0.4, 0.6, 1.0])
 PRIORITIES = st.one_of(
@@ -35,6 +39,7 @@ def random_step(rng, num_envs, ends):
     step = {
         "obs": {"pixels": rng.integers(0, 256, (num_envs, 3), np.uint8), "speed": rng.random(num_envs, np.float32)},
         "action": rng.integers(-9, 9, num_envs),
+        "next_action": rng.integers(-9, 9, num_envs).astype(np.int16),
         "next_obs": {
             "pixels": rng.integers(0, 256, (num_envs, 3), np.uint8),
             "speed": rng.random(num_envs, np.float32),
@@ -56,7 +61,7 @@ def assert_same_sample(native, oracle):
     for name in ("pixels", "speed"):
         np.testing.assert_array_equal(native.data["obs"][name], oracle.data["obs"][name])
         np.testing.assert_array_equal(native.data["next_obs"][name], oracle.data["next_obs"][name])
-    for name in ("action", "terminated", "truncated"):
+    for name in {"action", "next_action", "terminated", "truncated"} & native.data.keys():
         np.testing.assert_array_equal(native.data[name], oracle.data[name])
     for name in ("reward", "discount"):  # a compiler may fuse a multiplication and an addition
         np.testing.assert_allclose(native.data[name], oracle.data[name], rtol=1e-6, atol=1e-6)

@@ -94,7 +94,8 @@ class Replay:
         capacity: Rows held; the oldest are overwritten. Fewer than 2^32.
         spec: The fields of a step: a nested dict with leaves `(shape, dtype)`; a list of specs in it
             stands for a tuple of arrays. `reward`, `terminated` and `truncated` exist besides, and
-            `next_obs` iff `obs` is declared.
+            `next_obs` iff `obs` is declared. Of a window a row has its first step's fields, and its last step's of
+            those whose names begin with `next_`.
         prioritized: Draw in proportion to priority (a K-ary sum tree); otherwise uniformly.
         alpha: How much priorities matter, in [0, 1]: leaf = (priority + 1e-6)^alpha.
         num_step: Length n of the windows whose return is a row's reward.

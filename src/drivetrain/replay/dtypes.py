@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.core.errors import MissingExtra
+from drivetrain.core.errors import InvalidInput, MissingExtra
 
 
 def to_json(dtype: np.dtype[Any]) -> Any:
@@ -41,6 +41,21 @@ def from_json(value: Any) -> np.dtype[Any]:
         return np.dtype(item)
     parts: Any = {**value, "formats": [from_json(part) for part in value["formats"]]}
     return np.dtype(parts, align=value["aligned"])
+
+
+def called(field: str, name: str) -> np.dtype[Any]:
+    """The dtype of that name, for a field of a spec.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    try:
+        return from_json(name)
+    except (TypeError, MissingExtra) as error:
+        raise InvalidInput(
+            f"spec field {field!r}: expected a dtype of NumPy's, or of ml_dtypes' where that is installed, such as "
+            f'"float32", got {name!r}'
+        ) from error
 
 
 def survives_json(dtype: np.dtype[Any]) -> bool:

@@ -26,7 +26,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput, MissingExtra
+from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native, dtypes
 from drivetrain.replay.sequences import Sequences
 
@@ -131,6 +131,8 @@ class Schema:
         def kind_of(name: str) -> int:
             if sequence and sequence.keeps_initial(name):
                 return INITIAL
+            if name.startswith("next_"):
+                return NEXT
             return FRAMES if frame_stack and _is_obs(name) else FIRST
 
         entries = [(name, kind_of(name), shape, dtype) for name, (shape, dtype) in declared.items()]
@@ -248,9 +250,9 @@ class Schema:
         declared = {
             name: _leaf(name, (tuple(shape), dtypes.from_json(dtype)))
             for name, kind, shape, dtype, _ in fields
-            if kind in (FIRST, FRAMES, INITIAL)
+            if kind in (FIRST, FRAMES, INITIAL) or (kind == NEXT and not _is_next_obs(name))
         }
-        tuples = [name for name in map(str, with_tuples["tuples"]) if not name.startswith("next_")]
+        tuples = [name for name in map(str, with_tuples["tuples"]) if not _is_next_obs(name)]
         schema = cls._laid_out(declared, frame_stack, sequence, tuples)
         if not all(_is_numbered(name, declared) for name in tuples) or schema.to_json() != value:
             raise InvalidInput("schema: this version of drivetrain lays out these fields in another way")
@@ -262,6 +264,10 @@ _Declared = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 def _is_obs(name: str) -> bool:
     return name == "obs" or name.startswith("obs/")
+
+
+def _is_next_obs(name: str) -> bool:
+    return name.split("/")[0] == "next_obs"
 
 
 def _is_numbered(group: str, names: Iterable[str]) -> bool:
@@ -277,10 +283,10 @@ def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"spec field {key!r}: expected a str as name, got {type(key).__name__}")
         name = prefix + key.replace("/", _SLASH)
-        if not prefix and (key in _OURS or key.startswith("next_")):
+        if not prefix and (key in _OURS or key == "next_obs"):
             raise InvalidInput(
                 f"spec field {name!r}: this name is reserved; reward, terminated, truncated, discount and next_obs "
-                'exist by themselves, and "next_" is not for names'
+                "exist by themselves"
             )
         if not key or _SLASH in key or (not prefix and "/" in key):
             raise InvalidInput(
@@ -307,23 +313,13 @@ def _numbered(values: Iterable[Any]) -> dict[str, Any]:
     return {str(index): value for index, value in enumerate(values)}
 
 
-def _dtype_called(field: str, name: str) -> np.dtype[Any]:
-    try:
-        return dtypes.from_json(name)
-    except (TypeError, MissingExtra) as error:
-        raise InvalidInput(
-            f"spec field {field!r}: expected a dtype of NumPy's, or of ml_dtypes' where that is installed, such as "
-            f'"float32", got {name!r}'
-        ) from error
-
-
 def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         shape, dtype = value
         shape = tuple(operator.index(extent) for extent in (shape if np.iterable(shape) else (shape,)))
         if dtype is None:  # NumPy would take it for float64
             raise TypeError("no dtype")
-        dtype = _dtype_called(name, dtype) if isinstance(dtype, str) else np.dtype(dtype)
+        dtype = dtypes.called(name, dtype) if isinstance(dtype, str) else np.dtype(dtype)
     except InvalidInput:
         raise
     except (TypeError, ValueError, OverflowError) as error:

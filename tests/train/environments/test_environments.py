@@ -71,6 +71,7 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
         ("strange_envs:Many-v0", r"DQN needs discrete actions, and these are multi-discrete"),
         ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it"),
         ("no_such_module:Env-v0", r"cannot be made"),
+        ("strange_envs:nope", r"the module strange_envs has no function or class nope, and registers no id of that"),
     ],
 )
 def test_what_dqn_cannot_use_is_refused_in_one_sentence(env_id, sentence):

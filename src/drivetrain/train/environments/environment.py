@@ -220,7 +220,9 @@ def _maker(env_id: str) -> Callable[[], Any] | None:
     module, colon, name = env_id.partition(":")
     if not colon or name in gymnasium.registry or is_simulator(env_id):
         return None
-    found = getattr(importlib.import_module(module), name, None)
+    found = getattr(importlib.import_module(module), name, None)  # importing may register ids as well
+    if found is None and not any(known == name or known.startswith(f"{name}-v") for known in gymnasium.registry):
+        raise ValueError(f"the module {module} has no function or class {name}, and registers no id of that name")
     return found if callable(found) else None
 
 
