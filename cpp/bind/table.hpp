@@ -229,23 +229,11 @@ class Table {
   double alpha() const { return hold()->table.alpha(); }
 
   void set_alpha(double alpha, bool rescale) {
-    auto held = hold();
-    Status status;
-    {
-      nb::gil_scoped_release released;
-      status = held->table.set_alpha(alpha, rescale);
-    }
-    check(status);
+    without_gil([=](ReplayTable& table) { return table.set_alpha(alpha, rescale); });
   }
 
   void clear() {
-    auto held = hold();
-    Status status;
-    {
-      nb::gil_scoped_release released;
-      status = held->table.clear();
-    }
-    check(status);
+    without_gil([](ReplayTable& table) { return table.clear(); });
   }
 
   nb::dict stats() {
@@ -298,6 +286,18 @@ class Table {
   void let_go() { samples_->close(); }
 
  private:
+  // Calls what takes many holds of the lock; raises when the lock is broken.
+  template <class Call>
+  void without_gil(const Call& call) {
+    auto held = hold();
+    Status status;
+    {
+      nb::gil_scoped_release released;
+      status = call(held->table);
+    }
+    check(status);
+  }
+
   static constexpr std::size_t kMostDraws = std::size_t{1} << 31;  // per call, all batches together
 
   struct Scratch {  // what a call needs besides its result

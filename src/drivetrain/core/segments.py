@@ -77,7 +77,7 @@ class Segment:
         if scratch_dir is None:
             require_memory(nbytes, what=f"a {kind} segment")
         else:
-            _require_room(nbytes, scratch_dir, what=f"a {kind} segment")
+            require_room(nbytes, scratch_dir, what=f"a {kind} segment")
         try:
             fd = _file_in_memory(kind) if scratch_dir is None else _file_without_a_name(scratch_dir)
             try:
@@ -186,7 +186,17 @@ class Segment:
         self.close()
 
 
-def _require_room(nbytes: int, folder: Path, *, what: str) -> None:
+def require_room(nbytes: int, folder: Path, *, what: str) -> None:
+    """Refuse what the disk of a folder cannot hold before anything is written.
+
+    Args:
+        nbytes: Bytes needed.
+        folder: Of the disk.
+        what: For which thing, as the message calls it.
+
+    Raises:
+        SegmentError: More bytes than are free, or the disk does not say.
+    """
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:

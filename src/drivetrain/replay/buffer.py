@@ -60,6 +60,10 @@ def _private_memory(nbytes: int) -> mmap.mmap:
     return memory
 
 
+def _num_envs(value: Any) -> int:
+    return arguments.require_int("num_envs", value, least=1, most=2**20)
+
+
 def _nbytes_of(arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> int:
     """Bytes of arrays of these dtypes and shapes."""
     return sum(math.prod(shape) * dtype.itemsize for dtype, shape in arrays)
@@ -251,7 +255,7 @@ class Replay:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
             SegmentError: There is not enough memory for them.
         """
-        num_envs = arguments.require_int("num_envs", num_envs, least=1, most=2**20)
+        num_envs = _num_envs(num_envs)
         native = self._native_writer(num_envs, check_obs=arguments.require_bool("check_obs", check_obs))
         return Writer(self._schema, self._inputs, num_envs, native)
 
@@ -302,7 +306,8 @@ class Replay:
             strategy=strategy,
             seed=seed,
         )
-        as_they_are = self.writer(num_envs)
+        num_envs = _num_envs(num_envs)
+        as_they_are = self._native_writer(num_envs, check_obs=True)
         add_relabelled = functools.partial(add_in_turn, self._native_writer(how.num_goals, check_obs=True))
         return HindsightWriter(self._schema, self._inputs, num_envs, as_they_are, add_relabelled, how)
 

@@ -105,6 +105,11 @@ def fitting_marks(where: Any, num_envs: int) -> npt.NDArray[np.bool_]:
     return np.ascontiguousarray(marks)
 
 
+def fitting_marks_or_all(where: Any, num_envs: int) -> npt.NDArray[np.bool_]:
+    """The same; None: every environment."""
+    return np.ones(num_envs, np.bool_) if where is None else fitting_marks(where, num_envs)
+
+
 def fitting_draws(batch_size: Any, beta: Any, mode: Any, num_batches: Any) -> tuple[int, float, str, int | None]:
     """The arguments of `sample` that say how to draw, as plain Python numbers and strings."""
     batch_size = require_int("batch_size", batch_size, least=1)

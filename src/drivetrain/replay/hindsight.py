@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import arguments, checks
+from drivetrain.replay import _native, arguments, checks
 from drivetrain.replay.schema import Field, Schema
-from drivetrain.replay.writer import Writer
+from drivetrain.replay.writer import require_taken
 
 _WANTED, _REACHED = "desired_goal", "achieved_goal"
 
@@ -79,7 +79,7 @@ class HindsightWriter:
         schema: Schema,
         inputs: tuple[Field, ...],
         num_envs: int,
-        as_they_are: Writer,
+        as_they_are: _native.Writer,
         add_relabelled: Callable[[dict[str, npt.NDArray[Any]]], None],
         relabelling: Relabelling,
     ) -> None:
@@ -107,9 +107,9 @@ class HindsightWriter:
             InvalidInput: As `add`.
             Closed: The replay was closed.
         """
-        self._as_they_are.add_some(where, **step)
         marks = checks.fitting_marks(where, self._num_envs)
         arrays = checks.fitting_step(self._inputs, self._schema.flatten(step), (self._num_envs,), marks)
+        require_taken(self._as_they_are.add_some(marks, arrays))
         self._steps.append(_Step({name: array.copy() for name, array in arrays.items()}, marks.copy()))
         ended = np.flatnonzero(marks & (arrays["terminated"] | arrays["truncated"]))
         episodes = [self._episode(env) for env in ended.tolist()]
@@ -125,9 +125,8 @@ class HindsightWriter:
             InvalidInput: `where` does not fit.
             Closed: The replay was closed.
         """
-        self._as_they_are.drop_windows(where)
-        everywhere = np.ones(self._num_envs, np.bool_)
-        marks = everywhere if where is None else checks.fitting_marks(where, self._num_envs)
+        marks = checks.fitting_marks_or_all(where, self._num_envs)
+        self._as_they_are.drop_windows(marks)
         self._begins[marks] = self._first + len(self._steps)
         self._let_go()
 

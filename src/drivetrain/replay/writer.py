@@ -102,8 +102,7 @@ class Writer:
             InvalidInput: `where` does not fit.
             Closed: The replay was closed.
         """
-        everywhere = np.ones(self._num_envs, np.bool_)
-        self._native.drop_windows(everywhere if where is None else checks.fitting_marks(where, self._num_envs))
+        self._native.drop_windows(checks.fitting_marks_or_all(where, self._num_envs))
 
     def __reduce__(self) -> NoReturn:
         raise InvalidInput(
@@ -114,8 +113,13 @@ class Writer:
 def add_in_turn(native: _native.Writer, steps: Mapping[str, npt.NDArray[Any]]) -> None:
     """Add steps that fit, `[steps, num_envs, ...]` each, by their flat names."""
     for step in zip(*steps.values(), strict=True):
-        if not native.add(dict(zip(steps, step, strict=True))):
-            raise AssertionError("a step that fits was turned down")
+        require_taken(native.add(dict(zip(steps, step, strict=True))))
+
+
+def require_taken(taken: bool) -> None:
+    """See to it that native code has taken what the checks let through."""
+    if not taken:
+        raise AssertionError("a step that fits was turned down; nothing was added")
 
 
 def _add(
@@ -135,5 +139,4 @@ def _add(
         step = schema.flatten(step)
     if not add(step):
         fitting = checks.fitting_step(inputs, step, (num_envs,), marks)
-        if not add(fitting):
-            raise AssertionError("a step that fits was turned down; nothing was added")
+        require_taken(add(fitting))

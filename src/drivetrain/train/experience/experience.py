@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.seeding import stream
-from drivetrain.core.segments import require_memory
+from drivetrain.core.segments import require_memory, require_room
 from drivetrain.replay import Replay, memory_report
+from drivetrain.replay.arguments import require_folder
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import Interface
@@ -88,11 +89,15 @@ def require_experience(config: TrainConfig, interface: Interface) -> None:
         what, remedy = f"a rollout of {config.steps_per_rollout:,} steps", "use fewer environments or a shorter rollout"
         require_memory(RolloutBuffer.nbytes_for(config, interface), what=what, remedy=remedy)
         return
-    if config.replay.scratch_dir is None:
-        report = memory_report(**_replay_settings(config, interface))
-        require_memory(report.nbytes, what=f"a replay of capacity {report.capacity}", largest=report.largest())
+    report = memory_report(**_replay_settings(config, interface))
+    what, scratch_dir = (
+        f"a replay of capacity {report.capacity}",
+        require_folder("scratch_dir", config.replay.scratch_dir),
+    )
+    if scratch_dir is None:
+        require_memory(report.nbytes, what=what, largest=report.largest())
     else:
-        make_replay(config, interface, shared=True).close()  # takes all of its room on the disk
+        require_room(report.nbytes, scratch_dir, what=what)
     rows = config.updates.updates_per_call * config.updates.batch_size
     what = f"a sample of {config.updates.updates_per_call} batches of {config.updates.batch_size} rows"
     require_memory(2 * rows * obs, what=what, remedy="use a smaller batch_size or fewer updates_per_call")
