@@ -26,6 +26,7 @@ from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.faults import (
     NoSuchCategory,
+    message_of,
     raised,
     refuse,
     require_ends,
@@ -163,10 +164,7 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
 def _why(error: Exception | SystemExit) -> str:
     """What an error says; of those that say little alone, their kind and place, too."""
     absent = missing_extra(error) if isinstance(error, ImportError) else None
-    try:
-        sentence = " ".join(str(absent or error).split())
-    except Exception:  # a stranger's may fail to say its own
-        sentence = "its message cannot be read"
+    sentence = " ".join(message_of(absent or error).split())
     place = traceback.extract_tb(error.__traceback__)[-1]
     file = Path(place.filename)
     is_of_ours = file.is_relative_to(_GYMNASIUM) or file.is_relative_to(_OURS)

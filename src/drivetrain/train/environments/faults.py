@@ -173,12 +173,16 @@ def raised(env_id: str, step: int, error: Exception, env: object) -> NoReturn:
 
 
 def what(error: BaseException) -> str:
-    """An exception's kind and its message's first line; strangers' may fail to say theirs."""
+    """An exception's kind and its message's first line."""
+    return ": ".join([type(error).__name__, *message_of(error).strip().splitlines()[:1]])
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says; strangers' may fail to."""
     try:
-        lines = str(error).strip().splitlines()
+        return str(error)
     except Exception:
-        lines = ["its message cannot be read"]
-    return ": ".join([type(error).__name__, *lines[:1]])
+        return "its message cannot be read"
 
 
 def kind_of(observation: Any) -> str:
