@@ -57,7 +57,7 @@ class RunConfig:
     """Seconds after which an actor whose environments do not come back from a step is started anew, and an environment
     that does not come back from being made, to see what it looks like, is refused."""
     log_interval_steps: int = 1_000
-    """Environment steps between rows of metrics.jsonl."""
+    """Environment steps between rows of metrics.jsonl; on-policy rounded up to whole rollouts."""
     csv: bool = False
     """Write the rows to metrics.csv, too."""
     wandb: str | None = None

@@ -138,13 +138,14 @@ class Meter:
 
     Args:
         rules: Of the run, for the achieved ratio.
-        interval_steps: Environment steps between rows.
+        interval_steps: Environment steps between rows; where steps call for updates by whole rollouts or rounds,
+            rounded up to whole ones, as a part of one says nothing of how fast a run is.
         origin: Where the run begins.
     """
 
     def __init__(self, rules: Rules, interval_steps: int, origin: Origin) -> None:
         self._rules = rules
-        self._interval_steps = interval_steps
+        self._interval_steps = math.ceil(interval_steps / rules.steps_per_rollout) * rules.steps_per_rollout
         self._row_s = time.monotonic()
         self._start_s = self._row_s - origin.elapsed_s
         self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)

@@ -1,0 +1,31 @@
+"""Rows of metrics: when they are due, and what they span."""
+
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.ledger.ledger import Counts
+from drivetrain.train.ledger.rules import START, Rules
+from drivetrain.train.telemetry.metrics import Meter
+
+
+def meter_of(algo, interval_steps, **settings):
+    config = TrainConfig.default(algo, "E").override(**settings)
+    return Meter(Rules.of(config), interval_steps, START)
+
+
+def test_a_row_is_due_at_each_multiple_of_the_interval():
+    meter = meter_of("dqn", 100, total_steps=1_000)
+    assert not meter.row_is_due(Counts(99, 99, 0))
+    assert meter.row_is_due(Counts(100, 100, 0))
+    meter.row(Counts(130, 130, 0))
+    assert not meter.row_is_due(Counts(199, 199, 0))
+    assert meter.row_is_due(Counts(200, 200, 0))
+
+
+def test_on_policy_a_row_spans_whole_rollouts_as_an_actors_part_of_one_says_nothing_of_the_speed():
+    """Two actors commit their halves, of 8 x 64 steps each, one after the other, with no update between them."""
+    meter = meter_of("ppo", 100, num_actors=2, num_envs=16, rollout_length=64, total_steps=10_240)
+    due = []
+    for committed in range(512, 5_120 + 1, 512):
+        if meter.row_is_due(Counts(committed, committed, 0)):
+            due.append(committed)
+            meter.row(Counts(committed, committed, 0))
+    assert due == [1_024, 2_048, 3_072, 4_096, 5_120]
