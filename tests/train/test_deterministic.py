@@ -19,9 +19,9 @@ ON_POLICY = {**SMALL, "num_envs": 4, "rollout_length": 16, "batch_size": 16, "nu
 NORMALISED = {"normalize_observations": True, "normalize_rewards": True}
 CASES = {
     "dqn": ("dqn", "CartPole-v1", {**OFF_POLICY, **NORMALISED, "num_step": 3, "exploration_steps": 300}),
-    "sac": ("sac", "Pendulum-v1", {**OFF_POLICY, **NORMALISED, "update_ratio": "1/6"}),
+    "sac": ("sac", "Pendulum-v1", {**OFF_POLICY, **NORMALISED, "update_ratio": "1/6", "noise_correlation": 0.9}),
     "td3": ("td3", "Pendulum-v1", {**OFF_POLICY, "update_ratio": "1/3", "num_step": 2}),
-    "ddpg": ("ddpg", "Pendulum-v1", {**OFF_POLICY, "update_ratio": "1/4"}),
+    "ddpg": ("ddpg", "Pendulum-v1", {**OFF_POLICY, "update_ratio": "1/4", "noise_correlation": 0.95}),
     "ppo": ("ppo", "CartPole-v1", {**ON_POLICY, **NORMALISED}),
 }
 IMAGES = ("dqn", "strange_envs:Film-v0", {**OFF_POLICY, "frame_stack": 2, "num_step": 2, "update_ratio": "1/8"})

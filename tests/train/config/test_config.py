@@ -112,7 +112,8 @@ def test_the_settings_of_another_algorithm_are_refused():
 @pytest.mark.parametrize(
     ("algo", "name", "value"),
     [
-        ("ddpg", "exploration_noise", -0.1), ("td3", "policy_delay", 0), ("td3", "target_noise", float("inf")),
+        ("ddpg", "exploration_noise", -0.1), ("ddpg", "noise_correlation", 1.0), ("td3", "noise_correlation", -0.1),
+        ("sac", "noise_correlation", float("nan")), ("td3", "policy_delay", 0), ("td3", "target_noise", float("inf")),
         ("td3", "target_noise_clip", -1.0), ("sac", "initial_temperature", 0.0),
         ("sac", "target_entropy", float("nan")), ("sac", "learning_rate", 0.0), ("ddpg", "hidden", (0,)),
         ("td3", "target_tau", 1.5), ("td3", "policy_delay", 2**31), ("sac", "initial_temperature", 1e-46),

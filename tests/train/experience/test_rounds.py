@@ -95,17 +95,25 @@ class Dice:
     def __init__(self):
         self.asked = []
 
-    def explore(self, obs, step, rng):
+    def explore(self, obs, step, rng, noise):
+        assert noise is None
         self.asked.append((obs.shape, step))
         return rng.integers(0, 1_000, len(obs))
+
+
+def begun(numbers):
+    """Environments at the begin of these episodes."""
+    episodes = Episodes(len(numbers))
+    episodes.numbers = numbers
+    return episodes
 
 
 def test_an_environments_chance_does_not_depend_on_which_actor_has_it():
     config = TrainConfig.default("dqn", "E").override(deterministic=True, num_actors=1, envs_per_actor=4, seed=7)
     halves = config.override(num_actors=2, envs_per_actor=2)
     dice = Dice()
-    whole = Apart(config, 0, 5, [0, 3, 0, 1])
-    parts = [Apart(halves, 0, 5, [0, 3]), Apart(halves, 1, 5, [0, 1])]
+    whole = Apart(config, None, 0, 5, begun([0, 3, 0, 1]))
+    parts = [Apart(halves, None, 0, 5, begun([0, 3])), Apart(halves, None, 1, 5, begun([0, 1]))]
     assert whole.first_seeds() == [seed for part in parts for seed in part.first_seeds()]
     for _ in range(3):
         together = whole.actions(dice, np.zeros((4, 2)), 0)

@@ -49,7 +49,7 @@ class Actor:
         self._clip_rewards = config.environment.clip_rewards
         self._policy = policy
         self._writer = make_writer(self._num_envs)
-        self._exploration = exploration = exploration or Together(config, (0, 0))
+        self._exploration = exploration = exploration or Together(config, interface, (0, 0))
         self._actions = INFERENCE(exploration.actions)
         self._envs = [Environment(config, interface, training=True) for _ in range(self._num_envs)]
         self._embed = None if encoders is None else INFERENCE(encoders.embed)
@@ -171,11 +171,10 @@ def make_actor(
         return FusedActor(config, interface, vector, make_writer, path)
     policy = acting_policy(config, interface, vector, encoders)
     if not config.run.deterministic:
-        return Actor(config, interface, policy, make_writer, Together(config, path), encoders=encoders)
+        return Actor(config, interface, policy, make_writer, Together(config, interface, path), encoders=encoders)
     count = config.envs_per_actor
     part = None if episodes is None else episodes.part(index * count, count)
-    numbers = [0] * count if part is None else part.numbers
-    exploration = Apart(config, index, num_steps // config.num_envs, numbers)
+    exploration = Apart(config, interface, index, num_steps // config.num_envs, part or Episodes(count))
     return Actor(config, interface, policy, make_writer, exploration, part, encoders)
 
 

@@ -6,7 +6,8 @@
     each by Adam;   targets <- targets + tau (online - targets)
 
 Differences from the paper:
-- Gaussian exploration noise, not Ornstein-Uhlenbeck (Fujimoto et al. 2018 found no difference).
+- Exploration noise is independent from step to step unless `noise_correlation` makes it an Ornstein-Uhlenbeck process
+  (Fujimoto et al. 2018 found no difference).
 - No batch normalisation and no weight decay; the critic takes the action at its first layer, and
   layers have 256 and 256 units; PyTorch's initialisation. As in Stable-Baselines3 and TD3's code.
 - Prioritized or n-step replay can be chosen; the default is uniform and one step. Importance weights

@@ -97,10 +97,14 @@ class DDPGConfig:
     """Share of the way that the targets move to the online networks at every update."""
     exploration_noise: float = 0.1
     """Standard deviation of the Gaussian noise on actions, which are in -1..1."""
+    noise_correlation: float = 0.0
+    """Correlation of that noise with the noise of the step before, in 0..1: 0 is independent noise, and what is near 1
+    keeps its direction for about 1 / (1 - correlation) steps (an Ornstein-Uhlenbeck process)."""
 
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
         require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0, finite")
+        require(self, "noise_correlation", 0 <= self.noise_correlation < 1, "at least 0, below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +133,9 @@ class TD3Config:
     """Largest such noise."""
     exploration_noise: float = 0.1
     """Standard deviation of the Gaussian noise on actions, which are in -1..1."""
+    noise_correlation: float = 0.0
+    """Correlation of that noise with the noise of the step before, in 0..1: 0 is independent noise, and what is near 1
+    keeps its direction for about 1 / (1 - correlation) steps (an Ornstein-Uhlenbeck process)."""
 
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
@@ -136,6 +143,7 @@ class TD3Config:
         require(self, "target_noise", 0 <= self.target_noise < math.inf, "at least 0")
         require(self, "target_noise_clip", self.target_noise_clip >= 0, "at least 0")
         require(self, "exploration_noise", 0 <= self.exploration_noise < math.inf, "at least 0, finite")
+        require(self, "noise_correlation", 0 <= self.noise_correlation < 1, "at least 0, below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,12 +170,17 @@ class SACConfig:
     """Adjust the temperature to the target entropy (Haarnoja et al. 2018b, section 5)."""
     target_entropy: float | None = None
     """Entropy that the policy is held to, in nats; None: minus the number of action dimensions."""
+    noise_correlation: float = 0.0
+    """Correlation of the normal numbers that actions are drawn by with those of the step before, in 0..1: 0 is
+    independent draws, and what is near 1 keeps its direction for about 1 / (1 - correlation) steps (an
+    Ornstein-Uhlenbeck process)."""
 
     def __post_init__(self) -> None:
         _require_network_and_adam(self)
         require(self, "initial_temperature", positive_in_float32(self.initial_temperature), "above 0, within float32")
         valid = self.target_entropy is None or within_float32(self.target_entropy)
         require(self, "target_entropy", valid, "a number of nats within float32, or None")
+        require(self, "noise_correlation", 0 <= self.noise_correlation < 1, "at least 0, below 1")
 
 
 AgentConfig = DQNConfig | DDPGConfig | TD3Config | SACConfig | PPOConfig

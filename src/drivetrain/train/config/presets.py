@@ -248,11 +248,12 @@ PRESETS: dict[tuple[str, str], Preset] = {
             "gamma": 0.9999,
             "target_tau": 0.01,
             "hidden": (64, 64),
+            "noise_correlation": 0.9,
             "eval_interval_steps": 5_000,
         },
-        source=f"{_ZOO}/sac.yml; batch 256 of 512, half the updates, 30,000 of 50,000 steps, no gSDE, and 1,000 "
-        "steps of random actions in place of none",
-        verified="0.0, so NOT solved (seed 1, --num-actors 0): independent noise at each step does not find the goal",
+        source=f"{_ZOO}/sac.yml; batch 256 of 512, half the updates, 30,000 of 50,000 steps, correlated noise in place "
+        "of gSDE, and 1,000 steps of random actions in place of none",
+        verified="93.8, 94.2, 93.8 (seeds 1, 2, 3): train sac MountainCarContinuous-v0 --num-actors 0",
     ),
     **{
         (algo, env): Preset(

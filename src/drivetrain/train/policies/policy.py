@@ -33,8 +33,18 @@ class Policy(Protocol):
         """The action taken for best return: deterministic."""
         ...
 
-    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[Any]:
-        """The action taken while learning, at the run's environment step `step`."""
+    def explore(
+        self, obs: Arrays, step: int, rng: np.random.Generator, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[Any]:
+        """The action taken while learning.
+
+        Args:
+            obs: [num_envs, ...].
+            step: The run's environment step.
+            rng: What is drawn from.
+            noise: Standard normal numbers [num_envs, num_actions] for a policy of continuous actions to take in place
+                of its own draws (`CorrelatedNoise`).
+        """
         ...
 
 
@@ -109,9 +119,11 @@ class Normalized:
         """What the policy does on what it is shown."""
         return self._policy.act(self._normalization.observations(obs, self._parameters))
 
-    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[Any]:
+    def explore(
+        self, obs: Arrays, step: int, rng: np.random.Generator, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[Any]:
         """Likewise."""
-        return self._policy.explore(self._normalization.observations(obs, self._parameters), step, rng)
+        return self._policy.explore(self._normalization.observations(obs, self._parameters), step, rng, noise)
 
 
 class EpsilonGreedy:
@@ -129,12 +141,15 @@ class EpsilonGreedy:
         """The action of largest Q, without noise; the first among equals."""
         return self._q_values(self._pieces, obs).argmax(-1)
 
-    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def explore(
+        self, obs: Arrays, step: int, rng: np.random.Generator, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.int64]:
         """Epsilon-greedy, with epsilon falling over the run."""
+        del noise
         pieces = self._pieces
         if isinstance(self._network, Noisy):
-            noise = rng.standard_normal(self._network.num_noise, np.float32)
-            pieces = self._network.perturbed(pieces, noise, np)
+            of_layers = rng.standard_normal(self._network.num_noise, np.float32)
+            pieces = self._network.perturbed(pieces, of_layers, np)
         q = self._q_values(pieces, obs)
         actions = q.argmax(-1)
         epsilon = self._config.epsilon_at(step)
@@ -156,7 +171,7 @@ class Deterministic:
     ) -> None:
         self._network = network
         self._pieces = unpack(network, vector)
-        self._noise = config.exploration_noise
+        self._scale = np.float32(config.exploration_noise)
         self._warmup_steps = warmup_steps
         self._num_actions = dict(network.heads)["action"]
 
@@ -164,13 +179,15 @@ class Deterministic:
         """mu(s)."""
         return deterministic_action(self._network, self._pieces, obs, np)
 
-    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    def explore(
+        self, obs: Arrays, step: int, rng: np.random.Generator, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
         """Uniform during warm-up; then mu(s) plus noise, cut to -1..1."""
         shape = (num_rows(obs), self._num_actions)
         if step < self._warmup_steps:
             return _uniform(rng, shape)
-        noise: NDArray[np.float32] = rng.standard_normal(shape, np.float32)
-        noisy = np.asarray(self.act(obs) + np.float32(self._noise) * noise, np.float32)
+        drawn = rng.standard_normal(shape, np.float32) if noise is None else noise
+        noisy = np.asarray(self.act(obs) + self._scale * drawn, np.float32)
         return noisy.clip(-1.0, 1.0)
 
 
@@ -188,13 +205,16 @@ class SquashedGaussian:
         mean, _ = gaussian(self._network, self._pieces, obs, np)
         return np.tanh(mean)
 
-    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    def explore(
+        self, obs: Arrays, step: int, rng: np.random.Generator, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
         """Uniform during warm-up; then a sample of the policy."""
         shape = (num_rows(obs), self._num_actions)
         if step < self._warmup_steps:
             return _uniform(rng, shape)
         mean, log_std = gaussian(self._network, self._pieces, obs, np)
-        return np.tanh(mean + np.exp(log_std) * rng.standard_normal(shape, np.float32))
+        drawn = rng.standard_normal(shape, np.float32) if noise is None else noise
+        return np.tanh(mean + np.exp(log_std) * drawn)
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float32]:

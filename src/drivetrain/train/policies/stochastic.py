@@ -87,7 +87,9 @@ class Stochastic:
         """The most probable action."""
         return self._distribution.mode(self._network.apply(self._pieces, obs, np))
 
-    def explore(self, obs: Arrays, step: int, rng: np.random.Generator) -> NDArray[Any]:
+    def explore(
+        self, obs: Arrays, step: int, rng: np.random.Generator, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[Any]:
         """A draw, the same at every step of the run."""
-        del step
+        del step, noise
         return self._distribution.sample(self._network.apply(self._pieces, obs, np), rng)

@@ -35,7 +35,7 @@ class Greedy:
         low, high = np.array(self._actions.low), np.array(self._actions.high)
         return 2 * (chosen.reshape(len(obs), -1) - low) / (high - low) - 1
 
-    def explore(self, obs: Any, step: int, rng: np.random.Generator) -> NDArray[Any]:
+    def explore(self, obs: Any, step: int, rng: np.random.Generator, noise: Any = None) -> NDArray[Any]:
         """Exploring is Stable-Baselines3's own business."""
         raise NotImplementedError
 
