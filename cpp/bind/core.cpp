@@ -12,6 +12,7 @@
 
 #include "bind/buffer.hpp"
 #include "bind/functions.hpp"
+#include "bind/gil.hpp"
 #include "bind/tiles.hpp"
 #include "drivetrain/futex.hpp"
 #include "drivetrain/mutex.hpp"
@@ -20,6 +21,7 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+using drivetrain::bind::GilReleased;
 using drivetrain::bind::HeldBuffer;
 
 namespace {
@@ -47,7 +49,7 @@ class Mutex {
     auto result = drivetrain::LockResult::kTimedOut;
     for (double left_s = timeout_s;; left_s -= kSliceS) {
       {
-        nb::gil_scoped_release released;
+        GilReleased released;
         result = mutex_->lock_within(std::clamp(left_s, 0.0, kSliceS));
       }
       if (result != drivetrain::LockResult::kTimedOut) break;
@@ -103,13 +105,13 @@ class Channel {
   std::uint64_t publish(nb::handle payload) {
     HeldBuffer held(payload, false);
     expect(held);
-    nb::gil_scoped_release released;
+    GilReleased released;
     return broadcast_.publish(held.data());
   }
   std::uint64_t read(nb::handle out) const {
     HeldBuffer held(out, true);
     expect(held);
-    nb::gil_scoped_release released;
+    GilReleased released;
     return broadcast_.read(held.data());
   }
   std::uint64_t version() const { return broadcast_.version(); }
@@ -182,7 +184,7 @@ NB_MODULE(_native, m) {
       [](nb::handle buffer, std::size_t offset, std::uint32_t expected, double timeout_s) {
         HeldBuffer held(buffer, true);
         auto* word = word_at(held, offset);
-        nb::gil_scoped_release released;
+        GilReleased released;
         return drivetrain::futex_wait(word, expected, timeout_s);
       },
       "buffer"_a, "offset"_a, "expected"_a, "timeout_s"_a);

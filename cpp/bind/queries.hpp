@@ -12,7 +12,7 @@ inline nb::tuple leaf_stats(const Table& table) {
   LeafStats stats{};
   Status status;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     status = drivetrain::leaf_stats(held->table, &stats);
   }
   check(status);
@@ -25,7 +25,7 @@ inline nb::object all_keys(const Table& table) {
   RingWalk walk{};
   Status status;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     status = begin_walk(held->table, &walk);
   }
   check(status);
@@ -35,7 +35,7 @@ inline nb::object all_keys(const Table& table) {
   auto* out = reinterpret_cast<std::uint64_t*>(data_of(keys));
   std::size_t count;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     count = write_all_keys(held->table, walk, out);
   }
   return keys[nb::slice(nb::int_(0), nb::int_(count), nb::none())];
@@ -50,7 +50,7 @@ inline bool read_priorities(const Table& table, nb::handle keys, nb::handle prio
       PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())));
   std::int64_t result;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     result = drivetrain::read_priorities(held->table, key, count, out);
   }
   if (result == kBrokenLock) check(Status::kBroken);

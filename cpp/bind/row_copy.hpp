@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bind/gil.hpp"
 #include "bind/tree.hpp"
 #include "drivetrain/fetch_line.hpp"
 #include "drivetrain/large_copy.hpp"
@@ -28,7 +29,7 @@ inline void copy_rows(nb::handle rows, std::size_t stride, std::size_t nbytes, n
     for (std::size_t i = begin; i < std::min(end, count); ++i)
       for (std::size_t line = 0; line < lines; ++line) fetch_line(source + index[i] * stride + 64 * line);
   };
-  nb::gil_scoped_release released;
+  GilReleased released;
   if (nbytes >= kLargeRow) {
     LargeCopies copies(out_nbytes >= kPastCaches);
     for (std::size_t i = 0; i < count; ++i)

@@ -1,6 +1,7 @@
 // drivetrain.scope._native: the recorder, spans and wrapped callables. Converts and raises.
 #include <dlfcn.h>
 
+#include "bind/gil.hpp"
 #include "bind/scope_span.hpp"
 #include "bind/scope_wrapped.hpp"
 #include "drivetrain/gpu_log.hpp"
@@ -8,6 +9,7 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
+using drivetrain::bind::GilReleased;
 using namespace drivetrain;
 
 namespace {
@@ -30,7 +32,7 @@ void start_totals(nb::bytes folder, std::uint64_t limit_nbytes, std::uint64_t pr
 void stop() {
   {
     // CUPTI hands over what it has left, by threads of its own.
-    nb::gil_scoped_release released;
+    GilReleased released;
     GpuLog::log().stop();
   }
   thread_log.finish();

@@ -9,6 +9,7 @@
 
 #include "bind/arrays.hpp"
 #include "bind/buffer.hpp"
+#include "bind/gil.hpp"
 #include "bind/samples.hpp"
 #include "drivetrain/gather.hpp"
 #include "drivetrain/joined_stacks.hpp"
@@ -48,7 +49,7 @@ template <class Action>
 void with_lock(ReplayTable& table, Action&& action) {
   Status status = Status::kBroken;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     ReplayTable::Lock lock(table);
     if (lock) {
       action();
@@ -173,7 +174,7 @@ class Table {
       result = nb::none();
     Status status = Status::kOk;
     if (!result.is_none()) {
-      nb::gil_scoped_release released;
+      GilReleased released;
       status = fill(held->table, batch, batch * batches, stratified, static_cast<float>(exponent),
                     {held->threads, threads}, *scratch, join);
     }
@@ -202,7 +203,7 @@ class Table {
     const auto* key = static_cast<const std::uint64_t*>(PyArray_DATA(key_array));
     const void* values = PyArray_DATA(priority_array);
     const SimdLevel simd = best_simd_level();
-    nb::gil_scoped_release released;
+    GilReleased released;
     return type == NPY_FLOAT32
                ? apply_priorities(held->table, key, static_cast<const float*>(values), count, simd)
                : apply_priorities(held->table, key, static_cast<const double*>(values), count, simd);
@@ -221,7 +222,7 @@ class Table {
     std::vector<nb::object> arrays;
     if (!samples_->take(out, shape, addresses, arrays)) return false;
     const auto* key = static_cast<const std::uint64_t*>(PyArray_DATA(array));
-    nb::gil_scoped_release released;
+    GilReleased released;
     read_rows(held->table, key, shape.count(), addresses);
     return true;
   }
@@ -274,7 +275,7 @@ class Table {
 
   bool is_consistent() {
     auto held = hold();
-    nb::gil_scoped_release released;
+    GilReleased released;
     ReplayTable::Lock lock(held->table);
     return lock && held->table.is_consistent();
   }
@@ -292,7 +293,7 @@ class Table {
     auto held = hold();
     Status status;
     {
-      nb::gil_scoped_release released;
+      GilReleased released;
       status = call(held->table);
     }
     check(status);

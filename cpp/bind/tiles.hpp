@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "bind/gil.hpp"
 #include "drivetrain/thread_pool.hpp"
 
 namespace drivetrain::bind {
@@ -24,7 +25,7 @@ class Tiles {
     auto* const p = static_cast<void* const*>(addresses.data());
     const std::int64_t num_parts =
         num_threads_ > 1 ? std::min<std::int64_t>(num_tiles, num_threads_ * kPartsPerThread) : 1;
-    nanobind::gil_scoped_release released;
+    GilReleased released;
     pool_.run(num_threads_, static_cast<std::size_t>(num_parts), [=](std::size_t i) {
       const auto part = static_cast<std::int64_t>(i);
       call(num_tiles * part / num_parts, num_tiles * (part + 1) / num_parts, num_envs, num_steps,

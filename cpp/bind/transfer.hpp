@@ -19,7 +19,7 @@ inline void export_rows(Table& table, std::size_t first, nb::handle rows, nb::ha
   auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
   Status status;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     status = drivetrain::export_rows(held->table, first, count, row_out, leaf_out, generation_out);
   }
   check(status);
@@ -35,7 +35,7 @@ inline void export_leaves(Table& table, std::size_t first, nb::handle leaves,
   auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
   Status status;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     status = drivetrain::export_leaves(held->table, first, count, leaf_out, generation_out);
   }
   check(status);
@@ -52,7 +52,7 @@ inline void import_rows(Table& table, nb::handle rows, nb::handle leaves, nb::ha
   const auto* key = keys.is_none() ? nullptr : reinterpret_cast<const std::uint64_t*>(data_of(keys));
   Status status;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     status = append_rows(held->table, row, leaf, count, key);
   }
   check(status);
@@ -92,7 +92,7 @@ inline void export_frames(Table& table, nb::handle slots, nb::handle frames,
   const auto* slot = reinterpret_cast<const std::uint32_t*>(data_of(slots));
   unsigned char* out = data_of(frames);
   auto* generation_out = reinterpret_cast<std::uint32_t*>(data_of(generations));
-  nb::gil_scoped_release released;
+  GilReleased released;
   drivetrain::export_frames(held->table, slot, count, out, generation_out);
 }
 
@@ -105,7 +105,7 @@ inline void import_frames(Table& table, nb::handle frames, nb::handle keys) {
   auto* key = reinterpret_cast<std::uint64_t*>(data_of(keys));
   Status status;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     status = append_frames(held->table, data, count, key);
   }
   check(status);

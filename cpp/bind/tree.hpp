@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "bind/arrays.hpp"
+#include "bind/gil.hpp"
 #include "drivetrain/sum_tree.hpp"
 
 namespace drivetrain::bind {
@@ -61,7 +62,7 @@ class Tree {
       if (index[i] >= capacity_ || !(priority[i] >= 0) || std::isinf(priority[i]))
         throw nb::value_error(
             "expected indices below the capacity and finite priorities >= 0; nothing was changed");
-    nb::gil_scoped_release released;
+    GilReleased released;
     for (std::size_t start = 0; start < count; start += kMaxTreeBatch)
       tree_.update(index + start, priority + start, std::min(kMaxTreeBatch, count - start));
   }
@@ -73,7 +74,7 @@ class Tree {
     expect_as_many(count, num_out);
     for (std::size_t i = 0; i < count; ++i)
       if (target[i] >= tree_.total()) throw nb::value_error("expected targets below the total");
-    nb::gil_scoped_release released;
+    GilReleased released;
     for (std::size_t start = 0; start < count; start += kMaxTreeBatch)
       tree_.find(target + start, std::min(kMaxTreeBatch, count - start), index + start,
                  best_simd_level());

@@ -120,7 +120,7 @@ class Writer {
     if (num_found != num_inputs_ || !convert(find, native)) return false;
     Status status;
     {
-      nb::gil_scoped_release released;
+      GilReleased released;
       status = marks ? add_marked(native, marks) : sequences_ ? sequences_->add(native) : transitions_->add(native);
     }
     check(status);

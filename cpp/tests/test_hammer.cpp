@@ -16,9 +16,10 @@ namespace {
 
 constexpr std::uint64_t kFourLevels = 1030;  // 65 leaf nodes, the last of six rows; 9 nodes above, 2 and 1
 
-void inserting(ReplayTable& table, std::uint64_t stream, int rounds) {
+// At least so often, and until nobody learns any more: however late they come to it, there are rows for them.
+void inserting(ReplayTable& table, std::uint64_t stream, int rounds, const std::atomic<int>& num_learning) {
   Random random(stream);
-  for (int i = 0; i < rounds; ++i)
+  for (int i = 0; i < rounds || num_learning.load() > 0; ++i)
     while (!insert_tagged(table, 1 + random.below(24), (stream << 40) + 1 + 24u * i)) std::this_thread::yield();
 }
 
@@ -28,8 +29,9 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
   std::vector<Draw> draws(64);
   std::vector<std::uint64_t> tags(64), keys(64);
   float leaves[64];
-  for (int i = 0; i < rounds; ++i) {
-    if (sample_tagged(table, 64, i % 2, draws.data(), tags.data()) != Status::kOk) continue;
+  for (int i = 0; i < rounds;) {
+    if (sample_tagged(table, 64, i % 2, draws.data(), tags.data()) != Status::kOk) continue;  // cleared just now
+    ++i;
     for (int k = 0; k < 64; ++k) {
       keys[k] = Key::make(draws[k].slot, draws[k].generation);
       leaves[k] = static_cast<float>(random.uniform() * (random.below(50) == 0 ? 1e5 : 1.0)) + 1e-3f;
@@ -52,12 +54,16 @@ void clearing(ReplayTable& table, int rounds) {
 void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const TableConfig& config) {
   SharedTable table(config);
   std::atomic<std::uint64_t> stale{0}, reread{0};
+  std::atomic<int> num_learning{2};
   // Each thread views the table for itself, as each process does.
   std::vector<std::thread> threads;
   for (std::uint64_t t = 1; t <= 3; ++t)
-    threads.emplace_back([&, t, view = *table]() mutable { inserting(view, t, 1500); });
+    threads.emplace_back([&, t, view = *table]() mutable { inserting(view, t, 1500, num_learning); });
   for (std::uint64_t t = 4; t <= 5; ++t)
-    threads.emplace_back([&, t, view = *table]() mutable { learning(view, t, 800, stale, reread); });
+    threads.emplace_back([&, t, view = *table]() mutable {
+      learning(view, t, 800, stale, reread);
+      --num_learning;
+    });
   if (config.prioritized)
     threads.emplace_back([view = *table]() mutable {
       for (int i = 0; i < 300; ++i) CHECK(view.set_alpha(i % 2 ? 0.4 : 0.9, i % 3 != 0) == Status::kOk);

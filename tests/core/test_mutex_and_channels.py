@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
+import subprocess
 import threading
 import time
 from contextlib import contextmanager
@@ -139,6 +141,48 @@ def test_a_wait_for_a_mutex_whose_holder_was_stopped_ends_in_time_and_the_holder
     with mutex.within(5) as entered:
         assert entered
     assert mutex.holder == 0
+
+
+AHEAD_BY_AN_HOUR = r"""
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *time) {
+  long result = syscall(SYS_clock_gettime, clock, time);
+  if (clock == CLOCK_REALTIME) time->tv_sec += 3600;
+  return (int)result;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, cc")
+def test_a_wait_for_a_mutex_ends_in_time_though_somebody_sets_the_clock_back_by_an_hour(tmp_path):
+    """The process takes it to be an hour later than the kernel does, as if it had been set back since it asked."""
+    source, shim = tmp_path / "clock.c", tmp_path / "clock.so"
+    source.write_text(AHEAD_BY_AN_HOUR)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
+    out = run_in_child(
+        """
+import os, time
+from drivetrain.core import _native
+from drivetrain.core.segments import Segment
+segment = Segment.create("mutex", 4096)
+mutex = _native.Mutex(segment.payload, 0, initialize=True)
+ready, told = os.pipe()
+holder = os.fork()
+if holder == 0:
+    with mutex:
+        os.write(told, b"x")
+        time.sleep(60)
+    os._exit(0)
+os.read(ready, 1)
+with mutex.within(0.2) as entered:
+    print(entered)
+os.kill(holder, 9)
+""",
+        env={"LD_PRELOAD": str(shim)},
+    )
+    assert out.split() == ["False"]
 
 
 def test_ctrl_c_ends_a_wait_for_a_mutex_whose_holder_was_stopped(pythons_own_interrupts):
@@ -308,6 +352,38 @@ print(_native.process_is_alive(pid, start))
 os.waitpid(pid, 0)
 print(_native.process_is_alive(pid, start))
 """).split() == ["True", "False", "False"]
+
+
+def test_a_process_without_file_descriptors_takes_nobody_for_dead_who_lives():
+    assert run_in_child("""
+import os, resource, signal
+from drivetrain.core import _native
+mine = _native.process_start_time(os.getpid())
+other, ended = os.fork(), None
+if other == 0:
+    signal.pause()
+start = _native.process_start_time(other)
+ended = os.fork()
+if ended == 0:
+    os._exit(0)
+os.waitpid(ended, 0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+print(_native.process_start_time(other))
+print(_native.process_is_alive(other, start), _native.process_is_alive(os.getpid(), mine))
+print(_native.process_is_alive(ended, start), _native.process_is_alive(0, 1), _native.process_is_alive(2**62, 1))
+for fd in held:
+    os.close(fd)
+print(_native.process_is_alive(other, 0), _native.process_is_alive(other, start + 1))
+os.kill(other, signal.SIGKILL)
+os.waitpid(other, 0)
+print(_native.process_is_alive(other, 0))
+""").split() == ["0", "True", "True", "False", "False", "False", "True", "False", "False"]
 
 
 def test_a_stopped_process_is_alive():

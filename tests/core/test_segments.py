@@ -112,7 +112,7 @@ def test_the_segment_of_a_dead_process_is_refused():
     ("offset", "data"),
     [
         (0, b"NOTMAGIC"),
-        (8, struct.pack("<I", 2)),
+        (8, struct.pack("<I", 1)),
         (12, b"\xff\xfe else"),
         (28, struct.pack("<Q", 2**63)),
         (36, struct.pack("<Q", 65)),

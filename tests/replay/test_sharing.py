@@ -223,7 +223,7 @@ def test_segments_of_another_version_are_refused(replay):
         memory.seek(8)
         memory.write(struct.pack("<I", 99))
         memory.flush()
-        with pytest.raises(ForeignSegment, match="expected version 1, got 99; use one drivetrain version"):
+        with pytest.raises(ForeignSegment, match="expected version 2, got 99; use one drivetrain version"):
             Replay.attach(handle)
         memory.seek(8)
         memory.write(version)

@@ -45,11 +45,11 @@ class alignas(64) RobustMutex {
   [[nodiscard]] LockResult lock_within(double timeout_s) noexcept {
     await();
     timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(kClock, &until);
     const long ns = until.tv_nsec + static_cast<long>(timeout_s * 1e9);
     until.tv_sec += ns / 1'000'000'000;
     until.tv_nsec = ns % 1'000'000'000;
-    return result_of(pthread_mutex_timedlock(&mutex_, &until));
+    return result_of(lock_until(&mutex_, &until));
   }
 
   /// The thread that holds it, by its number in the kernel; 0: nobody, or the C library does not say.
@@ -82,6 +82,18 @@ class alignas(64) RobustMutex {
   static constexpr int kOwnerDied = 0x40000000;  // FUTEX_OWNER_DIED, set by the kernel
   static constexpr int kThread = 0x3fffffff;     // FUTEX_TID_MASK
   static constexpr unsigned kTries = 200, kPauses = 8;  // 10 to 30 us in all
+
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 30)
+  static constexpr clockid_t kClock = CLOCK_MONOTONIC;  // nobody sets it
+  static int lock_until(pthread_mutex_t* mutex, const timespec* time) noexcept {
+    return pthread_mutex_clocklock(mutex, kClock, time);
+  }
+#else
+  static constexpr clockid_t kClock = CLOCK_REALTIME;  // the only one that there is a function for
+  static int lock_until(pthread_mutex_t* mutex, const timespec* time) noexcept {
+    return pthread_mutex_timedlock(mutex, time);
+  }
+#endif
 
   static LockResult result_of(int error) noexcept {
     switch (error) {

@@ -39,8 +39,8 @@ inline bool cpu_supports(SimdLevel level) noexcept {
 #elif defined(__x86_64__)
   __builtin_cpu_init();
   if (level == SimdLevel::kAvx2)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("popcnt");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 #else
   return false;

@@ -58,7 +58,8 @@ class ThreadPool {
     take_parts();
     crew_.fetch_and(kPlace - 1, std::memory_order_acq_rel);  // nobody joins any more
     for (;;) {
-      const std::uint32_t left = left_.load(std::memory_order_relaxed);
+      // acquire: before crew_ is read, or a helper could leave in between, and wake nobody
+      const std::uint32_t left = left_.load(std::memory_order_acquire);
       if (crew_.load(std::memory_order_acquire) == 0) break;  // acquire: what those who left have done
       futex_wait(&left_, left, kLongS);
     }

@@ -25,7 +25,7 @@ from drivetrain.core.errors import ForeignSegment, OwnerDead, SegmentError
 from drivetrain.core.machine import available_memory
 
 _MAGIC = b"DRVTRAIN"
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct("<8sI16sQQI")  # magic, version, kind, payload offset, payload bytes, metadata bytes
 _PAGE = mmap.PAGESIZE
 

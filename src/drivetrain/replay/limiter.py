@@ -14,6 +14,7 @@ length ends with exactly the ratio. `drivetrain.train` stands on the same rule a
 
 import os
 import threading
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -179,7 +180,7 @@ class Participation:
     """One producer's or consumer's part in a limiter, made by `Limiter.producer` or `.consumer`.
 
     If its process dies, the others notice within a second, and what it was granted and had not
-    committed is granted to others.
+    committed is granted to others; so it is, at once, when this is closed or collected.
     """
 
     def __init__(self, rule: RateLimit, tally: Tally, side: Side, closed: threading.Event) -> None:
@@ -191,6 +192,8 @@ class Participation:
                 "close some, or use a larger num_participants"
             )
         self._index: int | None = index
+        self._end = weakref.finalize(self, _end, tally, side, index, os.getpid())
+        self._end.atexit = False  # a thread of this process may still take part then
 
     def acquire(self, amount: int = 1, *, timeout_s: float | None = None) -> None:
         """Wait for leave to insert so many rows, or to do so many updates; all at once.
@@ -224,7 +227,12 @@ class Participation:
                 self._tally.grant(self._side, index, amount)
             return granted or None
 
-        granted = self._tally.wait(self._side, decide, patience_s)
+        before = self._tally.unfinished(self._side, index)
+        try:
+            granted = self._tally.wait(self._side, decide, patience_s)
+        except BaseException:  # Ctrl-C, and it was granted just before
+            self._tally.give_back(self._side, index, but=before)
+            raise
         if granted is None:
             raise TimedOut(self._why(amount, timeout_s))
         if not granted:
@@ -245,19 +253,22 @@ class Participation:
     @contextmanager
     def turn(self, amount: int = 1, *, timeout_s: float | None = None) -> Generator[None, None, None]:
         """`acquire`, then the block, then `commit`; an exception in the block gives the grant back."""
-        self.acquire(amount, timeout_s=timeout_s)
+        before = self._tally.unfinished(self._side, self._own_index())
         try:
+            self.acquire(amount, timeout_s=timeout_s)
             yield
         except BaseException:
-            self._tally.give_back(self._side, self._own_index())
+            self._tally.give_back(self._side, self._own_index(), but=before)
             raise
         self.commit(amount)
 
     def close(self) -> None:
-        """End the participation; what was granted and not committed goes to others."""
-        if self._index is not None:
-            self._tally.unregister(self._side, self._index)
-            self._index = None
+        """End the participation; what was granted and not committed goes to others.
+
+        In a forked child it ends nothing: it is the parent's.
+        """
+        self._end()
+        self._index = None
 
     def __enter__(self) -> "Participation":
         return self
@@ -308,6 +319,11 @@ class Participation:
             for someone in self._tally.participants(side)
         ]
         return ", ".join(people) or "none registered: they have ended or never began"
+
+
+def _end(tally: Tally, side: Side, index: int, pid: int) -> None:
+    if os.getpid() == pid:
+        tally.unregister(side, index)
 
 
 def _require_ratio(value: Any) -> Fraction:

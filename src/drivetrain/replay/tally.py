@@ -120,10 +120,10 @@ class Tally:
             self._lines[side][index, _COMMITTED] += amount
             return self.counts()
 
-    def give_back(self, side: Side, index: int) -> int:
-        """Return what was granted and not committed; how much that was."""
+    def give_back(self, side: Side, index: int, *, but: int = 0) -> int:
+        """Return what was granted and not committed, but so much of it; how much that was."""
         with self._mutex:
-            unfinished = self._give_back(side, index)
+            unfinished = self._give_back(side, index, but)
         self.wake(Side.PRODUCERS)
         self.wake(Side.CONSUMERS)
         return unfinished
@@ -172,9 +172,15 @@ class Tally:
         return index
 
     def unregister(self, side: Side, index: int) -> None:
-        """Free a line and return what is unfinished on it."""
-        self.give_back(side, index)
+        """Free a line of this process and return what is unfinished on it.
+
+        Takes no lock, which this very thread may hold where a participation is collected: nobody else changes the
+        line of a process that lives, and each of both stores is whole.
+        """
+        self._give_back(side, index, 0)
         self._lines[side][index, _PID] = 0
+        self.wake(Side.PRODUCERS)
+        self.wake(Side.CONSUMERS)
 
     def is_mine(self, side: Side, index: int) -> bool:
         """Whether a line was taken by this process, and not by one that it was forked from."""
@@ -196,16 +202,16 @@ class Tally:
                     with self._mutex.within(_LOCK_S) as entered:
                         # Unless another one has buried it since, and a third has taken the line.
                         if entered and self._lines[side][index, :_GRANTED].tolist() == [pid, start]:
-                            self._give_back(side, index)
+                            self._give_back(side, index, 0)
                             self._lines[side][index, _PID] = -pid
                     self.wake(Side.PRODUCERS)
                     self.wake(Side.CONSUMERS)
 
-    def _give_back(self, side: Side, index: int) -> int:
+    def _give_back(self, side: Side, index: int, but: int) -> int:
         line = self._lines[side][index]
-        unfinished = int(line[_GRANTED] - line[_COMMITTED])
-        line[_GRANTED] = line[_COMMITTED]
-        return unfinished
+        unfinished = int(line[_GRANTED] - line[_COMMITTED]) - but
+        line[_GRANTED] -= max(unfinished, 0)
+        return max(unfinished, 0)
 
 
 def _mutex_nbytes() -> int:
