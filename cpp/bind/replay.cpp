@@ -76,8 +76,8 @@ NB_MODULE(_native, m) {
       .def("idle_nbytes", &Table::idle_nbytes)
       .def("size", &Table::size)
       .def("is_consistent", &Table::is_consistent)
-      .def("export_rows", &bind::export_rows, "first"_a, "rows"_a, "leaves"_a, "generations"_a)
-      .def("export_leaves", &bind::export_leaves, "first"_a, "leaves"_a, "generations"_a)
+      .def("export_rows", &bind::export_rows, "first"_a, "alpha"_a, "rows"_a, "leaves"_a, "generations"_a)
+      .def("export_leaves", &bind::export_leaves, "first"_a, "alpha"_a, "leaves"_a, "generations"_a)
       .def("import_rows", &bind::import_rows, "rows"_a, "leaves"_a,
            "keys"_a.none())
       .def("export_generations", &bind::export_generations, "first"_a, "generations"_a)

@@ -8,8 +8,8 @@
 namespace drivetrain::bind {
 
 // Copies the committed rows of slots [first, first + count): leaves [count] and generations
-// [count] (0: no row here) and raw rows [count, row bytes]. Safe against concurrent writers.
-inline void export_rows(Table& table, std::size_t first, nb::handle rows, nb::handle leaves,
+// [count] (0: no row here), by the given alpha, and raw rows [count, row bytes]. Safe against concurrent writers.
+inline void export_rows(Table& table, std::size_t first, double alpha, nb::handle rows, nb::handle leaves,
                         nb::handle generations) {
   auto held = table.hold();
   const auto count = static_cast<std::size_t>(
@@ -20,13 +20,13 @@ inline void export_rows(Table& table, std::size_t first, nb::handle rows, nb::ha
   Status status;
   {
     GilReleased released;
-    status = drivetrain::export_rows(held->table, first, count, row_out, leaf_out, generation_out);
+    status = drivetrain::export_rows(held->table, first, count, alpha, row_out, leaf_out, generation_out);
   }
   check(status);
 }
 
 // The same without rows: leaves [count] and generations [count] (0: no row here).
-inline void export_leaves(Table& table, std::size_t first, nb::handle leaves,
+inline void export_leaves(Table& table, std::size_t first, double alpha, nb::handle leaves,
                           nb::handle generations) {
   auto held = table.hold();
   const auto count = static_cast<std::size_t>(
@@ -36,7 +36,7 @@ inline void export_leaves(Table& table, std::size_t first, nb::handle leaves,
   Status status;
   {
     GilReleased released;
-    status = drivetrain::export_leaves(held->table, first, count, leaf_out, generation_out);
+    status = drivetrain::export_leaves(held->table, first, count, alpha, leaf_out, generation_out);
   }
   check(status);
 }

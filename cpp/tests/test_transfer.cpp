@@ -18,7 +18,7 @@ void leaves_and_generations_are_told_without_the_rows() {
     CHECK(table->reserve(10, claims, &num) == Status::kOk && num == 10);  // stays in flight
     std::vector<float> leaves(2990);
     std::vector<std::uint32_t> generations(2990);
-    CHECK(export_leaves(*table, 10, 2990, leaves.data(), generations.data()) == Status::kOk);
+    CHECK(export_leaves(*table, 10, 2990, table->alpha(), leaves.data(), generations.data()) == Status::kOk);
     for (std::size_t i = 0; i < 2990; ++i) {
       CHECK(generations[i] == (i < 2490 ? 2u : 0u));
       CHECK(leaves[i] == (prioritized ? table->tree().leaf(10 + i) : 1.0f));

@@ -54,5 +54,5 @@ def leaves_of(replay):
     """The leaf of every slot; for replays of up to 1,024 rows."""
     row_nbytes = replay._schema.row_stride - ROW_HEADER_NBYTES
     leaves, generations = np.zeros(replay.capacity, np.float32), np.zeros(replay.capacity, np.uint32)
-    replay._table.export_rows(0, np.empty((replay.capacity, row_nbytes), np.uint8), leaves, generations)
+    replay._table.export_rows(0, replay.alpha, np.empty((replay.capacity, row_nbytes), np.uint8), leaves, generations)
     return leaves

@@ -31,7 +31,7 @@ def _block(replay, first, stop, numbers):
     count, schema = stop - first, replay._schema
     rows = np.empty((count, schema.row_stride - ROW_HEADER_NBYTES), np.uint8)
     leaves, generations = np.empty(count, np.float32), np.empty(count, np.uint32)
-    replay._table.export_rows(first, rows, leaves, generations)
+    replay._table.export_rows(first, replay.alpha, rows, leaves, generations)
     assert (generations > 0).all()
     data = struct.pack("<I", count)
     if schema.frame_stack:

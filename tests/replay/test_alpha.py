@@ -9,6 +9,7 @@ from filled import add_rows, filled_replay, first_keys, leaves_of
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Replay
+from drivetrain.replay.files import part
 from drivetrain.replay.testing import check_consistent
 
 
@@ -56,6 +57,39 @@ def test_a_file_keeps_the_alpha_of_its_leaves(tmp_path):
     loaded = Replay.load(tmp_path / "file")
     assert loaded.alpha == 0.9
     np.testing.assert_allclose(loaded.priorities(loaded.all_keys()), [1, 2, 3, 4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("rescale", [True, False])
+@pytest.mark.parametrize("saves_before", [0, 1])
+def test_a_change_of_alpha_while_a_file_is_written_leaves_each_priority_what_it_was(
+    tmp_path, monkeypatch, saves_before, rescale
+):
+    """Some leaves are read before the change, some after it, and a file has one alpha for all of them."""
+    capacity = 100_000
+    replay = filled_replay(capacity, alpha=1.0)
+    values = np.random.default_rng(1).exponential(2.0, capacity)
+    for _ in range(saves_before):
+        replay.save(tmp_path / "file", incremental=True)
+    replay.update_priorities(replay.all_keys(), values)
+    changes, read = [], part._changes
+
+    def changed_after_the_first_piece(*arguments):
+        if len(changes) == 1:
+            replay.set_alpha(0.5, rescale=rescale)
+        changes.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(part, "_changes", changed_after_the_first_piece)
+    replay.save(tmp_path / "file", incremental=True)
+    assert len(changes) > 1
+    num_first = changes[0][-1]  # rows that were read before it
+    loaded = Replay.load(tmp_path / "file")
+    assert loaded.alpha == 1.0
+    found, now = loaded.priorities(loaded.all_keys()), replay.priorities(replay.all_keys())
+    np.testing.assert_allclose(found[:num_first], values[:num_first], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(found[num_first:], now[num_first:], rtol=1e-3, atol=1e-6)
+    if rescale:
+        np.testing.assert_allclose(now, values, rtol=1e-3, atol=1e-6)
 
 
 def test_from_alpha_zero_nothing_can_be_rescaled():
@@ -125,7 +159,7 @@ def change_and_die(handle):
         replay.set_alpha(0.8)
 
 
-def test_a_process_killed_while_it_rescales_leaves_leaves_that_others_complete():
+def test_a_process_killed_while_it_rescales_leaves_leaves_that_others_complete(tmp_path):
     replay = filled_replay(50_000, alpha=0.5, shared=True)
     keys = replay.all_keys()
     replay.update_priorities(keys, priority_of(keys))
@@ -133,6 +167,9 @@ def test_a_process_killed_while_it_rescales_leaves_leaves_that_others_complete()
     child.start()
     child.join()
     np.testing.assert_allclose(replay.priorities(keys), priority_of(keys), rtol=1e-3)  # by the alpha of each
+    replay.save(tmp_path / "file")
+    with Replay.load(tmp_path / "file") as loaded:
+        np.testing.assert_allclose(loaded.priorities(loaded.all_keys()), priority_of(keys), rtol=1e-3)
     for _ in range(50_000 // 512 + 1):
         replay.update_priorities(keys[:1], priority_of(keys[:1]))  # each completes a little
     stats = replay.priority_stats()

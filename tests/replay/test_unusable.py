@@ -73,7 +73,7 @@ def test_every_call_says_when_the_lock_cannot_be_taken_any_more(tmp_path):
         lambda: add_rows(replay, 1),
         lambda: replay.save(tmp_path / "broken"),
         lambda: replay._table.restore(1.0, 1, 0, 0),
-        lambda: replay._table.export_rows(0, np.zeros((1, 99), np.uint8), np.zeros(1, "f4"), np.zeros(1, "u4")),
+        lambda: replay._table.export_rows(0, 0.6, np.zeros((1, 99), np.uint8), np.zeros(1, "f4"), np.zeros(1, "u4")),
     ):
         with pytest.raises(SegmentError, match="lock of this replay segment is broken"):
             call()

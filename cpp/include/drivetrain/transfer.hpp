@@ -111,21 +111,22 @@ std::int64_t apply_priorities(ReplayTable& table, const std::uint64_t* keys, con
   return static_cast<std::int64_t>(num_stale);
 }
 
-/// With the lock held: a slot's generation, 0 if there is no whole row, and its leaf (1 if uniform).
-inline void note_row(const ReplayTable& table, std::size_t slot, float* leaf,
+/// With the lock held: a slot's generation, 0 if there is no whole row, and its leaf by some alpha (1 if uniform).
+inline void note_row(const ReplayTable& table, std::size_t slot, double alpha, float* leaf,
                      std::uint32_t* generation) noexcept {
   const std::uint32_t found = table.row(slot).generation.load(std::memory_order_relaxed);
   *generation = is_committed(found) ? found : 0;
-  *leaf = table.config().prioritized ? table.tree().leaf(slot) : 1.0f;
+  *leaf = table.config().prioritized ? table.header().exponent.by(alpha, slot, table.tree().leaf(slot)) : 1.0f;
 }
 
 /// Copies slots [first, first + count), count <= kMaxBatch: raw fields, leaves, generations (0: no
-/// whole row there). Safe against concurrent writers: each row is whole and has the leaf it had then.
-inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t count,
+/// whole row there). Safe against concurrent writers: each row is whole and has the leaf it had then. All leaves are
+/// by the given alpha, whatever that of the table is by now, or half way to.
+inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t count, double alpha,
                           unsigned char* rows, float* leaves,
                           std::uint32_t* generations) noexcept {
   const std::size_t nbytes = table.config().row_stride - sizeof(RowHeader);
-  const auto note = [&](std::size_t i) { note_row(table, first + i, &leaves[i], &generations[i]); };
+  const auto note = [&](std::size_t i) { note_row(table, first + i, alpha, &leaves[i], &generations[i]); };
   const auto copy = [&](std::size_t i) {
     copy_from_shared(rows + i * nbytes, table.fields(first + i), nbytes);
   };
@@ -149,13 +150,13 @@ inline Status export_rows(ReplayTable& table, std::size_t first, std::size_t cou
 }
 
 /// The leaves and generations of slots [first, first + count), without the rows: what has changed?
-inline Status export_leaves(ReplayTable& table, std::size_t first, std::size_t count, float* leaves,
+inline Status export_leaves(ReplayTable& table, std::size_t first, std::size_t count, double alpha, float* leaves,
                             std::uint32_t* generations) noexcept {
   for (std::size_t start = 0; start < count; start += kMaxBatch) {
     ReplayTable::Lock lock(table);
     if (!lock) return Status::kBroken;
     for (std::size_t i = start; i < std::min(start + kMaxBatch, count); ++i)
-      note_row(table, first + i, &leaves[i], &generations[i]);
+      note_row(table, first + i, alpha, &leaves[i], &generations[i]);
   }
   return Status::kOk;
 }

@@ -45,7 +45,8 @@ def convert(source: Side, target: Side, change: Change) -> None:
     """
     _require_fit(source, target)
     stats = source.table.stats()
-    rows, leaves = _rows(source, stats["next_slot"])
+    alpha = source.table.alpha()
+    rows, leaves = _rows(source, alpha, stats["next_slot"])
     stacks = refs_of(rows, source.schema).reshape(2 * len(rows), -1)
     unique, which = np.unique(stacks, axis=0, return_inverse=True)
     age = (unique.astype(np.int64) - stats["next_frame"]) % source.table.num_frames
@@ -62,7 +63,7 @@ def convert(source: Side, target: Side, change: Change) -> None:
         target.table.import_rows(_other_fields(rows[some], source.schema, target.schema), leaves[some], refs[some])
     next_slot = stats["next_slot"] if len(rows) == target.capacity else len(rows)
     target.table.restore(stats["max_priority"], stats["random_block"], stats["num_inserted"], next_slot)
-    target.table.set_alpha(source.table.alpha(), False)
+    target.table.set_alpha(alpha, False)
 
 
 def _require_fit(source: Side, target: Side) -> None:
@@ -99,14 +100,14 @@ def _is_obs(name: str) -> bool:
     return name.split("/")[0] in ("obs", "next_obs")
 
 
-def _rows(side: Side, oldest: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
-    """The bytes and leaves of all whole rows: oldest first, or by their slots where every slot has one."""
+def _rows(side: Side, alpha: float, oldest: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    """Bytes of all whole rows, and their leaves by alpha: oldest first, or by their slots where every slot has one."""
     rows = np.empty((side.capacity, side.schema.row_stride - _native.ROW_HEADER_NBYTES), np.uint8)
     leaves, generations = np.empty(side.capacity, np.float32), np.empty(side.capacity, np.uint32)
     step = num_at_once(side.schema.row_stride)
     for first in range(0, side.capacity, step):
         some = slice(first, min(first + step, side.capacity))
-        side.table.export_rows(first, rows[some], leaves[some], generations[some])
+        side.table.export_rows(first, alpha, rows[some], leaves[some], generations[some])
     if generations.all():
         return rows, leaves
     slots = np.roll(np.arange(side.capacity), -oldest)

@@ -62,17 +62,22 @@ class FramesOut:
             yield self._numbered(some, frames, generations, generations > 0)
 
     def rows(
-        self, first: int, rows: Rows, leaves: npt.NDArray[np.float32], generations: npt.NDArray[np.uint32]
+        self,
+        first: int,
+        alpha: float,
+        rows: Rows,
+        leaves: npt.NDArray[np.float32],
+        generations: npt.NDArray[np.uint32],
     ) -> Frames:
-        """Fill in rows, leaves and generations (0: no whole row) of slots `first` onwards, with numbers for
+        """Fill in rows, leaves by alpha and generations (0: no whole row) of slots `first` onwards, with numbers for
         references; returns frames, new meanwhile, that must come before them in the file.
 
         A row that is overwritten again and again meanwhile is left out, as one being written is.
         """
-        slots, frames, current, lost = self._copied(first, rows, leaves, generations)
+        slots, frames, current, lost = self._copied(first, alpha, rows, leaves, generations)
         for _ in range(3):
             if lost.any():
-                slots, frames, current, lost = self._copied(first, rows, leaves, generations)
+                slots, frames, current, lost = self._copied(first, alpha, rows, leaves, generations)
         generations[lost] = 0
         refs = refs_of(rows, self._schema)
         new = np.isin(slots, refs[generations > 0])
@@ -82,12 +87,17 @@ class FramesOut:
         return written
 
     def _copied(
-        self, first: int, rows: Rows, leaves: npt.NDArray[np.float32], generations: npt.NDArray[np.uint32]
+        self,
+        first: int,
+        alpha: float,
+        rows: Rows,
+        leaves: npt.NDArray[np.float32],
+        generations: npt.NDArray[np.uint32],
     ) -> tuple[npt.NDArray[np.uint32], Frames, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
         """Copies rows, and those of their frames that the file lacks: slots, bytes and generations of
         these, and which rows were lost to a change meanwhile.
         """
-        self._table.export_rows(first, rows, leaves, generations)
+        self._table.export_rows(first, alpha, rows, leaves, generations)
         slots = np.unique(refs_of(rows, self._schema)[generations > 0])
         slots = slots[slots != NO_FRAME]
         slots = self._by_age(slots[self._now(slots) != self._generations[slots]])

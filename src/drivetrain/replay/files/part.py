@@ -68,7 +68,7 @@ def write_part(out: "Summed", table: _native.Table, schema: Schema, known: Known
         out.write(BLOCK.pack(0, 0, len(frames)), frames)
     for first, stop in ((stats["next_slot"], len(known.leaves)), (0, stats["next_slot"])):
         for start, count in _steps(first, stop, schema):
-            changes = _changes(table, schema, known, start, count)
+            changes = _changes(table, schema, known, state.alpha, start, count)
             if len(changes.slots) or len(changes.frames):
                 out.write(*changes.packed())
     out.write(BLOCK.pack(0, 0, 0))
@@ -97,15 +97,15 @@ class _Changes:
         return counts, self.slots, self.leaves, self.frames, self.rows
 
 
-def _changes(table: _native.Table, schema: Schema, known: Known, start: int, count: int) -> _Changes:
-    """What has changed in these slots, noted in `known`."""
+def _changes(table: _native.Table, schema: Schema, known: Known, alpha: float, start: int, count: int) -> _Changes:
+    """What has changed in these slots, noted in `known`; all leaves by this alpha, which may change meanwhile."""
     of_file = slice(start, start + count)
     before = known.generations[of_file]
     generations, leaves = np.empty(count, np.uint32), np.empty(count, np.float32)
-    table.export_leaves(start, leaves, generations)
+    table.export_leaves(start, alpha, leaves, generations)
     new = np.flatnonzero((generations != before) & (generations > 0))
     span = slice(int(new[0]), int(new[-1]) + 1) if len(new) else slice(0, 0)
-    rows, frames = _copied(table, schema, known, start + span.start, leaves[span], generations[span])
+    rows, frames = _copied(table, schema, known, alpha, start + span.start, leaves[span], generations[span])
     is_new = (generations != before) & (generations > 0)
     leaves[generations == 0] = 0
     other = np.flatnonzero(~is_new & (leaves != known.leaves[of_file]))
@@ -120,6 +120,7 @@ def _copied(
     table: _native.Table,
     schema: Schema,
     known: Known,
+    alpha: float,
     first: int,
     leaves: npt.NDArray[np.float32],
     generations: npt.NDArray[np.uint32],
@@ -127,9 +128,9 @@ def _copied(
     """The rows of slots `first` onwards, with the leaves and generations they have now, and new frames."""
     rows = np.empty((len(leaves), schema.row_stride - _native.ROW_HEADER_NBYTES), np.uint8)
     if known.frames and len(rows):
-        return rows, known.frames.rows(first, rows, leaves, generations)
+        return rows, known.frames.rows(first, alpha, rows, leaves, generations)
     if len(rows):
-        table.export_rows(first, rows, leaves, generations)
+        table.export_rows(first, alpha, rows, leaves, generations)
     return rows, rows[:0]
 
 

@@ -153,7 +153,7 @@ class Saved:
         self, table: _native.Table, schema: Schema, frames: FramesIn | None, capacity: int, *, moved: bool
     ) -> Known:
         generations, leaves = np.empty(capacity, np.uint32), np.empty(capacity, np.float32)
-        table.export_leaves(0, leaves, generations)
+        table.export_leaves(0, table.alpha(), leaves, generations)
         leaves[generations == 0] = 0
         return Known(
             generations=generations,
