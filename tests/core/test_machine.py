@@ -46,6 +46,21 @@ def test_the_quota_of_a_version_1_hierarchy_counts(tmp_path):
     assert machine.cpu_quota(own, tmp_path / "root") == 2.0
 
 
+def test_pages_of_files_that_a_cgroup_keeps_are_available(tmp_path):
+    """A container that has read a dataset: the kernel gives its pages up before it refuses anything."""
+    meminfo = write(tmp_path / "meminfo", "MemTotal:  16384 kB\nMemAvailable:  16384 kB")
+    own = write(tmp_path / "own", "0::/job")
+    write(tmp_path / "root/job/memory.max", str(8 * 2**20))
+    write(tmp_path / "root/job/memory.current", str(7 * 2**20))
+    write(tmp_path / "root/job/memory.stat", f"anon 1000\ninactive_file {5 * 2**20}\nactive_file {2**20}")
+    assert machine.available_memory(own, tmp_path / "root", meminfo) == 7 * 2**20
+    own = write(tmp_path / "own", "4:memory:/old")
+    write(tmp_path / "root/memory/old/memory.limit_in_bytes", str(8 * 2**20))
+    write(tmp_path / "root/memory/old/memory.usage_in_bytes", str(7 * 2**20))
+    write(tmp_path / "root/memory/old/memory.stat", f"inactive_file 0\nactive_file 0\ntotal_inactive_file {2**20}")
+    assert machine.available_memory(own, tmp_path / "root", meminfo) == 2 * 2**20
+
+
 def test_the_tightest_memory_limit_counts(tmp_path):
     own = write(tmp_path / "own", "4:memory:/job\n0::/slice")
     meminfo = write(tmp_path / "meminfo", "MemTotal:  1024 kB\nMemFree:  3 kB")

@@ -39,6 +39,17 @@ def test_the_running_maximum_begins_again():
     np.testing.assert_allclose(replay.priorities(replay.all_keys()), 1.0, rtol=1e-5)
 
 
+def test_priorities_are_as_fine_again_as_before_an_error_exploded():
+    replay = filled_replay(1000, alpha=1.0)
+    replay.update_priorities(replay.all_keys()[:1], np.array([1e12]))
+    replay.clear()
+    add_rows(replay, 1000)
+    values = np.linspace(0.0, 1.0, 1000)
+    replay.update_priorities(replay.all_keys(), values)
+    np.testing.assert_allclose(replay.priorities(replay.all_keys()), values, atol=1e-6)
+    check_consistent(replay)
+
+
 @pytest.mark.parametrize("prioritized", [True, False])
 def test_few_rows_after_many_are_drawn_alike(prioritized):
     replay = filled_replay(2**14, prioritized=prioritized)

@@ -145,7 +145,7 @@ def test_environments_that_did_not_step_and_episodes_that_were_dropped_are_left_
         writer.add(**step_of([0, 1], lives, truncated=True))
         relabelled = [(int(env), int(step)) for env, step, _, wanted, *_ in rows_of(replay) if wanted[0] != WANTED]
         assert sorted(relabelled) == sorted([(0, step) for step in range(4)] * 2 + [(1, 2)] * 2)
-        assert not writer._steps, "what belongs to no open episode is not held"
+        assert not any(writer._open), "what belongs to no open episode is not held"
         writer.drop_windows()
 
 
@@ -218,3 +218,18 @@ def test_rewards_that_do_not_fit_are_named_and_the_steps_are_there(reward, messa
         assert len(replay) == 3
     with pytest.raises(Closed):
         writer.add(**step_of([0], [3]))
+
+
+def test_environments_that_no_episode_is_open_of_keep_no_steps_of_others(monkeypatch):
+    """One of two environments ends episodes of fifty steps, the other is begun later, or waits in an episode."""
+    with Replay(1000, SPEC) as replay:
+        writer = replay.hindsight_writer(2, reward=reward_of)
+        for waiting in (0, 1):
+            for _ in range(waiting):
+                writer.add_some(np.array([False, True]), **step_of([0, 1], [0, 0]))
+            for step in range(120):
+                ends = np.array([step % 50 == 49, False])
+                writer.add_some(np.array([True, False]), **step_of([0, 1], [step, 0], truncated=ends))
+            held = {id(arrays) for episode in writer._open for arrays in episode}
+            assert len(held) == 120 % 50 + waiting
+            writer.drop_windows(np.array([True, False]))

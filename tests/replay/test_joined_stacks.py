@@ -236,3 +236,23 @@ def test_the_two_the_other_way_round_are_refused():
         data = replay.sample(4, join_stacks=True).data
         with pytest.raises(InvalidInput, match="expected obs and the next_obs of the same sample, in this order"):
             joined_frames(data["next_obs"], data["obs"])
+
+
+@pytest.mark.parametrize("num_step", [1, 2])
+def test_the_frames_of_one_batch_among_several_are_a_view_of_those_of_all(num_step):
+    with pixels(60, num_step=num_step) as replay:
+        sample = replay.sample(8, num_batches=3, join_stacks=True)
+        whole, apart = joined_frames(sample.data["obs"], sample.data["next_obs"])
+        for index in range(3):
+            obs, next_obs = sample.data["obs"][index], sample.data["next_obs"][index]
+            frames, between = joined_frames(obs, next_obs)
+            assert between == apart
+            assert np.shares_memory(frames, whole)
+            np.testing.assert_array_equal(frames, whole[index])
+            np.testing.assert_array_equal(frames[:, :4], obs)
+            np.testing.assert_array_equal(frames[:, between:], next_obs)
+        assert joined_frames(sample.data["obs"][0], sample.data["next_obs"][1]) is None
+        with pytest.raises(InvalidInput, match="in this order"):
+            joined_frames(sample.data["next_obs"][1], sample.data["obs"][1])
+        once = sample.map(lambda array: array + 0)
+        np.testing.assert_array_equal(once.data["obs"], sample.data["obs"])

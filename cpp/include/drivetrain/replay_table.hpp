@@ -69,6 +69,9 @@ class ReplayTable {
     if (config.num_frames) frames_ = FrameRing(memory, config);
   }
 
+  /// Leaves up to this one do not make a new table's unit coarser.
+  static constexpr double kHeadroom = 4096.0;
+
   /// Makes zeroed memory of table_nbytes(config) an empty table.
   static bool initialize(void* memory, const TableConfig& config) noexcept {
     auto* header = static_cast<TableHeader*>(memory);
@@ -79,7 +82,7 @@ class ReplayTable {
     header->random_block.store(1, std::memory_order_relaxed);
     if (!header->mutex.initialize()) return false;
     ReplayTable table(memory, config);
-    if (config.prioritized) table.tree_.initialize(4096.0);
+    if (config.prioritized) table.tree_.initialize(kHeadroom);
     return true;
   }
 
@@ -422,6 +425,7 @@ class ReplayTable {
       --used;
     }
     const bool more = used == least && used > 0;
+    if (config_.prioritized && num_committed() == 0 && tree_.total() == 0) tree_.initialize(kHeadroom);
     DRIVETRAIN_LOCKED_WRITE("clear/num_used", set_num_used(used));
     DRIVETRAIN_LOCKED_WRITE("clear/next_slot", header_->next_slot = std::min(header_->next_slot, used));
     return more;

@@ -92,7 +92,9 @@ def as_text(report: FileReport) -> str:
 
 
 def _parts(report: FileReport) -> list[str]:
-    lines = [f"saves     {len(report.parts)}; {report.dead_share:.1%} of what they wrote has been replaced since"]
+    lines = [
+        f"saves     {len(report.parts)}; {report.dead_share:.1%} of what they wrote is replaced, or shown by no row"
+    ]
     for number, part in enumerate(report.parts, 1):
         counts = f"{part['num_rows']} rows, {part['num_leaves']} changed priorities"
         if part["num_frames"]:

@@ -53,6 +53,9 @@ def memory_nbytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path =
 def available_memory(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path = MEMINFO) -> int:
     """Bytes this process may still use: what is available, less where a cgroup has less to give.
 
+    Pages of files that were read or written count as usage of a cgroup, and are given up when memory is needed: they
+    are available, as they are in the kernel's MemAvailable.
+
     Args:
         own: The file that lists the cgroups of this process.
         root: Where the cgroup hierarchies are mounted.
@@ -62,8 +65,16 @@ def available_memory(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Pat
     for folder in own_cgroups("memory", own, root):
         for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             if read(folder / limit) not in ("", "max"):
-                left.append(int(read(folder / limit)) - int(read(folder / usage)))
+                used = int(read(folder / usage)) - _nbytes_of_files(folder)
+                left.append(int(read(folder / limit)) - max(used, 0))
     return max(min(left), 0)
+
+
+def _nbytes_of_files(cgroup: Path) -> int:
+    """Bytes that a cgroup and those below it keep of files."""
+    stat = dict(line.split() for line in read(cgroup / "memory.stat").splitlines())
+    prefix = "total_" if "total_inactive_file" in stat else ""  # version 1 tells apart what those below it keep
+    return sum(int(stat.get(f"{prefix}{age}_file", 0)) for age in ("active", "inactive"))
 
 
 def kernel_nbytes(name: str, meminfo: Path = MEMINFO) -> int:

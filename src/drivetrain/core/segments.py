@@ -9,6 +9,7 @@ descriptor number; attaching opens the descriptor through /proc, so handles cros
 and unrelated processes of one user on one machine.
 """
 
+import contextlib
 import json
 import mmap
 import os
@@ -16,6 +17,7 @@ import shutil
 import struct
 import tempfile
 import weakref
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,6 +217,22 @@ def _file_in_memory(kind: str) -> int:
 def _file_without_a_name(folder: Path) -> int:
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return os.dup(file.fileno())
+
+
+@contextlib.contextmanager
+def refused_memory(what: str, nbytes: int) -> Generator[None, None, None]:
+    """Around what takes memory: says who wanted how much where the system refuses it, as by a limit of the process.
+
+    Raises:
+        SegmentError: In place of MemoryError and OSError.
+    """
+    try:
+        yield
+    except (MemoryError, OSError) as error:
+        raise SegmentError(
+            f"{what} could not get {nbytes / 2**30:.2f} GiB of memory: the system refuses it, though so much is "
+            "available; a limit of this process may be smaller (ulimit -v)"
+        ) from error
 
 
 def require_memory(

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
-from drivetrain.core.segments import Segment, SegmentHandle, require_memory
+from drivetrain.core.segments import Segment, SegmentHandle, refused_memory, require_memory
 from drivetrain.replay import _native, arguments, checks, conversion, files, frames, queries
 from drivetrain.replay.hindsight import HindsightWriter, Judge, Relabelling, Strategy, require_goals
 from drivetrain.replay.memory import MemoryReport
@@ -54,7 +54,8 @@ class ReplayHandle:
 
 def _private_memory(nbytes: int) -> mmap.mmap:
     """Zeroed memory of this process, in huge pages where there are any: rows are read at random."""
-    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with refused_memory("the replay", nbytes):
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # a kernel without them
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory

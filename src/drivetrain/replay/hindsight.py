@@ -6,10 +6,9 @@ add(**step) ──▶ a writer of the steps as they are ──▶ rows
 Goals are chosen when an episode is over, so that rows are ordinary ones: prioritized, shared, saved.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +27,8 @@ Judge = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 """From goals that were reached and goals that were wanted, `[N, ...]` each, to `[N]` numbers."""
 
 
-class _Step(NamedTuple):
-    arrays: dict[str, npt.NDArray[Any]]
-    marks: npt.NDArray[np.bool_]
+Arrays = dict[str, npt.NDArray[Any]]
+"""By the names of fields."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,15 +78,14 @@ class HindsightWriter:
         inputs: tuple[Field, ...],
         num_envs: int,
         as_they_are: _native.Writer,
-        add_relabelled: Callable[[dict[str, npt.NDArray[Any]]], None],
+        add_relabelled: Callable[[Arrays], None],
         relabelling: Relabelling,
     ) -> None:
         self._schema, self._inputs, self._num_envs = schema, inputs, num_envs
         self._as_they_are, self._add_relabelled, self._relabelling = as_they_are, add_relabelled, relabelling
         self._rng = np.random.default_rng(relabelling.seed)
-        self._steps = deque[_Step]()
-        self._first = 0  # number of the oldest step that is held
-        self._begins = np.zeros(num_envs, np.int64)  # number of the first step of each environment's episode
+        # Of each environment the steps of its open episode, whose arrays are those of all environments that took part.
+        self._open: list[list[Arrays]] = [[] for _ in range(num_envs)]
 
     def add(self, /, **step: Any) -> None:
         """Add one step of every environment, as `Writer.add`.
@@ -110,12 +107,11 @@ class HindsightWriter:
         marks = checks.fitting_marks(where, self._num_envs)
         arrays = checks.fitting_step(self._inputs, self._schema.flatten(step), (self._num_envs,), marks)
         require_taken(self._as_they_are.add_some(marks, arrays))
-        self._steps.append(_Step({name: array.copy() for name, array in arrays.items()}, marks.copy()))
+        held = {name: array.copy() for name, array in arrays.items()}
+        for env in np.flatnonzero(marks).tolist():
+            self._open[env].append(held)
         ended = np.flatnonzero(marks & (arrays["terminated"] | arrays["truncated"]))
-        episodes = [self._episode(env) for env in ended.tolist()]
-        self._begins[ended] = self._first + len(self._steps)
-        self._let_go()
-        for episode in episodes:
+        for episode in [self._end_episode(env) for env in ended.tolist()]:
             self._add_relabelled(self._with_other_goals(episode))
 
     def drop_windows(self, where: npt.NDArray[np.bool_] | None = None) -> None:
@@ -127,22 +123,15 @@ class HindsightWriter:
         """
         marks = checks.fitting_marks_or_all(where, self._num_envs)
         self._as_they_are.drop_windows(marks)
-        self._begins[marks] = self._first + len(self._steps)
-        self._let_go()
+        for env in np.flatnonzero(marks).tolist():
+            self._open[env] = []
 
-    def _episode(self, env: int) -> dict[str, npt.NDArray[Any]]:
-        """The steps of an environment's episode, [steps, ...]."""
-        held = [step for number, step in enumerate(self._steps, self._first) if number >= self._begins[env]]
-        own = [step.arrays for step in held if step.marks[env]]
+    def _end_episode(self, env: int) -> Arrays:
+        """The steps of an environment's episode, [steps, ...], which are held no longer."""
+        own, self._open[env] = self._open[env], []
         return {name: np.stack([arrays[name][env] for arrays in own]) for name in own[0]}
 
-    def _let_go(self) -> None:
-        """Forget steps of which no episode is open."""
-        while self._steps and self._begins.min() > self._first:
-            self._steps.popleft()
-            self._first += 1
-
-    def _with_other_goals(self, episode: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    def _with_other_goals(self, episode: Arrays) -> Arrays:
         """The same steps with each of their other goals, [steps, goals, ...]."""
         how = self._relabelling
         reached, num_goals = episode[f"next_obs/{_REACHED}"], how.num_goals

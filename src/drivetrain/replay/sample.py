@@ -40,15 +40,16 @@ class Sample(NamedTuple):
         Raises:
             InvalidInput: It has changed them.
         """
-        runs = dict[int, Any]()
+        runs = dict[tuple[int, tuple[int, ...]], Any]()
 
         def mapped(array: Any) -> Any:
             run = _run_of(array)
             if run is None:
                 return function(array)
-            if id(run) not in runs:
-                runs[id(run)] = function(run)
-            made, place = runs[id(run)], _place_in(run, array)
+            which = (run.ctypes.data, run.shape)
+            if which not in runs:
+                runs[which] = function(run)
+            made, place = runs[which], _place_in(run, array)
             if tuple(made.shape[: len(place)]) != run.shape[: len(place)]:
                 raise InvalidInput(
                     f"map: of joined stacks the first {len(place)} axes of {list(run.shape)} have to stay as they are, "
@@ -74,8 +75,8 @@ def joined_frames(obs: npt.NDArray[Any], next_obs: npt.NDArray[Any]) -> tuple[np
     Raises:
         InvalidInput: They are the other way round.
     """
-    run = _run_of(obs)
-    if run is None or next_obs.base is not run:
+    run, other = _run_of(obs), _run_of(next_obs)
+    if run is None or other is None or (other.ctypes.data, other.shape) != (run.ctypes.data, run.shape):
         return None
     if obs.ctypes.data != run.ctypes.data or next_obs.ctypes.data <= obs.ctypes.data:
         raise InvalidInput("joined_frames: expected obs and the next_obs of the same sample, in this order")
@@ -83,12 +84,21 @@ def joined_frames(obs: npt.NDArray[Any], next_obs: npt.NDArray[Any]) -> tuple[np
 
 
 def _run_of(array: Any) -> npt.NDArray[Any] | None:
-    """The frames of which joined stacks are views: read-only, shorter along one axis and nothing else."""
+    """The frames of which joined stacks are views: read-only, shorter along one axis and nothing else.
+
+    Of one batch among several, `sample.data[...][index]`, it is the part that belongs to this batch.
+    """
     if not isinstance(array, np.ndarray):
         return None
     stack = cast(npt.NDArray[Any], array)
     run = stack.base
-    if not isinstance(run, np.ndarray) or stack.flags.writeable or stack.strides != run.strides:
+    if not isinstance(run, np.ndarray) or stack.flags.writeable:
+        return None
+    offset = stack.ctypes.data - run.ctypes.data
+    while run.ndim > stack.ndim:
+        index, offset = divmod(offset, run.strides[0])
+        run = run[index]
+    if stack.strides != run.strides or stack.ndim != run.ndim:
         return None
     differing = [axis for axis in range(stack.ndim) if stack.shape[axis] != run.shape[axis]]
     return run if len(differing) == 1 and stack.dtype == run.dtype else None

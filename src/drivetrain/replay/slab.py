@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
+from drivetrain.core.segments import refused_memory
 
 _LINE = 64
 
@@ -30,10 +31,13 @@ def arrays_in_slab(wanted: Sequence[tuple[np.dtype[Any], Shape]], *, pinned: boo
     Raises:
         MissingExtra: `pinned`, and PyTorch is not installed.
         InvalidInput: `pinned`, and PyTorch finds no CUDA device.
+        SegmentError: The system does not give the memory.
     """
     sizes = [math.prod(shape) * dtype.itemsize for dtype, shape in wanted]
     starts = np.cumsum([0] + [-(-size // _LINE) * _LINE for size in sizes]).tolist()
-    slab = _pinned(starts[-1] + _LINE) if pinned else np.empty(starts[-1] + _LINE, np.uint8)
+    nbytes = starts[-1] + _LINE
+    with refused_memory("the arrays of a sample", nbytes):
+        slab = _pinned(nbytes) if pinned else np.empty(nbytes, np.uint8)
     first = -slab.ctypes.data % _LINE
     return [
         slab[first + start : first + start + size].view(dtype).reshape(shape)
