@@ -233,3 +233,16 @@ def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(f
     )
     num_rows = "document.querySelectorAll('#spent tbody tr').length"
     assert seen(text, tmp_path, FITS, NUM_REQUESTS, bars, num_rows) == f"true,0,true,{len(totals.rows)}"
+
+
+def test_an_interrupt_while_sums_begin_leaves_nothing_that_records(folder, monkeypatch):
+    summing.create(folder)
+
+    class Interrupted:
+        def __init__(self, site):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(summing._native, "Span", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        summing.join(folder, name="one")
+    assert not summing._native.recording()

@@ -11,7 +11,7 @@ from comparing import applied, assert_engine_equals_xla, assert_same
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
-from drivetrain.sim.spaces import Discrete
+from drivetrain.sim.spaces import Box, Discrete
 
 pytestmark = pytest.mark.usefixtures("compiled_as_large_ones")
 TABLE = np.arange(12, dtype=np.float64).reshape(3, 4)
@@ -232,3 +232,38 @@ def test_a_program_inside_a_primitive_that_does_more_than_call_it_is_refused(fun
     for engine in ("numpy", "native"):
         with pytest.raises(CompileError, match=told):
             applied(function, np.ones((2, 4), np.float32), engine=engine)
+
+
+class Nameless:
+    """The least that an environment is made of."""
+
+    default_params = None
+
+    def reset(self, key, params):
+        return jnp.zeros(1), jnp.zeros(1)
+
+    def step(self, key, state, action, params):
+        state = state + action
+        return state, state, state.sum(), state[0] > 3, jnp.bool_(False), {}
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(-1e30, 1e30, (1,))
+
+
+@pytest.mark.parametrize("engine", ["xla", "native", "numpy"])
+def test_an_environment_without_a_name_goes_by_its_type(engine):
+    sim.check_env(Nameless())
+    actions = np.ones((2, 4), np.int32)
+    rollout = sim.compile(Nameless(), 4, 2, engine=engine, record=("reward",))
+    np.testing.assert_array_equal(rollout(rollout.reset(0), actions)[1]["reward"][-1], 2.0)
+    acting = sim.compile(
+        Nameless(), 4, 2, engine=engine, policy=lambda params, obs, key: jnp.int32(1), record=("reward",)
+    )
+    np.testing.assert_array_equal(acting(acting.reset(0))[1]["reward"][-1], 2.0)
+    narrow = sim.compile(Nameless(), 4, 2, engine=engine, narrow_obs="bool", record=("obs",))
+    assert narrow(narrow.reset(0), actions)[1]["obs"].all()
+    venv = sim.make_vec(Nameless(), 4, engine=engine)
+    assert venv.reset(seed=0)[0].shape == (4, 1)

@@ -50,11 +50,11 @@ def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:
     try:
         folder = enter(path, name=name)
         _native.start_totals(os.fsencode(folder), limit_nbytes, goes_by())
-    except OSError:
+        empty = _native.Span(table.number(CALIBRATION))
+        with _native.Span(table.number(AROUND_CALIBRATION)):
+            for _ in range(_NUM_EMPTY_SPANS):
+                with empty:
+                    pass
+    except BaseException:  # Ctrl-C, too: nobody would end what is begun here
         leave(path)
         raise
-    empty = _native.Span(table.number(CALIBRATION))
-    with _native.Span(table.number(AROUND_CALIBRATION)):
-        for _ in range(_NUM_EMPTY_SPANS):
-            with empty:
-                pass

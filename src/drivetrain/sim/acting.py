@@ -28,6 +28,7 @@ from drivetrain.sim.api import (
     Tree,
     describe,
     dtype_of,
+    name_of,
 )
 from drivetrain.sim.narrowing import Narrow, narrowed
 from drivetrain.sim.random import Generator, policy_key
@@ -140,7 +141,7 @@ class Remembering:
     def __init__(self, env: Environment) -> None:
         """Nothing of `env` changes."""
         self.env = env
-        self.name, self.default_params = env.name, env.default_params
+        self.name, self.default_params = name_of(env), env.default_params
 
     def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
         """See `Environment`."""

@@ -34,7 +34,7 @@ class Environment(Protocol):
 
     @property
     def name(self) -> str:
-        """How people call it."""
+        """How people call it; the only part that may be missing (`name_of`)."""
         ...
 
     @property
@@ -59,6 +59,11 @@ class Environment(Protocol):
     def observation_space(self, params: Tree) -> Any:
         """Something with `sample(key)`."""
         ...
+
+
+def name_of(env: Any) -> str:
+    """How people call an environment; by its type where it does not say."""
+    return str(getattr(env, "name", type(env).__name__))
 
 
 @jax.tree_util.register_dataclass

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import CompileError, InvalidInput
-from drivetrain.sim.api import Environment, Tree, describe
+from drivetrain.sim.api import Environment, Tree, describe, name_of
 from drivetrain.sim.fingerprint.code import Escape
 from drivetrain.sim.fingerprint.marks import followed
 from drivetrain.sim.forked import refuse_after_fork
@@ -28,7 +28,6 @@ from drivetrain.sim.trace import (
     abstract,
     check_same,
     check_scalars,
-    name_of,
     text_of,
     told_of_params,
     trace,

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drivetrain.sim.api import Autoreset, Tree
+from drivetrain.sim.api import Autoreset, Tree, name_of
 from drivetrain.sim.engines.native.engine import layout_of
 from drivetrain.sim.engines.native.kernel import write_kernel
 from drivetrain.sim.engines.native.plan import Plan
@@ -19,7 +19,7 @@ from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block, Op
-from drivetrain.sim.trace import name_of, trace
+from drivetrain.sim.trace import trace
 
 CONDITIONS_SHOWN = 5
 

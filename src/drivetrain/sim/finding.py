@@ -14,7 +14,7 @@ from pathlib import Path
 
 from drivetrain.core.caches import kernel_cache
 from drivetrain.sim.acting import Acting
-from drivetrain.sim.api import Environment, Runner, Settings, Tree
+from drivetrain.sim.api import Environment, Runner, Settings, Tree, name_of
 from drivetrain.sim.engines.native.kept import SourceGone
 from drivetrain.sim.fingerprint import Fingerprint, fingerprint, installed, traced_for
 from drivetrain.sim.kept_files import write_kept
@@ -70,7 +70,7 @@ def built(
 
 def slow_file(env: Environment) -> Path:
     """What says that environments of this class and name trace slowly."""
-    named = f"{type(env).__module__} {type(env).__qualname__} {env.name}"
+    named = f"{type(env).__module__} {type(env).__qualname__} {name_of(env)}"
     return kernel_cache() / f"{hashlib.sha256(named.encode()).hexdigest()}.slow"
 
 

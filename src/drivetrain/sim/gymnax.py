@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Tree
+from drivetrain.sim.api import Tree, name_of
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class GymnaxEnvironment:
     @property
     def name(self) -> str:
         """Gymnax's own."""
-        return str(self.inner.name)
+        return name_of(self.inner)
 
     @property
     def default_params(self) -> Tree:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.api import Environment, Tree, name_of
 
 Narrow = Literal["bool", "uint8", "bits"]
 BITS = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -38,7 +38,7 @@ class Narrowed:
         """Nothing of `env` changes."""
         self.env = env
         self.narrow: Narrow = narrow
-        self.name, self.default_params = env.name, env.default_params
+        self.name, self.default_params = name_of(env), env.default_params
 
     def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
         """See `Environment`."""

@@ -25,9 +25,8 @@ import jax.numpy as jnp
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim import random
 from drivetrain.sim.acting import Policy
-from drivetrain.sim.api import Tree, describe
+from drivetrain.sim.api import Tree, describe, name_of
 from drivetrain.sim.gymnax import adapted
-from drivetrain.sim.trace import name_of
 
 Head = Literal["categorical", "gaussian", "epsilon_greedy"]
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}

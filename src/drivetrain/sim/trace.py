@@ -20,7 +20,7 @@ import numpy as np
 
 from drivetrain.core.errors import CompileError, DrivetrainError, InvalidInput
 from drivetrain.sim.acting import Acting, check_acts
-from drivetrain.sim.api import Autoreset, Environment, Tree, describe
+from drivetrain.sim.api import Autoreset, Environment, Tree, describe, name_of
 from drivetrain.sim.given_params import other_sizes
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.own_code import WRITERS, own_hash
@@ -232,11 +232,6 @@ def told_of_params(env: Environment, params: Tree) -> Yields[None]:
         raise InvalidInput(
             f"params: expected a {wanted}, as default_params of {name_of(env)} is, got a {got}, with which {error}"
         ) from error
-
-
-def name_of(env: Any) -> str:
-    """How to call an environment in a message."""
-    return str(getattr(env, "name", type(env).__name__))
 
 
 def check_same(env: Environment, what: str, before: Tree, after: Tree) -> None:

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Environment
-from drivetrain.sim.trace import name_of
+from drivetrain.sim.api import Environment, name_of
 
 NUM_SEEDS = 2**32
 RENDER_MODES = ["rgb_array"]

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.api import Environment, Tree, name_of
 from drivetrain.sim.engines.arrays import on_host
 from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.spaces import Box, parts_of
-from drivetrain.sim.trace import abstract, name_of
+from drivetrain.sim.trace import abstract
 from drivetrain.sim.transition import first
 from drivetrain.sim.untraceable import failure
 from drivetrain.sim.varying import Varied

@@ -46,7 +46,7 @@ def drawn_params(env: Any, settings: EnvironmentConfig, num_envs: int, rng: np.r
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(
-            f"sim_params: parameters of {env.name} do not hold a number for each environment ({error}); let what "
+            f"sim_params: parameters of {_name_of(env)} do not hold a number for each environment ({error}); let what "
             "checks them pass arrays, or give one number"
         ) from error
 
@@ -57,7 +57,7 @@ def _require_same_actions(env: Any, settings: EnvironmentConfig, name: str, boun
     others = [_ends(env.action_space(_replaced(env, {name: bound}))) for bound in bounds]
     if any(str(other) != str(usual) for other in others):
         raise InvalidInput(
-            f"sim_params: the actions of {env.name} depend on {name}, and all environments have the same ones; "
+            f"sim_params: the actions of {_name_of(env)} depend on {name}, and all environments have the same ones; "
             f"expected one number, got {list(bounds)}"
         )
 
@@ -93,18 +93,26 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     known = _by_name(env.default_params)
     if name not in known:
         choice = f"choose from {', '.join(known)}" if known else "it has none that could be replaced by name"
-        raise InvalidInput(f"sim_params: {env.name} has no parameter {name!r}: {choice}")
+        raise InvalidInput(f"sim_params: {_name_of(env)} has no parameter {name!r}: {choice}")
     default = np.asarray(known[name])
     if default.ndim or default.dtype.kind not in "fiu":
-        raise InvalidInput(f"sim_params: {name} of {env.name} is no single number, and cannot be given as one")
+        raise InvalidInput(f"sim_params: {name} of {_name_of(env)} is no single number, and cannot be given as one")
     most = np.finfo(np.float32).max if default.dtype.kind == "f" else np.iinfo(np.int32).max
     if abs(value) > most:
-        raise InvalidInput(f"sim_params: {name} of {env.name}: expected a number of at most {most:.4g}, got {value}")
+        raise InvalidInput(
+            f"sim_params: {name} of {_name_of(env)}: expected a number of at most {most:.4g}, got {value}"
+        )
     if default.dtype.kind == "f":
         return float(value)
     if not float(value).is_integer():
-        raise InvalidInput(f"sim_params: {name} of {env.name}: expected a whole number, got {value}")
+        raise InvalidInput(f"sim_params: {name} of {_name_of(env)}: expected a whole number, got {value}")
     return int(value)
+
+
+def _name_of(env: Any) -> str:
+    from drivetrain.sim.api import name_of  # imports jax: only where there is a simulator
+
+    return name_of(env)
 
 
 def _by_name(params: Any) -> dict[str, Any]:
