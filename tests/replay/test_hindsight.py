@@ -1,5 +1,7 @@
 """Hindsight: a relabelled row is the step it came from, with a goal that its episode has reached, and its reward."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -167,7 +169,7 @@ def test_what_was_given_may_be_used_again_at_once():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"reward": None}, r"reward: expected a function of \(achieved, desired\), got None"),
+        ({"reward": None}, r"reward: expected a function of \(achieved, desired\), or of these and steps, got None"),
         ({"terminated": True}, "terminated: expected a function of"),
         ({"strategy": "random"}, 'strategy: expected "future" or "episode" or "final", got \'random\''),
         ({"num_goals": 0}, "num_goals: expected an integer in 1..65536, got 0"),
@@ -233,3 +235,64 @@ def test_environments_that_no_episode_is_open_of_keep_no_steps_of_others(monkeyp
             held = {id(arrays) for episode in writer._open for arrays in episode}
             assert len(held) == 120 % 50 + waiting
             writer.drop_windows(np.array([True, False]))
+
+
+def test_rewards_may_depend_on_the_steps_themselves():
+    """As where actions cost something: the fields of the relabelled steps, with their new goals."""
+    seen = []
+
+    def reward(achieved, desired, steps):
+        seen.append(steps)
+        return reward_of(achieved, desired) - 1000 * steps["action"]
+
+    with Replay(1000, SPEC) as replay:
+        writer = replay.hindsight_writer(
+            2,
+            reward=reward,
+            terminated=lambda achieved, desired, *, steps: steps["obs"]["observation"] % 2,
+            num_goals=3,
+        )
+        for step in range(6):
+            writer.add(**step_of([0, 1], [step, step], truncated=step == 5))
+        assert [len(steps["reward"]) for steps in seen] == [18, 18]
+        for steps in seen:
+            assert (steps["obs"]["desired_goal"] != WANTED).all()
+            np.testing.assert_array_equal(steps["obs"]["desired_goal"], steps["next_obs"]["desired_goal"])
+            assert set(steps) == {"obs", "next_obs", "action", "reward", "terminated", "truncated"}
+        rows = [row for row in rows_of(replay) if row[3][0] != WANTED]
+        assert len(rows) == 36
+        for env, step, reached, wanted, _, reward, terminated, _, _ in rows:
+            assert reward == reward_of(reached, wanted) - 1000 * (env + step)
+            assert terminated == (env * 1000 + step) % 2
+
+
+def stacked(steps):
+    first = steps[0]
+    if not isinstance(first, dict):
+        return np.stack(steps)
+    return {name: stacked([step[name] for step in steps]) for name in first}
+
+
+def test_several_steps_at_once_are_as_so_many_adds():
+    def filled(extends):
+        with Replay(1000, SPEC) as replay:
+            writer = replay.hindsight_writer(2, reward=reward_of, seed=5)
+            steps = [step_of([0, 1], [step, step], truncated=[step == 3, step % 5 == 4]) for step in range(12)]
+            if extends:
+                writer.extend(**stacked(steps))
+            else:
+                for step in steps:
+                    writer.add(**step)
+            return rows_of(replay)
+
+    for one, other in zip(filled(True), filled(False), strict=True):
+        for mine, theirs in zip(one, other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_hindsight_writer_that_is_to_be_copied_says_how_another_is_made():
+    with (
+        Replay(1000, SPEC) as replay,
+        pytest.raises(InvalidInput, match=r"cannot be pickled or copied; send replay\.h"),
+    ):
+        pickle.dumps(replay.hindsight_writer(reward=reward_of))

@@ -281,6 +281,8 @@ class Replay:
             num_envs: Environments of each step.
             reward: `reward(achieved, desired)`, `[N, ...]` each, gives the N rewards of steps that have led there. With
                 Gymnasium-Robotics: `lambda achieved, desired: env.unwrapped.compute_reward(achieved, desired, {})`.
+                One with a parameter `steps` is also given the fields of these steps, `[N, ...]`, nested as in the
+                spec: `steps["action"]` for what actions cost, fields of your own for what stands in an info.
             terminated: As `reward`, N Booleans: whether that ends an episode. None: each step keeps its own.
             num_goals: Other goals of each step, a row for each.
             strategy: Where they are from. "future": what the episode has reached at this step or a later one, drawn
@@ -289,8 +291,8 @@ class Replay:
             seed: Of the draws of goals.
 
         Returns:
-            What adds their steps, by `add`, `add_some` and `drop_windows`, as a Writer. It holds episodes until they
-            end, in this process's memory.
+            What adds their steps, by `add`, `add_some`, `extend` and `drop_windows`, as a Writer. It holds episodes
+            until they end, in this process's memory.
 
         Raises:
             InvalidInput: An argument does not fit, observations have no goals, or shared observations leave no room.

@@ -6,9 +6,10 @@ add(**step) ──▶ a writer of the steps as they are ──▶ rows
 Goals are chosen when an episode is over, so that rows are ordinary ones: prioritized, shared, saved.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NoReturn, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,9 @@ _WANTED, _REACHED = "desired_goal", "achieved_goal"
 Strategy = Literal["future", "episode", "final"]
 """Which of an episode's goals a step is given, see `Replay.hindsight_writer`."""
 
-Judge = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
-"""From goals that were reached and goals that were wanted, `[N, ...]` each, to `[N]` numbers."""
+Judge = Callable[..., npt.ArrayLike]
+"""From goals that were reached and goals that were wanted, `[N, ...]` each, to `[N]` numbers; with a parameter `steps`
+also from the fields of these N steps, nested as they are declared."""
 
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -50,7 +52,9 @@ class Relabelling:
         """
         for name in ("reward", "terminated"):
             if not callable(values[name]) and not (name == "terminated" and values[name] is None):
-                raise InvalidInput(f"{name}: expected a function of (achieved, desired), got {values[name]!r}")
+                raise InvalidInput(
+                    f"{name}: expected a function of (achieved, desired), or of these and steps, got {values[name]!r}"
+                )
         strategy = arguments.require_one_of("strategy", values["strategy"], get_args(Strategy))
         if window > 1 and strategy != "final":
             raise InvalidInput(
@@ -105,7 +109,21 @@ class HindsightWriter:
             Closed: The replay was closed.
         """
         marks = checks.fitting_marks(where, self._num_envs)
-        arrays = checks.fitting_step(self._inputs, self._schema.flatten(step), (self._num_envs,), marks)
+        self._add(marks, checks.fitting_step(self._inputs, self._schema.flatten(step), (self._num_envs,), marks))
+
+    def extend(self, /, **steps: Any) -> None:
+        """Add several steps of every environment, one after the other, as `Writer.extend`.
+
+        Raises:
+            InvalidInput: As `add`: where `reward` or `terminated` has given what does not fit, the steps up to there
+                are added.
+            Closed: The replay was closed.
+        """
+        arrays = checks.fitting_steps(self._inputs, self._schema.flatten(steps), self._num_envs)
+        for step in zip(*arrays.values(), strict=True):
+            self._add(np.ones(self._num_envs, np.bool_), dict(zip(arrays, step, strict=True)))
+
+    def _add(self, marks: npt.NDArray[np.bool_], arrays: Arrays) -> None:
         require_taken(self._as_they_are.add_some(marks, arrays))
         held = {name: array.copy() for name, array in arrays.items()}
         for env in np.flatnonzero(marks).tolist():
@@ -126,6 +144,12 @@ class HindsightWriter:
         for env in np.flatnonzero(marks).tolist():
             self._open[env] = []
 
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "a HindsightWriter cannot be pickled or copied; send replay.handle(), and make one of "
+            "Replay.attach(handle) there"
+        )
+
     def _end_episode(self, env: int) -> Arrays:
         """The steps of an environment's episode, [steps, ...], which are held no longer."""
         own, self._open[env] = self._open[env], []
@@ -140,10 +164,13 @@ class HindsightWriter:
         steps[f"obs/{_WANTED}"] = steps[f"next_obs/{_WANTED}"] = goals
         num, item = goals.shape[0] * num_goals, goals.shape[2:]
         pairs = np.repeat(reached, num_goals, axis=0), np.ascontiguousarray(goals.reshape(num, *item))
-        steps["reward"] = _judged("reward", how.reward(*pairs), num).reshape(-1, num_goals)
+        judged = self._schema.nested({name: array.reshape(num, *array.shape[2:]) for name, array in steps.items()})
+        judged = self._schema.as_declared(judged) if self._schema.is_respelled else judged
+        reward = _judged("reward", how.reward, pairs, judged).reshape(-1, num_goals)
         if how.terminated is not None:
-            ends = _judged("terminated", how.terminated(*pairs), num) != 0
+            ends = _judged("terminated", how.terminated, pairs, judged) != 0
             steps["terminated"] = ends.reshape(-1, num_goals)
+        steps["reward"] = reward
         steps["truncated"][-1] |= ~steps["terminated"][-1]  # an episode of its own
         return steps
 
@@ -154,6 +181,13 @@ class HindsightWriter:
             return np.full((num_steps, 1), num_steps - 1)
         first = np.arange(num_steps)[:, None] if strategy == "future" else 0
         return self._rng.integers(first, num_steps, (num_steps, self._relabelling.num_goals))
+
+
+def _asks_for_steps(judge: Judge) -> bool:
+    try:
+        return "steps" in inspect.signature(judge).parameters
+    except ValueError:  # of what is written in C
+        return False
 
 
 def require_goals(inputs: tuple[Field, ...]) -> None:
@@ -174,9 +208,10 @@ def require_goals(inputs: tuple[Field, ...]) -> None:
         raise InvalidInput(f"hindsight_writer: expected {_WANTED} to be as {_REACHED}, {reached}, got {wanted}")
 
 
-def _judged(name: str, values: npt.ArrayLike, num: int) -> npt.NDArray[np.float32]:
-    """What a function of the caller's says of `num` steps."""
-    array = np.asarray(values)
+def _judged(name: str, judge: Judge, pairs: tuple[Any, Any], steps: dict[str, Any]) -> npt.NDArray[np.float32]:
+    """What a function of the caller's says of some steps."""
+    num = len(pairs[0])
+    array = np.asarray(judge(*pairs, steps=steps) if _asks_for_steps(judge) else judge(*pairs))
     if array.shape != (num,) or array.dtype.kind not in "fiub":
         raise InvalidInput(
             f"{name}: expected {num} numbers of (achieved, desired), one for each of their rows, got "

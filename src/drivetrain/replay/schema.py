@@ -198,11 +198,14 @@ class Schema:
 
     def nest_dicts(self, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
         """Arrays in field order to nested dicts, as native code takes and gives them."""
-        if not self.is_nested:
-            return {field.name: array for field, array in zip(self.fields, arrays, strict=True)}
+        by_name = {field.name: array for field, array in zip(self.fields, arrays, strict=True)}
+        return self.nested(by_name) if self.is_nested else by_name
+
+    def nested(self, by_name: Mapping[str, Any]) -> dict[str, Any]:
+        """What is by flat names, in nested dicts."""
         data: dict[str, Any] = {}
-        for field, array in zip(self.fields, arrays, strict=True):
-            *groups, last = field.name.split("/")
+        for name, array in by_name.items():
+            *groups, last = name.split("/")
             inner = data
             for group in groups:
                 inner = inner.setdefault(group, {})
