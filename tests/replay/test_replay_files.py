@@ -10,7 +10,7 @@ import pytest
 from children import ROOT, run_script, started_script, write_rows
 from filled import filled_replay
 from hypothesis import HealthCheck, given, settings
-from saved_files import others_at_work
+from saved_files import others_at_work, tagged_replay
 
 from drivetrain.core._native import process_start_time
 from drivetrain.core.errors import Closed, FileFormatError, InvalidInput, SegmentError
@@ -22,16 +22,15 @@ from drivetrain.replay.testing import TaggedRows, check_consistent
 TAGGED = TaggedRows(16)
 
 
-def tagged_replay(capacity=40, num_rows=56, **options):
-    replay = Replay(capacity, TAGGED.spec, **options)
-    write_rows(replay, num_rows, num_bytes=16)
-    return replay
+def small_replay(**options):
+    """Whose ring has turned."""
+    return tagged_replay(40, 56, **options)
 
 
 @pytest.fixture(scope="module")
 def good_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("replay") / "good"
-    replay = tagged_replay()
+    replay = small_replay()
     sample = replay.sample(40)
     replay.update_priorities(sample.keys, np.linspace(0, 100, 40))
     replay.save(path)
@@ -57,7 +56,7 @@ def assert_refused(path, data, match=None):
 @pytest.mark.parametrize("prioritized", [True, False])
 @pytest.mark.parametrize("num_rows", [0, 8, 40, 56])
 def test_a_loaded_replay_draws_what_the_saved_one_would_have(tmp_path, prioritized, num_rows):
-    replay = tagged_replay(num_rows=num_rows, prioritized=prioritized, num_step=1, alpha=0.7, seed=9)
+    replay = tagged_replay(40, num_rows=num_rows, prioritized=prioritized, num_step=1, alpha=0.7, seed=9)
     path = tmp_path / "replay"
     for shared in (False, True):
         replay.save(path)
@@ -76,14 +75,14 @@ def test_a_loaded_replay_draws_what_the_saved_one_would_have(tmp_path, prioritiz
 
 
 def test_the_oldest_rows_are_overwritten_first_after_loading(tmp_path):
-    tagged_replay().save(tmp_path / "replay")
+    small_replay().save(tmp_path / "replay")
     loaded = Replay.load(tmp_path / "replay")
     write_rows(loaded, 8, first_tag=1000, num_bytes=16)
     assert sorted(loaded.sample(40).data["tag"]) == [*range(24, 56), *range(1000, 1008)]
 
 
 def test_the_random_stream_goes_on_where_it_was(tmp_path):
-    replay = tagged_replay(num_rows=40, seed=4)
+    replay = tagged_replay(40, num_rows=40, seed=4)
     replay.sample(30)
     replay.save(tmp_path / "replay")
     loaded = Replay.load(tmp_path / "replay")
@@ -211,7 +210,7 @@ def test_a_missing_file_is_an_ordinary_error(tmp_path):
 
 def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, full_disk):
     path = tmp_path / "replay"
-    tagged_replay(num_rows=8).save(path)
+    tagged_replay(40, num_rows=8).save(path)
     before = path.read_bytes()
     big = filled_replay(2**16)
     with full_disk(2**16), pytest.raises(OSError, match="File too large"):
@@ -224,7 +223,7 @@ def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, full_d
 
 def test_saving_a_closed_replay_leaves_the_old_file(tmp_path):
     path = tmp_path / "replay"
-    replay = tagged_replay(num_rows=8)
+    replay = tagged_replay(40, num_rows=8)
     replay.save(path)
     before = path.read_bytes()
     replay.close()
@@ -273,15 +272,15 @@ def test_what_dead_processes_left_aside_is_removed_by_the_next_save_of_that_file
         (tmp_path / name).write_bytes(b"x")
     with open(tmp_path / locked, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        tagged_replay(num_rows=8).save(path)
+        tagged_replay(40, num_rows=8).save(path)
         assert sorted(os.listdir(tmp_path)) == sorted(["replay", *kept, locked])
-    tagged_replay(num_rows=8).save(path)
+    tagged_replay(40, num_rows=8).save(path)
     assert sorted(os.listdir(tmp_path)) == sorted(["replay", *kept])
 
 
 @pytest.mark.parametrize("priority", [0.0, 1e4, 3e12, 3.4e38])
 def test_priorities_come_back_to_the_last_bit(tmp_path, priority):
-    replay = tagged_replay(prioritized=True, alpha=1.0)
+    replay = small_replay(prioritized=True, alpha=1.0)
     rng = np.random.default_rng(0)
     for _ in range(3):
         replay.update_priorities(replay.sample(40).keys, (rng.random(40) * priority).astype(np.float32))
@@ -295,7 +294,7 @@ def test_priorities_come_back_to_the_last_bit(tmp_path, priority):
 @pytest.mark.parametrize("prioritized", [True, False])
 @pytest.mark.parametrize("capacity", [1, 7, 39, 40, 41, 500])
 def test_another_capacity_keeps_the_newest_rows_that_fit(tmp_path, capacity, prioritized):
-    replay, path = tagged_replay(prioritized=prioritized), tmp_path / "replay"  # tags 16 to 55
+    replay, path = small_replay(prioritized=prioritized), tmp_path / "replay"  # tags 16 to 55
     if prioritized:
         replay.update_priorities(replay.sample(20).keys, np.linspace(0, 9, 20))
     replay.save(path)

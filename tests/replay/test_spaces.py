@@ -140,7 +140,7 @@ def test_a_single_environment_serves_as_well_as_its_vector_form():
     with Replay.for_env(gymnasium.make("CartPole-v1"), capacity=8) as single:
         with Replay.for_env(gymnasium.make_vec("CartPole-v1", num_envs=3), capacity=8) as vector:
             assert single._schema == vector._schema
-        assert [f.describe() for f in single._schema.fields][:2] == ["float32[4]", "int64"]
+        assert [(f.dtype, f.shape) for f in single._schema.fields][:2] == [(np.float32, (4,)), (np.int64, ())]
     assert Replay.for_env(gymnasium.make("CartPole-v1")).capacity == 2**20
 
 

@@ -12,7 +12,7 @@ SITES = (
     Site("recv", "", "wait"),
     UNRECORDED,
 )
-STEP_SITE, UPDATE_SITE, WAIT_SITE, UNKNOWN_SITE = range(4)
+STEP_SITE, UPDATE_SITE, WAIT_SITE = range(3)
 
 
 class Writer:

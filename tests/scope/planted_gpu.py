@@ -23,7 +23,7 @@ class Device:
         self.costs, self.own, self.rng, self.spins = costs, own, rng, spins
         self.is_on, self.free, self.correlation, self.waited = True, 0.0, 0, 0.0
         self.api, self.activity = [], []
-        self.alone_api, self.alone_wait, self.ran_ns = 0.0, 0.0, 0
+        self.alone_api, self.ran_ns = 0.0, 0
 
     def call(self, name, work_ns, slower, *, counts):
         """A call that puts something on the stream."""
@@ -45,13 +45,12 @@ class Device:
                 row = {"begin_ns": int(begin), "end_ns": int(begin + self.own * cost), "tid": 7}
                 self.api.append(row | said | {"correlation": self.correlation})
 
-    def synchronize(self, *, counts):
+    def synchronize(self):
         """Wait until the stream is done; recorded in all blocks."""
         begin = self.w.now
         self.correlation += 1
         self.w.now = max(self.w.now + 300, self.free)
         self.waited += self.w.now - begin
-        self.alone_wait += self.w.now - begin if counts else 0.0
         self._record(begin, gpu.RUNTIME, SYNC)
 
     def switch(self, is_on):
@@ -109,13 +108,13 @@ def _block(device, mask, begins_round, rng, steps, mixed):
         device.call(COPY, 2500, slower, counts=counts)
         for _ in range(2):
             device.call(LAUNCH, 3000, slower, counts=counts)
-        device.synchronize(counts=counts)
+        device.synchronize()
         if rng.random() < 0.4 if mixed else True:
             num_updates += 1
             w.span(UPDATE_SITE, slower * 8000, "update")
             for _ in range(10 if mixed else 2):
                 device.call(LAUNCH, 3000, slower, counts=counts)
-            device.synchronize(counts=counts)
+            device.synchronize()
         if not mask & 1:
             w.put(STEP, 0, 1)
     cpu_ns = w.now - begin - (0.0 if device.spins else device.waited)

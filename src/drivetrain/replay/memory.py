@@ -32,9 +32,9 @@ class MemoryReport:
         """All of them together: `Replay.nbytes`."""
         return sum(region.nbytes for region in self.regions)
 
-    def largest(self, count: int = 3) -> str:
-        """The largest parts in one line, for messages."""
-        regions = sorted(self.regions, key=lambda region: -region.nbytes)[:count]
+    def largest(self) -> str:
+        """The three largest parts in one line, for messages."""
+        regions = sorted(self.regions, key=lambda region: -region.nbytes)[:3]
         return ", ".join(f"{region.name} {readable(region.nbytes)}" for region in regions)
 
     def __str__(self) -> str:

@@ -82,10 +82,6 @@ class Field:
         """Whether it lies in frames rather than in the row."""
         return self.kind in (FRAMES, NEXT_FRAMES)
 
-    def describe(self) -> str:
-        """Dtype and shape of one item as messages write it: `float32[84, 84]`."""
-        return f"{self.dtype}{list(self.shape) if self.shape else ''}"
-
 
 PRIORITY = Field("priority", _FROM_PRODUCER, (), np.dtype(np.float32), 0)
 """What `add` takes besides when producers give new rows their priority; it goes to the tree, not into rows."""

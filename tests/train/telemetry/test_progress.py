@@ -15,10 +15,11 @@ class Stream:
     encoding = "utf-8"
 
     def __init__(self, *, error=None, is_terminal=False):
-        self.text, self._error, self._is_terminal = "", error, is_terminal
+        self.text, self._error, self._is_terminal, self.num_refused = "", error, is_terminal, 0
 
     def write(self, text):
         if self._error is not None:
+            self.num_refused += 1
             raise OSError(self._error, os.strerror(self._error))
         self.text += text
 
@@ -32,12 +33,14 @@ class Stream:
 @pytest.mark.parametrize("is_terminal", [False, True])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE])
 def test_a_log_without_room_or_that_nobody_reads_any_more_ends_no_run(monkeypatch, error, is_terminal):
-    monkeypatch.setattr(sys, "stderr", Stream(error=error, is_terminal=is_terminal))
+    stream = Stream(error=error, is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
     display = Display(1_000, quiet=False)
     display.note("a sentence")
     display.show({"num_steps": 500})
+    assert stream.num_refused > 0
     display.close()
 
 

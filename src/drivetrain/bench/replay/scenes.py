@@ -15,7 +15,7 @@ from drivetrain.bench.process import Rival
 from drivetrain.bench.replay.groups import Group, power
 from drivetrain.bench.replay.rounds import Measured, attempt, open_all
 from drivetrain.bench.turns import in_turn
-from drivetrain.bench.worker import Start, Worker, started
+from drivetrain.bench.worker import Worker, started
 
 ACTORS = (1, 2, 4, 8, 12, 16, 20)  # the paper's are those from 4 on
 FEEDER, SAMPLER = {"role": "feed", "buffer": 0}, {"role": "sample 256", "buffer": 0}
@@ -111,7 +111,6 @@ def measure_play(
     *,
     num_rounds: int,
     say: Callable[[str], None] = print,
-    start: Start = Worker.start,
 ) -> tuple[Played, Measured]:
     """Have everybody play every scene, `num_rounds` times in turn.
 
@@ -119,7 +118,7 @@ def measure_play(
         RunError: Our own process failed.
     """
     measured, played = Measured(), {scene.name: dict[str, list[Turns]]() for scene in play.scenes}
-    with started({rival.name: rival for rival in rivals}, start) as workers:
+    with started({rival.name: rival for rival in rivals}, Worker.start) as workers:
         here = open_all(play.group, workers, measured)
         for number in range(num_rounds):
             for scene in play.scenes:

@@ -51,11 +51,6 @@ class Cost:
     factor: str
     """Costs of one factor are wrong together."""
 
-    @property
-    def total_ns(self) -> float:
-        """Beyond a program without any instrument."""
-        return self.recorded_ns + self.disabled_ns
-
 
 def known(
     trace: Trace, blocks: Sequence[Blocks], calls: Sequence[CallsInBlocks] | None = None

@@ -42,8 +42,8 @@ def is_waiting(name: str) -> bool:
     return name.startswith("waiting")
 
 
-def waited(totals: Totals, process_group: str, *, without: str = "starting") -> float:
+def waited(totals: Totals, process_group: str) -> float:
     """Share of a group's time that it waited, after it had started; 0 where there is no such group."""
-    rows = [row for row in totals.rows if group(row.process) == process_group and row.operation != without]
+    rows = [row for row in totals.rows if group(row.process) == process_group and row.operation != "starting"]
     busy = sum(row.ns for row in rows)
     return sum(row.ns for row in rows if row.time_class in WAITING) / busy if busy else 0.0

@@ -195,11 +195,11 @@ class Importer:
             f'{remedy}, or compile with engine="xla"'
         )
 
-    def region(self, jaxpr: Any, arguments: Sequence[Parts], inputs: Sequence[Value] = ()) -> Block:
+    def region(self, jaxpr: Any, arguments: Sequence[Parts]) -> Block:
         """A closed jaxpr as a block of its own, over values that may be those of this block."""
         inner = Importer(Builder(self.builder.where), self.name)
         outputs = inner.inline(jaxpr.jaxpr, jaxpr.consts, arguments)
-        return Block(tuple(inputs), tuple(inner.builder.ops), flat(outputs))
+        return Block((), tuple(inner.builder.ops), flat(outputs))
 
 
 def form(value: Value) -> tuple[tuple[int, ...], str]:
