@@ -141,8 +141,8 @@ PRESETS: dict[tuple[str, str], Preset] = {
             "exploration_steps": 30_000,
             "eval_interval_steps": 10_000,
         },
-        source=f"our own choice, from {_ZOO}/dqn.yml, LunarLander-v2: its rate, batches, room and network; there 100,000 "
-        "steps, an update after each, nothing double, n-step or prioritized",
+        source=f"our own choice, from {_ZOO}/dqn.yml, LunarLander-v2: its rate, batches, room and network; there "
+        "100,000 steps, an update after each, nothing double, n-step or prioritized",
         verified="271.0, 259.3, 239.4 (seeds 1, 2, 3): train dqn LunarLander-v3 --num-actors 0",
     ),
     ("ppo", "LunarLander-v3"): Preset(
