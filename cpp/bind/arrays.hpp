@@ -93,6 +93,10 @@ inline unsigned char* data_of(nb::handle array) {
   return static_cast<unsigned char*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
 }
 
+inline std::size_t count_of(nb::handle array) {
+  return static_cast<std::size_t>(PyArray_SIZE(reinterpret_cast<PyArrayObject*>(array.ptr())));
+}
+
 inline std::vector<npy_intp> to_shape(nb::handle shape) {
   std::vector<npy_intp> result;
   for (nb::handle extent : shape) result.push_back(nb::cast<npy_intp>(extent));

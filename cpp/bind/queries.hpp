@@ -10,12 +10,7 @@ namespace drivetrain::bind {
 inline nb::tuple leaf_stats(const Table& table) {
   auto held = table.hold();
   LeafStats stats{};
-  Status status;
-  {
-    GilReleased released;
-    status = drivetrain::leaf_stats(held->table, &stats);
-  }
-  check(status);
+  without_gil(*held, [&](ReplayTable& native) { return drivetrain::leaf_stats(native, &stats); });
   return nb::make_tuple(stats.count, stats.least, stats.largest, stats.sum);
 }
 
@@ -23,12 +18,7 @@ inline nb::tuple leaf_stats(const Table& table) {
 inline nb::object all_keys(const Table& table) {
   auto held = table.hold();
   RingWalk walk{};
-  Status status;
-  {
-    GilReleased released;
-    status = begin_walk(held->table, &walk);
-  }
-  check(status);
+  without_gil(*held, [&](ReplayTable& native) { return begin_walk(native, &walk); });
   const auto most = static_cast<npy_intp>(walk.used);
   nb::object keys = nb::steal(PyArray_SimpleNew(1, &most, NPY_UINT64));
   if (!keys.is_valid()) nb::raise_python_error();
@@ -46,8 +36,7 @@ inline bool read_priorities(const Table& table, nb::handle keys, nb::handle prio
   auto held = table.hold();
   const auto* key = reinterpret_cast<const std::uint64_t*>(data_of(keys));
   auto* out = reinterpret_cast<double*>(data_of(priorities));
-  const auto count = static_cast<std::size_t>(
-      PyArray_SIZE(reinterpret_cast<PyArrayObject*>(priorities.ptr())));
+  const std::size_t count = count_of(priorities);
   std::int64_t result;
   {
     GilReleased released;

@@ -81,6 +81,17 @@ struct Mapping {
   std::uint32_t owner = OwnerTag::self();  // the process that has used the table last
 };
 
+/// Calls what works on the table for longer; raises what it says.
+template <class Call>
+void without_gil(Mapping& held, const Call& call) {
+  Status status;
+  {
+    GilReleased released;
+    status = call(held.table);
+  }
+  check(status);
+}
+
 inline TableConfig read_config(nb::dict values) {
   TableConfig config{};
   config.capacity = nb::cast<std::uint64_t>(values["capacity"]);
@@ -230,11 +241,11 @@ class Table {
   double alpha() const { return hold()->table.alpha(); }
 
   void set_alpha(double alpha, bool rescale) {
-    without_gil([=](ReplayTable& table) { return table.set_alpha(alpha, rescale); });
+    without_gil(*hold(), [=](ReplayTable& table) { return table.set_alpha(alpha, rescale); });
   }
 
   void clear() {
-    without_gil([](ReplayTable& table) { return table.clear(); });
+    without_gil(*hold(), [](ReplayTable& table) { return table.clear(); });
   }
 
   nb::dict stats() {
@@ -287,18 +298,6 @@ class Table {
   void let_go() { samples_->close(); }
 
  private:
-  // Calls what takes many holds of the lock; raises when the lock is broken.
-  template <class Call>
-  void without_gil(const Call& call) {
-    auto held = hold();
-    Status status;
-    {
-      GilReleased released;
-      status = call(held->table);
-    }
-    check(status);
-  }
-
   static constexpr std::size_t kMostDraws = std::size_t{1} << 31;  // per call, all batches together
 
   struct Scratch {  // what a call needs besides its result
