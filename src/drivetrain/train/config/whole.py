@@ -194,6 +194,11 @@ class TrainConfig:
         return self.agent.batch_size if isinstance(self.agent, PPOConfig) else self.updates.batch_size
 
     @property
+    def gamma(self) -> float:
+        """The discount of one step."""
+        return self.agent.gamma if isinstance(self.agent, PPOConfig) else self.updates.gamma
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The parts that the algorithm has; the others stay at their defaults, unread."""
         parts = _ON_POLICY_PARTS if self.on_policy else _OFF_POLICY_PARTS

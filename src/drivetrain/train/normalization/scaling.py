@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.config.on_policy import PPOConfig
 from drivetrain.train.interface import Arrays, Categories, Image, Interface, Vector, entries_of
 
 CLIP = 10.0
@@ -49,8 +48,7 @@ class Normalization:
                     f"normalize_observations: environment {config.env!r} shows no numbers that could be, but "
                     f"{' and '.join(kinds)}, which stay as they are; leave it out"
                 )
-        gamma = config.agent.gamma if isinstance(config.agent, PPOConfig) else config.updates.gamma
-        return cls(entries=entries, rewards=config.environment.normalize_rewards, gamma=gamma)
+        return cls(entries=entries, rewards=config.environment.normalize_rewards, gamma=config.gamma)
 
     @property
     def num_inputs(self) -> int:
