@@ -1,6 +1,5 @@
 """The rate limiter: the ratio holds at every instant, whoever waits, dies or gives up."""
 
-import gc
 import multiprocessing
 import os
 import pickle
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from drivetrain.core.errors import Closed, InvalidInput, OwnerDead, SegmentError, TimedOut
 from drivetrain.replay import Replay
 from drivetrain.replay.limiter import Limiter, RateLimit
-from drivetrain.replay.tally import Tally
 
 HALF = Fraction(1, 2)
 
@@ -207,109 +205,6 @@ def test_a_dead_process_is_named_and_what_it_was_granted_comes_back():
             consumer.acquire(timeout_s=0)
 
 
-def test_an_exception_in_a_turn_gives_the_grant_back():
-    with make() as limiter, limiter.producer() as producer:
-
-        def fail():
-            with producer.turn(5):
-                assert limiter.counts() == (5, 0, 0, 0)
-                raise KeyError("of the caller")
-
-        with pytest.raises(KeyError):
-            fail()
-        assert limiter.counts() == (0, 0, 0, 0)
-        with producer.turn(5):
-            pass
-        assert limiter.counts() == (5, 5, 0, 0)
-
-
-def test_an_exception_in_a_turn_leaves_what_was_acquired_before_it():
-    with make() as limiter, limiter.producer() as producer:
-        producer.acquire(4)
-        with pytest.raises(KeyError), producer.turn(2):
-            raise KeyError("of the caller")
-        assert limiter.counts().granted == 4
-        producer.commit(4)
-
-
-def test_ctrl_c_in_a_wait_that_has_just_been_granted_gives_the_grant_back(monkeypatch):
-    with make() as limiter, limiter.producer() as producer:
-        producer.acquire(3)
-        wait = Tally.wait
-
-        def interrupted(*arguments):
-            wait(*arguments)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Tally, "wait", interrupted)
-        for attempt in (lambda: producer.acquire(2), lambda: producer.turn(2).__enter__()):
-            with pytest.raises(KeyboardInterrupt):
-                attempt()
-            assert limiter.counts().granted == 3
-        monkeypatch.undo()
-        producer.commit(3)
-
-
-def test_a_participation_that_nobody_holds_any_more_is_ended():
-    """As of a cell of a notebook that is run again, or of a function that failed."""
-    with make(num_participants=2) as limiter:
-        for _ in range(10):
-            producer = limiter.producer()
-            producer.acquire(3)
-            del producer
-            gc.collect()
-            assert limiter.counts().granted == 0
-        assert len([limiter.producer() for _ in range(2)]) == 2
-
-
-def test_a_forked_child_that_closes_or_drops_a_participation_takes_nothing_from_its_parent():
-    run_script("""
-from children import *
-from drivetrain.replay.limiter import Limiter
-limiter = Limiter(1, tolerance=8)
-producer = limiter.producer()
-producer.acquire(4)
-def drop():
-    global producer
-    del producer
-assert wait_for(forked(producer.close)) == 0
-assert wait_for(forked(drop)) == 0
-assert limiter.counts().granted == 4
-producer.commit(4)
-""")
-
-
-def test_a_process_that_has_no_file_descriptor_left_takes_no_other_for_dead():
-    run_script("""
-import resource
-from children import *
-from drivetrain.core.errors import TimedOut
-from drivetrain.replay.limiter import Limiter
-limiter = Limiter(1, tolerance=8)
-ready, told = os.pipe()
-go, let_go = os.pipe()
-def insert():
-    producer = limiter.producer()
-    producer.acquire(4)
-    os.write(told, b"x")
-    os.read(go, 1)
-    producer.commit(4)
-pid = forked(insert)
-os.read(ready, 1)
-resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-mine = limiter.consumer()
-try:
-    mine.acquire(timeout_s=0.7)
-except TimedOut as error:
-    assert "dead" not in str(error), error
-limiter.producer().close()
-os.write(let_go, b"x")
-assert wait_for(pid) == 0
-mine.acquire(4, timeout_s=30)
-assert limiter.counts().committed == 4
-""")
-
-
 def test_stopping_ends_waits_and_later_calls():
     with make() as limiter, limiter.consumer() as consumer:
         errors = []
@@ -359,23 +254,6 @@ def test_an_unrelated_process_attaches_and_a_dead_owner_is_named():
     text += "print(pickle.dumps(limiter.handle()).hex())"
     with pytest.raises(OwnerDead):
         Limiter.attach(pickle.loads(bytes.fromhex(run_script(text))))
-
-
-def test_a_participation_stays_in_the_process_that_registered_it():
-    run_script("""
-from children import *
-from drivetrain.core.errors import InvalidInput
-from drivetrain.replay.limiter import Limiter
-limiter = Limiter(1, tolerance=0)
-producer = limiter.producer()
-def use_it():
-    try:
-        producer.acquire()
-    except InvalidInput as error:
-        assert "belongs to the process that registered it" in str(error)
-        limiter.producer().acquire()
-assert wait_for(forked(use_it)) == 0
-""")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from children import run_script
 
 from drivetrain.core.errors import InvalidInput, SegmentError
 from drivetrain.replay import MemoryReport, Replay, memory_report
@@ -53,3 +54,39 @@ def test_too_little_memory_names_the_largest_parts(shared):
     largest = r"largest parts are obs/camera 27.56 TiB, next_obs/camera 27.56 TiB, action/0 32.00 GiB\)"
     with pytest.raises(SegmentError, match=largest):
         Replay(2**32 - 1, SPEC, shared=shared)
+
+
+def test_a_limit_of_the_process_that_has_no_room_is_told_with_what_wanted_how_much(tmp_path):
+    """As of `ulimit -v`, which what the kernel says of available memory knows nothing of."""
+    printed = run_script(
+        """
+import resource, sys
+from children import *
+from drivetrain.core.errors import SegmentError
+spec = {"x": ((1000,), "float32")}
+replay = Replay(1000, spec)
+step = {"x": np.zeros((8, 1000), np.float32), "reward": np.zeros(8), "terminated": np.zeros(8, bool)}
+replay.writer(8).add(**step, truncated=np.zeros(8, bool))
+replay.save(sys.argv[1])
+with open("/proc/self/statm") as statm:
+    now = int(statm.read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (now + 2**28, -1))
+for call in (
+    lambda: Replay(200_000, spec),
+    lambda: Replay(200_000, spec, shared=True),
+    lambda: Replay.load(sys.argv[1], capacity=200_000),
+    lambda: replay.new_batch(200_000),
+    lambda: replay.read(np.repeat(replay.all_keys(), 20_000)),
+):
+    try:
+        call()
+    except SegmentError as error:
+        print(error)
+assert len(replay) == 8
+""",
+        tmp_path / "file",
+    )
+    told = printed.splitlines()
+    assert len(told) == 5
+    assert all("GiB" in line for line in told)
+    assert sum("a limit of this process may be smaller (ulimit -v)" in line for line in told) == 4
