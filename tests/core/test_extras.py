@@ -69,6 +69,24 @@ def test_whoever_imports_simulators_without_jax_is_told_their_own_extra(statemen
     assert told_without("jax", statement) == (said, "")
 
 
+@pytest.mark.parametrize("use", ["sim.from_gymnax('Catch-bsuite')", "sim.make('gymnax/Catch-bsuite')"])
+def test_whoever_asks_for_an_environment_of_gymnax_without_it_is_told_its_extra(use):
+    said = 'this needs gymnax, which is not installed: pip install "drivetrain[gymnax]"\n'
+    assert told_without("gymnax", use, "from drivetrain import sim") == (said, "")
+
+
+def test_whoever_imports_the_vec_env_of_stable_baselines3_without_it_is_told_the_extra_that_brings_it():
+    said = 'this needs stable_baselines3, which is not installed: pip install "drivetrain[bench]"\n'
+    assert told_without("stable_baselines3", "import drivetrain.sim.gymnasium.sb3") == (said, "")
+
+
+@pytest.mark.parametrize("use", ["pack", "load"])
+def test_whoever_packs_a_recording_or_reads_a_packed_one_without_pyarrow_is_told_its_extra(use, tmp_path):
+    (tmp_path / "trace.parquet").touch()
+    said = 'this needs pyarrow, which is not installed: pip install "drivetrain[scope]"\n'
+    assert told_without("pyarrow", f"scope.{use}({str(tmp_path)!r})", "from drivetrain import scope") == (said, "")
+
+
 def test_around_other_failed_imports_nothing_changes():
     with pytest.raises(ModuleNotFoundError, match="nowhere") as raised, naming_extra():
         import drivetrain.nowhere  # noqa: F401

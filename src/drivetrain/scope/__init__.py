@@ -25,6 +25,7 @@ def load(path: str | os.PathLike[str]) -> "Profile":
 
     Raises:
         FileFormatError: There is no session of this version.
+        MissingExtra: It was packed, and PyArrow is not installed.
     """
     from drivetrain.scope.profile import Profile  # NumPy, which recording does without
 
@@ -42,7 +43,7 @@ def pack(path: str | os.PathLike[str]) -> None:
     Raises:
         InvalidInput: The session has not ended.
         FileFormatError: There is no session of this version.
-        ModuleNotFoundError: PyArrow is not installed.
+        MissingExtra: PyArrow is not installed.
     """
     from drivetrain.scope.trace import folder
 

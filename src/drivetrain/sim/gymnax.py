@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.extras import naming_extra
 from drivetrain.sim.api import Tree, name_of
 
 
@@ -71,10 +72,12 @@ def from_gymnax(env: Any, **options: Any) -> GymnaxEnvironment:
 
     Raises:
         InvalidInput: gymnax has no such environment, or refuses the options.
+        MissingExtra: gymnax is not installed.
     """
     if not isinstance(env, str):
         return GymnaxEnvironment(env)
-    gymnax: Any = importlib.import_module("gymnax")
+    with naming_extra():
+        gymnax: Any = importlib.import_module("gymnax")
     if env not in gymnax.registered_envs:
         raise InvalidInput(f"gymnax has no environment {env!r}: choose from {', '.join(gymnax.registered_envs)}")
     try:

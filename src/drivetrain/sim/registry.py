@@ -38,6 +38,7 @@ def make(name: str, /, **options: Any) -> Any:
 
     Raises:
         InvalidInput: There is none of that name, or it has no such option.
+        MissingExtra: It is one of gymnax's, which is not installed.
     """
     given: Any = name
     if not isinstance(given, str):

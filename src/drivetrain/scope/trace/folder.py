@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.extras import naming_extra
 from drivetrain.scope import notes
 from drivetrain.scope.trace import damage, segments
 from drivetrain.scope.trace.events import Trace
@@ -29,6 +30,7 @@ def read(folder: Path) -> Trace:
 
     Raises:
         FileFormatError: The folder holds no session, or one that is damaged or of another version.
+        MissingExtra: It is packed, and PyArrow is not installed.
     """
     try:
         trace = _read(folder)
@@ -46,8 +48,8 @@ def read(folder: Path) -> Trace:
 def _read(folder: Path) -> Trace:
     # A pack that was cut short leaves both: then the packed file is whole, for it comes first.
     if (folder / PACKED).exists():
-        from drivetrain.scope.trace import gpu_parquet, parquet  # the extra `scope`, which segments do without
-
+        with naming_extra():  # segments do without
+            from drivetrain.scope.trace import gpu_parquet, parquet
         trace = parquet.read(folder / PACKED)
         with_gpu = (folder / PACKED_GPU).exists()
         return replace(trace, gpu=gpu_parquet.read(folder / PACKED_GPU)) if with_gpu else trace
@@ -60,9 +62,10 @@ def pack(folder: Path) -> None:
     Raises:
         InvalidInput: The session has not ended.
         FileFormatError: The folder holds no session.
+        MissingExtra: PyArrow is not installed.
     """
-    from drivetrain.scope.trace import gpu_parquet, parquet
-
+    with naming_extra():
+        from drivetrain.scope.trace import gpu_parquet, parquet
     trace = read(folder)
     if "end_ns" not in trace.about:
         raise InvalidInput(f"{folder}: expected a session that has ended; this one still runs, or was killed")

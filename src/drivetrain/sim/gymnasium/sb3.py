@@ -13,11 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.vec_env import VecEnv
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.extras import naming_extra
 from drivetrain.sim.gymnasium.infos import of_each
-from drivetrain.sim.gymnasium.vector import SimVectorEnv
+
+with naming_extra():
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from drivetrain.sim.gymnasium.vector import SimVectorEnv
 
 
 class SB3VecEnv(VecEnv):
