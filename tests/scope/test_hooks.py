@@ -1,5 +1,6 @@
 """Simulators and frameworks of others are found, each told from what is around it."""
 
+import re
 import shutil
 
 import pytest
@@ -115,13 +116,19 @@ def test_a_simulator_whose_module_nobody_imports_is_noted(folder, tmp_path):
     assert b"no process has imported phisics" in done.stderr
 
 
-def test_a_name_that_leads_nowhere_is_noted_and_one_that_is_none_is_refused(folder, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["World.step", "advance", "Wall.step"])
+def test_a_name_that_leads_nowhere_is_noted_as_that(folder, tmp_path, name):
     (tmp_path / "physics.py").write_text("class World: pass")
     script = tmp_path / "play.py"
     script.write_text("import physics\nprint('ran')")
-    assert profiled(folder, "--simulator", "physics:World.step", script).stdout == b"ran\n"
+    assert profiled(folder, "--simulator", f"physics:{name}", script).stdout == b"ran\n"
     (note,) = scope.load(folder).trace.notes
-    assert "physics was not hooked: AttributeError" in note
+    assert re.fullmatch(rf"Process \d+: --simulator physics:{name}: module physics has no '{name}'", note)
+
+
+def test_a_name_of_no_simulator_is_refused(tmp_path, capsys):
+    script = tmp_path / "play.py"
+    script.touch()
     for name in ("physics", "physics:", ":step", "__main__:step", "physics:a-b"):
         assert main(["profile", "--simulator", name, str(script)]) == 2
         assert "--simulator: expected MODULE:FUNCTION" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from drivetrain.core.errors import DrivetrainError
 from drivetrain.scope.hooks import named
 from drivetrain.scope.notes import leave_note
 from drivetrain.scope.process import recording_into
@@ -86,8 +87,9 @@ def run_hook(name: str, module: ModuleType) -> None:
             named.install(module)
     except Exception as error:  # the program must run on, whatever a framework has become
         if folder is not None:
-            sentence = f"Process {os.getpid()}: {name} was not hooked: {type(error).__name__}: {error}"
-            leave_note(folder, f"{os.getpid()}.{name}", sentence)
+            told = isinstance(error, DrivetrainError)  # by the sentence itself
+            why = str(error) if told else f"{name} was not hooked: {type(error).__name__}: {error}"
+            leave_note(folder, f"{os.getpid()}.{name}", f"Process {os.getpid()}: {why}")
 
 
 def _is_hooked(name: str) -> bool:

@@ -81,14 +81,26 @@ def install(module: ModuleType) -> None:
     """Record what is named of a module.
 
     Raises:
-        AttributeError: There is no such thing, or it cannot be replaced.
+        InvalidInput: There is no such thing.
+        AttributeError: It cannot be replaced.
         TypeError: It cannot be called, or is a method of a class itself (`classmethod`).
     """
     for path in by_module()[module.__name__]:
-        *outer, name = path.split(".")
-        owner: Any = functools.reduce(getattr, outer, module)
+        owner, name = _found(module, path)
         site = Site(f"{module.__name__}.{path}", "simulation", "simulator")
         setattr(owner, name, _recorded(owner, name, span(site, ends_step=SIMULATED)))
+
+
+def _found(module: ModuleType, path: str) -> tuple[Any, str]:
+    """What has it, and its name there."""
+    *outer, name = path.split(".")
+    try:
+        owner: Any = functools.reduce(getattr, outer, module)
+        getattr(owner, name)
+    except AttributeError:  # of a module that is still being imported Python would say that imports are circular
+        whole = f"{module.__name__}:{path}"
+        raise InvalidInput(f"--simulator {whole}: module {module.__name__} has no {path!r}") from None
+    return owner, name
 
 
 def _recorded(owner: Any, name: str, inside: Span) -> Any:
