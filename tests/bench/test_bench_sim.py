@@ -21,6 +21,7 @@ from drivetrain.bench.sim.plan import Comparison, Plan, cartpole, counter, full_
 from drivetrain.bench.sim.rounds import Measured, measure
 from drivetrain.bench.sim.scene import Scene, from_request
 from drivetrain.bench.sim.targets import ONE_THREAD, TWO_PROCESSES
+from drivetrain.bench.sim.trial import Trial
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
 from drivetrain.sim.spaces import Discrete
@@ -40,6 +41,8 @@ class FakeWorker:
         self.answers = [opened if opened is not None else {"open_s": 1.0}]
 
     def send(self, request):
+        if self.error == "gone":
+            raise RunError(self.error)
         if request["do"] == "measure":
             self.answers.append({"num_steps": 10, "cpu_s": 1.0, "wall_s": 1.0})
 
@@ -76,13 +79,16 @@ def test_who_does_not_have_a_scene_or_fails_is_said_and_the_others_are_measured(
     assert (measured.missing, measured.failed) == ({"single": "one only"}, {"bad": "oh"})
     trial = cartpole(8, EVERYBODY)
     known = Measured(missing={"gymnasium.make": "one only"}, failed={"EnvPool": "oh"})
-    reasons = [skipped.reason for skipped in not_measured(trial, known)]
+    reasons = [skipped.reason for skipped in not_measured(trial, known).values()]
     assert reasons == ["not available: one only", "failed: oh"]
 
 
-def test_a_failure_of_ours_is_an_error():
-    with pytest.raises(RunError, match="broken"):
-        play(ours=fake("ours", error="broken"))
+@pytest.mark.parametrize("error", ["broken", "gone"])
+def test_a_failure_of_ours_leaves_the_others_measured(error):
+    measured = play(ours=fake("ours", error=error), other=fake("other"))
+    assert (measured.failed, set(measured.slices)) == ({"ours": error}, {"other"})
+    case = speed_case(cartpole(8, EVERYBODY), measured).as_json()
+    assert (case["ours"], case["peers"], case["ratio"]) == (None, {"other": 1e-5}, None)
 
 
 def test_rates_are_per_cpu_second_and_our_engines_are_no_peers():
@@ -240,6 +246,51 @@ def test_a_report_is_made_of_real_processes(tmp_path, monkeypatch):
     (case,) = json.loads(path.read_text())["cases"]
     assert case["ours"] > 0
     assert set(case["peers"]) <= {"gymnax"}
+
+
+def test_cases_in_which_our_own_process_fails_end_the_command_after_the_others_are_reported(tmp_path, monkeypatch):
+    broken = Scene(env="no such environment", num_envs=8, num_steps=4)
+    trials = [cartpole(8, [OURS]), Trial(group="g", name="broken", scenes={"ours": (OURS, broken)})]
+    comparison = Comparison(env="none either", engine="numpy")
+    plan = Plan(trials=trials, comparisons=[comparison], compiled=["nor this"], num_rounds=1, slice_s=0.01)
+    monkeypatch.setattr(command.Options, "plan", lambda *_: plan)
+    path = tmp_path / "sim.json"
+    with pytest.raises(RunError, match=r"our own process failed in 3 cases, first in ours, g, broken: .*no such"):
+        bench.run(["sim", "--json", str(path), "--markdown", str(tmp_path / "sim.md")])
+    report = json.loads(path.read_text())
+    assert [bool(case["ours"]) for case in report["cases"]] == [True, False]
+    reasons = {each["name"]: each["reason"] for each in report["skipped"]}
+    assert all(reasons[name].startswith("failed: ") for name in (comparison.name, "compiling nor this"))
+
+
+def without_gymnax(monkeypatch):
+    absent = Rival(name="gymnax", module="m", requires=("no_such_module",), install=GYMNAX.install)
+    rivals = [absent if rival is GYMNAX else rival for rival in (OURS, GYMNAX)]
+    monkeypatch.setattr(command, "EVERYBODY", rivals)
+    monkeypatch.setattr(command, "measure_speed", lambda plan: asked.append(plan) or command.Found())
+    monkeypatch.setattr(command, "ask_about", lambda plan: command.Found())
+    asked = []
+    return asked
+
+
+def test_without_gymnax_the_cases_of_its_environments_are_left_out_and_counted(tmp_path, monkeypatch):
+    asked = without_gymnax(monkeypatch)
+    path = tmp_path / "sim.json"
+    assert bench.run(["sim", "--quick", "--json", str(path)]) == 0
+    assert not [name for name in asked[0].names() if "MinAtar" in name or "gymnax" in name]
+    assert {"CartPole, nothing recorded, N = 64", "equality, native: CartPole-v1"} <= set(asked[0].names())
+    assert {
+        "name": "3 cases of gymnax's environments",
+        "reason": "not installed: gymnax",
+        "remedy": GYMNAX.install,
+    } in (json.loads(path.read_text())["skipped"])
+
+
+def test_without_gymnax_nothing_but_cases_of_its_environments_is_refused_by_its_extra(monkeypatch):
+    asked = without_gymnax(monkeypatch)
+    with pytest.raises(MissingExtra, match=r"need gymnax, which is not installed: pip install .drivetrain\[gymnax\]"):
+        bench.run(["sim", "--quick", "--only", "gymnax"])
+    assert not asked
 
 
 class Large:

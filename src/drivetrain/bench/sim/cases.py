@@ -116,11 +116,12 @@ def compile_cases(name: str, found: Mapping[str, Any]) -> list[Case]:
     return [first, kept]
 
 
-def not_measured(trial: Trial, measured: Measured) -> list[Skipped]:
-    """Who is missing from a trial, and why."""
+def not_measured(trial: Trial, measured: Measured) -> dict[str, Skipped]:
+    """Who is missing from a trial, and why, by name."""
     said = {**{name: f"not available: {why}" for name, why in measured.missing.items()},
             **{name: f"failed: {why}" for name, why in measured.failed.items()}}  # fmt: skip
     where = f"{trial.group}, {trial.name}"
-    return [
-        Skipped(name=f"{name}, {where}", reason=why, remedy=trial.scenes[name][0].install) for name, why in said.items()
-    ]
+    return {
+        name: Skipped(name=f"{name}, {where}", reason=why, remedy=trial.scenes[name][0].install)
+        for name, why in said.items()
+    }

@@ -8,7 +8,7 @@ Everybody is a process of its own with one computation thread.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
-from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, OF_CUDA, ON_CPU, OURS, SIM
+from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, GYMNAX, OF_CUDA, ON_CPU, OURS, SIM
 from drivetrain.bench.sim.devices import GPU, Device, device_of
 from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.pictures import draw
@@ -128,87 +128,111 @@ def run(options: Options, words: Sequence[str]) -> int:
 
     Raises:
         InvalidInput: The options cannot be run; nothing was.
-        MissingExtra: What our own engines need is not there.
-        RunError: Our own process failed.
+        MissingExtra: What our own engines need is not there, or what all the cases need.
+        RunError: Our own process failed in some of the cases; the report has the others.
     """
     options.check()
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"drivetrain.sim is {missing.reason}: {missing.remedy}")
     device = device_of(options.device) if options.paper else None
     options.check_names(device)
-    report = make_report(options, device, words)
+    report, failed = make_report(options, device, words)
     publish(report, json=options.json, markdown=options.markdown)
     if options.plots is not None:
         for path in draw(report.as_json(), options.plots):
             print(f"written to {path}")
+    if failed:
+        raise RunError(f"our own process failed in {len(failed)} cases, first in {failed[0].name}: {failed[0].reason}")
     return 0
 
 
-def make_report(options: Options, device: Device | None, words: Sequence[str]) -> Report:
-    """Run everybody who is here, and gather it."""
+@dataclass
+class Found:
+    """What came of several cases."""
+
+    cases: list[Case] = field(default_factory=list[Case])
+    skipped: list[Skipped] = field(default_factory=list[Skipped])
+    failed: list[Skipped] = field(default_factory=list[Skipped])
+    """Those in which our own process failed."""
+
+
+def make_report(options: Options, device: Device | None, words: Sequence[str]) -> tuple[Report, list[Skipped]]:
+    """Run everybody who is here, and gather it; beside it the cases in which our own process failed."""
     origin = origin_of(words, (*DISTRIBUTIONS, *OF_CUDA) if device is GPU else DISTRIBUTIONS)
     share = 1.0 if "avx512f" in origin.machine["simd"] else 0.5
     rivals, absent = present(device.rivals if device else EVERYBODY)
-    plan = options.plan(device, rivals, share)
-    speed, skipped = measure_speed(plan)
-    others, unfit = ask_about(plan)
+    plan, lacking = fitting(options.plan(device, rivals, share), rivals)
+    measured, others = measure_speed(plan), ask_about(plan)
+    speed, failed = measured.cases, [*measured.failed, *others.failed]
     title, weaknesses = "Simulators: steps per CPU-second, and equality with XLA", WEAKNESSES
     if device is not None:
         speed = with_causes(speed, plan, device)
         title = PAPER_TITLE + device.words
         origin = replace(origin, machine={**origin.machine, "device": device.name, "gpus": gpus()})
         weaknesses = GPU_WEAKNESSES if device is GPU else WEAKNESSES
-    return Report(
+    report = Report(
         title=title,
         origin=origin,
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *weaknesses],
-        cases=[*median_case(speed, share), *speed, *others],
-        skipped=[*absent, *skipped, *unfit],
+        cases=[*median_case(speed, share), *speed, *others.cases],
+        skipped=[*absent, *lacking, *measured.skipped, *others.skipped, *failed],
     )
+    return report, failed
 
 
-def measure_speed(plan: Plan) -> tuple[list[Case], list[Skipped]]:
+def fitting(plan: Plan, rivals: Sequence[Rival]) -> tuple[Plan, list[Skipped]]:
+    """What of a plan can be run by those who are here, and what is left out.
+
+    Raises:
+        MissingExtra: Nothing can.
+    """
+    rest = plan if GYMNAX in rivals else plan.without_gymnax()
+    num_left_out = len(plan.names()) - len(rest.names())
+    if not num_left_out:
+        return plan, []
+    if not rest.names():
+        raise MissingExtra(f"these cases need gymnax, which is not installed: {GYMNAX.install}")
+    name = f"{num_left_out} cases of gymnax's environments"
+    return rest, [Skipped(name=name, reason="not installed: gymnax", remedy=GYMNAX.install)]
+
+
+def measure_speed(plan: Plan) -> Found:
     """Every trial."""
-    cases: list[Case] = []
-    skipped: list[Skipped] = []
+    found = Found()
     for trial in plan.trials:
         print(f"{trial.group}, {trial.name}", flush=True)
         measured = measure(trial.scenes, num_rounds=plan.num_rounds * trial.repeats, slice_s=plan.slice_s)
-        cases.append(speed_case(trial, measured))
-        skipped += not_measured(trial, measured)
-    return cases, skipped
+        found.cases.append(speed_case(trial, measured))
+        for who, skipped in not_measured(trial, measured).items():
+            ours = who == OURS.name and who in measured.failed
+            (found.failed if ours else found.skipped).append(skipped)
+    return found
 
 
-def ask_about(plan: Plan) -> tuple[list[Case], list[Skipped]]:
+def ask_about(plan: Plan) -> Found:
     """Every comparison and compilation, each in a fresh process."""
-    cases: list[Case] = []
-    skipped: list[Skipped] = []
+    found = Found()
     for comparison in plan.comparisons:
-        said = ask(CHECKER, vars(comparison))
-        if "missing" in said:
-            skipped.append(Skipped(name=comparison.name, reason=said["missing"], remedy="engine xla"))
-        else:
-            cases.append(equality_case(comparison, said))
-    for name in plan.compiled:
-        said = ask(COMPILER, {"env": name})
-        if "missing" in said:
-            skipped.append(Skipped(name=f"compiling {name}", reason=said["missing"], remedy="engine xla"))
-        else:
-            cases += compile_cases(name, said)
-    return cases, skipped
+        said = ask(CHECKER, vars(comparison), comparison.name, found)
+        found.cases += [] if said is None else [equality_case(comparison, said)]
+    for env in plan.compiled:
+        said = ask(COMPILER, {"env": env}, f"compiling {env}", found)
+        found.cases += [] if said is None else compile_cases(env, said)
+    return found
 
 
-def ask(rival: Rival, request: Mapping[str, Any]) -> dict[str, Any]:
-    """One answer of a process that is started for it.
-
-    Raises:
-        RunError: It failed.
-    """
+def ask(rival: Rival, request: Mapping[str, Any], case: str, found: Found) -> dict[str, Any] | None:
+    """One answer of a process that is started for it; None where it has none, which `found` then says of the case."""
     print(f"{rival.name}: {', '.join(map(str, request.values()))}", flush=True)
     worker = Worker.start(rival)
     try:
-        return worker.ask(request, timeout_s=OPEN_TIMEOUT_S)
+        said = worker.ask(request, timeout_s=OPEN_TIMEOUT_S)
     except RunError as error:
-        raise RunError(f"{rival.name} of {request['env']}: {error}") from error
+        found.failed.append(Skipped(name=case, reason=f"failed: {error}", remedy=f'--only "{case}"'))
+        return None
     finally:
         worker.end()
+    if "missing" in said:
+        found.skipped.append(Skipped(name=case, reason=said["missing"], remedy="engine xla"))
+        return None
+    return said

@@ -8,7 +8,7 @@ from drivetrain.bench.report import Target
 from drivetrain.bench.sim.contenders import APART, GYMNAX, OURS, OWN, SIMULATORS, XLA
 from drivetrain.bench.sim.interfaces import inside_jit, on_bits, through_gymnasium, with_policy
 from drivetrain.bench.sim.rounds import everybody
-from drivetrain.bench.sim.scene import POLICIES, Scene
+from drivetrain.bench.sim.scene import GYMNAX_PREFIX, POLICIES, Scene
 from drivetrain.bench.sim.targets import (
     AHEAD,
     COUNTER_AHEAD,
@@ -72,6 +72,15 @@ class Plan:
             trials=[trial for trial in self.trials if part in f"{trial.group}, {trial.name}"],
             comparisons=[each for each in self.comparisons if part in each.name],
             compiled=[name for name in self.compiled if part in f"compiling {name}"],
+        )
+
+    def without_gymnax(self) -> "Plan":
+        """What simulates no environment of gymnax's."""
+        return replace(
+            self,
+            trials=[each for each in self.trials if not any(scene.is_gymnax for _, scene in each.scenes.values())],
+            comparisons=[each for each in self.comparisons if not each.env.startswith(GYMNAX_PREFIX)],
+            compiled=[name for name in self.compiled if not name.startswith(GYMNAX_PREFIX)],
         )
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drivetrain.bench.process import Rival
-from drivetrain.bench.sim.contenders import OURS
 from drivetrain.bench.sim.peers.entry import Slice
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.bench.turns import in_turn
@@ -42,15 +41,11 @@ class Measured:
 def measure(
     scenes: Mapping[str, tuple[Rival, Scene]], *, num_rounds: int, slice_s: float, start: Start = Worker.start
 ) -> Measured:
-    """Each contender at its form of a scene, `num_rounds` times in turn, every one in a process of its own.
-
-    Raises:
-        RunError: Our own process failed.
-    """
+    """Each contender at its form of a scene, `num_rounds` times in turn, every one in a process of its own."""
     measured = Measured()
     with started({name: rival for name, (rival, _) in scenes.items()}, start) as workers:
         for name, (_, scene) in scenes.items():
-            workers[name].send(scene.as_request())
+            send(measured, name, workers[name], scene.as_request())
         here = [name for name, worker in workers.items() if answer(measured, name, worker, OPEN_TIMEOUT_S) is not None]
         for number in range(num_rounds):
             for name in in_turn(here, number):
@@ -58,17 +53,22 @@ def measure(
     return measured
 
 
-def answer(measured: Measured, name: str, worker: Worker, timeout_s: float) -> dict[str, Any] | None:
-    """A contender's answer; None where there is none or it says that it does not have the scene.
+def send(measured: Measured, name: str, worker: Worker, request: Mapping[str, Any]) -> None:
+    """Ask a contender, unless it failed before."""
+    try:
+        if name not in measured.failed:
+            worker.send(request)
+    except RunError as error:
+        measured.failed[name] = str(error)
 
-    Raises:
-        RunError: Our own process failed.
-    """
+
+def answer(measured: Measured, name: str, worker: Worker, timeout_s: float) -> dict[str, Any] | None:
+    """A contender's answer; None where there is none or it says that it does not have the scene."""
+    if name in measured.failed:
+        return None
     try:
         said = worker.receive(timeout_s)
     except RunError as error:
-        if name == OURS.name:
-            raise
         measured.failed[name] = str(error)
         return None
     if "missing" in said:
@@ -79,9 +79,7 @@ def answer(measured: Measured, name: str, worker: Worker, timeout_s: float) -> d
 
 def time_one(measured: Measured, name: str, worker: Worker, slice_s: float) -> None:
     """One slice of one contender, unless it failed before."""
-    if name in measured.failed:
-        return
-    worker.send({"do": "measure", "slice_s": slice_s})
+    send(measured, name, worker, {"do": "measure", "slice_s": slice_s})
     said = answer(measured, name, worker, MEASURE_TIMEOUT_S)
     if said is not None:
         measured.slices.setdefault(name, []).append(Slice(**said))

@@ -6,6 +6,8 @@ from typing import Any, Literal
 Recorded = Literal["nothing", "uint8", "float32"]
 POLICIES = ("random", "linear", "relu 2x64", "tanh 2x64", "relu 2x64 each", "tanh 2x64 each")
 """Each: of action and value, which share no hidden layer."""
+GYMNAX_PREFIX = "gymnax/"
+"""Of the names of environments that need gymnax, whoever simulates them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,11 @@ class Scene:
     def short_name(self) -> str:
         """The environment without its library."""
         return self.env.rpartition("/")[2]
+
+    @property
+    def is_gymnax(self) -> bool:
+        """Whether the environment is one of gymnax's."""
+        return self.env.startswith(GYMNAX_PREFIX)
 
     def as_request(self) -> dict[str, Any]:
         """As a contender's process is asked for it."""
