@@ -60,8 +60,9 @@ def test_an_unknown_verb_is_one_sentence_with_the_nearest_match(capsys):
     assert capsys.readouterr().err == "drivetrain: error: unknown verb 'trian': did you mean 'train'?\n"
 
 
-def test_a_verb_like_no_other_gets_the_whole_list(capsys):
-    assert command.main(["xyz"]) == 2
+@pytest.mark.parametrize("verb", ["xyz", "nonsense"])
+def test_a_verb_like_no_other_gets_the_whole_list(verb, capsys):
+    assert command.main([verb]) == 2
     assert f"choose from {', '.join(command.VERBS)}" in capsys.readouterr().err
 
 

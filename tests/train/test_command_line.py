@@ -38,6 +38,38 @@ def test_help_lists_the_settings_of_that_algorithm_and_no_others(algo, capsys):
     assert ("--policy-delay" in shown) == (algo == "td3")
 
 
+def help_of(words, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", *words, "--help"])
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_help_says_which_algorithms_and_environments_there_are_and_whose_settings_it_shows(capsys):
+    shown = help_of([], capsys)
+    assert all(algo in shown.partition("ENV: ")[0].partition("ALGO: ")[2] for algo in AGENTS)
+    assert all(form in shown for form in ("CartPole-v1", "module:Id", "module:function", "drivetrain/NAME", "gymnax/"))
+    assert "Below: the settings of dqn, with" in shown
+    assert "Below: the settings of ppo, with" in help_of(["ppo"], capsys)
+    assert "Below: the settings of sac on Pendulum-v1, with" in help_of(["sac", "Pendulum-v1"], capsys)
+
+
+def test_help_has_what_is_no_setting_among_the_options_and_the_defaults_of_a_variant(capsys):
+    shown = help_of(["dqn"], capsys)
+    assert all(f"{flag} " in shown for flag in ("--preset None|STR", "--seeds None|STR", "--show-config"))
+    assert "--no-show-config" not in shown
+    assert "still applies. (default: False)" in shown
+    assert "still applies. (default: True)" in help_of(["dqn", "--preset", "rainbow"], capsys)
+
+
+@pytest.mark.parametrize("words", [[], ["dqn"], ["--show-config"], ["dqn", "--seed", "3"]])
+def test_a_command_without_algorithm_or_environment_is_told_which_algorithms_there_are(words, capsys):
+    assert main(["train", *words]) == 2
+    said = capsys.readouterr().err
+    assert "expected an algorithm and an environment first" in said
+    assert ", ".join(AGENTS) in said
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(("algo", "env"), [*PRESETS, ("dqn", "Nobody-v0")])
 def test_every_preset_is_a_valid_configuration_for_two_cores(algo, env):
     assert preset(algo, env).override(num_actors=1).algo == algo

@@ -117,7 +117,7 @@ def usage() -> str:
 def load_verb(verb: str) -> Callable[[list[str]], int]:
     """Import the file of one verb, and return its `run`."""
     if verb not in VERBS:
-        nearest = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0.5)
+        nearest = difflib.get_close_matches(verb, VERBS, n=1)
         remedy = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(VERBS)}"
         kind = "option" if verb.startswith("-") else "verb"
         raise InvalidInput(f"unknown {kind} {verb!r}: {remedy}")

@@ -1,6 +1,7 @@
 """`drivetrain train ALGO ENV`: the command line of `drivetrain.train.train`."""
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.core.threads import prepare_computation
 from drivetrain.replay.memory import readable
 from drivetrain.scope.report.console import console
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.presets import preset, preset_for
 from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.ledger.rules import Rules
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
     from drivetrain.train.runs.seeds import Outcome
     from drivetrain.train.sizing.choose import Sizing
 
-_USAGE = (
-    "drivetrain train ALGO ENV [--total-steps N] [--num-actors auto] [--num-learners auto] [--seed S] [--run-dir D] ..."
-)
+_ALGORITHMS = ", ".join(AGENTS)
 _SHOW = "--show-config"
 _PRESET = "--preset"
 _SEED = "--seed"
@@ -167,32 +166,51 @@ def prepare_this_process(config: TrainConfig) -> None:
 def parse(argv: list[str]) -> TrainConfig:
     """The configuration a command line asks for; flags change the environment's preset."""
     argv, name = _preset_in(argv)
-    args = argv[2:]
-    if "-h" in argv or "--help" in argv:
-        names = [word for word in argv[:2] if not word.startswith("-")]
-        base = preset(names[0] if names else "dqn", names[1] if len(names) > 1 else "ENV")
-        args = ["--help"]
-    elif len(argv) < 2 or argv[0].startswith("-") or argv[1].startswith("-"):
-        raise InvalidInput(f"expected an algorithm and an environment first: {_USAGE}")
-    else:
-        base = preset(argv[0], argv[1], name)
-    parts: dict[str, Any] = {part: getattr(base, part) for part in base.parts}
+    helps = "-h" in argv or "--help" in argv
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), argv[:2]))
+    if len(names) < 2 and not helps:
+        raise InvalidInput(
+            "expected an algorithm and an environment first, as `drivetrain train dqn CartPole-v1`: the algorithm one of "
+            f"{_ALGORITHMS}; `drivetrain train --help` says more"
+        )
+    algo, env = [*names, *("dqn", "ENV")[len(names) :]]
+    base = preset(algo, env, name)
+    parts: dict[str, Any] = {**({"command": _Command()} if helps else {}), **{p: getattr(base, p) for p in base.parts}}
     # Each part is a field of its own type, so that --help lists what the algorithm has and nothing else.
     types: list[tuple[str, type[Any]]] = [(part, type(config)) for part, config in parts.items()]
     flags_of: Any = dataclasses.make_dataclass("Flags", types, frozen=True, kw_only=True)
     flags = read_flags(
         flags_of,
-        args,
+        ["--help"] if helps else argv[2:],
         prog="drivetrain train ALGO ENV",
-        description=(
-            f"Train a policy with parallel actors and a learner. {_PRESET} NAME: start from a variant, as rainbow "
-            f"for dqn. {_SEEDS} 1..5 (or 1,2,5): train from each of these seeds, one after the other, and sum up. "
-            f"{_SHOW}: print the settings and do nothing."
-        ),
+        description=_DESCRIPTION.format(algo, f" on {env}" if len(names) > 1 else ""),
         default=flags_of(**parts),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
     )
-    return dataclasses.replace(base, **{part: getattr(flags, part) for part in parts})
+    return dataclasses.replace(base, **{part: getattr(flags, part) for part in base.parts})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Command:
+    """Beside the settings: what they start from, and what is done with them."""
+
+    # For --help alone: `run` takes these out of the words before the settings are read.
+    preset: str | None = None
+    """Start from a variant of the algorithm, as rainbow for dqn."""
+    seeds: str | None = None
+    """Train from each of these seeds, one after the other, and sum up: 1..5, or 1,2,5. In place of --seed."""
+    show_config: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print the settings, and do nothing."""
+
+
+_DESCRIPTION = f"""Train a policy with parallel actors and a learner.
+
+ALGO: {_ALGORITHMS}. `drivetrain train ALGO --help` shows its settings.
+
+ENV: an id of Gymnasium's, as CartPole-v1 (`drivetrain envs` lists them); of your own module:Id, or module:function; of
+compiled simulators drivetrain/NAME, drivetrain/module:Name, or gymnax/NAME.
+
+Below: the settings of {{}}{{}}, with their defaults."""
 
 
 def _preset_in(argv: list[str]) -> tuple[list[str], str | None]:
