@@ -170,7 +170,7 @@ def parse(argv: list[str]) -> TrainConfig:
     names = list(itertools.takewhile(lambda word: not word.startswith("-"), argv[:2]))
     if len(names) < 2 and not helps:
         raise InvalidInput(
-            "expected an algorithm and an environment first, as `drivetrain train dqn CartPole-v1`: the algorithm one of "
+            "expected an algorithm and an environment first, as `drivetrain train dqn CartPole-v1`; algorithms are "
             f"{_ALGORITHMS}; `drivetrain train --help` says more"
         )
     algo, env = [*names, *("dqn", "ENV")[len(names) :]]

@@ -22,6 +22,7 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Any, NoReturn
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import Closed, InvalidInput, SegmentError, TimedOut
 from drivetrain.core.segments import Segment, SegmentHandle
 from drivetrain.replay.arguments import require_int, require_seconds
@@ -31,6 +32,7 @@ _KIND = "limiter"
 _NAMES = {Side.PRODUCERS: ("producers", "inserts"), Side.CONSUMERS: ("consumers", "updates")}
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class RateLimit:
     """The rule, without memory or processes."""

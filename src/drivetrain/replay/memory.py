@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.replay import _native
 from drivetrain.replay.schema import Schema
 
@@ -17,6 +18,7 @@ class Region:
     nbytes: int
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class MemoryReport:
     """The parts of a replay's memory; `print` shows them as a table."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.replay import _native, checks
 
 EPSILON = 1e-6
@@ -22,6 +23,7 @@ def priority_of(leaves: Any, alpha: float) -> npt.NDArray[np.float64]:
         return np.maximum(np.float64(leaves) ** (1 / alpha) - EPSILON, 0.0)
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class PriorityStats:
     """The leaves of a replay: (priority + 1e-6)^alpha of each row, to which draws are proportional.

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
 
 
+@with_fields
 class Sample(NamedTuple):
     """Transitions drawn from a replay; leading axes `[B]`, or `[U, B]` with `num_batches=U`.
 

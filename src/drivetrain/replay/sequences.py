@@ -3,12 +3,14 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import arguments
 
 _MOST_STEPS = 100_000
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
     """Makes each row a window of T = burn_in + length consecutive steps of one episode.

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.scope import overlap
 from drivetrain.scope.accelerator.devices import Devices
 from drivetrain.scope.accelerator.usage import Usage, usage_of
@@ -28,6 +29,7 @@ from drivetrain.scope.trace.blocks import mask_of_events, num_cut_off_steps, num
 from drivetrain.scope.trace.events import BEGIN, MARKED, SIMULATED, STEP, Thread, Trace
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """Time that one thread spent in one operation and class (and phase)."""
@@ -42,7 +44,9 @@ class Row:
     corrected_ns: float | None
     """Without what recording added; None where no cost is known."""
     low_ns: float | None
+    """The least that this may be, with 95% confidence; None as there."""
     high_ns: float | None
+    """The most that it may be."""
 
 
 class Profile:

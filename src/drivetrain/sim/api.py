@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn, Protocol
 import jax
 import numpy as np
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
 
 Engine = Literal["xla", "native", "cuda", "numpy", "torch", "torch_compiled"]
@@ -67,6 +68,7 @@ def name_of(env: Any) -> str:
 
 
 @jax.tree_util.register_dataclass
+@with_fields
 @dataclass(frozen=True)
 class RolloutState:
     """Where N environments stand between two calls; the same pytree on every engine."""
@@ -113,6 +115,7 @@ class Runner(Protocol):
         ...
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rollout:
     """K steps of N environments per call. Inputs stay valid; calls from several threads are safe.

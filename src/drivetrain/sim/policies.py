@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim import random
 from drivetrain.sim.acting import Policy
@@ -32,6 +33,7 @@ Head = Literal["categorical", "gaussian", "epsilon_greedy"]
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class Made:
     """A policy, and the parameters that it starts with."""

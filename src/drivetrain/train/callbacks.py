@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.results import Result
@@ -19,6 +20,7 @@ from drivetrain.train.run_dir.results import Result
 Kind = Literal["record", "evaluation", "checkpoint", "end"]
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """Something that happened in a run."""

@@ -6,10 +6,12 @@ Fields that several algorithms have carry the same name and meaning in each of t
 import math
 from dataclasses import dataclass
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.train.config.on_policy import PPOConfig
 from drivetrain.train.config.parts import MOST, positive_in_float32, require, within_float32
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig:
     """Deep Q-learning; see algos/dqn.py for the algorithm."""
@@ -77,6 +79,7 @@ class DQNConfig:
         return self.epsilon_start + (self.epsilon_end - self.epsilon_start) * done
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig:
     """Deep deterministic policy gradient; see algos/ddpg.py for the algorithm."""
@@ -107,6 +110,7 @@ class DDPGConfig:
         require(self, "noise_correlation", 0 <= self.noise_correlation < 1, "at least 0, below 1")
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class TD3Config:
     """Twin delayed DDPG; see algos/td3.py for the algorithm."""
@@ -146,6 +150,7 @@ class TD3Config:
         require(self, "noise_correlation", 0 <= self.noise_correlation < 1, "at least 0, below 1")
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class SACConfig:
     """Soft actor-critic; see algos/sac.py for the algorithm."""

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, cast
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config.parts import require
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentConfig:
     """The wrappers around an environment; the same in training and evaluation but where it says so."""

@@ -7,9 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.train.config.parts import MOST, MOST_UPDATES, positive_in_float32, require, within_float32
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class RolloutConfig:
     """How much an on-policy algorithm gathers before it learns.
@@ -27,6 +29,7 @@ class RolloutConfig:
         require(self, "rollout_length", 1 <= self.rollout_length <= MOST, "in 1..2^31 - 1")
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
     """Proximal policy optimisation; see algos/ppo.py for the algorithm."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.seeding import MOST_EPISODES
 
@@ -20,6 +21,7 @@ MOST = 2**31 - 1
 """Of what learners count and index by 32 bits."""
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """How long a run is, how many processes work on it, and how often they report."""
@@ -96,6 +98,7 @@ class RunConfig:
         require(self, "final_eval_episodes", valid, f"in 1..{MOST_EPISODES}")
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
     """What is remembered, and how it is drawn."""
@@ -127,6 +130,7 @@ class ReplayConfig:
         return self.beta + (1.0 - self.beta) * min(max(progress, 0.0), 1.0)
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class UpdateConfig:
     """How much is learned from what is remembered: the same for every off-policy algorithm."""

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.train.config.parts import require
 
 SimEngine = Literal["auto", "native", "xla", "none"]
 _NAMESPACES = ("drivetrain/", "gymnax/")
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class SimulatorConfig:
     """How environments called drivetrain/NAME or gymnax/NAME are stepped while learning; of DQN and PPO."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
@@ -24,6 +25,7 @@ _ON_POLICY_PARTS = ("run", "environment", "rollout", "agent")
 _ENVS_PER_ACTOR, _FUSED_ENVS_PER_ACTOR = 8, 32  # in a kernel one more costs next to nothing
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """All of a run's configuration, with the conditions that span its parts."""

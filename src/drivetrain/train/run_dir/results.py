@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from drivetrain.core.docstrings import with_fields
 
+
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a finished run has achieved."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import DrivetrainError, RunError
 from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from drivetrain.train.runs.intervals import Estimate
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What became of one seed."""
@@ -39,6 +41,7 @@ class Outcome:
     """What ended a run that failed."""
 
 
+@with_fields
 @dataclass(frozen=True, kw_only=True)
 class SeedsResult:
     """What several seeds have achieved."""
