@@ -42,10 +42,16 @@ NB_MODULE(_native, m) {
   m.attr("EXPORT_ROWS") = kMaxBatch;
   m.attr("MAX_THREADS") = ThreadPool::kMostThreads;
   m.attr("LOCK_OFFSET") = offsetof(TableHeader, mutex);  // for tests that break it
-  m.def("simd_level", [] {
-    bind::require_known_simd();
-    return simd_name(best_simd_level());
-  });
+  m.def(
+      "simd_level",
+      [] {
+        bind::require_known_simd();
+        return simd_name(best_simd_level());
+      },
+      "The instructions that the replay computes with on this CPU: \"avx512\", \"avx2\", \"neon\" or \"baseline\".\n\n"
+      "The environment variable DRIVETRAIN_SIMD asks for less than the best.\n\n"
+      "Raises:\n"
+      "    InvalidInput: DRIVETRAIN_SIMD is none of these.");
   m.def("links_nbytes", [](std::uint64_t num_refs) { return links_nbytes(num_refs); });
   m.def("table_nbytes", [](nb::dict config) { return table_nbytes(read_config(config)); });
   m.def("table_regions", [](nb::dict values) {

@@ -44,3 +44,13 @@ def test_the_hook_of_the_guide_finds_what_it_says(tmp_path):
     assert profile.num_steps() == 1
     rows = {(row.operation, row.time_class) for row in profile.breakdown()}
     assert {("simulation", "simulator"), ("replay", "python")} <= rows
+
+
+def test_every_key_of_the_json_document_is_explained(tmp_path):
+    with scope.session(tmp_path / "run"), scope.operation("simulation"):
+        pass
+    document = scope.load(tmp_path / "run").as_json()
+    parts = (document, document["overhead"], document["overhead"]["costs"][0], document["rows"][0])
+    explained = GUIDE.read_text().partition("### The JSON document")[2].partition("\n## ")[0]
+    keys = {key for part in parts for key in part if not key.endswith("_se_ns")}
+    assert not [key for key in keys if f"`{key}`" not in explained]

@@ -255,6 +255,7 @@ class Replay:
         Raises:
             InvalidInput: `num_envs` is out of range, or shared observations leave no room for its windows.
             SegmentError: There is not enough memory for them.
+            Closed: The replay was closed.
         """
         num_envs = _num_envs(num_envs)
         native = self._native_writer(num_envs, check_obs=arguments.require_bool("check_obs", check_obs))
@@ -297,6 +298,7 @@ class Replay:
         Raises:
             InvalidInput: An argument does not fit, observations have no goals, or shared observations leave no room.
             SegmentError: There is not enough memory.
+            Closed: The replay was closed.
 
         Reference: Andrychowicz et al. 2017, arXiv 1707.01495, section 4.5 ("future" with 4 goals did best).
         """
@@ -369,6 +371,7 @@ class Replay:
             NotEnoughData: Fewer than batch_size transitions are committed.
             InvalidInput: An argument does not fit.
             SegmentError: There is not enough memory.
+            Closed: The replay was closed.
 
         Reference: Schaul et al. 2016, arXiv 1511.05952, section 3.3 and 3.4.
         """
@@ -522,8 +525,10 @@ class Replay:
             How many keys were stale: their rows were overwritten since, and nothing was changed there.
 
         Raises:
-            InvalidInput: Shapes differ, NaN or negative priorities, keys that no row can have; nothing was changed.
-                Keys of another replay, or of one before it was saved and loaded, are not told from its own.
+            InvalidInput: Shapes differ, NaN or negative priorities, keys that no row can have, or a uniform replay;
+                nothing was changed. Keys of another replay, or of one before it was saved and loaded, are not told
+                from its own.
+            Closed: The replay was closed.
         """
         result = self._table.update(keys, priorities)
         if result < 0:
@@ -552,6 +557,7 @@ class Replay:
         Raises:
             InvalidInput: Not in [0, 1]; a uniform replay; `rescale` from alpha 0, where every leaf is 1
                 and the priorities are forgotten. Nothing was changed.
+            Closed: The replay was closed.
         """
         self._require_prioritized("set_alpha")
         alpha = arguments.require_fraction("alpha", alpha, meaning=ALPHA_MEANING)
@@ -566,7 +572,7 @@ class Replay:
 
     def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
         """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding (to float32, and to
-        the unit of leaves, which a priority far beyond the others makes coarse: docs/replay.md).
+        the unit that leaves are multiples of, which one beyond 4,096 makes coarser).
 
         Args:
             keys: From `sample.keys` or `all_keys()`, any shape.
@@ -577,6 +583,7 @@ class Replay:
 
         Raises:
             InvalidInput: Foreign keys, or a uniform replay.
+            Closed: The replay was closed.
         """
         self._require_prioritized("priorities")
         return queries.priorities(self._table, keys, self.capacity)
@@ -586,6 +593,9 @@ class Replay:
 
         With `update_priorities(replay.all_keys(), values)` all rows get new priorities at once. Rows
         that others insert meanwhile may be missing, and keys of rows they overwrite are stale.
+
+        Raises:
+            Closed: The replay was closed.
         """
         return self._table.all_keys()
 
@@ -605,6 +615,7 @@ class Replay:
         Raises:
             InvalidInput: Foreign keys, or of more than two axes.
             SegmentError: There is not enough memory for all of them at once.
+            Closed: The replay was closed.
         """
         keys = checks.fitting_keys(keys, self.capacity)
         if keys.ndim not in (1, 2):
@@ -624,6 +635,7 @@ class Replay:
 
         Raises:
             InvalidInput: A uniform replay.
+            Closed: The replay was closed.
         """
         self._require_prioritized("priority_stats")
         return queries.priority_stats(self._table)
@@ -642,6 +654,9 @@ class Replay:
         Keys of these rows are stale from now on. Steps in open windows are their writers', and become rows as ever:
         `Writer.drop_windows` forgets those, too. What others add meanwhile may stay. It takes O(capacity) and many
         short holds of the lock. Alpha, the random stream and `num_inserted` go on.
+
+        Raises:
+            Closed: The replay was closed.
         """
         self._table.clear()
 
@@ -688,6 +703,7 @@ class Replay:
 
         Raises:
             OSError: The file cannot be written; it is what it was, and nothing else is left behind.
+            Closed: The replay was closed.
         """
         settings = {**self._settings.to_json(), "alpha": self.alpha}
         known = self._known if arguments.require_bool("incremental", incremental) else None

@@ -125,8 +125,13 @@ class Profile:
         return Correction(self.trace, self.devices.called, self.space, self.devices.device_calls)
 
     def overhead(self) -> dict[str, Any]:
-        """What recording cost, all threads together: events, nanoseconds with bounds, what was dropped; what a span
-        costs and how that is known; and how recording changed what the program did, where it did.
+        """What recording cost, all threads together.
+
+        Returns:
+            `num_events`, recorded, and `num_dropped`, for want of room; `total_ns`, what they added to all threads,
+            between `low_ns` and `high_ns` with 95% confidence; `costs`, a dict per process and instrument that says
+            what a span costs and how that is known (docs: "The JSON document"); `behaviour_changes`, sentences on
+            how recording changed what the program did, where it did.
         """
         added = self.correction.added()
         return {

@@ -40,8 +40,9 @@ def train(
 
     Args:
         algo: "dqn", "ddpg", "td3", "sac" or "ppo".
-        env: Gymnasium id; "module:Id" imports the module first, in every process; or a function that makes
-            an environment, called in every process.
+        env: Gymnasium id; "module:Id" imports the module first, in every process; "module:function", or a function,
+            makes an environment, in every process; "drivetrain/NAME", "drivetrain/module:Name" or "gymnax/NAME": a
+            compiled simulator.
         config: All settings. None: the preset of the environment, or the defaults.
         callbacks: Functions of an Event, told of each record, evaluation and checkpoint, and of the end, here in the
             caller's process and thread. One that returns "stop" ends the run early.

@@ -14,7 +14,7 @@ from drivetrain.train.config.parts import MOST, positive_in_float32, require, wi
 @with_fields
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig:
-    """Deep Q-learning; see algos/dqn.py for the algorithm."""
+    """Deep Q-learning; `drivetrain.train.algos.dqn` says what it computes."""
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers (ReLU)."""
@@ -82,7 +82,7 @@ class DQNConfig:
 @with_fields
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig:
-    """Deep deterministic policy gradient; see algos/ddpg.py for the algorithm."""
+    """Deep deterministic policy gradient; `drivetrain.train.algos.ddpg` says what it computes."""
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critic (ReLU)."""
@@ -113,7 +113,7 @@ class DDPGConfig:
 @with_fields
 @dataclass(frozen=True, kw_only=True)
 class TD3Config:
-    """Twin delayed DDPG; see algos/td3.py for the algorithm."""
+    """Twin delayed DDPG; `drivetrain.train.algos.td3` says what it computes."""
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics (ReLU)."""
@@ -153,7 +153,7 @@ class TD3Config:
 @with_fields
 @dataclass(frozen=True, kw_only=True)
 class SACConfig:
-    """Soft actor-critic; see algos/sac.py for the algorithm."""
+    """Soft actor-critic; `drivetrain.train.algos.sac` says what it computes."""
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics (ReLU)."""

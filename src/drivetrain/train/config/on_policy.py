@@ -32,7 +32,7 @@ class RolloutConfig:
 @with_fields
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """Proximal policy optimisation; see algos/ppo.py for the algorithm."""
+    """Proximal policy optimisation; `drivetrain.train.algos.ppo` says what it computes."""
 
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of the policy and, apart from it, of the value network."""
