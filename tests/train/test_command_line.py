@@ -7,9 +7,10 @@ import pytest
 pytest.importorskip("gymnasium", reason="needs the train extra")
 
 from drivetrain.cli.main import main
-from drivetrain.cli.train import announce
+from drivetrain.cli.train import announce, show
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.presets import PRESETS, preset
+from drivetrain.train.run_dir.results import Result
 
 
 def test_show_config_prints_the_resolved_settings_and_starts_nothing(tmp_path, capsys, monkeypatch):
@@ -108,6 +109,20 @@ def test_numbers_are_read_as_people_write_them(capsys):
 def test_what_is_no_number_is_answered_with_what_one_looks_like(capsys, words, said):
     assert main(["train", "dqn", "CartPole-v1", *words]) == 2
     assert capsys.readouterr().err.startswith(f"drivetrain: error: {said}")
+
+
+@pytest.mark.parametrize("on_policy", [False, True])
+def test_what_is_said_of_a_finished_run_is_what_its_kind_has(tmp_path, capsys, on_policy):
+    result = Result(
+        run_dir=tmp_path, returns=(1.0, 3.0), num_steps=256, num_updates=1, update_ratio=1 / 256, learning_s=2.0,
+        checkpoint_nbytes=2048, replay_nbytes=0 if on_policy else 1024,
+    )  # fmt: skip
+    show(result, on_policy=on_policy)
+    shown = capsys.readouterr().out
+    assert "mean return 2.0" in shown
+    assert "128 environment steps/s, 0 updates/s" in shown
+    assert "checkpoint: 2.0" in shown
+    assert [words in shown for words in ("updates per step after warm-up", "of which replay")] == [not on_policy] * 2
 
 
 @pytest.mark.parametrize(("after", "says"), [(1_000, True), (5_000, True), (999, False)])

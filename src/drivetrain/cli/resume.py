@@ -42,7 +42,7 @@ def run(argv: list[str]) -> int:
     changes = Changes(total_steps=flags.total_steps, num_actors=flags.num_actors, num_learners=flags.num_learners)
     config, _ = prepare(flags.run_dir, changes, again)
     prepare_this_process(config)
-    show(take_up(flags.run_dir, changes, again, quiet=False, ready=announce))
+    show(take_up(flags.run_dir, changes, again, quiet=False, ready=announce), on_policy=config.on_policy)
     return 0
 
 

@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
         return run_all(config, seeds)
     from drivetrain.train.runs.run import start
 
-    show(start(config, quiet=False, ready=announce))
+    show(start(config, quiet=False, ready=announce), on_policy=config.on_policy)
     return 0
 
 
@@ -130,20 +130,26 @@ def sized(config: TrainConfig) -> "Sizing":
     return settle(config, interface_of(config))
 
 
-def show(result: "Result") -> None:
-    """Print what a finished run has achieved, and where its time went."""
+def show(result: "Result", *, on_policy: bool = False) -> None:
+    """Print what a finished run has achieved, and where its time went.
+
+    Args:
+        result: Of the run.
+        on_policy: Leave out what such a run has not: a ratio that is kept, and a replay.
+    """
     from drivetrain.train.evaluate import interval
     from drivetrain.train.telemetry import time_report
     from drivetrain.train.telemetry.recording import never_failing
 
     low, high = interval(result.returns)
     nbytes, replay_nbytes = readable(result.checkpoint_nbytes), readable(result.replay_nbytes)
-    checkpoint = f"{nbytes}, of which replay {replay_nbytes}" if result.checkpoint_nbytes else "none could be written"
+    ratio = "" if on_policy else f", {result.update_ratio:.4f} updates per step after warm-up"
+    of_replay = "" if on_policy else f", of which replay {replay_nbytes}"
+    checkpoint = f"{nbytes}{of_replay}" if result.checkpoint_nbytes else "none could be written"
     print(
         f"mean return {result.mean_return:.1f} (95% interval {low:.1f}..{high:.1f}) of the best policy "
         f"over {len(result.returns)} evaluation episodes\n"
-        f"{result.steps_per_s:,.0f} environment steps/s, {result.updates_per_s:,.0f} updates/s, "
-        f"{result.update_ratio:.4f} updates per step after warm-up\n"
+        f"{result.steps_per_s:,.0f} environment steps/s, {result.updates_per_s:,.0f} updates/s{ratio}\n"
         f"checkpoint: {checkpoint}\n"
         f"run directory: {result.run_dir}",
         flush=True,

@@ -378,7 +378,7 @@ class Replay:
         if join_stacks is not False:
             join_stacks = arguments.require_bool("join_stacks", join_stacks)
         if join_stacks and out is not None:
-            raise InvalidInput("out: joined stacks come in memory of their own; leave out= away, or join_stacks")
+            raise InvalidInput("out: joined stacks come in memory of their own; give out, or join_stacks, not both")
         try:
             sample = self._table.sample(batch_size, beta, mode, num_batches, out, num_threads, join_stacks)
             if sample is None:
