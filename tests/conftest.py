@@ -53,6 +53,20 @@ def full_disk() -> FullDisk:
     return _files_limited
 
 
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    """This process has more files open than the 1,024 that `select` can tell apart."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] != resource.RLIM_INFINITY and limits[1] < 1_500:
+        pytest.skip(f"this system allows {limits[1]:,} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1_500), limits[1]))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    yield
+    for fd in files:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 @contextmanager
 def handled(signum: int, handler: Any) -> Iterator[None]:
     """A signal goes to a handler inside the block."""

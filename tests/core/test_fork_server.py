@@ -169,3 +169,9 @@ def test_a_system_without_room_for_a_process_says_so_and_the_server_goes_on(serv
     with pytest.raises(RunError, match="the system lets no process begin: Resource temporarily unavailable"):
         begin(server, tmp_path, "pass")
     assert begin(server, tmp_path, "sys.exit(4)").wait(60) == 4
+
+
+def test_an_owner_with_many_files_open_is_served(serving, tmp_path, many_open_files):
+    server = serving()
+    assert server._socket.fileno() > 1_023
+    assert begin(server, tmp_path, "sys.exit(4)").wait(60) == 4

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import pickle
-import select
 import signal
 import socket
 import struct
@@ -26,6 +25,7 @@ import numpy as np
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.processes import begin, die_with, end, how_ended, leave
+from drivetrain.core.readable import readable
 
 _NUMBER = struct.Struct("<q")  # what comes back through a pipe for each process: its pid (or minus an errno), its code
 _REQUEST_NBYTES = 2**16
@@ -89,7 +89,7 @@ class Forked:
             self._server.send_signal(signal.SIGCONT)  # stopped, it would take nobody's exit code
 
     def _listen(self, timeout_s: float | None) -> None:
-        if self.returncode is None and select.select([self._status], [], [], timeout_s)[0]:
+        if self.returncode is None and readable([self._status], timeout_s):
             said = os.read(self._status, _NUMBER.size)
             self._went_with_server = not said
             self.returncode = _NUMBER.unpack(said)[0] if said else -signal.SIGKILL
@@ -174,10 +174,10 @@ def serve(service: Service, module: str) -> list[int]:
     pid = os.getpid()
     running: dict[int, tuple[int, int]] = {}  # descriptor of a process -> its pid, where its exit code is awaited
     while True:
-        ready, _, _ = select.select([requests, *running], [], [])
+        ready = readable([service.fd, *running])
         for pidfd in running.keys() & set(ready):
             _tell_end(pidfd, *running.pop(pidfd))
-        if requests not in ready:
+        if service.fd not in ready:
             continue
         environment, fds, _, _ = socket.recv_fds(requests, _REQUEST_NBYTES, _MOST_FILES)
         if not environment:  # the owner has closed its end

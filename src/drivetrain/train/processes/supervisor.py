@@ -13,7 +13,6 @@ no memory: children die with it, and memory goes with the last process that hold
 """
 
 import contextlib
-import select
 import subprocess
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.fork_server import ForkServer
+from drivetrain.core.readable import readable
 from drivetrain.core.signals import Signals, raise_for
 from drivetrain.train.job import Job, result
 from drivetrain.train.ledger.ledger import Counts
@@ -173,7 +173,7 @@ class Supervisor:
         """Read every report that has come; wait a moment if there is none."""
         inboxes = {child.inbox.fd: child for child in self._children}
         with WAITING:
-            ready, _, _ = select.select(list(inboxes), [], [], _POLL_S)
+            ready = readable(inboxes, _POLL_S)
         for fd in ready:
             child = inboxes[fd]
             reports, is_open = child.inbox.read()
