@@ -91,6 +91,13 @@ def usual_hangups() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def ignored_ends() -> Iterator[None]:
+    """SIGCHLD is ignored, as by programs that want no zombies."""
+    with handled(signal.SIGCHLD, signal.SIG_IGN):
+        yield
+
+
 @pytest.fixture(scope="session")
 def kept_programs() -> None:
     """JAX in this process looks programs up in the cache of the session, and keeps there what it compiles."""

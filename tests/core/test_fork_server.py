@@ -175,3 +175,14 @@ def test_an_owner_with_many_files_open_is_served(serving, tmp_path, many_open_fi
     server = serving()
     assert server._socket.fileno() > 1_023
     assert begin(server, tmp_path, "sys.exit(4)").wait(60) == 4
+
+
+def test_an_owner_that_ignores_the_ends_of_its_children_is_told_those_of_its_forks(serving, tmp_path, ignored_ends):
+    server = serving()
+    of_a_child = "import subprocess; sys.exit(subprocess.run(['sh', '-c', 'exit 5']).returncode)"
+    for task, code in {"sys.exit(4)": 4, of_a_child: 5, "pass": 0}.items():
+        assert begin(server, tmp_path, task).wait(60) == code
+    process = begin(server, tmp_path, "time.sleep(1000)")
+    os.kill(server._process.pid, signal.SIGKILL)
+    assert process.wait(60) == -signal.SIGKILL
+    assert process.how_ended().endswith("the others, which ended (nobody is told how where SIGCHLD is ignored)")

@@ -79,7 +79,7 @@ class Forked:
         """What is to be said of its exit code, when it has ended."""
         if not self._went_with_server:
             return how_ended(self.wait())
-        return f"ended with the process that begins the others, which {how_ended(self._server.wait())}"
+        return f"ended with the process that begins the others, which {_how_ended(self._server)}"
 
     def kill(self) -> None:
         """Send it SIGKILL, if it still runs."""
@@ -151,8 +151,7 @@ class ForkServer:
         os.close(status)
         if said:
             raise RunError(f"the system lets no process begin: {os.strerror(-pid)}")
-        how = how_ended(self._process.wait())
-        raise RunError(f"the process that begins the others {how} (log: {self._log})")
+        raise RunError(f"the process that begins the others {_how_ended(self._process)} (log: {self._log})")
 
     def close(self) -> None:
         """End it; the kernel ends what it has begun with it."""
@@ -162,8 +161,16 @@ class ForkServer:
         end(self._process)
 
 
+def _how_ended(server: subprocess.Popen[bytes]) -> str:
+    """What is to be said of a server's end; it never leaves with exit code 0 of its own accord."""
+    code = server.wait()
+    return how_ended(code) if code else "ended (nobody is told how where SIGCHLD is ignored)"
+
+
 def serve(service: Service, module: str) -> list[int]:
     """Fork for each request; returns in the new processes alone, with the numbers of the files that they got.
+
+    The exit codes of its children are its business, and theirs those of their own, whatever its owner makes of SIGCHLD.
 
     Args:
         service: What this process was told.
@@ -171,6 +178,7 @@ def serve(service: Service, module: str) -> list[int]:
     """
     requests = socket.socket(fileno=service.fd)
     die_with(service.owner_pid)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an owner's that is ignored comes along
     pid = os.getpid()
     running: dict[int, tuple[int, int]] = {}  # descriptor of a process -> its pid, where its exit code is awaited
     while True:
