@@ -20,7 +20,6 @@ from whole_run import ENDLESS, FLAGS, read
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
-from drivetrain.train.processes.launch import reason_in
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 from live_processes import wait_until_dead
 
@@ -260,18 +259,3 @@ def test_a_second_interrupt_leaves_the_checkpoint_before_whole(start):
     run.process.send_signal(signal.SIGINT)
     assert run.end()[0] == 130
     assert_loads(run.run_dir)
-
-
-def test_the_reason_of_an_end_is_the_exceptions_first_line_however_many_its_message_has(tmp_path):
-    (tmp_path / "raising.py").write_text(
-        "import traceback\n"
-        "try:\n    1 / 0\nexcept ArithmeticError:\n    traceback.print_exc()\n"
-        "def broken():\n    raise RuntimeError('joint 3 broke\\nat 12 Nm')\n"
-        "try:\n    broken()\nfinally:\n    print('closing')\n"
-    )
-    script = [sys.executable, "-m", "raising"]
-    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert reason_in(done.stderr) == "RuntimeError: joint 3 broke"
-    caught = done.stderr.partition("division by zero\n")
-    assert reason_in(f"{caught[0]}{caught[1]}a sentence\n") == "a sentence"
-    assert reason_in("") == ""

@@ -1,12 +1,18 @@
-"""A process of a run that cannot be begun leaves nothing behind."""
+"""A process of a run that cannot be begun leaves nothing behind, and one that ends says why."""
 
 import os
 from types import SimpleNamespace
 
 import pytest
 
+pytest.importorskip("jax", reason="needs the train extra")
+
+from whole_run import FLAGS
+
 from drivetrain.core.errors import RunError
 from drivetrain.train.processes.launch import Child
+
+ASSIGNED = {"role": "actor", "index": 0}
 
 
 class Gone:
@@ -14,9 +20,44 @@ class Gone:
         raise RunError("the process that begins the others was killed by SIGTERM")
 
 
+class Ended:
+    """Begins processes that write a text and end with an exit code."""
+
+    def __init__(self, words, code):
+        self._words, self._code = words, code
+
+    def begin(self, *told, stdout, **how):
+        stdout.write(self._words)
+        return SimpleNamespace(wait=lambda: self._code, how_ended=lambda: f"ended with exit code {self._code}")
+
+
 def test_a_child_that_cannot_be_begun_leaves_no_pipe_open(tmp_path):
     (tmp_path / "logs").mkdir()
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(RunError, match="killed by SIGTERM"):
-        Child(Gone(), SimpleNamespace(role="actor", index=0, run_dir=tmp_path))
+        Child(Gone(), SimpleNamespace(**ASSIGNED, run_dir=tmp_path))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "reason", "told"),
+    [
+        (b"OSError: of a helper\nclosing\n", 1, "RuntimeError: joint 3 broke", "1: RuntimeError: joint 3 broke"),
+        (b"loading\nF0000 Check failed: it.ok()\n\n", 6, "", "6: F0000 Check failed: it.ok()"),
+        (b"", 3, "", "3"),
+        (b"well\n", 0, "", "0: it left in the midst of its work"),
+    ],
+)
+def test_how_a_process_ended_is_what_it_reports_of_that_or_the_last_that_it_wrote(tmp_path, words, code, reason, told):
+    (tmp_path / "logs").mkdir()
+    child = Child(Ended(words, code), SimpleNamespace(**ASSIGNED, run_dir=tmp_path))
+    child.inbox.close()
+    child.reason = reason
+    assert child.describe_end() == f"ended with exit code {told}"
+
+
+def test_the_reason_of_a_learners_end_is_its_exception_and_not_what_jax_adds_to_that(start, monkeypatch):
+    monkeypatch.setenv("JAX_NUMPY_RANK_PROMOTION", "raise")
+    code, _, err = start(*FLAGS).end()
+    assert code == 1
+    assert "the learner ended with exit code 1: ValueError: Operands could not be broadcast together" in err

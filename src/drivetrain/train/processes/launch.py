@@ -22,7 +22,7 @@ from drivetrain.core.fork_server import ForkServer, Service, serve
 from drivetrain.core.garbage import uncollected
 from drivetrain.core.processes import end, end_group, go_by, leave, told
 from drivetrain.core.threads import one_thread_environment, prepare_computation
-from drivetrain.train.environments.faults import EnvironmentFault
+from drivetrain.train.environments.faults import EnvironmentFault, what
 from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.processes.reports import Inbox, Reports
 from drivetrain.train.processes.topology import Assignment, Role
@@ -49,6 +49,8 @@ class Child:
         self.index = assignment.index
         self.inbox = Inbox()
         """Where its reports arrive."""
+        self.reason = ""
+        """What it has reported of its end: the exception that it ends with."""
         self._killed_because = ""
         self._ticks = 0
         self.log = log_path(assignment)
@@ -84,11 +86,13 @@ class Child:
         return waits_for_disk or self._ticks > before
 
     def describe_end(self) -> str:
-        """How it ended: why we killed it, a signal, or an exit code and what it wrote of it."""
+        """How it ended: why we killed it, or a signal or an exit code, and what it said of it."""
         code = self.process.wait()
         if self._killed_because:
             return f"was ended: {self._killed_because}"
-        why = reason_in(self.last_words()) if code > 0 else "it left in the midst of its work" if code == 0 else ""
+        why = self.reason
+        if not why and code >= 0:
+            why = "".join(self.last_words().splitlines()[-1:]) if code else "it left in the midst of its work"
         return self.process.how_ended() + (f": {why}" if why else "")
 
     def last_words(self) -> str:
@@ -96,7 +100,7 @@ class Child:
         with self.log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, end - _LOG_TAIL_NBYTES))
-            return file.read().decode(errors="replace")
+            return file.read().decode(errors="replace").rstrip()
 
     def kill(self, reason: str = "") -> None:
         """End it at once, with what it has started, and wait until it is gone."""
@@ -117,14 +121,6 @@ def work_of(pid: int) -> tuple[int, bool]:
             ticks += int(numbers[10]) + int(numbers[11])  # utime, stime
             waits_for_disk |= state == "D"
     return ticks, waits_for_disk
-
-
-def reason_in(words: str) -> str:
-    """The line that says why a process ended: the first of the exception that left it, or the last of all."""
-    lines = words.strip().splitlines()
-    left = [at for at, line in enumerate(lines[1:]) if "<frozen runpy>" in line and lines[at].startswith("Traceback ")]
-    after = lines[left[-1] + 1 :] if left else []
-    return next((line for line in after if not line[:1].isspace()), lines[-1] if lines else "")
 
 
 def _computation(assignment: Assignment) -> dict[str, str]:
@@ -195,8 +191,19 @@ def _work(assignment: Assignment, reports: Reports) -> None:
     except DrivetrainError as error:  # one sentence for the user; anything else is shown with its traceback
         if isinstance(error, EnvironmentFault) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
-        sys.exit(" ".join(str(error).split()))
+        sentence = " ".join(str(error).split())
+        _report_end(reports, sentence)
+        sys.exit(sentence)
+    except Exception as error:
+        _report_end(reports, what(error))
+        raise
     leave(patience_s=None if assignment.role == "learner" else _THREADS_S)
+
+
+def _report_end(reports: Reports, reason: str) -> None:
+    """Say why this process ends; who reads its log would have to tell that from all else that is written there."""
+    with contextlib.suppress(OSError):  # the supervisor is gone
+        reports.send({"reason": reason})
 
 
 if __name__ == "__main__":

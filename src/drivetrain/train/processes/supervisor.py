@@ -184,7 +184,9 @@ class Supervisor:
                     child.process.wait(_POLL_S)  # its end of the pipe is closed: it exits now
 
     def _take(self, child: Child, report: dict[str, Any]) -> None:
-        if child.role == "actor":
+        if "reason" in report:
+            child.reason = report["reason"]
+        elif child.role == "actor":
             self._meter.add_lags(report["lags"])
             self._meter.add_episodes(report["episodes"])
         elif "note" in report:
