@@ -1,6 +1,7 @@
 """Environments of many spaces, for the tests: each registers itself as "strange_envs:NAME-v0"."""
 
 import time
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -38,6 +39,34 @@ class Ending(Shifted):
         self.left -= 1
         observation, reward, _, _, info = super().step(action)
         return observation, reward, self.left == 0, False, info
+
+
+class Noted(Ending):
+    """Notes what is done with environments of its kind, all of them in one list."""
+
+    events: ClassVar[list[str]] = []
+
+    def __init__(self):
+        self.events.append("make")
+
+    def reset(self, *, seed=None, options=None):
+        self.events.append("reset")
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.events.append("step")
+        return super().step(action)
+
+
+class Patient(Ending):
+    """Takes half a second to be made, and for each reset."""
+
+    def __init__(self):
+        time.sleep(0.5)
+
+    def reset(self, *, seed=None, options=None):
+        time.sleep(0.5)
+        return super().reset(seed=seed)
 
 
 class Slow(Ending):
@@ -262,7 +291,7 @@ class Uncounted(Nested):
 for kind in (
     *(Spaceless, Listing, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
     *(Wordless, Careless, Mute, Guarded, Bodiless, Quitting, Seedless),
-    *(Shifted, Ending, Slow, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
+    *(Shifted, Ending, Noted, Patient, Slow, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):
     gymnasium.register(f"{kind.__name__}-v0", kind)

@@ -86,7 +86,7 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
     config = TrainConfig.load(run_dir / "config.json", **again)
     saved = load_saved_policy(run_dir, which)
     interface = describe(config)
-    evaluator = Evaluator(config, interface)
+    evaluator = Evaluator(config, interface, num_episodes)
     seeds = episode_seeds(config.run.seed, "final", num_episodes)
     try:
         return evaluator.returns(policy_of(config, interface, saved), seeds)

@@ -17,18 +17,14 @@ from drivetrain.train.policies.policy import Policy, make_policy, num_published
 from drivetrain.train.run_dir.checkpoint import SavedPolicy, has_best_policy, load_saved_policy, save_policy
 from drivetrain.train.telemetry.recording import EVALUATION, INFERENCE, SIMULATION
 
-_NUM_LANES = 20  # environments stepped together: shares the network's cost, bounds the memory
 _NUM_RESAMPLES = 2_000
 
 
 class Evaluating(Protocol):
     """Plays whole episodes greedily, on environments of its own."""
 
-    def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = ...) -> list[float]:
-        """The undiscounted return of one episode per seed, in the order of the seeds.
-
-        `beat` is called before each step of the environments.
-        """
+    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
+        """The undiscounted return of one episode per seed, in the order of the seeds."""
         ...
 
     def close(self) -> None:
@@ -42,17 +38,20 @@ class Evaluator:
     Args:
         config: The run's.
         interface: What the environment looks like.
-        num_lanes: At most so many episodes are played at a time.
+        num_episodes: The most that are asked for at a time; it makes no more environments.
+        beat: Called before each environment is made, reset or stepped.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface, num_lanes: int = _NUM_LANES) -> None:
+    def __init__(
+        self, config: TrainConfig, interface: Interface, num_episodes: int, beat: Callable[[], None] = lambda: None
+    ) -> None:
         self._env_id = config.env
-        self._envs = [Environment(config, interface) for _ in range(num_lanes)]
+        self._envs = [Environment(config, interface, beat=beat) for _ in range(min(config.run.eval_envs, num_episodes))]
         self._max_steps = config.run.eval_max_steps
         self._interface = interface
 
     @EVALUATION
-    def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = lambda: None) -> list[float]:
+    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
         """See `Evaluating`."""
         totals = [0.0] * len(seeds)
         lengths = [0] * len(seeds)
@@ -66,7 +65,6 @@ class Evaluator:
                 playing[lane] = waiting.pop()
                 set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
         while any(episode is not None for episode in playing):
-            beat()
             actions = act(obs)
             with SIMULATION:
                 for lane, env in enumerate(lanes):
@@ -89,14 +87,16 @@ class Evaluator:
         close_all(self._envs, self._env_id)
 
 
-def make_evaluator(config: TrainConfig, interface: Interface) -> Evaluating:
-    """What plays a run's evaluations: on compiled environments where its actors have such, else on Gymnasium's."""
+def make_evaluator(config: TrainConfig, interface: Interface, beat: Callable[[], None] = lambda: None) -> Evaluating:
+    """What plays a run's evaluations: on compiled environments where its actors have such, else on Gymnasium's.
+
+    `beat` is called before each of Gymnasium's is made, reset or stepped, and before each step of all compiled ones.
+    """
     if config.fused_engine is None:
-        run = config.run
-        return Evaluator(config, interface, min(_NUM_LANES, max(run.eval_episodes, run.final_eval_episodes, 1)))
+        return Evaluator(config, interface, max(config.run.eval_episodes, config.run.final_eval_episodes), beat)
     from drivetrain.train.actor.fused.evaluation import FusedEvaluator  # imports jax: only where it is needed
 
-    return FusedEvaluator(config, interface, min(_NUM_LANES, max(config.run.eval_episodes, 1)))
+    return FusedEvaluator(config, interface, min(config.run.eval_envs, config.run.eval_episodes), beat)
 
 
 class Selection:
@@ -110,7 +110,7 @@ class Selection:
         interface: What the environment looks like.
         run_dir: The run's folder.
         complain: Told when the best policy cannot be saved.
-        beat: Called before each step of the environments.
+        beat: See `make_evaluator`.
     """
 
     def __init__(
@@ -125,8 +125,7 @@ class Selection:
         self._complain = complain
         self._config = config
         self._interface = interface
-        self._beat = beat
-        self._evaluator = make_evaluator(config, interface)
+        self._evaluator = make_evaluator(config, interface, beat)
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_saved_policy(run_dir, "best") if has_best_policy(run_dir) else None
@@ -136,7 +135,7 @@ class Selection:
     def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> float:
         """Evaluate a parameter vector, keep it if it is the best; its mean return."""
         policy = make_policy(self._config, self._interface, vector)
-        returns = self._evaluator.returns(policy, self._seeds, self._beat)
+        returns = self._evaluator.returns(policy, self._seeds)
         mean = float(np.mean(returns))
         if mean >= self._best_mean:
             try:
@@ -156,7 +155,7 @@ class Selection:
             policy = make_policy(self._config, self._interface, self._unsaved)
         else:
             policy = policy_of(self._config, self._interface, load_saved_policy(self._run_dir, "best"))
-        return self._evaluator.returns(policy, seeds, self._beat)
+        return self._evaluator.returns(policy, seeds)
 
     def close(self) -> None:
         """Release the environments."""

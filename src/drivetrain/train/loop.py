@@ -89,6 +89,7 @@ class Loop:
         self._config = config = job.config
         self._display = display
         self._interruption = interruption
+        self._has_learned = False  # all there is to learn, and saved it
         self._rules = Rules.of(config, job.origin)
         saved = (
             load_replay(job.run_dir, shared=False, scratch_dir=config.replay.scratch_dir) if job.is_resumed else None
@@ -127,7 +128,6 @@ class Loop:
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
         self._evaluated = -1  # updates behind the weights last evaluated
         self._began_s = time.monotonic()
-        self._has_learned = False  # all there is to learn, and saved it
 
     def run(self, metrics: MetricsFile) -> Result:
         """Take all steps, and do all updates they call for; save what there is where an environment ends that."""
@@ -220,7 +220,7 @@ class Loop:
             self._save()
 
     def _beat(self) -> None:
-        """Between two steps of an evaluation: those at the end of a run, which may be long, end at once."""
+        """Within an evaluation, before each environment's turn: those at the end of a run, maybe long, end at once."""
         if self._interruption.signum and self._has_learned:
             self._leave()
 

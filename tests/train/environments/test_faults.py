@@ -117,7 +117,7 @@ def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_fi
     run = start_faulty("hang", 150, "--total-steps", "1000", "--step-timeout-s", "5")
     code, out, err = run.end()
     assert code == 0, err
-    assert "actor 0 was ended: its environments have not come back from a step for 5 s (step_timeout_s)" in err
+    assert "actor 0 was ended: one of its environments has not come back for 5 s (step_timeout_s)" in err
     assert "0.2500 updates per step" in out
     assert assert_loads(run.run_dir)["num_steps"] == 1_000
     started = int((run.run_dir.parent / "mark").read_text())

@@ -32,6 +32,7 @@ class Actor:
         exploration: Its chance; None: that of the first actor.
         episodes: Where its environments are, if not at their first episode's begin.
         encoders: Where they are frozen: make what the policy sees and the replay keeps.
+        beat: Called before each environment is made, reset or stepped.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Actor:
         exploration: Exploration | None = None,
         episodes: Episodes | None = None,
         encoders: Encoders | None = None,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._num_envs = self.steps_per_call = config.envs_per_actor
         self._env_id = config.env
@@ -51,7 +53,7 @@ class Actor:
         self._writer = make_writer(self._num_envs)
         self._exploration = exploration = exploration or Together(config, interface, (0, 0))
         self._actions = INFERENCE(exploration.actions)
-        self._envs = [Environment(config, interface, training=True) for _ in range(self._num_envs)]
+        self._envs = [Environment(config, interface, training=True, beat=beat) for _ in range(self._num_envs)]
         self._embed = None if encoders is None else INFERENCE(encoders.embed)
         seen = interface if encoders is None else embedded(config, interface)
         self._obs, self._next_obs = (shown.zero_observations(self._num_envs) for shown in (seen, interface))
@@ -151,6 +153,7 @@ def make_actor(
     episodes: Episodes | None,
     num_steps: int,
     encoders: Encoders | None,
+    beat: Callable[[], None] = lambda: None,
 ) -> Stepper:
     """What steps an actor's environments, in a run that is new or gone on with.
 
@@ -164,6 +167,7 @@ def make_actor(
         episodes: Of a deterministic run that goes on: where all environments are.
         num_steps: Steps that the run has taken before.
         encoders: Where they are frozen.
+        beat: Called before each of Gymnasium's environments is made, reset or stepped.
     """
     if config.fused_engine is not None:
         from drivetrain.train.actor.fused.actor import FusedActor  # imports jax: only where it is needed
@@ -171,11 +175,12 @@ def make_actor(
         return FusedActor(config, interface, vector, make_writer, path)
     policy = acting_policy(config, interface, vector, encoders)
     if not config.run.deterministic:
-        return Actor(config, interface, policy, make_writer, Together(config, interface, path), encoders=encoders)
+        exploration = Together(config, interface, path)
+        return Actor(config, interface, policy, make_writer, exploration, encoders=encoders, beat=beat)
     count = config.envs_per_actor
     part = None if episodes is None else episodes.part(index * count, count)
     exploration = Apart(config, interface, index, num_steps // config.num_envs, part or Episodes(count))
-    return Actor(config, interface, policy, make_writer, exploration, part, encoders)
+    return Actor(config, interface, policy, make_writer, exploration, part, encoders, beat)
 
 
 def acting_policy(

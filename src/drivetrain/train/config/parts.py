@@ -56,8 +56,8 @@ class RunConfig:
     checkpoint_interval_s: float = 10.0
     """Seconds between checkpoints; the first is written at the end of warm-up."""
     step_timeout_s: float = 300.0
-    """Seconds after which an actor whose environments do not come back from a step is started anew, and an environment
-    that does not come back from being made, to see what it looks like, is refused."""
+    """Seconds after which an actor, or the evaluator, is started anew, one of whose environments does not come back:
+    from being made, a reset or a step; and after which one that is made to see what it looks like is refused."""
     log_interval_steps: int = 1_000
     """Environment steps between rows of metrics.jsonl; on-policy rounded up to whole rollouts."""
     csv: bool = False
@@ -70,6 +70,8 @@ class RunConfig:
     """Environment steps between evaluations that select the best policy."""
     eval_episodes: int = 20
     """Episodes of each such evaluation."""
+    eval_envs: int = 20
+    """Environments on which evaluations play at a time; no more are made than there are episodes to play."""
     eval_max_steps: int = 10_000
     """Steps after which an evaluation episode is cut off, where the environment has no limit."""
     final_eval_episodes: int = 100
@@ -93,6 +95,7 @@ class RunConfig:
         require(self, "wandb", self.wandb != "", "the name of a project, or None")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
         require(self, "eval_episodes", 1 <= self.eval_episodes <= MOST_EPISODES, f"in 1..{MOST_EPISODES}")
+        require(self, "eval_envs", _is_within(1, self.eval_envs), "in 1..2^31 - 1")
         require(self, "eval_max_steps", self.eval_max_steps >= 1, "at least 1")
         valid = 1 <= self.final_eval_episodes <= MOST_EPISODES
         require(self, "final_eval_episodes", valid, f"in 1..{MOST_EPISODES}")

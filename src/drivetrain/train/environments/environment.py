@@ -262,9 +262,19 @@ class Environment:
         config: The run's.
         interface: What the environment looks like.
         training: Whether settings for training alone apply.
+        beat: Called before it is made, and before each reset and step: told apart, these may take as long as they do.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface, *, training: bool = False) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        interface: Interface,
+        *,
+        training: bool = False,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._beat = beat
+        beat()
         self._env = make(config.env, config.environment, training=training)
         self._env_id, self._interface = config.env, interface
         self._num_steps = 0  # of the present episode
@@ -279,6 +289,7 @@ class Environment:
             EnvironmentFault: It is not what the environment promised, or the environment has raised something.
         """
         self._num_steps = 0
+        self._beat()
         try:
             result: Any = self._env.reset(seed=seed)
         except (Exception, SystemExit) as error:
@@ -301,6 +312,7 @@ class Environment:
         """
         result: tuple[Any, SupportsFloat, bool, bool, Any]
         self._num_steps += 1
+        self._beat()
         try:
             result = self._env.step(self._decode(action))
         except (Exception, SystemExit) as error:  # a stranger's

@@ -32,7 +32,7 @@ _TOTAL_STEPS = 1  # the steps of the whole run, fewer than the configuration's w
 _RELEASED = 2  # the steps of the rounds that the learner has released
 _REFILLED = 3  # the step up to which nothing is learned, later than the rules' where rows were lost
 _LOST = 4  # rows that were lost before it, so far
-_WORK = 5  # since when each actor, and the evaluator, has been at the present step of its environments
+_WORK = 5  # since when each actor, and the evaluator, has been at what it does with an environment
 
 
 class Grant(NamedTuple):
@@ -202,7 +202,7 @@ class Ledger:
     # Environments -------------------------------------------------------------------------------
 
     def note_work(self, index: int) -> None:
-        """Note that an actor, or the evaluator (index num_actors), begins a step of its environments."""
+        """Note that an actor, or the evaluator (index num_actors), begins something with an environment."""
         self._marks[_WORK + index] = time.monotonic_ns()
 
     def note_rest(self, index: int) -> None:
@@ -210,7 +210,7 @@ class Ledger:
         self._marks[_WORK + index] = 0
 
     def working_s(self, index: int) -> float:
-        """Seconds that it has been at the present step; 0 at rest."""
+        """Seconds since it has begun that; 0 at rest."""
         since = int(self._marks[_WORK + index])
         return (time.monotonic_ns() - since) * 1e-9 if since else 0.0
 

@@ -199,11 +199,11 @@ class Supervisor:
             self._meter.set_learning(report)
 
     def _kill_the_stuck(self) -> None:
-        """End actors, and the evaluator, whose environments do not come back from a step."""
+        """End actors, and the evaluator, one of whose environments does not come back."""
         timeout_s = self._config.run.step_timeout_s
         for child in self._children:
             if child.role != "learner" and self._memory.ledger.working_s(self._place(child)) > timeout_s:
-                child.kill(f"its environments have not come back from a step for {timeout_s:g} s (step_timeout_s)")
+                child.kill(f"one of its environments has not come back for {timeout_s:g} s (step_timeout_s)")
 
     def _place(self, child: Child) -> int:
         """Where the ledger notes what an actor or the evaluator is at."""

@@ -33,9 +33,13 @@ class FusedEvaluator:
         config: The run's; it has a `fused_engine`.
         interface: What the environment looks like.
         num_lanes: Episodes that are played at a time.
+        beat: Called before each step of all of them.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface, num_lanes: int) -> None:
+    def __init__(
+        self, config: TrainConfig, interface: Interface, num_lanes: int, beat: Callable[[], None] = lambda: None
+    ) -> None:
+        self._beat = beat
         engine = config.fused_engine
         assert engine is not None, "the run's environments are Gymnasium's"
         env: Any = sim.make(config.env, **config.environment.env_kwargs)
@@ -47,24 +51,24 @@ class FusedEvaluator:
         self._start = sim.compile(env, 1, 1, "xla", params).reset  # as `sim.make_vec` of one environment; never stepped
 
     @EVALUATION
-    def returns(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None] = lambda: None) -> list[float]:
+    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
         """See `Evaluating`."""
         totals: list[float] = []
         for first in range(0, len(seeds), self._num_lanes):
-            totals += self._played(policy, seeds[first : first + self._num_lanes], beat)
+            totals += self._played(policy, seeds[first : first + self._num_lanes])
         return totals
 
     def close(self) -> None:
         """Nothing is held beyond memory."""
 
-    def _played(self, policy: Policy, seeds: Sequence[int], beat: Callable[[], None]) -> list[float]:
+    def _played(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
         """One episode per seed, at most as many as lanes; the lanes beyond play the first one, too."""
         state = self._begun([*seeds, *[seeds[0]] * (self._num_lanes - len(seeds))])
         totals, playing = np.zeros(self._num_lanes), np.ones(self._num_lanes, np.bool_)
         playing[len(seeds) :] = False
         act = INFERENCE(policy.act)
         for step in range(self._max_steps):
-            beat()
+            self._beat()
             obs = stored(self._interface.observations, jax.tree.map(np.asarray, state.obs), (self._num_lanes,), np)
             require_finite(self._env_id, obs, [step] * self._num_lanes)
             taken = np.array([self._decode(action) for action in act(obs)], self._action.dtype)

@@ -1,6 +1,7 @@
 """The actor process: one grant of the ledger at a time, with the latest weights."""
 
 import time
+from functools import partial
 
 from drivetrain.train.actor.actor import make_actor
 from drivetrain.train.actor.stepper import Episode, Stepper
@@ -51,7 +52,8 @@ def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, bo
     experience = attach_gathered(assignment)
     arrays = load_checkpoint(assignment.run_dir)[0] if assignment.origin.encoder_frozen else None
     encoders = Encoders.frozen(config, interface, arrays)
-    ledger.note_work(assignment.index)
+    beat = partial(ledger.note_work, assignment.index)
+    beat()
     actor = make_actor(
         config,
         interface,
@@ -62,6 +64,7 @@ def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, bo
         episodes=assignment.episodes,
         num_steps=assignment.origin.num_steps,
         encoders=encoders,
+        beat=beat,
     )
     if board is not None and actor.moments is not None:
         actor.moments.table[:] = board.of(assignment.index)  # a predecessor's, or the checkpoint's

@@ -1,6 +1,7 @@
 """The evaluator process: looks at the latest weights now and then, and at the end at the best."""
 
 import time
+from functools import partial
 
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.ledger.ledger import Ledger
@@ -17,13 +18,14 @@ def run(assignment: Assignment, reports: Reports) -> None:
     with STARTING:
         ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         weights = attach_weights(assignment)
-        ledger.note_work(config.num_actors)
+        beat = partial(ledger.note_work, config.num_actors)
+        beat()
         selection = Selection(
             config,
             assignment.interface,
             assignment.run_dir,
             complain=lambda sentence: reports.send({"note": sentence}),
-            beat=lambda: ledger.note_work(config.num_actors),
+            beat=beat,
         )
     next_steps = next_evaluation(config, assignment.origin.num_steps)
     evaluated = -1
@@ -47,6 +49,6 @@ def run(assignment: Assignment, reports: Reports) -> None:
         if counts.committed < next_steps:
             with WAITING:
                 time.sleep(_POLL_S)
-    ledger.note_work(config.num_actors)  # environments may hang when they are closed, too
+    beat()  # environments may hang when they are closed, too
     selection.close()
     ledger.note_rest(config.num_actors)

@@ -1,0 +1,94 @@
+"""Evaluations, and what watches over the environments that they and actors play on."""
+
+import contextlib
+import os
+import sys
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import strange_envs
+from whole_run import ONE_ACTOR
+
+from drivetrain.cli.eval import evaluate
+from drivetrain.core.seeding import stream
+from drivetrain.train import train
+from drivetrain.train.actor.actor import Actor
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.evaluate import Evaluator, make_evaluator
+from drivetrain.train.experience.experience import make_experience, writers
+from drivetrain.train.policies.policy import first_published, make_policy
+from drivetrain.train.runs.requirements import describe
+
+SMALL = {
+    "hidden": (4,), "num_actors": 0, "warmup_steps": 20, "batch_size": 8, "envs_per_actor": 3, "total_steps": 30,
+    "eval_episodes": 1, "final_eval_episodes": 1, "capacity": 100, "time_report": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Configuration, interface and policy of environments that note what is done with them, and their notes."""
+    config = TrainConfig.default("dqn", "strange_envs:Noted-v0").override(**SMALL).resolved()
+    interface = describe(config)
+    policy = make_policy(config, interface, first_published(config, interface, stream(0, "network")))
+    events = []
+    monkeypatch.setattr(strange_envs.Noted, "events", events)
+    return config, interface, policy, events
+
+
+def assert_beaten_for(events, **counts):
+    """A beat stands before each event, of which there are so many."""
+    assert Counter(event for event in events if event != "beat") == counts
+    assert all(before == "beat" for before, event in zip(["", *events], events, strict=False) if event != "beat")
+
+
+def test_a_beat_comes_before_each_environment_of_an_evaluation_is_made_reset_or_stepped(noted):
+    config, interface, policy, events = noted
+    with contextlib.closing(Evaluator(config, interface, 3, lambda: events.append("beat"))) as evaluator:
+        assert len(evaluator.returns(policy, range(5))) == 5
+    assert_beaten_for(events, make=3, reset=5, step=100)
+
+
+def test_a_beat_comes_before_each_environment_of_an_actor_is_made_reset_or_stepped(noted):
+    config, interface, policy, events = noted
+    with make_experience(config, interface, shared=False) as replay:
+        actor = Actor(config, interface, policy, writers(replay, 0), beat=lambda: events.append("beat"))
+        with contextlib.closing(actor):
+            for step in range(25):
+                actor.step(3, 3 * step)
+    assert_beaten_for(events, make=3, reset=6, step=75)
+
+
+@pytest.mark.slow  # two dozen waits of half a second
+def test_a_run_whose_environments_take_their_time_for_each_reset_is_not_given_up(start, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    settings = {"envs-per-actor": 8, "total-steps": 300, "eval-episodes": 8, "final-eval-episodes": 8}
+    few = {"warmup-steps": 200, "hidden": 8, "batch-size": 16, "step-timeout-s": 3}
+    flags = [word for name, value in (settings | few).items() for word in (f"--{name}", str(value))]
+    code, _, err = start(*flags, *ONE_ACTOR, what=("dqn", "strange_envs:Patient-v0")).end()
+    assert code == 0, err
+    assert "was ended" not in err
+
+
+def test_evaluations_make_no_more_environments_than_episodes_and_than_they_may(noted):
+    config, interface, policy, events = noted
+    returns = []
+    for eval_envs, num_episodes, num_made in [(20, 7, 7), (2, 7, 2), (20, 1, 1)]:
+        config = config.override(eval_envs=eval_envs, final_eval_episodes=num_episodes)
+        events.clear()
+        with contextlib.closing(make_evaluator(config, interface)) as evaluator:
+            returns.append(evaluator.returns(policy, range(num_episodes)))
+        assert events.count("make") == num_made
+    assert returns[0] == returns[1], "the same episodes"
+    assert returns[0][:1] == returns[2]
+
+
+def test_a_policy_is_evaluated_on_as_many_environments_as_episodes(noted, tmp_path):
+    _, _, _, events = noted
+    train("dqn", "strange_envs:Noted-v0", run_dir=str(tmp_path / "run"), **SMALL)
+    events.clear()
+    assert len(evaluate(tmp_path / "run", "best", 2)) == 2
+    assert events.count("make") == 1 + 2, "one to see what it looks like"
