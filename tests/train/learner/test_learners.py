@@ -18,7 +18,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.learner.devices import prepare_devices, require_devices
+from drivetrain.train.learner.devices import prepare_devices, require_devices, require_platforms
 from drivetrain.train.native_calls import JOINED, call
 
 pytestmark = pytest.mark.timeout(900)  # the process that compares compiles for two cores, and others may use them
@@ -133,6 +133,18 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path):
     with pytest.raises(InvalidInput, match=r"device: expected a GPU, and JAX sees none here; install JAX for it"):
         train("dqn", "CartPole-v1", device="gpu", run_dir=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "drivetrain/CartPole-v1"])
+def test_platforms_that_jax_does_not_find_are_refused_before_anything_starts(tmp_path, monkeypatch, env):
+    monkeypatch.setenv("JAX_PLATFORMS", "abacus")
+    with pytest.raises(InvalidInput, match=r"JAX_PLATFORMS: expected devices that JAX finds here, got 'abacus'; unset"):
+        train("dqn", env, run_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    require_platforms(sac(device="cpu"))  # which does without
+    for found in ("cpu", ""):
+        monkeypatch.setenv("JAX_PLATFORMS", found)
+        require_platforms(sac())
 
 
 def test_learners_cannot_be_added_to_a_process_that_has_used_jax():

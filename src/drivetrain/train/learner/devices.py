@@ -10,12 +10,14 @@ when it is first used.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
 
@@ -42,6 +44,23 @@ def device_environment(config: TrainConfig, environ: Mapping[str, str]) -> dict[
         environ: The present environment.
     """
     return one_thread_environment(environ, num_devices=config.num_learners)
+
+
+def require_platforms(config: TrainConfig) -> None:
+    """Refuse a JAX_PLATFORMS in the environment whose devices JAX does not find, before an environment may use it.
+
+    Asked in a process of its own, and only where it names something else than CPUs and the run may use that.
+
+    Raises:
+        InvalidInput: It is such.
+    """
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if platforms in ("", "cpu") or config.run.device == "cpu" or succeeds_anew("import jax; jax.devices()"):
+        return
+    raise InvalidInput(
+        f"JAX_PLATFORMS: expected devices that JAX finds here, got {platforms!r}; unset that variable of the "
+        'environment, or install JAX for them (GPUs: pip install "jax[cuda13]")'
+    )
 
 
 def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> None:

@@ -17,6 +17,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
+from drivetrain.train.learner.devices import require_platforms
 from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.run_dir.checkpoint import (
     has_best_policy,
@@ -210,6 +211,7 @@ def take_up(
     with RunLock(run_dir) as lock:
         config, meta = prepare(run_dir, changes, again)
         require_wandb(config)
+        require_platforms(config)
         interface = describe(config)
         require_learner(config, interface)
         if meta is not None:

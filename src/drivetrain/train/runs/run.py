@@ -21,6 +21,7 @@ from drivetrain.train.config.presets import preset
 from drivetrain.train.experience.experience import require_experience
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
+from drivetrain.train.learner.devices import require_platforms
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
 from drivetrain.train.run_dir.results import Result
@@ -74,6 +75,7 @@ def start(
     """
     require_callbacks(callbacks)
     require_wandb(config)
+    require_platforms(config)
     here = Path.cwd()  # an environment may go elsewhere when it is made
     config = _placed(config)
     interface = describe(config)
