@@ -6,6 +6,7 @@ import pytest
 from comparing import assert_engine_equals_xla, random_actions
 
 from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
 
 gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
 SOME = ("Breakout-MinAtar", "FourRooms-misc", "SimpleBandit-bsuite")
@@ -47,6 +48,55 @@ def test_steps_are_those_of_gymnax_itself():
 def test_an_object_of_gymnax_is_taken_as_it_is():
     env, _ = gymnax.make("FourRooms-misc")
     assert sim.compile(env, 2, 1, "xla").env.name == env.name
+
+
+def derived(wrapper, **methods):
+    """A wrapper of gymnax's own kind, or an environment derived from gymnax's, with other methods."""
+    from gymnax.environments.classic_control.cartpole import CartPole
+    from gymnax.wrappers.purerl import GymnaxWrapper
+
+    cartpole = CartPole()
+    return type("Wrapping", (GymnaxWrapper,), methods)(cartpole) if wrapper else type("Derived", (CartPole,), methods)()
+
+
+@pytest.mark.parametrize("wrapper", [True, False])
+@pytest.mark.parametrize("name", ["step", "reset"])
+def test_a_step_or_reset_that_would_be_left_out_is_refused_by_the_name_of_who_has_it(wrapper, name):
+    env = derived(wrapper, **{name: lambda self, *args: None})
+    told = rf"`{name}` of {type(env).__name__}: wrappers .* step_env and reset_env, or into an environment of our form"
+    for call in (sim.check_env, sim.from_gymnax, sim.explain, sim.make_vec, lambda env: sim.compile(env, 2, 1)):
+        with pytest.raises(InvalidInput, match=told):
+            call(env)
+
+
+def test_the_wrappers_of_gymnax_are_refused_however_deep_they_are(monkeypatch):
+    from gymnax.wrappers import FlattenObservationWrapper, LogWrapper
+    from gymnax.wrappers.purerl import GymnaxWrapper
+
+    env, _ = gymnax.make("Breakout-MinAtar")
+    for wrapped in (LogWrapper(FlattenObservationWrapper(env)), GymnaxWrapper(LogWrapper(env))):
+        with pytest.raises(InvalidInput, match="got one with a `reset` of LogWrapper"):
+            sim.compile(wrapped, 2, 1)
+    monkeypatch.setattr(gymnax, "logged", lambda: LogWrapper(env), raising=False)
+    with pytest.raises(InvalidInput, match="`reset` of LogWrapper"):  # as the trainer makes it
+        sim.make("drivetrain/gymnax:logged")
+
+
+@pytest.mark.parametrize("wrapper", [True, False])
+def test_a_step_env_of_ones_own_takes_part(wrapper):
+    def step_env(self, *args):
+        inner = self._env if wrapper else super(type(self), self)
+        obs, state, reward, terminated, info = inner.step_env(*args)
+        return obs, state, 100.0 * reward, terminated, info
+
+    rollout = sim.compile(derived(wrapper, step_env=step_env), 3, 1, "xla", record=("reward",))
+    _, row = rollout(rollout.reset(), np.zeros((1, 3), np.int32))
+    np.testing.assert_array_equal(row["reward"], [[100.0] * 3])
+
+
+def test_an_object_that_is_none_of_gymnax_is_told_by_from_gymnax():
+    with pytest.raises(InvalidInput, match=r"or one of its environments, got a CartPole; sim.compile and"):
+        sim.from_gymnax(sim.make("CartPole-v1"))
 
 
 def test_an_unknown_name_is_told_with_those_that_exist():

@@ -1,7 +1,9 @@
 """gymnax's environments in our form: unmodified, with keys and states equal to its own `step`.
 
 gymnax's `step` resets by itself; ours must not, because the engines do. So this uses the two halves that
-gymnax's `step` is made of. Source: gymnax 1.0, gymnax/environments/environment.py.
+gymnax's `step` is made of, and refuses what others have put in its place, as gymnax's wrappers do. DeepSea has a `step`
+of its own for two counts over episodes, which no reward or observation shows: here they begin anew with each episode.
+Source: gymnax 1.0, gymnax/environments/environment.py.
 """
 
 import importlib
@@ -50,7 +52,11 @@ class GymnaxEnvironment:
 
 
 def adapted(env: Any) -> Any:
-    """The environment in our form: gymnax's are wrapped, others stay."""
+    """The environment in our form: gymnax's are wrapped, others stay.
+
+    Raises:
+        InvalidInput: It is none, or one of gymnax's with a `step` or `reset` that would be left out.
+    """
     if isinstance(env, type):
         raise InvalidInput(f"env: expected an environment, got the class {env.__name__}: make one, {env.__name__}()")
     missing = [name for name in ("reset", "step", "action_space", "default_params") if not hasattr(env, name)]
@@ -59,8 +65,25 @@ def adapted(env: Any) -> Any:
             f"env: expected an environment with reset, step, action_space and default_params, got "
             f"{type(env).__name__} without {', '.join(missing)}; sim.make(name) makes one of ours"
         )
-    is_gymnax = all(hasattr(env, name) for name in ("step_env", "reset_env", "is_truncated"))
-    return GymnaxEnvironment(env) if is_gymnax else env
+    if not all(hasattr(env, name) for name in ("step_env", "reset_env", "is_truncated")):
+        return env
+    for name in ("reset", "step"):
+        owner = owner_of(env, name)
+        if not owner.__module__.startswith("gymnax.environments."):
+            raise InvalidInput(
+                "env: expected an environment whose `step` and `reset` are gymnax's own, since engines call `step_env` "
+                f"and `reset_env` in their place, got one with a `{name}` of {owner.__name__}: wrappers of gymnax "
+                "reset by themselves; put what it does into step_env and reset_env, or into an environment of our "
+                "form, which has neither"
+            )
+    return GymnaxEnvironment(env)
+
+
+def owner_of(env: Any, name: str) -> type[Any]:
+    """The class whose method is called as `env.name`, which may be that of an environment inside a wrapper."""
+    method = getattr(env, name)
+    kinds = type(getattr(method, "__self__", env)).__mro__
+    return next((kind for kind in kinds if vars(kind).get(name) is getattr(method, "__func__", method)), type(env))
 
 
 def from_gymnax(env: Any, **options: Any) -> GymnaxEnvironment:
@@ -71,11 +94,18 @@ def from_gymnax(env: Any, **options: Any) -> GymnaxEnvironment:
         options: For gymnax's `make`, where a name is given.
 
     Raises:
-        InvalidInput: gymnax has no such environment, or refuses the options.
+        InvalidInput: gymnax has no such environment, or refuses the options; or the object is none of gymnax's, or
+            one whose `step` or `reset` are others than gymnax's own, as wrappers' are.
         MissingExtra: gymnax is not installed.
     """
     if not isinstance(env, str):
-        return GymnaxEnvironment(env)
+        found = adapted(env)
+        if not isinstance(found, GymnaxEnvironment):
+            raise InvalidInput(
+                f"env: expected gymnax's name of an environment, or one of its environments, got a "
+                f"{type(env).__name__}; sim.compile and sim.make_vec take environments of our form as they are"
+            )
+        return found
     with naming_extra():
         gymnax: Any = importlib.import_module("gymnax")
     if env not in gymnax.registered_envs:
