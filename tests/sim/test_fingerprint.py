@@ -130,6 +130,34 @@ def test_fields_with_a_factory_are_followed_into_it(load):
     assert fingerprint(load(made.replace("lambda: 1.0", "lambda: time.time()"))) is None
 
 
+@pytest.mark.parametrize(
+    ("classes", "expression", "before", "after"),
+    [
+        ("class Turn(enum.Enum):\n    LEFT = 0\nTurn.LEFT.force = ?", "Turn.LEFT.force", "1.0", "2.0"),
+        ("class Turn(enum.Enum):\n    LEFT = 0\nTurn.LEFT.force = ?", "list(Turn)[0].force", "1.0", "2.0"),
+        ("@dataclasses.dataclass\nclass Two:\n    x: ?", "[f.type for f in dataclasses.fields(Two)]", "int", "float"),
+        ("@dataclasses.dataclass\nclass Two:\n    x: int = dataclasses.field(repr=?, default=0)",
+         "[f.repr for f in dataclasses.fields(Two)]", "1", "0"),
+        ("class Two:\n    def max(self, axis=None, out=None): return ?", "np.amax(Two())", "1.0", "2.0"),
+        ("class Two:\n    def sqrt(self): return ?", "root(np.asarray(Two()))", "1.0", "2.0"),
+        ("class Two:\n    def keys(self): return [?]\n    def __getitem__(self, x): return x", "dict(Two())", "1", "2"),
+        ("class Two:\n    gravity = ?", "'{0.gravity}'.format(Two())", "1.0", "2.0"),
+    ],
+)  # fmt: skip
+def test_what_only_a_library_names_is_part_of_it(load, classes, expression, before, after):
+    text = "from numpy import sqrt as root\n" + ENV.replace("y = [", f"z = {expression}\n        y = [")
+    marks = [mark(load(f"{classes.replace('?', value)}\n{text}")) for value in (before, before, after)]
+    assert marks[0] == marks[1] != marks[2]
+
+
+def test_a_flag_whose_inverse_was_asked_for_is_the_same(load):
+    text = ENV.replace("y = [", "z = ~Turn.LEFT\n        y = [")
+    env = load(f"class Turn(enum.Flag):\n    LEFT = 1\n    UP = 2\n{text}")
+    before = mark(env)
+    assert ~sys.modules["walked"].Turn.LEFT is not None
+    assert mark(env) == before
+
+
 def test_what_changes_after_a_module_was_loaded_counts_as_it_is(load):
     env = load()
     kept = [mark(env)]
@@ -191,12 +219,24 @@ def test_numbers_of_other_types_or_signs_and_params_are_others():
         "CALLS",
         "OBJECTS",
         "absent.value",
+        "Way.__doc__",
+        "Parent.__annotations__",
+        "helper.__annotations__",
+        "State.__match_args__",
+        "State.__slots__",
+        "TEXT.format(self)",
+        "str.format(TEXT, self)",
+        "(TEXT or '{}').format(self)",
+        "GETTER(self)",
+        "FORMATTER(TEXT)",
     ],
 )
 def test_what_cannot_be_followed_has_no_fingerprint(load, body):
     more = (
         "\nimport threading, itertools\nMEMO = functools.lru_cache(lambda: 1)\nLOCK = threading.Lock()\n"
         "WORDS = {'a', 'b'}\nCALLS = itertools.count()\nOBJECTS = np.array([object()])\nabsent = library\n"
+        "import operator\nTEXT = '{0.gravity}'\nGETTER = operator.attrgetter('__dict__')\n"
+        "FORMATTER = operator.methodcaller('format', Parent())\n"
     )
     env = load(ENV.replace("y = [", f"z = {body}\n        y = [") + more)
     assert fingerprint(env) is None
@@ -212,6 +252,9 @@ def test_what_cannot_be_followed_has_no_fingerprint(load, body):
         "global SCALE; SCALE = 4",
         "class Inner: pass",
         "del self.size; yield {*'ab'}",
+        "match self:\n            case Env(gravity=g): pass",
+        "match self:\n            case Env(g): pass",
+        "match self:\n            case {'gravity': g}: pass",
     ],
 )
 def test_statements_that_cannot_be_followed_have_no_fingerprint(load, line):

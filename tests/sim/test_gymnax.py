@@ -7,6 +7,7 @@ from comparing import assert_engine_equals_xla, random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.fingerprint import fingerprint
 
 gymnax = pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
 SOME = ("Breakout-MinAtar", "FourRooms-misc", "SimpleBandit-bsuite")
@@ -43,6 +44,10 @@ def test_steps_are_those_of_gymnax_itself():
         np.testing.assert_array_equal(info["final_observation"], row["final_obs"][0])
         num_ended += int(np.sum(terminated | truncated))
     assert num_ended > 4
+
+
+def test_kernels_of_all_of_them_are_found_without_a_trace():
+    assert [name for name in EVERY if fingerprint(sim.from_gymnax(name)) is None] == []
 
 
 def test_an_object_of_gymnax_is_taken_as_it_is():

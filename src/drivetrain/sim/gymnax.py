@@ -8,7 +8,7 @@ Source: gymnax 1.0, gymnax/environments/environment.py.
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -82,8 +82,9 @@ def adapted(env: Any) -> Any:
 def owner_of(env: Any, name: str) -> type[Any]:
     """The class whose method is called as `env.name`, which may be that of an environment inside a wrapper."""
     method = getattr(env, name)
-    kinds = type(getattr(method, "__self__", env)).__mro__
-    return next((kind for kind in kinds if vars(kind).get(name) is getattr(method, "__func__", method)), type(env))
+    function, holder = getattr(method, "__func__", method), getattr(method, "__self__", env)
+    kinds: tuple[type[Any], ...] = type(holder).__mro__
+    return next((kind for kind in kinds if vars(kind).get(name) is function), cast("type[Any]", type(env)))
 
 
 def from_gymnax(env: Any, **options: Any) -> GymnaxEnvironment:

@@ -8,6 +8,7 @@ escapes. So every module that a program can look into is found where its name is
 # pyright: reportUnknownVariableType=false
 
 import dis
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,8 +26,12 @@ ESCAPES = {
     "SET_ADD": "makes a set, whose order differs between processes",
     "LOAD_CLASSDEREF": "makes a class",
     "LOAD_LOCALS": "makes a class",
+    "MATCH_CLASS": "matches by names of attributes that are data",
+    "MATCH_KEYS": "matches the keys of a mapping, whose `get` nobody names",
 }
 HAS_NAME = frozenset(dis.opname[op] for op in dis.hasname)
+FORMATS = frozenset({"format", "format_map"})
+"""Methods that take attributes by the text that they are of."""
 ORDERED = (int, float, complex, type(None))
 """What sets may hold whose order is looked at: hashes that are the same in every process."""
 
@@ -41,7 +46,7 @@ class Named:
 
     Attributes:
         chains: Each global with the attributes that follow it at once: ("jnp", "zeros").
-        names: Every attribute that is taken, set or deleted anywhere, and every global.
+        names: Every attribute that is taken, set or deleted anywhere, also by a text's `format`.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -69,12 +74,29 @@ def named_by(code: CodeType) -> Named:
                 raise Escape(f"{one.co_qualname} {ESCAPES.get(name, f'does {name} {argument}')}")
             if name not in NAMES:
                 continue
-            names.add(argument)
+            if name != "LOAD_GLOBAL":
+                names.add(argument)
             if name == "LOAD_GLOBAL" or chain:
                 chain = (*chain, str(argument))
         if chain:
             chains[chain], chain = None, ()
+        if not FORMATS.isdisjoint(one.co_names):
+            names |= formatted(one)
     return Named(tuple(chains), frozenset(names))
+
+
+def formatted(code: CodeType) -> set[str]:
+    """The words of a code object's texts, where no other text is formatted.
+
+    Raises:
+        Escape: One is that is no constant of the code.
+    """
+    before = ""
+    for each in dis.get_instructions(code):
+        if each.opname in ATTRIBUTES and each.argval in FORMATS and (each.is_jump_target or before != "LOAD_CONST"):
+            raise Escape(f"{code.co_qualname} takes {each.argval} of what may be any text")
+        before = each.opname
+    return {word for text in code.co_consts if isinstance(text, str) for word in re.findall(r"\w+", text)}
 
 
 def all_codes(code: CodeType) -> Iterator[CodeType]:

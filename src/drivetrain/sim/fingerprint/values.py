@@ -10,8 +10,8 @@ import functools
 import hashlib
 import operator
 import types
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from drivetrain.sim.fingerprint import jax_state, trusted
-from drivetrain.sim.fingerprint.code import Escape
+from drivetrain.sim.fingerprint.code import FORMATS, Escape
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType,
@@ -36,7 +36,12 @@ class Pair(NamedTuple):
 class Writing(Protocol):
     """What objects are written to; see `walk.Walk`."""
 
-    names: set[str]
+    fields: deque[Field[Any]]
+    """Of dataclasses, whose types are written down where code asks for types."""
+
+    def take(self, names: Iterable[str]) -> None:
+        """Attributes of these names are taken of something."""
+        ...
 
     def say(self, *what: Any) -> None:
         """Write down plain values."""
@@ -96,7 +101,17 @@ def write_getter(to: Writing, x: Any) -> None:
     """`operator.methodcaller` and its like: attributes by name."""
     _, arguments = x.__reduce__()[:2]
     to.values(type(x).__name__, *arguments)
-    to.names.update(name for each in arguments if isinstance(each, str) for name in each.split("."))
+    names = {name for each in arguments if isinstance(each, str) for name in each.split(".")}
+    if not FORMATS.isdisjoint(names):
+        raise Escape("a getter that formats a text")
+    to.take(names)
+
+
+def write_field(to: Writing, x: Field[Any]) -> None:
+    """A field of a dataclass; its type may be anything, and is left for when somebody asks for it."""
+    flags = (x.init, x.repr, x.compare, x.hash, x.kw_only)
+    to.values("field", x.name, x.default, x.default_factory, *flags, x.metadata)
+    to.fields.append(x)
 
 
 def items(x: Mapping[Any, Any]) -> list[Any]:
@@ -121,9 +136,7 @@ WRITERS: dict[Any, Callable[[Writing, Any], None]] = {
     functools.partial: lambda to, x: to.values("partial", x.func, x.args, x.keywords, *items(vars(x))),
     functools.partialmethod: lambda to, x: to.values("partialmethod", x.func, x.args, x.keywords),
     types.MethodType: lambda to, x: to.values("method", x.__func__, x.__self__),
-    Field: lambda to, x: to.values(
-        "field", x.name, x.default, x.default_factory, x.init, x.compare, x.hash, x.kw_only, x.metadata
-    ),
+    Field: write_field,
     **dict.fromkeys(DESCRIPTORS, lambda to, x: to.say("descriptor", x.__objclass__.__qualname__, x.__name__)),
     **dict.fromkeys((operator.methodcaller, operator.attrgetter, operator.itemgetter), write_getter),
     types.BuiltinFunctionType: write_builtin,

@@ -10,39 +10,46 @@ those that code takes. What cannot be followed raises, and the environment is tr
 # Over 200 lines: one walk, whose steps call each other.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import dataclasses
 import enum
 import hashlib
 import importlib
-import re
 import types
 from abc import ABCMeta
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import jax
+import numpy as np
 
 from drivetrain.sim.fingerprint import jax_state, trusted
 from drivetrain.sim.fingerprint.code import Escape, named_by
 from drivetrain.sim.fingerprint.values import ATOMS, WRITERS, write_array
 
 TAKEN = frozenset({"reset", "step", "action_space", "sample", "name", "shape", "dtype", "ndim", "size", "aval",
-                   "_fields", "_missing_"})  # fmt: skip
-"""Attributes that we and JAX take of an environment, of its spaces and of leaves, besides those with underscores."""
+                   "_fields", "_missing_", "keys"})  # fmt: skip
+"""Attributes that we, JAX and Python (of what is given to `dict` or behind `**`) take of an environment, of its spaces
+and of leaves, besides those with underscores."""
+TAKEN_BY_NUMPY = frozenset({name for name in dir(np.ndarray) if not name.startswith("_")}
+                           | {name for name, x in vars(np).items() if isinstance(x, np.ufunc)})  # fmt: skip
+"""What functions of NumPy call of objects that are no arrays, as `np.amax(x)` calls `x.max`."""
 UNREAD = frozenset({"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
                     "__annotate_func__", "__abstractmethods__", "_abc_impl", "__orig_bases__", "__parameters__",
                     "__dataclass_params__", "__match_args__", "__slots__", "__static_attributes__", "__firstlineno__",
                     "__protocol_attrs__", "__non_callable_proto_members__", "__type_params__",
                     "__annotations_cache__"})  # fmt: skip
-"""What nothing that runs in a trace asks a class for."""
+"""What nothing that runs in a trace asks a class for; code that does escapes."""
 MAKING = frozenset({"__init_subclass__", "__set_name__", "__class_getitem__", "__prepare__"})
 """What is only asked for when a class is made, which only code that calls `type` can do."""
 DENIED = frozenset({"__globals__", "__builtins__", "__dict__", "__subclasses__", "__code__", "__closure__",
                     "__import__", "__getattribute__", "__getattr__", "__loader__", "__spec__", "__self__",
                     "__module__", "__wrapped__", "f_globals", "f_builtins", "f_locals", "f_back", "gi_frame",
                     "cr_frame", "ag_frame", "tb_frame", "__reduce__", "__reduce_ex__", "__defaults__",
-                    "__kwdefaults__"})  # fmt: skip
-"""Attributes that lead from a value to what nobody has named."""
+                    "__kwdefaults__"} | UNREAD)  # fmt: skip
+"""Attributes that lead from a value to what nobody has named, or that are not written down."""
+CACHED = "_inverted_"
+"""What Python keeps in a member of a flag once somebody has asked for its inverse."""
 
 
 class Walk:
@@ -58,6 +65,7 @@ class Walk:
         self.numbers: dict[int, int] = {}
         self.alive: list[Any] = []
         self.functions: deque[types.FunctionType] = deque()
+        self.fields: deque[dataclasses.Field[Any]] = deque()
         self.classes: dict[type[Any], set[str]] = {}
         self.names: set[str] = set(names)
         self.listed = trusted.listed()
@@ -73,7 +81,8 @@ class Walk:
         while True:
             while self.functions:
                 self.look_into(self.functions.popleft())
-            if not any(self.take_named(kind, done) for kind, done in list(self.classes.items())):
+            taken = (self.take_named(kind, done) for kind, done in list(self.classes.items()))
+            if not (self.take_types() or any(taken)):
                 return hashlib.sha256("\n".join(self.parts).encode()).hexdigest()
 
     def say(self, *what: Any) -> None:
@@ -119,6 +128,8 @@ class Walk:
         self.say("trusted", told, *registered(x))
         if place == "builtins.type":
             self.names |= MAKING
+        if place.startswith("numpy") and not isinstance(x, type):
+            self.names |= TAKEN_BY_NUMPY
 
     def thing(self, x: Any) -> None:
         """An object without a form of its own: what JAX makes of functions, or an instance of a class."""
@@ -138,7 +149,7 @@ class Walk:
         kind = type(x)
         self.values("instance", kind)
         if isinstance(x, enum.Enum):
-            self.values("member", x.name, x.value)
+            self.values("member", x.name, x.value, {name: y for name, y in vars(x).items() if name != CACHED})
             return
         if isinstance(x, tuple):
             self.values("items", *x)
@@ -159,7 +170,7 @@ class Walk:
         self.values("made by", type(x), *x.__mro__[1:])
         self.values("flattened by", *jax_state.registration(x))
         if isinstance(x, enum.EnumMeta):
-            self.values("members", *((name, cast("Any", member).value) for name, member in x.__members__.items()))
+            self.values("members", *x.__members__.items())
 
     def take_named(self, kind: type[Any], done: set[str]) -> bool:
         """Attributes of a class that are asked for and were not written down yet; whether there were any."""
@@ -170,6 +181,24 @@ class Walk:
             if not (isinstance(kind, enum.EnumMeta) and name in kind.__members__):
                 self.value(vars(kind)[name])
         return bool(wanted)
+
+    def take_types(self) -> bool:
+        """Types of dataclasses' fields, if they are asked for; whether there were any that were not written down."""
+        asked = list(self.fields) if "type" in self.names else []
+        for field in asked:
+            self.values("type", field.type)
+            self.fields.popleft()
+        return bool(asked)
+
+    def take(self, names: Iterable[str]) -> None:
+        """Attributes of these names are taken of something.
+
+        Raises:
+            Escape: One of them leads to what is not written down.
+        """
+        if not DENIED.isdisjoint(names):
+            raise Escape(f"takes {min(DENIED.intersection(names))}")
+        self.names.update(names)
 
     def function(self, x: types.FunctionType) -> None:
         """A function; its code follows later unless it is trusted."""
@@ -198,9 +227,11 @@ class Walk:
         self.code(x.__code__)
         self.held(x)
         named = named_by(x.__code__)
-        if not DENIED.isdisjoint(named.names):
-            raise Escape(f"{x.__qualname__} takes {min(named.names & DENIED)}")
-        self.names |= named.names
+        try:
+            self.take([chain[0] for chain in named.chains if chain[0] in DENIED])
+            self.take(named.names)
+        except Escape as escape:
+            raise Escape(f"{x.__qualname__} {escape}") from escape
         for chain in named.chains:
             if chain != ("hash",) or x.__name__ != "__hash__":  # what finds a key decides nothing: sets escape
                 self.follow(x, chain)
@@ -211,8 +242,6 @@ class Walk:
                  code.co_kwonlyargcount, code.co_code, code.co_exceptiontable, code.co_names, code.co_varnames,
                  code.co_freevars, code.co_cellvars)  # fmt: skip
         self.constants(code.co_consts)
-        if "format" in code.co_names:  # which takes attributes by the text that it is given
-            self.names.update(re.findall(r"\w+", " ".join(x for x in code.co_consts if isinstance(x, str))))
 
     def constants(self, x: Any) -> None:
         """Constants of code, with their types: 1, 1.0 and True are equal."""
