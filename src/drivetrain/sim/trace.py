@@ -135,14 +135,14 @@ def trace(
     shared: Tree = ()
     if acting is not None:
         acting = dataclasses.replace(acting, structure=jax.tree.structure(action))
-        (given, extras), _ = abstract(env, "policy", acting, acting.params, state[1], key, number)
+        given, extras = acted(env, acting, acting.params, state[1], key, number)
         check_acts(name_of(env), action, given, extras, record)
         action, shared = (), acting.params
     if differing is not None:
         rows = differing.rows
         state = (state, tuple(jax.ShapeDtypeStruct(row.shape[1:], row.dtype) for row in rows))
     (_, _, recorded), jaxpr = abstract(env, "step", step, key, number, state, done, action, shared)
-    check_keeps_nothing(env)
+    check_environment_keeps_nothing(env)
     return Traced(step=step, jaxpr=jaxpr, state=state, action=action, record=recorded, shared=shared, name=name_of(env))
 
 
@@ -184,7 +184,7 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
     if any(isinstance(value, jax.core.Tracer) for value in jaxpr.consts):
         raise CompileError(
             f"{name_of(env)}: `{what}` is impure: it uses a value that an earlier trace left behind, as in an "
-            "attribute of the environment; keep everything that changes in the state"
+            "attribute; keep everything that changes in the environment's state"
         )
     return shapes, jaxpr
 
@@ -198,16 +198,38 @@ def check_scalars(env: Environment, results: Any) -> None:
             raise CompileError(f"{name_of(env)}: `step` must give {name} as one {wanted}, got {got}: {remedy}")
 
 
-def check_keeps_nothing(env: Any) -> None:
+def acted(env: Environment, acting: Acting, *given: Any) -> tuple[Tree, dict[str, Any]]:
+    """Shapes of a policy's action and extras; it is traced twice, because only one that is no function differs then.
+
+    Raises:
+        CompileError: The policy cannot be traced, or keeps something from one call to the next.
+    """
+    shapes, one = abstract(env, "policy", lambda *x: acting(*x), *given)
+    holder = getattr(acting.policy, "__self__", acting.policy)
+    who = f"policy {getattr(acting.policy, '__qualname__', type(acting.policy).__name__)}"
+    check_keeps_nothing(who, holder, "a policy keeps no state; what changes goes into the environment's")
+    _, two = abstract(env, "policy", lambda *x: acting(*x), *given)
+    if text_of(one) != text_of(two):
+        raise CompileError(
+            f"{who} is impure: traced a second time it is another program; take random numbers from the key "
+            "(jax.random, not random or numpy.random), and read no clock, counter or list that changes"
+        )
+    return shapes
+
+
+def check_environment_keeps_nothing(env: Any) -> None:
     """No attribute of an environment, or of one that it wraps, is a value of the trace."""
-    for name, value in getattr(env, "__dict__", {}).items():
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
-            raise CompileError(
-                f"{name_of(env)}: `step` or `reset` is impure: it leaves a traced value in the attribute {name!r}; "
-                "keep everything that changes in the state"
-            )
+    check_keeps_nothing(f"{name_of(env)}: `step` or `reset`", env, "keep everything that changes in the state")
+    for value in getattr(env, "__dict__", {}).values():
         if hasattr(value, "step"):
-            check_keeps_nothing(value)
+            check_environment_keeps_nothing(value)
+
+
+def check_keeps_nothing(who: str, holder: Any, remedy: str) -> None:
+    """No attribute of an object is a value of a trace."""
+    for name, value in getattr(holder, "__dict__", {}).items():
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
+            raise CompileError(f"{who} is impure: it leaves a traced value in the attribute {name!r}; {remedy}")
 
 
 @contextmanager
