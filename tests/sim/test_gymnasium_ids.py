@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.gymnasium import single
 from drivetrain.sim.gymnasium.single import SimEnv
 from drivetrain.sim.gymnasium.vector import SimVectorEnv
 from drivetrain.sim.registry import ENVIRONMENTS
@@ -128,13 +129,23 @@ def test_a_forked_process_is_told_what_to_do_in_place_of_waiting_for_ever_for_th
     if child == 0:
         told = 0
         step = functools.partial(rollout, state, np.zeros((1, 1), np.int32))
-        for wait in (env.reset, rollout.reset, step, lambda: sim.check_env(rollout.env)):
+        made = (lambda: sim.make_vec("Pendulum-v1", 2), lambda: SimEnv("Acrobot-v1"))
+        single.first_maker.cache_clear()  # as if none had been made before the fork
+        for wait in (env.reset, rollout.reset, step, lambda: sim.check_env(rollout.env), *made):
             try:
                 wait()
             except InvalidInput as error:
                 told += 'context="spawn"' in str(error)
         os._exit(told)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 6
+
+
+@pytest.mark.filterwarnings("ignore")  # JAX warns of forks, and Gymnasium of the error that it raises
+def test_a_worker_of_gymnasium_passes_on_what_a_forked_process_is_told():
+    venv = gymnasium.make_vec("drivetrain/CartPole-v1", 1, vectorization_mode="async")
+    with pytest.raises(InvalidInput, match=r'context="spawn" .*, or step all environments in the process that was'):
+        venv.reset(seed=0)
+    venv.close(terminate=True)
 
 
 def test_an_id_may_name_the_package_that_registers_it():

@@ -22,5 +22,5 @@ def refuse_after_fork() -> None:
         raise InvalidInput(
             "a simulator in a forked process: expected a process started anew, since JAX was used before the fork and "
             'its threads are missing here; use context="spawn" (of gymnasium.make_vec: vector_kwargs={"context": '
-            '"spawn"}), or sim.make_vec, which steps all environments in one process'
+            '"spawn"}), or step all environments in the process that was forked, by sim.make_vec there'
         )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivetrain.core.extras import naming_extra
 from drivetrain.sim.api import Autoreset, Engine, Tree
+from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.random import Generator
 
 if TYPE_CHECKING:
@@ -45,10 +46,12 @@ def make_vec(
         The environments. `step(actions)` gives NumPy arrays `[num_envs, ...]` that are the caller's own.
 
     Raises:
-        InvalidInput: An argument does not fit, or Gymnasium has no space like the environment's.
+        InvalidInput: An argument does not fit, Gymnasium has no space like the environment's, or this process was
+            forked after simulators had used JAX.
         CompileError: The environment cannot be traced.
         MissingExtra: Gymnasium is not installed.
     """
+    refuse_after_fork()  # spaces are made by JAX
     with naming_extra():
         vector = importlib.import_module("drivetrain.sim.gymnasium.vector")
     return vector.SimVectorEnv(env, num_envs, engine, params=params, autoreset=autoreset, num_threads=num_threads,

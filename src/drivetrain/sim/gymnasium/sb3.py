@@ -16,6 +16,7 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
+from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnasium.infos import of_each
 
 with naming_extra():
@@ -35,6 +36,7 @@ class SB3VecEnv(VecEnv):
         """Nothing is compiled before the first `reset`."""
         if "autoreset" in options:
             raise InvalidInput("autoreset: Stable-Baselines3 expects same_step, so it is not an option here")
+        refuse_after_fork()  # spaces are made by JAX
         self.batch = SimVectorEnv(env, num_envs, autoreset="same_step", **options)
         self.waiting: Any = None
         super().__init__(num_envs, self.batch.single_observation_space, self.batch.single_action_space)

@@ -4,6 +4,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import functools
+import os
 from typing import Any
 
 import gymnasium
@@ -13,11 +15,18 @@ import numpy as np
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Engine, Tree
 from drivetrain.sim.envs.drawing import Frame
+from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnasium.arguments import NUM_SEEDS, RENDER_MODES, checked_seed
 from drivetrain.sim.gymnasium.infos import of_each
 from drivetrain.sim.gymnasium.spaces import check_index
 from drivetrain.sim.gymnasium.vector import FRAMES_PER_S, SimVectorEnv
 from drivetrain.sim.random import Generator
+
+
+@functools.cache
+def first_maker() -> int:
+    """The process in which one was made first: this one, or one that it was forked from."""
+    return os.getpid()
 
 
 class SimEnv(gymnasium.Env[Any, Any]):
@@ -47,6 +56,8 @@ class SimEnv(gymnasium.Env[Any, Any]):
                 f"{name}: expected none, since this is one environment, which its caller restarts, got "
                 f"{options[name]!r}; give it to gymnasium.make_vec or sim.make_vec"
             )
+        if first_maker() == os.getpid():  # else it is a worker of Gymnasium's, which passes on errors of `reset` alone
+            refuse_after_fork()
         self.batch = SimVectorEnv(
             env,
             1,

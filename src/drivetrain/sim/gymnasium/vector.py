@@ -85,7 +85,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         record = (*record, "final_obs") if mode == "same_step" else record
         self._settings = checked(num_envs, 1, engine, record, mode, num_threads)
         check_generator(generator)
-        first_user()  # spaces are made by JAX; a fork of this process is refused at its first `reset`
+        first_user()  # spaces are made by JAX; forks of this process are refused by who makes this, or at `reset`
         self._engine: Engine = engine
         self._generator: Generator = generator
         self.num_envs = num_envs
