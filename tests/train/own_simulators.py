@@ -100,3 +100,43 @@ class Branching(Walk):
 
     def step(self, key, state, action, params):
         return super().step(key, state, 1 if action == 1 else 0, params)
+
+
+class Raising(Walk):
+    """A fault of the author's."""
+
+    def step(self, key, state, action, params):
+        return super().step(key, state, action, {"length": params["lenght"], "wind": 0.3})
+
+
+class Calling(Walk):
+    """What XLA does with the help of Python, and no kernel does."""
+
+    def step(self, key, state, action, params):
+        wind = jax.pure_callback(lambda x: x, jax.ShapeDtypeStruct((), jnp.float32), 0.3, vmap_method="sequential")
+        return super().step(key, state, action, {**params, "wind": wind})
+
+
+class TwoActions(Walk):
+    """Two choices in place of one."""
+
+    spaces = {"move": Discrete(2), "jump": Discrete(2)}  # noqa: RUF012
+
+    def step(self, key, state, action, params):
+        return super().step(key, state, action["move"], params)
+
+    def action_space(self, params):
+        return self
+
+    def sample(self, key):
+        return {name: space.sample(key) for name, space in self.spaces.items()}
+
+
+class Unbounded(Walk):
+    """A push of any strength."""
+
+    def step(self, key, state, action, params):
+        return super().step(key, state, action[0], params)
+
+    def action_space(self, params):
+        return Box(-np.inf, np.inf, (1,))

@@ -131,12 +131,17 @@ def test_options_that_a_simulator_of_ones_own_does_not_have_are_refused(name, op
         make(f"own_simulators:{name}", **options)
 
 
-def test_what_cannot_be_traced_is_not_told_to_go_without_a_kernel(tmp_path):
+@pytest.mark.parametrize("engine", ["native", "xla"])
+@pytest.mark.parametrize("name", ["Branching", "Raising"])
+def test_what_cannot_be_traced_is_told_neither_to_go_without_a_kernel_nor_to_use_another(tmp_path, name, engine):
     with pytest.raises(InvalidInput, match=r"do not go into one kernel .* `step` cannot be traced") as caught:
-        train(
-            "dqn", "drivetrain/own_simulators:Branching", num_actors=0, run_dir=str(tmp_path / "run"), sim_engine="xla"
-        )
+        train("dqn", f"drivetrain/own_simulators:{name}", num_actors=0, run_dir=str(tmp_path), sim_engine=engine)
     assert "sim_engine" not in str(caught.value)
+
+
+def test_what_only_the_native_engine_cannot_compile_is_told_to_use_another(tmp_path):
+    with pytest.raises(InvalidInput, match=r"do not go into one kernel .*`pure_callback`.*; use sim_engine xla$"):
+        train("dqn", "drivetrain/own_simulators:Calling", num_actors=0, run_dir=str(tmp_path))
 
 
 def test_a_space_where_a_function_is_expected_is_told():
@@ -151,6 +156,14 @@ def test_a_space_where_a_function_is_expected_is_told():
         ("drivetrain/nowhere_to_be_found:Walk", "expected module:Name .*No module named 'nowhere_to_be_found'"),
         ("drivetrain/own_simulators:np", "own_simulators:np: expected a class or function .*got module"),
         ("drivetrain/own_simulators:State", "expected an environment with reset, step, .*got State without"),
+        (
+            "drivetrain/own_simulators:TwoActions",
+            "real-valued Box actions, got Dict.*; give one drivetrain.sim.spaces.D",
+        ),
+        (
+            "drivetrain/own_simulators:Unbounded",
+            r"with finite bounds, got Box.*; give the Box of its action_space some$",
+        ),
         ("own_simulators:Walk", "it returned Walk, a simulator: such are named drivetrain/module:Name"),
     ],
 )

@@ -16,6 +16,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import is_simulator
 from drivetrain.train.environments.faults import NoSuchCategory
 from drivetrain.train.interface import (
     Actions,
@@ -49,6 +50,14 @@ ACTION_WORDS: Mapping[type[Actions], str] = {
 _WHOLE = ("int8", "uint16", "int16")
 _STORED_AS_THEY_ARE = ("uint8", *_WHOLE, "float32")
 """Box dtypes whose numbers float32 holds exactly; others are stored as float32."""
+_WRAPPED = "wrap it in an action wrapper of Gymnasium's and register that"
+_ONE_SPACE = "give one drivetrain.sim.spaces.Discrete or Box from its action_space, and take it apart in its `step`"
+_BOUNDS_BY_WRAPPERS = (
+    "leave out gymnasium.wrappers.ClipAction, which takes them away (ours are within the bounds as it is), or give "
+    "some: gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high, shape))"
+)
+_BOUNDS = "give the Box of its action_space some"
+"""What to do about actions; simulators are no environments of Gymnasium's, whose wrappers could help."""
 _Path = tuple[str | int, ...]
 
 
@@ -96,14 +105,13 @@ def actions_of(space: Any, name: str) -> Actions:
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise InvalidInput(
             f"environment {name!r}: expected Discrete, MultiDiscrete, MultiBinary or real-valued Box actions, got "
-            f"{space}; wrap it in an action wrapper of Gymnasium's and register that"
+            f"{space}; {_ONE_SPACE if is_simulator(name) else _WRAPPED}"
         )
     low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidInput(
-            f"environment {name!r}: expected actions with finite bounds, got {space}; leave out "
-            "gymnasium.wrappers.ClipAction, which takes them away (ours are within the bounds as it is), or give some: "
-            "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high, shape))"
+            f"environment {name!r}: expected actions with finite bounds, got {space}; "
+            f"{_BOUNDS if is_simulator(name) else _BOUNDS_BY_WRAPPERS}"
         )
     return BoxActions(low=tuple(low), high=tuple(high), shape=space.shape, dtype=str(space.dtype))
 

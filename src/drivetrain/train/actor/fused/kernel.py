@@ -55,20 +55,14 @@ def compiled(
     assert engine is not None, "the run's environments are Gymnasium's"
     env: Any = sim.make(config.env, **config.environment.env_kwargs)
     policy = acting(config, interface, vector, action_of(env), rng)
+    params = drawn_params(env, config.environment, config.envs_per_actor, domain)
+    sizes = (config.envs_per_actor, config.grant_length)
+    acts: dict[str, Any] = {"policy": policy.act, "policy_params": policy.parameters(0)}
     try:
-        rollout = sim.compile(
-            env,
-            config.envs_per_actor,
-            config.grant_length,
-            engine,
-            drawn_params(env, config.environment, config.envs_per_actor, domain),
-            RECORD,
-            policy=policy.act,
-            policy_params=policy.parameters(0),
-        )
+        rollout = sim.compile(env, *sizes, engine, params, RECORD, **acts)
     except CompileError as error:
-        others = ["xla"] if engine == "native" else []
-        if _is_stepped_alone(env):
+        others = ["xla"] if engine == "native" and _compiles(env, *sizes, "xla", params, RECORD, **acts) else []
+        if _compiles(env, 1, 1):  # as Gymnasium's adapters step it
             others.append("none, which steps it through Gymnasium")
         remedy = f"; use sim_engine {', or '.join(others)}" if others else ""
         raise InvalidInput(
@@ -78,10 +72,10 @@ def compiled(
     return Kernel(rollout, policy)
 
 
-def _is_stepped_alone(env: Any) -> bool:
-    """Whether a simulator compiles as Gymnasium's adapters step it, without a policy."""
+def _compiles(*what: Any, **options: Any) -> bool:
+    """Whether `sim.compile` takes something."""
     try:
-        sim.compile(env, 1, 1)
+        sim.compile(*what, **options)
     except (CompileError, InvalidInput):
         return False
     return True
