@@ -244,9 +244,21 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
         compiled(lambda x: x + 3)
 
 
+def test_a_compiler_that_compiles_nothing_is_told_as_the_callers(monkeypatch, tmp_path):
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "false")
+    toolchain.compiler.cache_clear()
+    try:
+        with pytest.raises(CompileError, match=r"^CXX=false does not compile C\+\+17 here: exit code 1.*; set CXX to"):
+            compiled(lambda x: x + 5)
+    finally:
+        toolchain.compiler.cache_clear()
+
+
 def test_a_full_disk_is_told_as_that(monkeypatch, tmp_path):
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
-    monkeypatch.setattr(toolchain, "refusal", lambda *_: "ld returned 1 exit status")
+    refuses = "ld returned 1 exit status"
+    monkeypatch.setattr(toolchain, "refusal", lambda _, source: None if source == toolchain.SMALLEST else refuses)
     with pytest.raises(CompileError, match="refuses a generated kernel: ld returned 1"):
         compiled(lambda x: x + 4)
     full = shutil.disk_usage(tmp_path)._replace(free=4096)

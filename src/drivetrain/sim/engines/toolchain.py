@@ -21,6 +21,8 @@ from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
          "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
+SMALLEST = "#include <cmath>\n#include <cstdint>\n#include <cstring>\ninline constexpr std::int32_t one = 1;\n"
+"""What every compiler of C++17 takes."""
 DIGEST_NBYTES = 32
 LEAST_FREE_NBYTES = 1 << 20
 """Of a disk on which a compiler's failure is taken for the disk's: no kernel is as large."""
@@ -63,7 +65,7 @@ def load_library(source: str, more_flags: Sequence[str], headers: Path | None = 
         headers: A folder that the source includes from; the result depends on what is in it, not on where it is.
 
     Raises:
-        CompileError: No compiler, a source it refuses, or no place to keep the result.
+        CompileError: No compiler, or one that is none of C++17, a source it refuses, or no place to keep the result.
     """
     command, version = compiler()
     flags = (*FLAGS, *more_flags)
@@ -109,14 +111,33 @@ def build(command: Command, flags: tuple[str, ...], source: str, target: Path) -
     with compiled_aside(target) as aside:
         error = refusal([*command, *flags, "-x", "c++", "-", "-o", str(aside)], source)
         if error is not None:
-            num_free = shutil.disk_usage(target.parent).free
-            if num_free < LEAST_FREE_NBYTES:
-                raise CompileError(
-                    f"a kernel cannot be compiled: the disk of {target.parent} is full, with {num_free} bytes free; "
-                    "make room, or set DRIVETRAIN_CACHE to a folder on another"
-                )
-            said = f"{' '.join(command)} refuses a generated kernel: {error}"
-            raise CompileError(f'{said}; please report this, and use engine="xla"')
+            compiles = refusal([*command, *flags, "-x", "c++", "-", "-o", str(aside)], SMALLEST) is None
+            raise fault(command, error, compiles, target.parent)
         data = aside.read_bytes()
         with aside.open("ab") as file:
             file.write(hashlib.sha256(data).digest())
+
+
+def fault(command: Command, error: str, compiles: bool, folder: Path) -> CompileError:
+    """Whose a refusal is: of the disk, of a compiler that takes no source, or ours.
+
+    Args:
+        command: The compiler.
+        error: What it said.
+        compiles: Whether it takes any source.
+        folder: Where the kernel was to be kept.
+    """
+    num_free = shutil.disk_usage(folder).free
+    if num_free < LEAST_FREE_NBYTES:
+        return CompileError(
+            f"a kernel cannot be compiled: the disk of {folder} is full, with {num_free} bytes free; "
+            "make room, or set DRIVETRAIN_CACHE to a folder on another"
+        )
+    if not compiles:
+        who = f"CXX={os.environ['CXX']}" if os.environ.get("CXX") else " ".join(command)
+        return CompileError(
+            f"{who} does not compile C++17 here: {error}; set CXX to a g++ or clang++ that does, or compile with "
+            'engine="xla"'
+        )
+    said = f"{' '.join(command)} refuses a generated kernel: {error}"
+    return CompileError(f'{said}; please report this, and use engine="xla"')
