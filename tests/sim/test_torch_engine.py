@@ -27,6 +27,15 @@ def test_primitives_give_what_xla_gives(name):
     assert_same(applied(function, *batches, engine="xla"), applied(function, *batches, engine="torch"))
 
 
+def test_remainders_have_the_bits_of_c_wherever_an_environment_stands():
+    words = np.random.default_rng(0).integers(0, 2**32, (2, 4099), np.uint32)
+    x, y = words.view(np.float32)
+    x[:16], y[:16] = np.resize(np.float32([3.4e38, 1e30, -7.5e20]), 16), np.resize(np.float32([0.5, 1e-10, 1e-30]), 16)
+    with np.errstate(invalid="ignore"):
+        expected = np.fmod(x, y)
+    np.testing.assert_array_equal(applied(jax.lax.rem, x, y, engine="torch"), expected)
+
+
 @pytest.mark.parametrize("autoreset", ["same_step", "next_step", "disabled"])
 def test_cartpole_equals_xla_with_resets(autoreset):
     ended = assert_engine_equals_xla(sim.make("CartPole-v1"), "torch", num_envs=21, num_steps=60, autoreset=autoreset)
