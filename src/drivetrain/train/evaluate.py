@@ -172,7 +172,7 @@ def policy_of(config: TrainConfig, interface: Interface, saved: SavedPolicy) -> 
     if saved.vector.shape != (expected,):
         raise FileFormatError(
             f"expected a policy of {expected} parameters for {config.env}, got "
-            f"{saved.vector.shape}; the files are of different runs, or the environment has changed"
+            f"{saved.vector.shape}; the files are of different runs, or the environment or the torso has changed"
         )
     return make_policy(config, interface, saved.vector)
 

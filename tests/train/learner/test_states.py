@@ -63,6 +63,17 @@ def test_a_state_of_another_structure_is_refused_by_name(wrong):
         restored(a_state(7), arrays)
 
 
+def test_a_state_that_had_more_than_it_has_now_is_refused_by_name():
+    before = {**a_state(7), "optimizer": dict.fromkeys(("mu", "nu", "count", "rate"), jnp.float32(0))}
+    with pytest.raises(
+        FileFormatError,
+        match=r"state/optimizer/count, state/optimizer/mu, state/optimizer/nu and 1 more: expected nothing of that",
+    ):
+        restored(a_state(7), saved(before))
+    beside = {"params": np.zeros(3), "encoder/actor/torso.weight": np.zeros(3)}  # what is no part of the state
+    assert equal(restored(a_state(1), {**saved(a_state(7)), **beside}), a_state(7))
+
+
 SMALL = {
     "num_actors": 0, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4, "update_ratio": "1/4",
     "eval_interval_steps": 1_000, "eval_episodes": 1, "final_eval_episodes": 1, "capacity": 100, "updates_per_call": 2,
@@ -89,3 +100,25 @@ def test_a_run_is_not_taken_up_with_another_optimizer_than_it_was_begun_with(tmp
     train("dqn", "CartPole-v1", run_dir=str(tmp_path), optimizer=optax.adam, total_steps=80, **SMALL)
     with pytest.raises(FileFormatError, match=r"state/optimizer.*; go on with the torso, the optimizer"):
         resume(str(tmp_path), total_steps=120, optimizer=half_adam)
+
+
+def test_a_run_is_not_taken_up_with_an_optimizer_that_keeps_less(tmp_path):
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path), optimizer=optax.adamw, total_steps=80, **SMALL)
+    with pytest.raises(FileFormatError, match=r"state/optimizer/1/0/count, .*; go on with the torso, the optimizer"):
+        resume(str(tmp_path), total_steps=120, optimizer=optax.sgd)
+
+
+def of_width(width):
+    def init(key, obs):
+        return {"weight": jax.random.normal(key, (obs.shape[-1], width))}
+
+    return init, lambda params, obs: jnp.tanh(obs @ params["weight"])
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_torso_of_another_size_is_refused_before_anything_starts_and_the_run_is_as_it_was(tmp_path, num_actors):
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path), torso=of_width(9), total_steps=80, **SMALL)
+    before = [(tmp_path / name).read_text() for name in ("config.json", "result.json")]
+    with pytest.raises(FileFormatError, match=r"expected a policy of \d+ parameters .* or the torso has changed"):
+        resume(str(tmp_path), total_steps=120, torso=of_width(7), num_actors=num_actors)
+    assert [(tmp_path / name).read_text() for name in ("config.json", "result.json")] == before

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
 
+_PREFIX = "state/"
+_NUM_NAMED = 3  # names in a sentence
+
 
 def saved(state: Any) -> dict[str, NDArray[Any]]:
     """Copies of all arrays of a state, by names as "state/params/hidden0.weight".
@@ -28,10 +31,14 @@ def restored(state: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """A state of the same structure as `state`, with the numbers that `saved` gave.
 
     Raises:
-        FileFormatError: They are of another structure.
+        FileFormatError: They are of another structure: one lacks what the other has, or has it otherwise.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(state)
-    return jax.tree.unflatten(structure, [_like(leaf, _name(path), arrays) for path, leaf in leaves])
+    names = [_name(path) for path, _ in leaves]
+    if unknown := sorted(name for name in arrays if name.startswith(_PREFIX) and name not in names):
+        more = f" and {len(unknown) - _NUM_NAMED} more" if len(unknown) > _NUM_NAMED else ""
+        raise _of_another_structure(", ".join(unknown[:_NUM_NAMED]) + more, "nothing of that name", "an array")
+    return jax.tree.unflatten(structure, [_like(leaf, name, arrays) for name, (_, leaf) in zip(names, leaves, strict=True)])
 
 
 def owned(arrays: Any) -> Any:
@@ -56,11 +63,15 @@ def _like(leaf: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> jax.Array
     expected, found = _plain(leaf), arrays.get(name)
     if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
         got = "nothing of that name" if found is None else f"{found.dtype}{list(found.shape)}"
-        raise FileFormatError(
-            f"the checkpoint's {name}: expected {expected.dtype}{list(expected.shape)}, got {got}; go on with the "
-            "torso, the optimizer and the version of each that the run was begun with"
-        )
+        raise _of_another_structure(name, f"{expected.dtype}{list(expected.shape)}", got)
     return _from_plain(leaf, found)
+
+
+def _of_another_structure(names: str, expected: str, got: str) -> FileFormatError:
+    return FileFormatError(
+        f"the checkpoint's {names}: expected {expected}, got {got}; go on with the torso, the optimizer and the "
+        "version of each that the run was begun with"
+    )
 
 
 def _is_key(leaf: Any) -> bool:
@@ -68,4 +79,4 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _name(path: Any) -> str:
-    return "state/" + jax.tree_util.keystr(path, simple=True, separator="/")
+    return _PREFIX + jax.tree_util.keystr(path, simple=True, separator="/")

@@ -15,6 +15,7 @@ from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
+from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
 from drivetrain.train.learner.devices import require_platforms
@@ -216,7 +217,8 @@ def take_up(
         require_learner(config, interface)
         if meta is not None:
             require_same(config.env, interface, meta["interface"])
-        require_best(run_dir)
+            policy_of(config, interface, load_saved_policy(run_dir, "last"))  # refuses one of another network
+        require_best(config, interface, run_dir)
         origin = origin_of(run_dir, config, meta)
         (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
         save_text(run_dir / "config.json", config.to_json())
@@ -235,8 +237,8 @@ def take_up(
         return carry_out(job)
 
 
-def require_best(run_dir: Path) -> None:
-    """Refuse a best policy that cannot be read, before an evaluator finds that it cannot.
+def require_best(config: TrainConfig, interface: Interface, run_dir: Path) -> None:
+    """Refuse a best policy that cannot be read, or not by this network, before an evaluator finds that it cannot.
 
     Raises:
         FileFormatError: Says what to do.
@@ -244,7 +246,7 @@ def require_best(run_dir: Path) -> None:
     if not has_best_policy(run_dir):
         return
     try:
-        load_saved_policy(run_dir, "best")
+        policy_of(config, interface, load_saved_policy(run_dir, "best"))
     except FileFormatError as error:
         raise FileFormatError(
             f"{error}; put an older copy there, or remove it to keep the best from here on"
