@@ -83,8 +83,12 @@ def _shape(torso: CustomTorso) -> _Shape:
     """
     init, apply = _pair(load_object("torso", torso.source))
     try:
-        params = jax.eval_shape(init, jax.random.key(0), _example(torso.observations))
-        features, of_three = (jax.eval_shape(apply, params, _example(torso.observations, rows)) for rows in (1, 3))
+        # Within functions of ours: JAX cannot ask those under jax.jit themselves that have travelled by pickle.
+        params = jax.eval_shape(lambda key, obs: init(key, obs), jax.random.key(0), _example(torso.observations))
+        features, of_three = (
+            jax.eval_shape(lambda params, obs: apply(params, obs), params, _example(torso.observations, rows))
+            for rows in (1, 3)
+        )
     except Exception as error:  # whatever the user's functions raise
         raise _unfit(torso, f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
