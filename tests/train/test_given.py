@@ -23,6 +23,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import load_policy, resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
+from drivetrain.train.environments.environment import make
 from drivetrain.train.environments.spaces import ACTIONS_OF
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.learner.learner import Learner
@@ -324,6 +325,60 @@ def test_the_temperature_of_sac_is_stepped_by_adam_whatever_steps_the_networks()
         state, *_ = algorithm.update(algorithm.init(np.random.default_rng(0)), batch, ONE_LEARNER)
         reached.append(float(state.log_alpha))
     assert np.isclose(*reached)
+
+
+class Market(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, prices):
+        self.prices = prices
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.prices[:4], {}
+
+    def step(self, action):
+        return self.prices[:4], 0.0, False, False, {}
+
+
+def test_what_a_function_has_captured_is_in_a_process_once_for_all_its_environments():
+    prices = np.ones(10, np.float32)
+    config = TrainConfig.default("dqn", lambda: Market(prices))
+    there = pickle.loads(pickle.dumps(config.override(num_actors=1)))  # as in a process of the run
+    first, second = (make(there.env, there.environment).unwrapped for _ in range(2))
+    assert first is not second
+    assert first.prices is second.prices
+    assert first.prices is not prices
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_function_that_returns_one_environment_twice_is_refused(wrapped):
+    env = Market(np.ones(4, np.float32))
+    config = TrainConfig.default("dqn", lambda: gymnasium.wrappers.TimeLimit(env, 9) if wrapped else env)
+    make(config.env, config.environment)
+    with pytest.raises(InvalidInput, match=r"expected another environment each time .*; make it within the function"):
+        make(config.env, config.environment)
+
+
+@jax.jit
+def compiled_init(key, obs):
+    return sines_init(key, obs)
+
+
+@pytest.mark.parametrize("as_given", [True, False])
+def test_functions_under_jit_are_a_torso(as_given):
+    compiled_apply = jax.jit(lambda params, obs: sines_apply(params, obs))  # travels by value
+    config = config_with(torso=(compiled_init, compiled_apply) if as_given else "test_given:COMPILED", batch_size=4)
+    interface = describe(config)
+    require_updates(config, interface)
+    plain, own = (policy_network(config.override(torso=torso), interface) for torso in (SINES, config.agent.torso))
+    assert own.layout == plain.layout
+    pieces, obs = own.initial(np.random.default_rng(0)), np.ones((3, 4), np.float32)
+    assert np.allclose(own.apply(pieces, obs, jnp)["action"], plain.apply(pieces, obs, jnp)["action"])
+
+
+COMPILED = (compiled_init, jax.jit(sines_apply))
 
 
 def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():

@@ -25,14 +25,16 @@ class Given(str):
     """An object in the place of its name; as text it says what it is.
 
     A str, so that messages, files and the command line need not know of it. Equal are those of equal
-    text and content.
+    text and content. It is unpickled once: what it has captured, as a table of prices, is in a process once, for all
+    environments that it makes there.
 
     Raises:
         InvalidInput: It cannot be pickled.
     """
 
-    __slots__ = ("_pickled",)
+    __slots__ = ("_pickled", "_value")
     _pickled: bytes
+    _value: Any
 
     def __new__(cls, setting: str, value: Any) -> "Given":
         """Pickle an object for the setting of that name."""
@@ -55,8 +57,12 @@ class Given(str):
 
     @property
     def value(self) -> Any:
-        """The object; a copy of it in other processes."""
-        return cloudpickle.loads(self._pickled)
+        """A copy of the object, the same one each time."""
+        try:
+            return self._value
+        except AttributeError:  # not asked for yet
+            self._value = cloudpickle.loads(self._pickled)
+            return self._value
 
     def __reduce__(self) -> Any:
         return Given._of, (str(self), self._pickled)

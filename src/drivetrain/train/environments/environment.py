@@ -31,6 +31,7 @@ from drivetrain.train.environments.faults import (
     refuse,
     require_ends,
     require_finite,
+    require_new,
     require_reward,
     unfit_answer,
     unfit_observation,
@@ -184,6 +185,7 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
             raise TypeError(
                 f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{remedy}"
             )
+        require_new(cast(_AnyEnv, env).unwrapped)
         return cast(_AnyEnv, env)
     if is_simulator(env_id):
         return _simulated(env_id, settings)

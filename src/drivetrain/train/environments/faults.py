@@ -15,6 +15,7 @@ from drivetrain.core.errors import RunError
 from drivetrain.train.interface import Arrays, Interface, entries_of
 
 _LARGEST = float(np.finfo(np.float32).max)
+_MADE = "_was_made_for_drivetrain"  # noted on the environment itself, so that it is forgotten with it
 REMEDY = "mend the environment, or wrap it"
 
 
@@ -35,6 +36,21 @@ class NoSuchCategory(ValueError):
     def __init__(self, name: str, value: int, start: int, count: int) -> None:
         where = f" of {name!r}" if name else ""
         super().__init__(f"expected an observation{where} in {start}..{start + count - 1}, got {value}")
+
+
+def require_new(env: object) -> None:
+    """Refuse an environment that was made before, as one that a function has captured: several would step it at once.
+
+    Raises:
+        TypeError: It was, in this process.
+    """
+    own: dict[str, Any] = getattr(env, "__dict__", {})
+    if _MADE in own:
+        raise TypeError(
+            "expected another environment each time that its function is called, and it returned one that it had "
+            "returned before; make it within the function"
+        )
+    own[_MADE] = True
 
 
 def require_reward(env_id: str, step: int, reward: Any) -> float:
