@@ -5,10 +5,13 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import jax
+
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.learner.learner import Learner
+from drivetrain.train.experience.rollout import RolloutBuffer
+from drivetrain.train.learner.learner import Learner, make_learner
 from drivetrain.train.runs.requirements import describe
 
 SMALL = {"num_actors": 0, "hidden": (8,), "batch_size": 16, "learning_rate": 1e30, "time_report": False}
@@ -47,3 +50,21 @@ def test_a_state_that_is_no_numbers_any_more_is_not_saved():
     learned.state = learned.state._replace(critics=broken)
     with pytest.raises(RunError, match=r"state/critics/.* are no longer all finite numbers"):
         learned.arrays()
+
+
+@pytest.mark.parametrize(("algo", "env"), [("dqn", "CartPole-v1"), ("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
+def test_a_run_computes_no_nan_of_its_own_that_jax_was_told_to_end_at(tmp_path, algo, env):
+    few = {"total_steps": 96, "warmup_steps": 48} if algo != "ppo" else {"total_steps": 64, "rollout_length": 8}
+    settings = {**SMALL, **few, "learning_rate": 1e-3, "eval_max_steps": 5}
+    with jax.debug_nans(True):
+        assert train(algo, env, run_dir=str(tmp_path / "run"), **settings).num_updates > 0
+
+
+def test_how_much_values_foretell_is_no_number_where_returns_do_not_differ():
+    config = TrainConfig.default("ppo", "CartPole-v1").override(num_actors=1, hidden=(8,))
+    learner = make_learner(config, describe(config))
+    rollouts = RolloutBuffer.create(config, describe(config), shared=False)  # all zeros
+    learner.learn(rollouts, config.updates_per_rollout, 0.0)
+    told = learner.metrics
+    assert np.isnan(told["explained_variance"])
+    assert np.isfinite(told["policy_loss"])

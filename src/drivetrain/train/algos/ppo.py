@@ -43,7 +43,7 @@ from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
 from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
 from drivetrain.train.learner.states import owned
-from drivetrain.train.learner.updates import Metrics
+from drivetrain.train.learner.updates import Metrics, Seldom
 from drivetrain.train.networks import Network, Pieces, for_updates, pack
 from drivetrain.train.policies.distributions import Distribution, distribution_of
 from drivetrain.train.policies.stochastic import stochastic_network, value_network
@@ -254,7 +254,7 @@ def learn(
     num_batches = num_steps // config.batch_size
 
     def one_batch(progress: Progress, chosen: jax.Array) -> tuple[Progress, Metrics]:
-        batch = jax.tree.map(lambda x: x.at[chosen].get(mode="promise_in_bounds"), steps)
+        batch = jax.tree.map(lambda x: jnp.asarray(x).at[chosen].get(mode="promise_in_bounds"), steps)
         return update(progress, batch, schedule, networks, config, learners)
 
     def one_epoch(progress: Progress, key: jax.Array) -> tuple[Progress, Metrics]:
@@ -272,10 +272,11 @@ def summary(told: Metrics, steps: Steps, schedule: Schedule, num_batches: int) -
     """Metrics of a rollout: means over the updates done, and how well the values had foretold the returns."""
     done = told["done"]
     means = {name: (values * done).sum() / done.sum() for name, values in told.items() if name != "done"}
-    targets = steps.advantage + steps.value
+    spread = jnp.var(steps.advantage + steps.value)
+    has_some = spread > 0
     return {
         **means,
-        "explained_variance": 1 - jnp.var(steps.advantage) / jnp.var(targets),
+        "explained_variance": Seldom(1 - jnp.var(steps.advantage) / jnp.where(has_some, spread, 1), has_some),
         "num_epochs": done.sum() / num_batches,
         "learning_rate": schedule.learning_rate,
     }

@@ -26,7 +26,7 @@ Metrics = dict[str, Any]
 
 
 class Seldom(NamedTuple):
-    """A scalar that not every update has; summed up over those that have."""
+    """A scalar that not every update has: summed up over those that have, then their mean."""
 
     total: Any
     """The scalar; 0 of an update that has none."""
@@ -81,8 +81,8 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
-        first `count` rows mean something, the metrics' means over the `count` updates, NaN of what none had, and
-        the new state's policy.
+        first `count` rows mean something, the metrics' means over the `count` updates, for `means_of`, and the new
+        state's policy.
     """
 
     def updates(state: Any, batches: Batch, count: Any) -> tuple[Any, jax.Array, Metrics, jax.Array]:
@@ -111,7 +111,10 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
 
 
 def _mean(total: Any, count: Any) -> Any:
-    return total.total / total.count if isinstance(total, Seldom) else total / count
+    """A mean over updates; 0 of none, since JAX can be told to end where a NaN is computed (jax_debug_nans)."""
+    if isinstance(total, Seldom):
+        return Seldom(_mean(total.total, total.count), total.count)
+    return total / jnp.maximum(count, 1)
 
 
 def empty_batches(config: TrainConfig, interface: Interface) -> Batch:
@@ -123,8 +126,14 @@ def empty_batches(config: TrainConfig, interface: Interface) -> Batch:
 
 
 def means_of(metrics: Metrics) -> dict[str, float]:
-    """The numbers, waited for."""
-    return {name: np.asarray(value).item() for name, value in metrics.items()}  # `float` takes ten times as long
+    """The numbers, waited for; NaN of what no update had."""
+    return {name: _number(value) for name, value in metrics.items()}
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, Seldom):
+        return _number(value.total) if np.asarray(value.count) else np.nan
+    return np.asarray(value).item()  # `float` takes ten times as long
 
 
 def noise_key(rng: np.random.Generator) -> jax.Array:
