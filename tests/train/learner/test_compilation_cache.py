@@ -7,6 +7,17 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+from drivetrain.train import train
+
+SETTINGS = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
 _SHOW = """
 from drivetrain.train.learner.compilation import use_compilation_cache
 import jax
@@ -34,3 +45,44 @@ def test_programs_compiled_for_different_numbers_of_threads_are_kept_apart(monke
 def test_a_folder_that_the_user_chose_is_left_alone(monkeypatch, tmp_path):
     chosen = str(tmp_path / "mine")
     assert cache_dir(monkeypatch, tmp_path, JAX_COMPILATION_CACHE_DIR=chosen) == chosen
+
+
+def set_to(values):
+    for name, value in zip(SETTINGS, values, strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def own_settings():
+    """JAX's settings are the test's to change."""
+    before = settings_now()
+    yield
+    set_to(before)
+
+
+def settings_now():
+    return tuple(getattr(jax.config, name) for name in SETTINGS)
+
+
+@pytest.mark.usefixtures("own_settings")
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_a_run_in_the_callers_process_leaves_jax_with_the_callers_cache(tmp_path, monkeypatch, is_chosen):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "ours"))
+    chosen = str(tmp_path / "mine")
+    set_to(before := (chosen if is_chosen else None, 0.5, 7))
+    inside = []
+    train(
+        *("dqn", "CartPole-v1"), run_dir=str(tmp_path / "run"), num_actors=0, total_steps=40, warmup_steps=36,
+        batch_size=4, hidden=(8,), capacity=100, eval_max_steps=5, callbacks=[lambda event: inside.append(settings_now())],
+    )  # fmt: skip
+    assert settings_now() == before
+    if is_chosen:
+        assert set(inside) == {before}
+        assert not (tmp_path / "ours").exists()
+        return
+    assert {folder.startswith(str(tmp_path / "ours")) for folder, *_ in inside[:-1]} == {True}
+    for name, value in zip(SETTINGS, (chosen, 0.0, -1), strict=True):  # the caller's, from here on
+        jax.config.update(name, value)
+    jax.jit(lambda x: x * 3 + 1)(2.0)
+    assert list((tmp_path / "mine").iterdir())

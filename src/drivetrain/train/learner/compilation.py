@@ -3,12 +3,19 @@
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false
 
+import contextlib
 import os
+from collections.abc import Generator, Iterable
+from typing import Any
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 from drivetrain.core.caches import user_cache
 from drivetrain.core.machine import num_cores
+
+_FOLDER = "jax_compilation_cache_dir"
+_SETTINGS = (_FOLDER, "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
 
 
 def use_compilation_cache() -> None:
@@ -18,11 +25,31 @@ def use_compilation_cache() -> None:
     number out of the key under which it looks a program up. An update compiled for two threads
     took 1.4 times as long on one.
 
-    Does nothing where the user has chosen a folder (JAX_COMPILATION_CACHE_DIR).
+    Does nothing where the user has chosen a folder, by JAX_COMPILATION_CACHE_DIR or jax.config.
     """
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+    if _settings()[_FOLDER] is not None:
         return
     threads = os.environ.get("PJRT_NPROC") or num_cores()
-    jax.config.update("jax_compilation_cache_dir", str(user_cache(f"jax-{threads}-threads")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    _set(zip(_SETTINGS, (str(user_cache(f"jax-{threads}-threads")), 0.0, -1), strict=True))
+
+
+@contextlib.contextmanager
+def using_compilation_cache() -> Generator[None]:
+    """Likewise inside the block; afterwards JAX keeps what it compiles where the caller has it do so."""
+    before = _settings()
+    use_compilation_cache()
+    try:
+        yield
+    finally:
+        if _settings() != before:
+            _set(before.items())
+            compilation_cache.reset_cache()  # else JAX goes on with the folder that it has opened
+
+
+def _settings() -> dict[str, Any]:
+    return {name: getattr(jax.config, name) for name in _SETTINGS}
+
+
+def _set(settings: Iterable[tuple[str, Any]]) -> None:
+    for name, value in settings:
+        jax.config.update(name, value)
