@@ -80,6 +80,16 @@ def paint(observation, reward):
     raise RuntimeError("\x1b]0;owned\x07\x1b[31mred")
 
 
+class OfAnotherLibrary:
+    """An array of a library that NumPy cannot have it from, as one of PyTorch's that has a gradient."""
+
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError("can't call numpy() on a tensor that requires grad")
+
+    def __float__(self):
+        raise RuntimeError("no number")
+
+
 FAULTS = {
     "nan": lambda observation, reward: (observation * np.float32(np.nan), reward),
     "infinite": lambda observation, reward: (observation, np.inf),
@@ -87,6 +97,9 @@ FAULTS = {
     "dtype": lambda observation, reward: (np.array(["a", "b", "c"]), reward),
     "nothing": lambda observation, reward: (None, reward),
     "text": lambda observation, reward: (observation, "much"),
+    "foreign observation": lambda observation, reward: (OfAnotherLibrary(), reward),
+    "foreign reward": lambda observation, reward: (observation, OfAnotherLibrary()),
+    "huge reward": lambda observation, reward: (observation, 10**5_000),
     "exit": lambda observation, reward: sys.exit(),
     "leave": lambda observation, reward: os._exit(0),
     "raise": complain,

@@ -59,6 +59,13 @@ def assert_loads(run_dir):
         ("nan", r"step 5 of an episode: expected finite numbers in an observation, got [nan, nan, nan]"),
         ("infinite", "step 5 of an episode: expected a finite number as reward, got inf"),
         ("text", "step 5 of an episode: expected a finite number as reward, got 'much'"),
+        (
+            "foreign observation",
+            "step 5 of an episode: expected an observation float32[3], got a OfAnotherLibrary (RuntimeError: can't call "
+            "numpy() on a tensor that requires grad)",
+        ),
+        ("foreign reward", "step 5 of an episode: expected a finite number as reward, got <faulty_envs.OfAnotherLibrary"),
+        ("huge reward", "step 5 of an episode: expected a finite number as reward, got a int"),
         ("shape", "step 5 of an episode: expected an observation float32[3], got float32[2]"),
         ("dtype", "step 5 of an episode: expected an observation float32[3], got <U1[3]"),
         ("nothing", "step 5 of an episode: expected an observation float32[3], got object[]"),
@@ -70,8 +77,9 @@ def test_what_an_environment_may_not_return_is_named(tmp_path, monkeypatch, faul
     settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
     with pytest.raises(RunError) as raised:
         train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
-    expected = f"environment 'faulty_envs:Faulty-v0', {sentence}; mend the environment, or wrap it"
-    assert expected in str(raised.value)
+    assert f"environment 'faulty_envs:Faulty-v0', {sentence}" in str(raised.value)
+    assert "; mend the environment, or wrap it; the latest checkpoint is " in str(raised.value)
+    assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 8
 
 
 def test_on_the_command_line_it_is_one_sentence(start_faulty):

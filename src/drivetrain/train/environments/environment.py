@@ -321,7 +321,7 @@ class Environment:
             self._refuse_raised(error)
         try:
             observation, reward, terminated, truncated, _ = result
-        except (TypeError, ValueError):
+        except Exception:
             unfit_answer(self._env_id, self._num_steps, result)
         value = require_reward(self._env_id, self._num_steps, reward)
         if type(terminated) is not bool or type(truncated) is not bool:  # seldom: a call here takes a microsecond
@@ -343,8 +343,8 @@ class Environment:
             return self._encode(observation)
         except NoSuchCategory as error:
             refuse(self._env_id, self._num_steps, str(error))
-        except (ValueError, TypeError, KeyError, IndexError):
-            unfit_observation(self._env_id, self._num_steps, observation, self._interface, self._shapes)
+        except Exception as error:  # what came may be anything, and raise anything where it is looked at
+            unfit_observation(self._env_id, self._num_steps, observation, self._interface, self._shapes, error)
 
     def close(self) -> None:
         """Release what the environment holds; what it raises is its own."""

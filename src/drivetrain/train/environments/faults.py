@@ -15,7 +15,10 @@ from drivetrain.core.errors import RunError
 from drivetrain.train.interface import Arrays, Interface, entries_of
 
 _LARGEST = float(np.finfo(np.float32).max)
+_MOST_SHOWN = 80
 _MADE = "_was_made_for_drivetrain"  # noted on the environment itself, so that it is forgotten with it
+_OF_ANOTHER_KIND = (ValueError, TypeError, KeyError, IndexError)
+"""What is raised where something of another form is looked at; says no more than what came does."""
 REMEDY = "mend the environment, or wrap it"
 
 
@@ -61,11 +64,11 @@ def require_reward(env_id: str, step: int, reward: Any) -> float:
     """
     try:
         value = float(reward.item() if getattr(reward, "size", 0) == 1 else reward)
-    except (TypeError, ValueError):
+    except Exception:  # a stranger's number, or one beyond floats
         value = math.nan
     if not abs(value) <= _LARGEST:
         which = "within float32 " if math.isfinite(value) else ""
-        refuse(env_id, step, f"expected a finite number {which}as reward, got {reward!r}")
+        refuse(env_id, step, f"expected a finite number {which}as reward, got {shown(reward)}")
     return value
 
 
@@ -100,16 +103,24 @@ def require_ends(env_id: str, step: int, terminated: Any, truncated: Any) -> tup
 
 
 def _is_end(end: Any) -> bool:
-    array = np.asarray(end)
+    try:
+        array = np.asarray(end)
+    except Exception:  # a stranger's
+        return False
     return array.size == 1 and array.dtype.kind in "biuf" and array.item() in (0, 1)
 
 
 def _end_of(end: Any) -> str:
-    return repr(end) if end is None or isinstance(end, str | bool | int | float) else kind_of(end)
+    return shown(end) if end is None or isinstance(end, str | bool | int | float) else kind_of(end)
 
 
 def unfit_observation(
-    env_id: str, step: int, observation: Any, interface: Interface, shapes: Mapping[str, tuple[int, ...]]
+    env_id: str,
+    step: int,
+    observation: Any,
+    interface: Interface,
+    shapes: Mapping[str, tuple[int, ...]],
+    error: Exception,
 ) -> NoReturn:
     """Say what is wrong with an observation that could not be stored.
 
@@ -119,6 +130,7 @@ def unfit_observation(
         observation: What came.
         interface: What the environment looks like.
         shapes: Of the entries of its observations, as it declares them.
+        error: What was raised where it was to be stored.
 
     Raises:
         EnvironmentFault: Always.
@@ -126,7 +138,8 @@ def unfit_observation(
     entries = entries_of(interface.observations)
     wanted = {name: f"{entry.stored[1]}{list(shapes.get(name, ()))}" for name, entry in entries.items()}
     expected = wanted[""] if "" in wanted else ", ".join(f"{name}: {text}" for name, text in wanted.items())
-    refuse(env_id, step, f"expected an observation {expected}, got {kind_of(observation)}")
+    told = "" if isinstance(error, _OF_ANOTHER_KIND) else f" ({what(error)})"
+    refuse(env_id, step, f"expected an observation {expected}, got {kind_of(observation)}{told}")
 
 
 def require_finite(env_id: str, observations: Arrays, steps: list[int]) -> None:
@@ -210,6 +223,15 @@ def kind_of(observation: Any) -> str:
         return f"a tuple of {len(observation)} entries"  # pyright: ignore[reportUnknownArgumentType]
     try:
         array = np.asarray(observation)
-    except ValueError:  # nested lists of uneven lengths
+    except Exception:  # nested lists of uneven lengths, or a stranger's array
         return f"a {type(observation).__name__}"
     return f"{array.dtype}{list(array.shape)}"
+
+
+def shown(value: Any) -> str:
+    """What Python writes for a value, as far as a line has room; strangers' may fail to say it."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -61,7 +61,7 @@ class TrainedPolicy:
             encoded = self._encode(observation)
         except NoSuchCategory as error:
             raise InvalidInput(f"observation: {error}") from error
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+        except Exception as error:  # what is given may be anything
             raise InvalidInput(
                 f"observation: expected one of {self.config.env!r}, of {' '.join(str(self._space).split())}, got "
                 f"{kind_of(observation)}; `make_env()` makes an environment that gives such"
