@@ -274,6 +274,35 @@ def test_a_newer_format_and_another_kind_are_named(tmp_path):
         load_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"files": {"state": 3}}, "the names of its files are no text"),
+        ({"files": None}, "'NoneType' object has no"),
+        ({"num_steps": -5}, "its counts are no whole numbers from 0"),
+        ({"num_updates": True}, "its counts are no whole numbers from 0"),
+        ({"generation": 1.5}, "its counts are no whole numbers from 0"),
+        ({"replay_save": "x"}, "its counts are no whole numbers from 0"),
+        ({"replay_save": ...}, "it has no 'replay_save'"),
+    ],
+)
+def test_a_manifest_that_has_what_cannot_be_is_refused_by_everybody_who_reads_it(tmp_path, wrong, sentence):
+    replay = make_replay()
+    add(replay, 0, 8)
+    save_checkpoint(tmp_path, ARRAYS, META, replay=replay)
+    path = tmp_path / "checkpoint" / "manifest.json"
+    changed = {**json.loads(path.read_text()), **wrong}
+    path.write_text(json.dumps({name: value for name, value in changed.items() if value is not ...}))
+    for read in (
+        load_checkpoint,
+        checkpoint_nbytes,
+        lambda run_dir: load_saved_policy(run_dir, "last"),
+        lambda run_dir: load_replay(run_dir, shared=False),
+    ):
+        with pytest.raises(FileFormatError, match=rf"manifest\.json: damaged.*{sentence}"):
+            read(tmp_path)
+
+
 def test_a_checkpoint_may_be_saved_with_the_counters_of_another(tmp_path):
     save_checkpoint(tmp_path, ARRAYS, META)
     arrays, meta = load_checkpoint(tmp_path)

@@ -268,6 +268,21 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"interface": None}, "its manifest has None as interface; use an older copy"),
+        ({"num_resumes": "x", "elapsed_s": None}, "its manifest has 'x' as num_resumes, None as elapsed_s"),
+        ({"learning_s": float("nan")}, "its manifest has nan as learning_s"),
+        ({"num_updates": 10**9}, "its manifest counts 1,000,000,000 updates, and its state"),
+    ],
+)
+def test_a_manifest_that_has_what_cannot_be_is_refused(copy, wrong, sentence):
+    edit_manifest(copy, **wrong)
+    with pytest.raises(FileFormatError, match=sentence):
+        resume(copy, total_steps=500)
+
+
 def test_a_damaged_best_policy_is_refused_before_anything_starts_and_missing_logs_are_no_hindrance(copy):
     best = copy / "best" / "policy.npz"
     best.write_bytes(best.read_bytes()[:100])

@@ -205,10 +205,14 @@ def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         manifest = checked(path, _KIND, json.loads(path.read_bytes()), _FORMAT)
-        if not {"state"} <= manifest["files"].keys():
+        files: dict[str, Any] = manifest["files"]
+        if not {"state"} <= files.keys():
             raise ValueError("it names no state")
-        if not all(isinstance(manifest[name], int) for name in ("generation", "num_steps", "num_updates")):
-            raise ValueError("its counts are no numbers")
+        if not all(isinstance(name, str) for name in files.values()):
+            raise ValueError("the names of its files are no text")
+        counts = ("generation", "num_steps", "num_updates", *(["replay_save"] if "replay" in files else []))
+        if not all(is_count(manifest[name]) for name in counts):
+            raise ValueError("its counts are no whole numbers from 0")
     except FileNotFoundError as error:
         what = "there is no checkpoint here (yet)"
         if (folder / _OLDER).exists():
@@ -216,9 +220,16 @@ def _manifest(folder: Path) -> dict[str, Any]:
         elif _has_lost_manifest(folder):
             what = f"its {_MANIFEST} is gone; use an older copy of the folder, or remove it to begin the run anew"
         raise FileFormatError(f"{folder}: {what}") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except KeyError as error:
+        raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: it has no {error}") from error
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: {error}") from error
     return manifest
+
+
+def is_count(value: Any) -> bool:
+    """Whether what was read is a whole number from 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _has_lost_manifest(folder: Path) -> bool:

@@ -5,10 +5,13 @@ RUN/checkpoint -> Origin, weights, replay -> the same processes as for a new run
 A run that died before its first checkpoint begins anew in its folder, by its config.json.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
@@ -23,6 +26,7 @@ from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.run_dir.checkpoint import (
     has_best_policy,
     has_checkpoint,
+    is_count,
     load_checkpoint,
     load_replay,
     load_saved_policy,
@@ -34,8 +38,19 @@ from drivetrain.train.runs.requirements import describe, require_learner
 from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
 
-_NEEDED = ("num_resumes", "elapsed_s", "learning_s", "interface")
-"""What a checkpoint says of the run, beside what it says of itself."""
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+_NEEDED: dict[str, Callable[[Any], bool]] = {
+    "num_resumes": is_count,
+    "elapsed_s": _is_time,
+    "learning_s": _is_time,
+    "interface": lambda value: isinstance(value, dict),
+}
+"""What a checkpoint says of the run, beside what it says of itself, and whether that can be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +116,14 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
             raise FileFormatError(f"{run_dir}: {why}; begin a new run")
         config = TrainConfig.load(run_dir / "config.json", **again).override(run_dir=str(run_dir.resolve()))
         return changes.applied(config).resolved(), None
-    _, meta = load_checkpoint(run_dir)
+    arrays, meta = load_checkpoint(run_dir)
     try:
         config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
     except NotGivenAgain:
         raise
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
-    if absent := [name for name in _NEEDED if name not in meta]:
-        raise FileFormatError(f"{run_dir / 'checkpoint'}: its manifest lacks {', '.join(absent)}; use an older copy")
+    _require_whole(run_dir / "checkpoint", arrays, meta)
     config = changes.applied(_as_last_asked(config, run_dir, again))
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
@@ -117,6 +131,24 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
     if load_result(run_dir) is not None and wanted <= done:
         raise InvalidInput(f"{run_dir} is finished ({done:,} steps); give more total_steps to go on with it")
     return config.resolved(), meta
+
+
+def _require_whole(folder: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+    """Refuse a manifest that lacks something, or has what cannot be, before a run trusts it.
+
+    Raises:
+        FileFormatError: It is such a one.
+    """
+    if absent := [name for name in _NEEDED if name not in meta]:
+        raise FileFormatError(f"{folder}: its manifest lacks {', '.join(absent)}; use an older copy")
+    if wrong := [f"{meta[name]!r} as {name}" for name, can_be in _NEEDED.items() if not can_be(meta[name])]:
+        raise FileFormatError(f"{folder}: its manifest has {', '.join(wrong)}; use an older copy")
+    learned = arrays.get("state/num_updates")
+    if learned is not None and learned.tolist() != meta["num_updates"]:
+        raise FileFormatError(
+            f"{folder}: its manifest counts {meta['num_updates']:,} updates, and its state {learned.tolist()}; use an "
+            "older copy"
+        )
 
 
 def _as_last_asked(config: TrainConfig, run_dir: Path, again: Mapping[str, Any]) -> TrainConfig:
