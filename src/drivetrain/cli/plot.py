@@ -35,10 +35,10 @@ def run(argv: list[str]) -> int:
     if flags.output.suffix.lower() not in _SUFFIXES:
         raise InvalidInput(f"--output: expected a file ending in {' or '.join(_SUFFIXES)}, got {flags.output}")
     require_folders(flags.output)
-    found, unevaluated = curves(flags.run_dirs)
+    found, left_out = curves(flags.run_dirs)
     draw(found, flags.output)
-    for run_dir in unevaluated:
-        print(f"left out: {run_dir} has no evaluations yet")
+    for run_dir, why in left_out.items():
+        print(f"left out: {run_dir} {why}")
     for label, (curve, num_runs) in found.items():
         interval = f" (95% interval {curve.low[-1]:.1f}..{curve.high[-1]:.1f})" if num_runs > 1 else ""
         print(f"{label}, {num_runs} run{'s' * (num_runs > 1)}: {curve.mean[-1]:.1f}{interval} at the end")

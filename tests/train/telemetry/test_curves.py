@@ -82,19 +82,37 @@ def test_a_run_of_a_version_without_some_setting_is_like_those_that_have_it(make
     assert [(label, num_runs) for label, (_, num_runs) in curves(runs).by_label.items()] == [("dqn on CartPole-v1", 2)]
 
 
-def test_what_has_no_evaluations_or_none_in_common_is_one_sentence(make_run, tmp_path):
+def test_what_has_no_evaluations_is_one_sentence(make_run, tmp_path):
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         evaluations(tmp_path / "absent")
     with pytest.raises(FileFormatError, match="none: there are no evaluations here"):
         curves([make_run("none", {})])
-    with pytest.raises(InvalidInput, match="at no steps in common"):
-        curves([make_run("early", {1: 1.0}), make_run("late", {2: 1.0})])
+
+
+def test_a_run_that_ended_early_is_left_out_and_named_and_spoils_no_curve(make_run):
+    runs = [make_run(f"seeds/seed-{n}", {5: 1.0, 10: 2.0 * n}) for n in (1, 2)]
+    failed = [make_run("seeds/seed-3", {2: 1.0}), make_run("seeds/seed-4", {5: 1.0, 7: 1.0})]
+    other = make_run("other", {1: 7.0}, algo="ppo")
+    for run_dir in runs:
+        (run_dir / "result.json").write_text("{}")
+    found = curves([runs[0].parent, other])
+    mean, num_runs = found.by_label["dqn on CartPole-v1"]
+    assert (mean.num_steps[-1], mean.mean[-1], num_runs) == (10, 3.0, 2)
+    assert found.by_label["ppo on CartPole-v1"][1] == 1
+    assert found.left_out == dict.fromkeys(failed, "has not finished, as others of its curve have")
+
+
+def test_a_run_without_steps_in_common_with_others_is_left_out_and_named(make_run):
+    runs = [make_run("early", {1: 1.0}), make_run("late", {2: 3.0, 4: 5.0}), make_run("later", {3: 7.0, 4: 9.0})]
+    found = curves(runs)
+    assert found.left_out == {runs[0]: "was evaluated at no steps in common with others of its curve"}
+    assert [(curve.mean[-1], num_runs) for curve, num_runs in found.by_label.values()] == [(7.0, 2)]
 
 
 def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(make_run, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="needs the plot extra")
     runs = [make_run("seeds/seed-1", {1: 2.0}), make_run("seeds/seed-2", {}), make_run("seeds/seed-3", {1: 4.0})]
-    assert curves(runs).unevaluated == [runs[1]]
+    assert curves(runs).left_out == {runs[1]: "has no evaluations yet"}
     assert main(["plot", str(runs[0].parent), "-o", str(tmp_path / "curves.png")]) == 0
     out = capsys.readouterr().out
     assert f"left out: {runs[1]} has no evaluations yet" in out

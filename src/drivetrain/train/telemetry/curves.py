@@ -3,6 +3,7 @@
 RUN/metrics.jsonl -> Evaluations of one run -> those alike but for the seed -> Curve
 """
 
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.errors import FileFormatError
 from drivetrain.train.run_dir.folder import label_of, require_run_dir, seed_runs, settings_of
 from drivetrain.train.telemetry.metrics import read_rows
 
@@ -49,8 +50,8 @@ class Curves(NamedTuple):
 
     by_label: dict[str, tuple[Curve, int]]
     """The curve of each label, and of how many runs it is."""
-    unevaluated: list[Path]
-    """Runs without an evaluation yet, which are in no curve."""
+    left_out: dict[Path, str]
+    """Runs that are in no curve, and why, as in "has no evaluations yet"."""
 
 
 def evaluations(run_dir: Path) -> Evaluations:
@@ -76,16 +77,13 @@ def evaluations(run_dir: Path) -> Evaluations:
 
 
 def curve(runs: Sequence[Evaluations]) -> Curve:
-    """The mean of runs over the steps that all of them have, and its 95% bootstrap interval over runs.
+    """The mean of runs over the steps that all of them have, which are some, and its 95% bootstrap interval over runs.
 
     Between two evaluations a run's return is taken to change linearly. Runs are drawn with replacement,
     2,000 times, in the same way at every point; the interval is between the 2.5th and 97.5th percentile of
     the means.
     """
-    first = max(run.num_steps[0] for run in runs)
-    last = min(run.num_steps[-1] for run in runs)
-    if first > last:
-        raise InvalidInput(f"{runs[0].label}: the runs were evaluated at no steps in common; plot them one by one")
+    first, last = _in_common(runs)
     shares = np.arange(_NUM_POINTS if first < last else 1) / (_NUM_POINTS - 1)
     num_steps = np.asarray(first + shares * (last - first), np.float64)
     values = np.stack([np.interp(num_steps, run.num_steps, run.returns) for run in runs])
@@ -98,29 +96,47 @@ def curve(runs: Sequence[Evaluations]) -> Curve:
 def curves(run_dirs: Sequence[Path]) -> Curves:
     """One curve per algorithm, environment and settings; a folder of several seeds stands for their runs.
 
-    Where settings differ, they are in the labels.
+    Where settings differ, they are in the labels. Left out are runs without evaluations, runs that have not finished
+    where others of their curve have, and those that have no steps in common with others.
 
     Raises:
-        InvalidInput: One is no run's folder, or runs of a label were evaluated at no steps in common.
+        InvalidInput: One is no run's folder.
         FileFormatError: No run was evaluated yet, or files are damaged.
     """
-    evaluated: list[Evaluations] = []
-    unevaluated: list[Path] = []
     found = (run for path in run_dirs for run in seed_runs(path) or [path])
-    for resolved, run_dir in {run.resolve(): run for run in found}.items():  # one given twice is one
-        run = evaluations(resolved)
-        if len(run.num_steps):
-            evaluated.append(run)
-        else:
-            unevaluated.append(run_dir)
+    given = {run.resolve(): run for run in found}  # one given twice is one
+    runs = {run_dir: evaluations(resolved) for resolved, run_dir in given.items()}
+    evaluated = {run_dir: run for run_dir, run in runs.items() if len(run.num_steps)}
     if not evaluated:
-        raise FileFormatError(f"{', '.join(map(str, unevaluated))}: there are no evaluations here (yet)")
-    groups: dict[str, list[Evaluations]] = {}
-    for run in evaluated:
-        alike = [other.settings for other in evaluated if other.label == run.label]
+        raise FileFormatError(f"{', '.join(map(str, runs))}: there are no evaluations here (yet)")
+    left_out = {run_dir: "has no evaluations yet" for run_dir in runs if run_dir not in evaluated}
+    groups: dict[str, dict[Path, Evaluations]] = {}
+    for run_dir, run in evaluated.items():
+        alike = [other.settings for other in evaluated.values() if other.label == run.label]
         told = [f"{name} {run.settings.get(name, 'unknown')}" for name in _different(alike)]
-        groups.setdefault(", ".join([run.label, *told]), []).append(run)
-    return Curves({label: (curve(runs), len(runs)) for label, runs in groups.items()}, unevaluated)
+        groups.setdefault(", ".join([run.label, *told]), {})[run_dir] = run
+    by_label: dict[str, tuple[Curve, int]] = {}
+    for label, group in groups.items():
+        kept = _kept(group, left_out)
+        by_label[label] = (curve(kept), len(kept))
+    return Curves(by_label, left_out)
+
+
+def _kept(runs: dict[Path, Evaluations], left_out: dict[Path, str]) -> list[Evaluations]:
+    """Those of one thing that a mean can be of; the others are noted among those left out."""
+    finished = {run_dir: run for run_dir, run in runs.items() if (run_dir / "result.json").exists()}
+    kept = finished or dict(runs)  # while none has finished, all say something
+    left_out |= {run_dir: "has not finished, as others of its curve have" for run_dir in runs if run_dir not in kept}
+    while operator.gt(*_in_common(list(kept.values()))):
+        earliest = min(kept, key=lambda run_dir: kept[run_dir].num_steps[-1])
+        left_out[earliest] = "was evaluated at no steps in common with others of its curve"
+        del kept[earliest]
+    return list(kept.values())
+
+
+def _in_common(runs: Sequence[Evaluations]) -> tuple[float, float]:
+    """The first and the last step that all runs have; the first is beyond the last where there are none."""
+    return max(run.num_steps[0] for run in runs), min(run.num_steps[-1] for run in runs)
 
 
 def _different(settings: Sequence[dict[str, str]]) -> list[str]:
