@@ -138,6 +138,14 @@ def test_numbers_that_are_not_finite_are_left_out_as_in_the_file():
     assert watcher.events[0].num_steps == 5
 
 
+def test_what_one_callback_does_to_its_row_is_not_seen_by_others_nor_by_the_next_event():
+    watcher = Watcher()
+    callbacks = told(lambda event: event.row.clear(), watcher)
+    callbacks.tell({"num_steps": 5, "loss": 1.0})
+    callbacks.end(None)
+    assert [event.row for event in watcher.events] == [{"num_steps": 5, "loss": 1.0}] * 2
+
+
 def test_everybody_is_told_of_the_end_even_if_one_raises_then():
     def fail(event):
         raise ValueError("at the end")

@@ -33,7 +33,8 @@ class Event:
     config: TrainConfig
     """All of its settings, resolved; `config.run.seed` tells the runs of several seeds apart."""
     row: Mapping[str, float]
-    """The row of metrics.jsonl, as {"num_steps": ..., "eval_return": ...}; at the end, the last one."""
+    """The row of metrics.jsonl, as {"num_steps": ..., "eval_return": ...}; at the end, the last one. A copy for
+    each callback."""
     result: Result | None = None
     """At the end of a run that finished, or that a callback stopped; None if it failed or was interrupted."""
 
@@ -104,8 +105,9 @@ class Callbacks:
             raise self.error
 
     def _call(self, kind: Kind, result: Result | None) -> None:
-        event = Event(kind=kind, run_dir=self._run_dir, config=self._config, row=self._row, result=result)
         for callback in tuple(self._waiting):
+            row = dict(self._row)  # its own, which it may change
+            event = Event(kind=kind, run_dir=self._run_dir, config=self._config, row=row, result=result)
             try:
                 self.wants_stop |= _is_stop(callback(event))
             except BaseException as error:  # kept until the run has ended in good order
