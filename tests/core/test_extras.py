@@ -87,6 +87,12 @@ def test_whoever_packs_a_recording_or_reads_a_packed_one_without_pyarrow_is_told
     assert told_without("pyarrow", f"scope.{use}({str(tmp_path)!r})", "from drivetrain import scope") == (said, "")
 
 
+@pytest.mark.parametrize("module", ["config", "callbacks"])
+def test_settings_and_events_without_what_they_are_sent_by_name_the_extra(module):
+    said = 'this needs cloudpickle, which is not installed: pip install "drivetrain[train]"\n'
+    assert told_without("cloudpickle", f"import drivetrain.train.{module}") == (said, "")
+
+
 def test_around_other_failed_imports_nothing_changes():
     with pytest.raises(ModuleNotFoundError, match="nowhere") as raised, naming_extra():
         import drivetrain.nowhere  # noqa: F401

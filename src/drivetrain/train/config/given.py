@@ -10,9 +10,11 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
-
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.extras import naming_extra
+
+with naming_extra("train"):  # here, as settings are imported where nothing else of that extra is
+    import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 _PREFIX = "given from Python: "
 
