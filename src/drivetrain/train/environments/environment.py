@@ -19,14 +19,12 @@ from gymnasium import spaces
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.extras import missing_extra
 from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.signals import time_limit
 from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.faults import (
     NoSuchCategory,
-    message_of,
     raised,
     refuse,
     require_ends,
@@ -47,15 +45,10 @@ from drivetrain.train.environments.spaces import (
     observations_of,
     shapes_of,
 )
+from drivetrain.train.environments.unmade import GYMNASIUM, remedy, why
 from drivetrain.train.interface import Arrays, Interface, rows_of
 
 _AnyEnv = gymnasium.Env[Any, Any]
-_GYMNASIUM = Path(gymnasium.__file__).parent
-_OURS = Path(__file__).parents[2]
-_PLAIN = (gymnasium.error.Error, ImportError, OSError)
-"""Errors whose own words say what is wrong."""
-_PLAIN_OF_OURS = (ValueError, TypeError, AttributeError, AssertionError)
-"""The same where ours or Gymnasium's raise them, as of wrappers around what they are not for."""
 
 
 def interface_of(config: TrainConfig) -> Interface:
@@ -86,7 +79,7 @@ def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
     try:
         env.close()
     except (Exception, SystemExit) as error:  # a stranger's, and at the end of a run it would hide what was reached
-        raise InvalidInput(f"environment {env_id!r} cannot be closed: {_why(error)}; mend its close()") from error
+        raise InvalidInput(f"environment {env_id!r} cannot be closed: {why(error)}; mend its close()") from error
     return interface
 
 
@@ -97,7 +90,7 @@ def _space_of(env: _AnyEnv, name: str, env_id: str) -> Any:
     except (Exception, SystemExit) as error:  # a stranger's property
         if isinstance(error, AttributeError) and error.name == name and error.obj is env.unwrapped:
             return None
-        raise InvalidInput(f"environment {env_id!r}: its {name} cannot be read: {_why(error)}; mend it") from error
+        raise InvalidInput(f"environment {env_id!r}: its {name} cannot be read: {why(error)}; mend it") from error
 
 
 def _require_seeds(env: _AnyEnv, env_id: str) -> None:
@@ -133,7 +126,7 @@ def require_known_everywhere(env_id: str) -> None:
 def _is_known_anew(env_id: str, module: str) -> bool:
     """Whether a process that has imported Gymnasium alone knows an id, whose class lies in that module."""
     is_own = {  # of the package itself: a script may have registered one of its classes under a name of its own
-        "gymnasium": lambda: f'id="{env_id}"' in (_GYMNASIUM / "envs" / "__init__.py").read_text(encoding="utf-8"),
+        "gymnasium": lambda: f'id="{env_id}"' in (GYMNASIUM / "envs" / "__init__.py").read_text(encoding="utf-8"),
         "ale_py": lambda: env_id.startswith("ALE/"),
         "drivetrain": lambda: env_id.startswith("drivetrain/"),
     }.get(module.partition(".")[0])
@@ -153,25 +146,8 @@ def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) ->
             warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
             return _wrapped(_made(env_id, settings), settings, training=training)
     except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
-        is_own = isinstance(env_id, Given) or ":" in env_id
-        remedy = "mend it" if is_own else "`drivetrain envs` lists those that can"
-        if settings.env_kwargs:
-            remedy = f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
-        if isinstance(env_id, Given) and isinstance(error, gymnasium.error.UnregisteredEnv):
-            remedy = "what a script registers is not known to a run's processes: return an object of the class instead"
-        raise InvalidInput(f"environment {env_id!r} cannot be made: {_why(error)}; {remedy}") from error
-
-
-def _why(error: Exception | SystemExit) -> str:
-    """What an error says; of those that say little alone, their kind and place, too."""
-    absent = missing_extra(error) if isinstance(error, ImportError) else None
-    sentence = " ".join(message_of(absent or error).split())
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    file = Path(place.filename)
-    is_of_ours = file.is_relative_to(_GYMNASIUM) or file.is_relative_to(_OURS)
-    if sentence and (isinstance(error, _PLAIN) or (is_of_ours and isinstance(error, _PLAIN_OF_OURS))):
-        return sentence
-    return f"{': '.join(filter(None, (type(error).__name__, sentence)))} ({place.filename}, line {place.lineno})"
+        sentence = f"{why(error)}; {remedy(env_id, settings, error)}"
+        raise InvalidInput(f"environment {env_id!r} cannot be made: {sentence}") from error
 
 
 def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
@@ -179,11 +155,9 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
     if maker is not None:
         env = maker(**settings.env_kwargs)
         if not isinstance(env, gymnasium.Env):
-            remedy = ""
-            if hasattr(env, "default_params"):
-                remedy = ", a simulator: such are named drivetrain/module:Name"
+            told = ", a simulator: such are named drivetrain/module:Name" if hasattr(env, "default_params") else ""
             raise TypeError(
-                f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{remedy}"
+                f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{told}"
             )
         require_new(cast(_AnyEnv, env).unwrapped)
         return cast(_AnyEnv, env)
@@ -334,7 +308,7 @@ class Environment:
             refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")
         last = traceback.extract_tb(error.__traceback__)[-1]
         is_unpacking = isinstance(error, TypeError | ValueError) and "unpack" in str(error)
-        if is_unpacking and Path(last.filename).is_relative_to(_GYMNASIUM):
+        if is_unpacking and Path(last.filename).is_relative_to(GYMNASIUM):
             unfit_answer(self._env_id, self._num_steps, None, str(error))
         raised(self._env_id, self._num_steps, error, self._env.unwrapped)
 
@@ -360,7 +334,7 @@ def close_all(envs: Iterable[Environment], env_id: str) -> None:
         except (Exception, SystemExit) as error:  # a stranger's
             errors.append(error)
     if errors:
-        sys.stderr.write(f"environment {env_id!r} cannot be closed: {_why(errors[0])}; what it was for is done\n")
+        sys.stderr.write(f"environment {env_id!r} cannot be closed: {why(errors[0])}; what it was for is done\n")
 
 
 def trainable() -> dict[str, tuple[tuple[str, ...], str]]:

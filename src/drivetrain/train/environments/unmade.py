@@ -1,0 +1,52 @@
+"""Why an environment cannot be made, described or closed, by what that has raised, and what is to be done about it."""
+
+import traceback
+from pathlib import Path
+
+import gymnasium
+
+from drivetrain.core.extras import missing_extra
+from drivetrain.train.config import EnvironmentConfig
+from drivetrain.train.config.given import Given
+from drivetrain.train.environments.faults import message_of
+
+GYMNASIUM = Path(gymnasium.__file__).parent
+_OURS = Path(__file__).parents[2]
+_PLAIN = (gymnasium.error.Error, ImportError, OSError)
+"""Errors whose own words say what is wrong."""
+_PLAIN_OF_OURS = (ValueError, TypeError, AttributeError, AssertionError)
+"""The same where ours or Gymnasium's raise them, as of wrappers around what they are not for."""
+_INSTALL = "install it, or name its folder in PYTHONPATH"
+
+
+def why(error: Exception | SystemExit) -> str:
+    """What an error says; of those that say little alone, their kind and place, too."""
+    tells_of_import = isinstance(error, ModuleNotFoundError | gymnasium.error.DependencyNotInstalled)
+    found = _not_found(error) if tells_of_import else None
+    absent = missing_extra(found) if found is not None else None  # where Gymnasium names extras of its own
+    sentence = " ".join(message_of(absent or error).split())
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    file = Path(place.filename)
+    is_of_ours = file.is_relative_to(GYMNASIUM) or file.is_relative_to(_OURS)
+    if sentence and (isinstance(error, _PLAIN) or (is_of_ours and isinstance(error, _PLAIN_OF_OURS))):
+        return sentence
+    return f"{': '.join(filter(None, (type(error).__name__, sentence)))} ({place.filename}, line {place.lineno})"
+
+
+def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemExit) -> str:
+    """What is to be done about an environment that cannot be made."""
+    if isinstance(env_id, Given) and isinstance(error, gymnasium.error.UnregisteredEnv):
+        return "what a script registers is not known to a run's processes: return an object of the class instead"
+    is_own = isinstance(env_id, Given) or ":" in env_id
+    if is_own and (absent := _not_found(error)) is not None:
+        module = env_id.removeprefix("drivetrain/").partition(":")[0]
+        is_its_module = f"{module}.".startswith(f"{absent.name}.")
+        return "go to the folder that it lies in, or name that in PYTHONPATH" if is_its_module else _INSTALL
+    if settings.env_kwargs:
+        return f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
+    return "mend it" if is_own else "`drivetrain envs` lists those that can"
+
+
+def _not_found(error: Exception | SystemExit) -> ModuleNotFoundError | None:
+    """The failed import that an error is, or tells of."""
+    return next((one for one in (error, error.__cause__) if isinstance(one, ModuleNotFoundError)), None)
