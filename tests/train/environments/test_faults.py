@@ -61,10 +61,13 @@ def assert_loads(run_dir):
         ("text", "step 5 of an episode: expected a finite number as reward, got 'much'"),
         (
             "foreign observation",
-            "step 5 of an episode: expected an observation float32[3], got a OfAnotherLibrary (RuntimeError: can't call "
-            "numpy() on a tensor that requires grad)",
+            "step 5 of an episode: expected an observation float32[3], got a OfAnotherLibrary (RuntimeError: can't "
+            "call numpy() on a tensor that requires grad)",
         ),
-        ("foreign reward", "step 5 of an episode: expected a finite number as reward, got <faulty_envs.OfAnotherLibrary"),
+        (
+            "foreign reward",
+            "step 5 of an episode: expected a finite number as reward, got <faulty_envs.OfAnotherLibrary",
+        ),
         ("huge reward", "step 5 of an episode: expected a finite number as reward, got a int"),
         ("shape", "step 5 of an episode: expected an observation float32[3], got float32[2]"),
         ("dtype", "step 5 of an episode: expected an observation float32[3], got <U1[3]"),

@@ -74,7 +74,8 @@ def test_a_run_in_the_callers_process_leaves_jax_with_the_callers_cache(tmp_path
     inside = []
     train(
         *("dqn", "CartPole-v1"), run_dir=str(tmp_path / "run"), num_actors=0, total_steps=40, warmup_steps=36,
-        batch_size=4, hidden=(8,), capacity=100, eval_max_steps=5, callbacks=[lambda event: inside.append(settings_now())],
+        batch_size=4, hidden=(8,), capacity=100, eval_max_steps=5,
+        callbacks=[lambda event: inside.append(settings_now())],
     )  # fmt: skip
     assert settings_now() == before
     if is_chosen:

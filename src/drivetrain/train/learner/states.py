@@ -38,7 +38,9 @@ def restored(state: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if unknown := sorted(name for name in arrays if name.startswith(_PREFIX) and name not in names):
         more = f" and {len(unknown) - _NUM_NAMED} more" if len(unknown) > _NUM_NAMED else ""
         raise _of_another_structure(", ".join(unknown[:_NUM_NAMED]) + more, "nothing of that name", "an array")
-    return jax.tree.unflatten(structure, [_like(leaf, name, arrays) for name, (_, leaf) in zip(names, leaves, strict=True)])
+    return jax.tree.unflatten(
+        structure, [_like(leaf, name, arrays) for name, (_, leaf) in zip(names, leaves, strict=True)]
+    )
 
 
 def owned(arrays: Any) -> Any:

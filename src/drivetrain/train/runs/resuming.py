@@ -39,7 +39,6 @@ from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
 
 
-
 def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
