@@ -17,7 +17,7 @@ from drivetrain.train.experience.rollout import Rollout
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.learner.on_policy.algorithm import compile_learning
 from drivetrain.train.learner.sharing import Learners, for_everyone
-from drivetrain.train.learner.updates import Batch, compile_updates
+from drivetrain.train.learner.updates import Batch, compile_updates, means_of
 
 ROWS, INPUTS, ACTIONS, UPDATES_PER_CALL, CALLS = 12, 3, 2, 8, 3
 BOX = BoxActions(low=(-1.0,) * ACTIONS, high=(1.0,) * ACTIONS, shape=(ACTIONS,), dtype="float32")
@@ -63,7 +63,7 @@ def off_policy(algo, learners, dtype, settings):
     def call(index, state):
         count = UPDATES_PER_CALL - index
         state, errors, metrics, _ = updates(state, batches(index, algo, dtype), np.int32(count))
-        return state, np.asarray(errors)[:count], metrics
+        return state, np.asarray(errors)[:count], means_of(metrics)
 
     return algorithm.init(np.random.default_rng(0)), call
 
@@ -78,7 +78,8 @@ def on_policy(algo, learners, dtype, settings):
 
     def call(index, state):
         state, metrics, _ = learn(state, rollout(index, dtype), dtype(0.5))
-        return state, np.array([[float(metrics[name]) for name in sorted(metrics)]]), metrics
+        metrics = means_of(metrics)
+        return state, np.array([[metrics[name] for name in sorted(metrics)]]), metrics
 
     return algorithm.init(np.random.default_rng(0)), call
 
@@ -98,7 +99,7 @@ def learn(algo, num_learners, dtype, settings):
         told.append(errors)
     leaves = np.concatenate([np.ravel(leaf).astype(np.float64) for leaf in jax.tree.leaves(state)])
     num_epochs = metrics.get("num_epochs", 0)
-    metrics = np.array([float(metrics[name]) for name in sorted(metrics)])
+    metrics = np.array([metrics[name] for name in sorted(metrics)])
     return leaves, np.concatenate(told), metrics, int(state.num_updates), COMPILED[0] - compiled, num_epochs
 
 
