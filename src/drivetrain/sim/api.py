@@ -64,7 +64,10 @@ class Environment(Protocol):
 
 def name_of(env: Any) -> str:
     """How people call an environment; by its type where it does not say."""
-    return str(getattr(env, "name", type(env).__name__))
+    try:  # `getattr` and `hasattr` are what fingerprints cannot follow
+        return str(env.name)
+    except AttributeError:
+        return type(env).__name__
 
 
 @jax.tree_util.register_dataclass

@@ -14,7 +14,7 @@ import jax
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
-from drivetrain.sim.api import Tree, name_of
+from drivetrain.sim.api import Tree
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class GymnaxEnvironment:
     @property
     def name(self) -> str:
         """Gymnax's own."""
-        return name_of(self.inner)
+        return str(self.inner.name)
 
     @property
     def default_params(self) -> Tree:
