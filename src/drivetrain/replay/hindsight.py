@@ -38,6 +38,7 @@ class Relabelling:
     """How steps get other goals; see `Replay.hindsight_writer`."""
 
     reward: Judge
+    """This and the next take `steps`, by name."""
     terminated: Judge | None
     num_goals: int
     strategy: Strategy
@@ -63,8 +64,8 @@ class Relabelling:
             )
         num_goals = arguments.require_int("num_goals", values["num_goals"], least=1, most=2**16)
         return cls(
-            reward=values["reward"],
-            terminated=values["terminated"],
+            reward=_taking_steps(values["reward"]),
+            terminated=None if values["terminated"] is None else _taking_steps(values["terminated"]),
             num_goals=1 if strategy == "final" else num_goals,
             strategy=cast(Strategy, strategy),
             seed=arguments.require_int("seed", values["seed"], least=0),
@@ -183,11 +184,19 @@ class HindsightWriter:
         return self._rng.integers(first, num_steps, (num_steps, self._relabelling.num_goals))
 
 
-def _asks_for_steps(judge: Judge) -> bool:
+def _taking_steps(judge: Judge) -> Judge:
+    """The function, or around one that has no parameter `steps` one that has."""
     try:
-        return "steps" in inspect.signature(judge).parameters
+        if "steps" in inspect.signature(judge).parameters:
+            return judge
     except ValueError:  # of what is written in C
-        return False
+        pass
+
+    def of_goals(achieved: npt.NDArray[Any], desired: npt.NDArray[Any], steps: dict[str, Any]) -> npt.ArrayLike:
+        del steps
+        return judge(achieved, desired)
+
+    return of_goals
 
 
 def require_goals(inputs: tuple[Field, ...]) -> None:
@@ -211,7 +220,7 @@ def require_goals(inputs: tuple[Field, ...]) -> None:
 def _judged(name: str, judge: Judge, pairs: tuple[Any, Any], steps: dict[str, Any]) -> npt.NDArray[np.float32]:
     """What a function of the caller's says of some steps."""
     num = len(pairs[0])
-    array = np.asarray(judge(*pairs, steps=steps) if _asks_for_steps(judge) else judge(*pairs))
+    array = np.asarray(judge(*pairs, steps=steps))
     if array.shape != (num,) or array.dtype.kind not in "fiub":
         raise InvalidInput(
             f"{name}: expected {num} numbers of (achieved, desired), one for each of their rows, got "

@@ -90,10 +90,8 @@ def require_experience(config: TrainConfig, interface: Interface) -> None:
         require_memory(RolloutBuffer.nbytes_for(config, interface), what=what, remedy=remedy)
         return
     report = memory_report(**_replay_settings(config, interface))
-    what, scratch_dir = (
-        f"a replay of capacity {report.capacity}",
-        require_folder("scratch_dir", config.replay.scratch_dir),
-    )
+    what = f"a replay of capacity {report.capacity}"
+    scratch_dir = require_folder("scratch_dir", config.replay.scratch_dir)
     if scratch_dir is None:
         require_memory(report.nbytes, what=what, largest=report.largest())
     else:
