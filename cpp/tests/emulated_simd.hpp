@@ -36,6 +36,19 @@ inline simde__m512d emulated_cvtps_pd(simde__m256 from) {
 #ifndef __mmask8
 typedef simde__mmask8 __mmask8;
 #endif
+#ifndef __mmask16
+typedef simde__mmask16 __mmask16;
+#endif
+#ifndef _mm512_maskz_expand_ps
+inline simde__m512 emulated_maskz_expand_ps(unsigned mask, simde__m512 from) {
+  float in[16], out[16] = {};
+  std::memcpy(in, &from, 64);
+  for (int i = 0, next = 0; i < 16; ++i)
+    if (mask >> i & 1) out[i] = in[next++];
+  return simde_mm512_loadu_ps(out);
+}
+#define _mm512_maskz_expand_ps(mask, from) emulated_maskz_expand_ps((mask), (from))
+#endif
 // Quarters of two vectors, two of the first and then two of the second.
 template <class Vector>
 inline Vector emulated_shuffle_quarters(Vector first, Vector second, unsigned which) {

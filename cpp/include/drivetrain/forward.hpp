@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "drivetrain/rectified.hpp"
@@ -37,46 +35,34 @@ class Forward {
                   const float* x, std::size_t rows, float* const* heads, SimdLevel simd) {
     reserve(layers);
     for (std::size_t row = 0; row < rows; ++row) {
-      const float* values = x + row * layers[0].num_in;
-      const std::uint32_t* places = all_.data();
-      std::size_t count = layers[0].num_in;
+      const float* input = x + row * layers[0].num_in;
+      bool is_rectified = false;  // what has been through tanh is taken as it is
       for (std::size_t n = 0; n < num_hidden; ++n) {
-        affine(values, places, count, layers[n], z_.data(), simd);
-        const std::size_t width = layers[n].num_out;
-        if (activation == Activation::kRelu) {
-          count = rectified::keep_positive(z_.data(), width, values_.data(), kept_.data(), simd);
-          places = kept_.data();
-        } else {
-          for (std::size_t i = 0; i < width; ++i) values_[i] = std::tanh(z_[i]);
-          count = width;
-          places = all_.data();
-        }
-        values = values_.data();
+        float* z = units_[n % 2].data();
+        affine(input, is_rectified, layers[n], z, simd);
+        is_rectified = activation == Activation::kRelu;
+        if (!is_rectified)
+          for (std::size_t i = 0; i < layers[n].num_out; ++i) z[i] = std::tanh(z[i]);
+        input = z;
       }
       for (std::size_t n = num_hidden; n < layers.size(); ++n)
-        affine(values, places, count, layers[n], heads[n - num_hidden] + row * layers[n].num_out, simd);
+        affine(input, is_rectified, layers[n], heads[n - num_hidden] + row * layers[n].num_out, simd);
     }
   }
 
  private:
-  static void affine(const float* values, const std::uint32_t* places, std::size_t count,
-                     const Dense& layer, float* y, SimdLevel simd) noexcept {
-    rectified::affine(values, places, count, layer.weight, layer.bias, layer.num_out, y, simd);
+  static void affine(const float* x, bool is_rectified, const Dense& layer, float* y, SimdLevel simd) noexcept {
+    rectified::affine(x, is_rectified, layer.num_in, layer.weight, layer.bias, layer.num_out, y, simd);
   }
 
   void reserve(const std::vector<Dense>& layers) {
     std::size_t widest = 0;
-    for (const Dense& layer : layers) widest = std::max({widest, layer.num_in, layer.num_out});
-    if (widest <= all_.size()) return;
-    z_.resize(widest);
-    values_.resize(widest + rectified::kGroup);
-    kept_.resize(widest + rectified::kGroup);
-    all_.resize(widest);
-    std::iota(all_.begin(), all_.end(), 0u);
+    for (const Dense& layer : layers) widest = std::max(widest, layer.num_out);
+    for (auto& units : units_)
+      if (units.size() < widest) units.resize(widest);
   }
 
-  std::vector<float> z_, values_;
-  std::vector<std::uint32_t> kept_, all_;
+  std::vector<float> units_[2];  // of a layer and the one before
 };
 
 }  // namespace drivetrain

@@ -1,10 +1,10 @@
 // A layer's product behind rectified linear units, max(z, 0) @ w, with its derivatives, for a batch.
 //
 // About half of what such units give is zero, and units that are off for a whole batch are common in
-// trained networks; what is multiplied by zero is left out. Rows of max(z, 0) become lists of what is
-// above zero, in blocks of kBlock columns:
+// trained networks; what is multiplied by zero is left out. What is kept of a row is a bit per column,
+// in masks of 64 columns:
 //
-//   y  = max(z, 0) @ w         each list of a row picks the rows of w that it needs
+//   y  = max(z, 0) @ w         each mask of a row picks the rows of w that it needs
 //   dw = max(z, 0)^T @ dy      likewise by column, over the columns of dy that are not all zero
 //   dz = (dy @ w^T)(z > 0)     likewise by what is not zero in dy, the slopes of rectified units
 //
@@ -12,6 +12,7 @@
 // is kept; zero times infinity is left out like zero times anything. The derivative at z = 0 is 0.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -22,39 +23,26 @@
 
 namespace drivetrain::rectified {
 
-inline constexpr std::size_t kBlock = 64;  // columns that one list covers: 16 KiB of a panel with AVX2, 32 with AVX-512
-inline constexpr std::size_t kWide = 8;    // vectors that an inner loop sums at a time
-inline constexpr std::size_t kGroup = 8;   // columns that are packed, spread or transposed at a time
-
 struct Sizes {
   std::size_t rows, num_in, num_out;
 };
 
-/// What lists hold of a matrix; NaN always, so that it is seen in the result.
+using Mask = std::uint64_t;
+inline constexpr std::size_t kBlock = 64;  // columns of a mask
+
+/// What masks keep of a matrix; NaN always, so that it is seen in the result.
 enum class Kept { kPositive, kNonzero };
 
-/// What is kept of a matrix: of block b and row r count[b * rows + r] values and their places in the
-/// block, in ascending order, from (b * rows + r) * kBlock on.
-struct Lists {
-  float* values;
-  std::uint32_t* places;
-  std::uint32_t* counts;
-};
-
-/// Columns of a matrix that are worked on.
-struct Columns {
-  std::uint32_t* used;    // all bits set for those, 0 for others
-  std::uint32_t* starts;  // of a group of kGroup columns: where those of it lie among all that are used
-  std::uint32_t* places;  // of a column: where it lies among those of its group
-  std::size_t num;
-};
+template <Kept kKept>
+constexpr bool is_kept(float number) noexcept {
+  return kKept == Kept::kPositive ? !(number <= 0.0f) : number != 0.0f;
+}
 
 /// Memory that calls of the same sizes use again; of one thread.
 class Workspace {
  public:
-  Lists lists;
-  Columns columns;
-  float *dy, *panels, *product, *transposed;
+  Mask *kept, *used;  // of a matrix, and of its columns
+  float *dy, *panels, *product;
 
   Workspace() = default;
   Workspace(const Workspace&) = delete;
@@ -66,9 +54,8 @@ class Workspace {
     const auto up = [](std::size_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
     const std::size_t rows = up(sizes.rows), num_in = up(sizes.num_in), num_out = up(sizes.num_out);
     const std::size_t longer = rows > num_in ? rows : num_in, wider = num_in > num_out ? num_in : num_out;
-    const std::size_t counts = up(rows * wider / kBlock), kept = rows * wider + kBlock;
-    const std::size_t words =
-        2 * kept + counts + (rows + longer) * num_out + longer * wider + rows * num_in + 3 * num_out + kBlock;
+    const std::size_t num_masks = up(2 * rows * wider / kBlock), num_used = up(2 * num_out / kBlock);
+    const std::size_t words = num_masks + num_used + (rows + longer) * num_out + kBlock + longer * wider;
     if (words > num_words_) {
       std::free(memory_);
       memory_ = static_cast<float*>(std::aligned_alloc(64, 4 * words));
@@ -77,13 +64,11 @@ class Workspace {
     }
     float* next = memory_;
     const auto take = [&next](std::size_t num) { return std::exchange(next, next + num); };
-    const auto take_places = [&](std::size_t num) { return reinterpret_cast<std::uint32_t*>(take(num)); };
-    lists = {take(kept), take_places(kept), take_places(counts)};
+    kept = reinterpret_cast<Mask*>(take(num_masks));
+    used = reinterpret_cast<Mask*>(take(num_used));
     dy = take(rows * num_out + kBlock);
     panels = take(longer * num_out);
     product = take(longer * wider);
-    transposed = take(rows * num_in);
-    columns = {take_places(num_out), take_places(num_out), take_places(num_out), 0};
     return true;
   }
 
@@ -93,37 +78,42 @@ class Workspace {
 };
 
 namespace portable {
-constexpr std::size_t kLanes = 4;
+constexpr std::size_t kLanes = 4;  // numbers in a vector
+constexpr std::size_t kWide = 8;   // vectors that an inner loop sums at a time
+constexpr std::size_t kTile = 8;   // rows and columns that are transposed at a time
 #define DRIVETRAIN_KERNEL
 
-/// Of `num` numbers those that are kept, and their places; how many there are. May write beyond them, never beyond
-/// `num`. Of those before `from` there are `count` already.
+/// Which of `num` numbers, 64 at most, are kept; of those from `from` on.
 template <Kept kKept>
-inline std::uint32_t keep(const float* numbers, std::size_t num, float* values, std::uint32_t* places,
-                          std::size_t from = 0, std::uint32_t count = 0) noexcept {
-  for (std::size_t i = from; i < num; ++i) {
-    values[count] = numbers[i];
-    places[count] = static_cast<std::uint32_t>(i);
-    count += kKept == Kept::kPositive ? !(numbers[i] <= 0.0f) : numbers[i] != 0.0f;
-  }
+inline Mask find(const float* numbers, std::size_t num, std::size_t from = 0) noexcept {
+  Mask kept = 0;
+  for (std::size_t i = from; i < num; ++i) kept |= static_cast<Mask>(is_kept<kKept>(numbers[i])) << i;
+  return kept;
+}
+
+/// The numbers of those, 64 at most, that are used, one after another; how many. May write a vector beyond them.
+inline std::size_t pack(const float* numbers, std::size_t, Mask used, float* packed) noexcept {
+  std::size_t count = 0;
+  for (; used != 0; used &= used - 1) packed[count++] = numbers[std::countr_zero(used)];
   return count;
 }
 
-/// The numbers whose column is used, one after another. May write kGroup beyond them.
-inline void pack_row(const float* row, std::size_t width, const Columns& columns, float* packed) noexcept {
-  for (std::size_t i = 0; i < width; ++i) packed[columns.starts[i / kGroup] + columns.places[i]] = row[i];
+/// The reverse of that for `num` numbers, with zeros between them. May read a vector beyond them.
+inline std::size_t spread(const float* packed, std::size_t num, Mask used, float* numbers) noexcept {
+  for (std::size_t i = 0; i < num; ++i) numbers[i] = 0;
+  std::size_t count = 0;
+  for (; used != 0; used &= used - 1) numbers[std::countr_zero(used)] = packed[count++];
+  return count;
 }
 
-/// The columns of a group, zero where they are not used. May read as many numbers.
-inline void spread(const float* packed, const std::uint32_t* places, const std::uint32_t* used,
-                   float* columns) noexcept {
-  for (std::size_t i = 0; i < kGroup; ++i) columns[i] = used[i] == 0 ? 0 : packed[places[i]];
-}
-
-/// kGroup by kGroup numbers, transposed.
-inline void transpose_tile(const float* from, std::size_t from_stride, float* to, std::size_t to_stride) noexcept {
-  for (std::size_t row = 0; row < kGroup; ++row)
-    for (std::size_t i = 0; i < kGroup; ++i) to[i * to_stride + row] = from[row * from_stride + i];
+/// Of kTile by kTile numbers the columns that are used, as rows. May write one more row.
+inline void transpose_tile(const float* from, std::size_t from_stride, unsigned used, float* to,
+                           std::size_t to_stride) noexcept {
+  for (std::size_t i = 0; i < kTile; ++i) {
+    if ((used >> i & 1) == 0) continue;
+    for (std::size_t row = 0; row < kTile; ++row) to[row] = from[row * from_stride + i];
+    to += to_stride;
+  }
 }
 
 #include "drivetrain/rectified_kernels.inl"
@@ -133,83 +123,92 @@ inline void transpose_tile(const float* from, std::size_t from_stride, float* to
 #if defined(DRIVETRAIN_TARGET)
 namespace avx2 {
 constexpr std::size_t kLanes = 8;
+constexpr std::size_t kWide = 8;
+constexpr std::size_t kTile = 8;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx2,fma,popcnt")
 
-/// For each set of lanes the places of those in it, a byte each.
-struct Order {
-  std::uint64_t of[256];
+/// For each set of lanes the places of those in it, and for each lane how many of the set are before it; a byte each.
+struct Orders {
+  std::uint64_t places[256], ranks[256];
 };
-constexpr Order make_order() noexcept {
-  Order order{};
+constexpr Orders make_orders() noexcept {
+  Orders orders{};
   for (unsigned set = 0; set < 256; ++set) {
     unsigned count = 0;
-    for (unsigned lane = 0; lane < 8; ++lane)
-      if (set >> lane & 1) order.of[set] |= static_cast<std::uint64_t>(lane) << 8 * count++;
+    for (unsigned lane = 0; lane < 8; ++lane) {
+      orders.ranks[set] |= static_cast<std::uint64_t>(count) << 8 * lane;
+      if (set >> lane & 1) orders.places[set] |= static_cast<std::uint64_t>(lane) << 8 * count++;
+    }
   }
-  return order;
+  return orders;
 }
-inline constexpr Order kOrder = make_order();
+inline constexpr Orders kOrders = make_orders();
+
+DRIVETRAIN_KERNEL inline __m256i bytes_as_words(const std::uint64_t& bytes) noexcept {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(&bytes)));
+}
 
 template <Kept kKept>
-DRIVETRAIN_KERNEL inline std::uint32_t keep(const float* numbers, std::size_t num, float* values,
-                                            std::uint32_t* places) noexcept {
+DRIVETRAIN_KERNEL inline Mask find(const float* numbers, std::size_t num) noexcept {
   constexpr int kCompared = kKept == Kept::kPositive ? _CMP_NLE_UQ : _CMP_NEQ_UQ;
-  std::uint32_t count = 0;
+  Mask kept = 0;
   std::size_t i = 0;
-  for (; i + kGroup <= num; i += kGroup) {
-    const __m256 some = _mm256_loadu_ps(numbers + i);
-    const auto kept = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(some, _mm256_setzero_ps(), kCompared)));
-    const __m256i order = _mm256_cvtepu8_epi32(
-        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kOrder.of[kept])));
-    _mm256_storeu_ps(values + count, _mm256_permutevar8x32_ps(some, order));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(places + count),
-                        _mm256_add_epi32(order, _mm256_set1_epi32(static_cast<int>(i))));
-    count += static_cast<std::uint32_t>(__builtin_popcount(kept));
+  for (; i + 8 <= num; i += 8) {
+    const __m256 some = _mm256_cmp_ps(_mm256_loadu_ps(numbers + i), _mm256_setzero_ps(), kCompared);
+    kept |= static_cast<Mask>(static_cast<unsigned>(_mm256_movemask_ps(some))) << i;
   }
-  return portable::keep<kKept>(numbers, num, values, places, i, count);
+  return kept | portable::find<kKept>(numbers, num, i);
 }
 
-DRIVETRAIN_KERNEL inline void pack_row(const float* row, std::size_t width, const Columns& columns,
-                                       float* packed) noexcept {
-  std::size_t i = 0;
-  for (; i + kGroup <= width; i += kGroup) {
-    const auto set = static_cast<unsigned>(
-        _mm256_movemask_ps(_mm256_loadu_ps(reinterpret_cast<const float*>(columns.used + i))));
-    const __m256i order = _mm256_cvtepu8_epi32(
-        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kOrder.of[set])));
-    _mm256_storeu_ps(packed + columns.starts[i / kGroup],
-                     _mm256_permutevar8x32_ps(_mm256_loadu_ps(row + i), order));
+DRIVETRAIN_KERNEL inline std::size_t pack(const float* numbers, std::size_t num, Mask used, float* packed) noexcept {
+  std::size_t count = 0, i = 0;
+  for (; i + 8 <= num; i += 8) {
+    const Mask set = used >> i & 0xff;
+    _mm256_storeu_ps(packed + count,
+                     _mm256_permutevar8x32_ps(_mm256_loadu_ps(numbers + i), bytes_as_words(kOrders.places[set])));
+    count += static_cast<std::size_t>(std::popcount(set));
   }
-  for (; i < width; ++i) packed[columns.starts[i / kGroup] + columns.places[i]] = row[i];
+  return i == num ? count : count + portable::pack(numbers + i, num - i, used >> i, packed + count);
 }
 
-DRIVETRAIN_KERNEL inline void spread(const float* packed, const std::uint32_t* places,
-                                     const std::uint32_t* used, float* columns) noexcept {
-  const __m256i order = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(places));
-  const __m256 numbers = _mm256_permutevar8x32_ps(_mm256_loadu_ps(packed), order);
-  _mm256_storeu_ps(columns, _mm256_and_ps(numbers, _mm256_loadu_ps(reinterpret_cast<const float*>(used))));
+DRIVETRAIN_KERNEL inline std::size_t spread(const float* packed, std::size_t num, Mask used, float* numbers) noexcept {
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  std::size_t count = 0, i = 0;
+  for (; i + 8 <= num; i += 8) {
+    const Mask set = used >> i & 0xff;
+    const __m256i in_set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(set)), bits), bits);
+    const __m256 some = _mm256_permutevar8x32_ps(_mm256_loadu_ps(packed + count), bytes_as_words(kOrders.ranks[set]));
+    _mm256_storeu_ps(numbers + i, _mm256_and_ps(some, _mm256_castsi256_ps(in_set)));
+    count += static_cast<std::size_t>(std::popcount(set));
+  }
+  return i == num ? count : count + portable::spread(packed + count, num - i, used >> i, numbers + i);
 }
 
-DRIVETRAIN_KERNEL inline void transpose_tile(const float* from, std::size_t from_stride, float* to,
+DRIVETRAIN_KERNEL inline void transpose_tile(const float* from, std::size_t from_stride, unsigned used, float* to,
                                              std::size_t to_stride) noexcept {
-  __m256 rows[kGroup], pairs[kGroup], fours[kGroup];
+  __m256 rows[kTile], pairs[kTile], fours[kTile], columns[kTile];
 #pragma GCC unroll 8
-  for (std::size_t n = 0; n < kGroup; ++n) rows[n] = _mm256_loadu_ps(from + n * from_stride);
+  for (std::size_t n = 0; n < kTile; ++n) rows[n] = _mm256_loadu_ps(from + n * from_stride);
 #pragma GCC unroll 4
-  for (std::size_t n = 0; n < kGroup; n += 2) {
+  for (std::size_t n = 0; n < kTile; n += 2) {
     pairs[n] = _mm256_unpacklo_ps(rows[n], rows[n + 1]);
     pairs[n + 1] = _mm256_unpackhi_ps(rows[n], rows[n + 1]);
   }
 #pragma GCC unroll 4
-  for (std::size_t n = 0; n < kGroup; n += 2) {
+  for (std::size_t n = 0; n < kTile; n += 2) {
     const __m256 first = pairs[n / 4 * 4 + n % 4 / 2], second = pairs[n / 4 * 4 + n % 4 / 2 + 2];
     fours[n] = _mm256_shuffle_ps(first, second, 0x44);
     fours[n + 1] = _mm256_shuffle_ps(first, second, 0xee);
   }
 #pragma GCC unroll 4
-  for (std::size_t n = 0; n < kGroup / 2; ++n) {
-    _mm256_storeu_ps(to + n * to_stride, _mm256_permute2f128_ps(fours[n], fours[n + 4], 0x20));
-    _mm256_storeu_ps(to + (n + 4) * to_stride, _mm256_permute2f128_ps(fours[n], fours[n + 4], 0x31));
+  for (std::size_t n = 0; n < kTile / 2; ++n) {
+    columns[n] = _mm256_permute2f128_ps(fours[n], fours[n + 4], 0x20);
+    columns[n + 4] = _mm256_permute2f128_ps(fours[n], fours[n + 4], 0x31);
+  }
+#pragma GCC unroll 8
+  for (std::size_t n = 0; n < kTile; ++n) {
+    _mm256_storeu_ps(to, columns[n]);
+    to += used >> n & 1 ? to_stride : 0;
   }
 }
 
@@ -219,12 +218,74 @@ DRIVETRAIN_KERNEL inline void transpose_tile(const float* from, std::size_t from
 
 namespace avx512 {
 constexpr std::size_t kLanes = 16;
+constexpr std::size_t kWide = 16;
+constexpr std::size_t kTile = 16;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx512f,avx512dq,avx2,fma,popcnt")
 
-using avx2::keep;  // by 16 it takes twice as long: compressed, nearly every store crosses a cache line
-using avx2::pack_row;
-using avx2::spread;
-using avx2::transpose_tile;
+template <Kept kKept>
+DRIVETRAIN_KERNEL inline Mask find(const float* numbers, std::size_t num) noexcept {
+  constexpr int kCompared = kKept == Kept::kPositive ? _CMP_NLE_UQ : _CMP_NEQ_UQ;
+  Mask kept = 0;
+  std::size_t i = 0;
+  for (; i + 16 <= num; i += 16)
+    kept |= static_cast<Mask>(_mm512_cmp_ps_mask(_mm512_loadu_ps(numbers + i), _mm512_setzero_ps(), kCompared)) << i;
+  return kept | portable::find<kKept>(numbers, num, i);
+}
+
+DRIVETRAIN_KERNEL inline std::size_t pack(const float* numbers, std::size_t num, Mask used, float* packed) noexcept {
+  std::size_t count = 0, i = 0;
+  for (; i + 16 <= num; i += 16) {
+    const auto set = static_cast<__mmask16>(used >> i);
+    _mm512_storeu_ps(packed + count, _mm512_maskz_compress_ps(set, _mm512_loadu_ps(numbers + i)));
+    count += static_cast<std::size_t>(std::popcount(unsigned{set}));
+  }
+  return i == num ? count : count + portable::pack(numbers + i, num - i, used >> i, packed + count);
+}
+
+DRIVETRAIN_KERNEL inline std::size_t spread(const float* packed, std::size_t num, Mask used, float* numbers) noexcept {
+  std::size_t count = 0, i = 0;
+  for (; i + 16 <= num; i += 16) {
+    const auto set = static_cast<__mmask16>(used >> i);
+    _mm512_storeu_ps(numbers + i, _mm512_maskz_expand_ps(set, _mm512_loadu_ps(packed + count)));
+    count += static_cast<std::size_t>(std::popcount(unsigned{set}));
+  }
+  return i == num ? count : count + portable::spread(packed + count, num - i, used >> i, numbers + i);
+}
+
+DRIVETRAIN_KERNEL inline void transpose_tile(const float* from, std::size_t from_stride, unsigned used, float* to,
+                                             std::size_t to_stride) noexcept {
+  __m512 rows[16], twos[16], fours[16], columns[16];
+#pragma GCC unroll 16
+  for (std::size_t n = 0; n < 16; ++n) rows[n] = _mm512_loadu_ps(from + n * from_stride);
+#pragma GCC unroll 8
+  for (std::size_t n = 0; n < 16; n += 2) {
+    twos[n] = _mm512_unpacklo_ps(rows[n], rows[n + 1]);
+    twos[n + 1] = _mm512_unpackhi_ps(rows[n], rows[n + 1]);
+  }
+#pragma GCC unroll 8
+  for (std::size_t n = 0; n < 16; n += 2) {  // fours[4g + c]: of rows 4g to 4g + 3 the columns c, c + 4, c + 8, c + 12
+    const __m512d first = _mm512_castps_pd(twos[n / 4 * 4 + n % 4 / 2]);
+    const __m512d second = _mm512_castps_pd(twos[n / 4 * 4 + n % 4 / 2 + 2]);
+    fours[n] = _mm512_castpd_ps(_mm512_unpacklo_pd(first, second));
+    fours[n + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(first, second));
+  }
+#pragma GCC unroll 4
+  for (std::size_t c = 0; c < 4; ++c) {
+    const __m512 early = _mm512_shuffle_f32x4(fours[c], fours[4 + c], 0x44);
+    const __m512 late = _mm512_shuffle_f32x4(fours[c], fours[4 + c], 0xee);
+    const __m512 early_below = _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0x44);
+    const __m512 late_below = _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0xee);
+    columns[c] = _mm512_shuffle_f32x4(early, early_below, 0x88);
+    columns[c + 4] = _mm512_shuffle_f32x4(early, early_below, 0xdd);
+    columns[c + 8] = _mm512_shuffle_f32x4(late, late_below, 0x88);
+    columns[c + 12] = _mm512_shuffle_f32x4(late, late_below, 0xdd);
+  }
+#pragma GCC unroll 16
+  for (std::size_t n = 0; n < 16; ++n) {
+    _mm512_storeu_ps(to, columns[n]);
+    to += used >> n & 1 ? to_stride : 0;
+  }
+}
 
 #include "drivetrain/rectified_kernels.inl"
 #undef DRIVETRAIN_KERNEL
@@ -249,16 +310,10 @@ inline void input_slopes(const Sizes& sizes, const float* z, const float* w, con
   DRIVETRAIN_BY_LEVEL(simd, input_slopes(sizes, z, w, dy, dz, work));
 }
 
-/// y [num_out] = bias + values [count] times rows places[n] of w [.., num_out]: one row, its weights as they lie.
-inline void affine(const float* values, const std::uint32_t* places, std::size_t count, const float* w,
-                   const float* bias, std::size_t num_out, float* y, SimdLevel simd) noexcept {
-  DRIVETRAIN_BY_LEVEL(simd, affine(values, places, count, w, bias, num_out, y));
-}
-
-/// Of z [num] what is not at or below zero, and its places; how much it is. May write beyond it, never beyond num.
-inline std::uint32_t keep_positive(const float* z, std::size_t num, float* values, std::uint32_t* places,
-                                   SimdLevel simd) noexcept {
-  DRIVETRAIN_BY_LEVEL(simd, keep<Kept::kPositive>(z, num, values, places));
+/// y [num_out] = bias + x [num_in] @ w, or max(x, 0) @ w behind rectified units: one row, weights as they lie.
+inline void affine(const float* x, bool is_rectified, std::size_t num_in, const float* w, const float* bias,
+                   std::size_t num_out, float* y, SimdLevel simd) noexcept {
+  DRIVETRAIN_BY_LEVEL(simd, affine(x, is_rectified, num_in, w, bias, num_out, y));
 }
 
 }  // namespace drivetrain::rectified

@@ -1,11 +1,10 @@
-// The loops of rectified.hpp for one instruction set; included once for each (no guard), with
+// The loops of rectified.hpp for one instruction set; included once for each (no guard), in a namespace that says
 //
-//   DRIVETRAIN_KERNEL  the target attribute of every function here
-//   kLanes             float32 numbers in a vector, in the enclosing namespace
-//   keep(), pack_row(), spread(), transpose_tile(): see the portable ones
+//   DRIVETRAIN_KERNEL     the target attribute of every function here
+//   kLanes, kWide, kTile, find(), pack(), spread(), transpose_tile(): see the portable ones
 //
 // A matrix "in panels" is cut into bands of kWide vectors (the last may be narrower), one band after
-// the other, so that what the inner loops read lies on whole vectors in a few KiB one after another.
+// the other, so that what the inner loops read lies on whole vectors in some KiB one after another.
 
 #include "drivetrain/vectors.inl"
 
@@ -13,27 +12,39 @@ constexpr std::size_t kPanel = kWide * kLanes;
 
 inline std::size_t padded(std::size_t width) noexcept { return (width + kLanes - 1) / kLanes * kLanes; }
 
-/// Vectors in the panel that begins at column `from` of `width`, a multiple of kLanes.
+/// Columns of the block, or of the panel, that begins at `from` of `width`.
+inline std::size_t block_width(std::size_t from, std::size_t width) noexcept {
+  return width - from < kBlock ? width - from : kBlock;
+}
 inline std::size_t panel_width(std::size_t from, std::size_t width) noexcept {
   return width - from < kPanel ? width - from : kPanel;
 }
 
-/// What is kept of [rows, width], as lists.
+/// What is kept of the rows of [rows, width]: of block b and row r mask b * rows + r.
 template <Kept kKept>
-DRIVETRAIN_KERNEL inline void find(const float* matrix, std::size_t rows, std::size_t width, Lists& lists) noexcept {
-  for (std::size_t row = 0; row < rows; ++row) {
-    for (std::size_t from = 0, block = 0; from < width; from += kBlock, ++block) {
-      const std::size_t at = (block * rows + row) * kBlock;
-      const std::size_t num = width - from < kBlock ? width - from : kBlock;
-      lists.counts[block * rows + row] =
-          keep<kKept>(matrix + row * width + from, num, lists.values + at, lists.places + at);
-    }
+DRIVETRAIN_KERNEL inline void find_in_rows(const float* matrix, std::size_t rows, std::size_t width,
+                                           Mask* masks) noexcept {
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t from = 0; from < width; from += kBlock)
+      masks[from / kBlock * rows + row] = find<kKept>(matrix + row * width + from, block_width(from, width));
+}
+
+/// What is kept of its columns: of block b, of rows, and column c mask b * width + c.
+template <Kept kKept>
+DRIVETRAIN_KERNEL inline void find_in_columns(const float* matrix, std::size_t rows, std::size_t width,
+                                              Mask* masks) noexcept {
+  for (std::size_t from = 0; from < rows; from += kBlock, masks += width) {
+    for (std::size_t i = 0; i < width; ++i) masks[i] = 0;
+    for (std::size_t n = 0; n < block_width(from, rows); ++n, matrix += width)
+      for (std::size_t i = 0; i < width; ++i) masks[i] |= static_cast<Mask>(is_kept<kKept>(matrix[i])) << n;
   }
 }
 
-/// [rows, width] in panels, padded with zeros.
-DRIVETRAIN_KERNEL inline void to_panels(const float* matrix, std::size_t rows, std::size_t width,
-                                        float* panels) noexcept {
+/// [rows, width] in panels, padded with zeros: the matrix itself where it is that, or else in `room`.
+DRIVETRAIN_KERNEL inline const float* in_panels(const float* matrix, std::size_t rows, std::size_t width,
+                                                float* room) noexcept {
+  if (width <= kPanel && padded(width) == width) return matrix;
+  float* panels = room;
   for (std::size_t from = 0; from < width; from += kPanel) {
     const std::size_t wide = panel_width(from, padded(width));
     const std::size_t num = width - from < wide ? width - from : wide;
@@ -45,173 +56,181 @@ DRIVETRAIN_KERNEL inline void to_panels(const float* matrix, std::size_t rows, s
       for (; i < wide; ++i) panels[i] = 0;
     }
   }
+  return room;
 }
 
-/// [rows, width] becomes [width, rows], whose rows lie `stride` apart.
-DRIVETRAIN_KERNEL inline void transpose(const float* matrix, std::size_t rows, std::size_t width, float* transposed,
-                                        std::size_t stride) noexcept {
-  for (std::size_t from = 0; from < width; from += kGroup) {
-    for (std::size_t start = 0; start < rows; start += kGroup) {
-      if (from + kGroup <= width && start + kGroup <= rows) {
-        transpose_tile(matrix + start * width + from, width, transposed + from * stride + start, stride);
-        continue;
+/// Of the transpose [width, rows] of [rows, width] the rows that are used, in panels, padded with zeros. Where they are
+/// not all of them, it may write one more, into what comes next.
+DRIVETRAIN_KERNEL inline void to_transposed_panels(const float* matrix, std::size_t rows, std::size_t width,
+                                                   const Mask* used, float* panels) noexcept {
+  for (std::size_t from = 0; from < rows; from += kPanel) {
+    const std::size_t wide = panel_width(from, padded(rows));
+    const std::size_t num = rows - from < wide ? rows - from : wide;
+    const float* source = matrix + from * width;
+    for (std::size_t i = 0; i < width; i += kTile) {
+      const std::size_t tile = width - i < kTile ? width - i : kTile;
+      const Mask set = used[i / kBlock] >> i % kBlock & ~Mask{0} >> (kBlock - tile);
+      std::size_t start = 0;
+      if (tile == kTile)
+        for (; start + kTile <= num; start += kTile)
+          transpose_tile(source + start * width + i, width, static_cast<unsigned>(set), panels + start, wide);
+      for (Mask left = set; left != 0; left &= left - 1, panels += wide) {
+        const float* column = source + i + std::countr_zero(left);
+        for (std::size_t row = start; row < num; ++row) panels[row] = column[row * width];
+        for (std::size_t row = num; row < wide; ++row) panels[row] = 0;
       }
-      for (std::size_t i = from; i < width && i < from + kGroup; ++i)
-        for (std::size_t row = start; row < rows && row < start + kGroup; ++row)
-          transposed[i * stride + row] = matrix[row * width + i];
     }
   }
 }
 
-/// The transpose [width, rows] of [rows, width] in panels, padded with zeros.
-DRIVETRAIN_KERNEL inline void to_transposed_panels(const float* matrix, std::size_t rows, std::size_t width,
-                                                   float* panels) noexcept {
-  for (std::size_t from = 0; from < rows; from += kPanel) {
-    const std::size_t wide = panel_width(from, padded(rows));
-    const std::size_t num = rows - from < wide ? rows - from : wide;
-    transpose(matrix + from * width, num, width, panels, wide);
-    for (std::size_t i = 0; i < width; ++i, panels += wide)
-      for (std::size_t row = num; row < wide; ++row) panels[row] = 0;
-  }
-}
-
-/// Some columns of [rows, width] as [rows, padded(num)], padded with zeros. May write kGroup beyond it.
-DRIVETRAIN_KERNEL inline void pack_columns(const float* matrix, std::size_t rows, std::size_t width,
-                                           const Columns& columns, float* packed) noexcept {
-  const std::size_t end = padded(columns.num);
-  for (std::size_t row = 0; row < rows; ++row, packed += end) {
-    pack_row(matrix + row * width, width, columns, packed);
-    for (std::size_t i = columns.num; i < end; ++i) packed[i] = 0;
-  }
-}
-
-/// out[0..kVectors] (+)= sum of values[n] * row places[n] of a matrix whose rows lie `stride` apart.
+/// out[0..kVectors] (+)= sum over what is kept of numbers[n * step] * row n of a matrix whose rows lie `stride` apart.
 template <std::size_t kVectors>
-DRIVETRAIN_KERNEL inline void add_rows(const float* values, const std::uint32_t* places,
-                                       std::size_t count, const float* matrix, std::size_t stride,
-                                       float* out, bool first) noexcept {
+DRIVETRAIN_KERNEL inline void add_rows(const float* numbers, std::size_t step, Mask kept, const float* matrix,
+                                       std::size_t stride, float* out, bool first) noexcept {
   Vector sums[kVectors];
   if (first) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (std::size_t v = 0; v < kVectors; ++v) sums[v] = Vector{};
   } else {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (std::size_t v = 0; v < kVectors; ++v) sums[v] = load(out + v * kLanes);
   }
-  for (std::size_t n = 0; n < count; ++n) {
-    const float* row = matrix + places[n] * stride;
-#pragma GCC unroll 8
-    for (std::size_t v = 0; v < kVectors; ++v) sums[v] += values[n] * load(row + v * kLanes);
+  for (; kept != 0; kept &= kept - 1) {
+    const auto n = static_cast<std::size_t>(std::countr_zero(kept));
+    const float number = numbers[n * step];
+    const float* row = matrix + n * stride;
+#pragma GCC unroll 16
+    for (std::size_t v = 0; v < kVectors; ++v) sums[v] += number * load(row + v * kLanes);
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (std::size_t v = 0; v < kVectors; ++v) store(out + v * kLanes, sums[v]);
 }
 
+/// Numbers [rows, depth] of which a mask keeps some: of row r and place n at numbers + r * row_step + n * step.
+struct Factor {
+  const float* numbers;
+  std::size_t row_step, step;
+  const Mask* masks;  // of block b and row r at b * rows + r
+};
+
+/// Adds what is kept of the places from `from` on, kDepth<kVectors> of them, for all rows.
 template <std::size_t kVectors>
-DRIVETRAIN_KERNEL inline void add_rows_of(const Lists& lists, std::size_t block, std::size_t rows,
-                                          const float* panel, float* out, std::size_t stride) noexcept {
-  for (std::size_t row = 0; row < rows; ++row) {
-    const std::size_t at = (block * rows + row) * kBlock;
-    add_rows<kVectors>(lists.values + at, lists.places + at, lists.counts[block * rows + row], panel,
-                       kVectors * kLanes, out + row * stride, block == 0);
+DRIVETRAIN_KERNEL inline void add_rows_of(const Factor& left, std::size_t depth, std::size_t rows, const float* panel,
+                                          float* out, std::size_t stride) noexcept {
+  // What is read again and again, 32 KiB of a panel at most, stays in the first cache.
+  constexpr std::size_t kDepth = kVectors * kLanes > 128 ? kBlock / 2 : kBlock;
+  for (std::size_t from = 0; from < depth; from += kDepth) {
+    const Mask* masks = left.masks + from / kBlock * rows;
+    const float* numbers = left.numbers + from * left.step;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const Mask kept = masks[row] >> from % kBlock & ~Mask{0} >> (kBlock - kDepth);
+      add_rows<kVectors>(numbers + row * left.row_step, left.step, kept, panel + from * kVectors * kLanes,
+                         kVectors * kLanes, out + row * stride, from == 0);
+    }
   }
 }
 
-/// out [rows, padded(width)] = the lists [rows, depth] times a matrix [depth, width] in panels.
-DRIVETRAIN_KERNEL inline void multiply(const Lists& lists, const float* panels, std::size_t rows,
+/// out [rows, padded(width)] = left [rows, depth] times a matrix [depth, width] in panels.
+DRIVETRAIN_KERNEL inline void multiply(const Factor& left, const float* panels, std::size_t rows,
                                        std::size_t depth, std::size_t width, float* out) noexcept {
   const std::size_t stride = padded(width);
   for (std::size_t from = 0; from < stride; from += kPanel) {
     const std::size_t wide = panel_width(from, stride);
-    for (std::size_t block = 0; block * kBlock < depth; ++block) {
-      const float* panel = panels + depth * from + block * kBlock * wide;
-      float* target = out + from;
-      switch (wide / kLanes) {
-        case 8: add_rows_of<8>(lists, block, rows, panel, target, stride); break;
-        case 7: add_rows_of<7>(lists, block, rows, panel, target, stride); break;
-        case 6: add_rows_of<6>(lists, block, rows, panel, target, stride); break;
-        case 5: add_rows_of<5>(lists, block, rows, panel, target, stride); break;
-        case 4: add_rows_of<4>(lists, block, rows, panel, target, stride); break;
-        case 3: add_rows_of<3>(lists, block, rows, panel, target, stride); break;
-        case 2: add_rows_of<2>(lists, block, rows, panel, target, stride); break;
-        default: add_rows_of<1>(lists, block, rows, panel, target, stride);
-      }
-    }
+    [&]<std::size_t... kFewer>(std::index_sequence<kFewer...>) DRIVETRAIN_KERNEL {
+      ((wide == (kFewer + 1) * kLanes
+            ? add_rows_of<kFewer + 1>(left, depth, rows, panels + depth * from, out + from, stride)
+            : void()),
+       ...);
+    }(std::make_index_sequence<kWide>());
   }
 }
 
 DRIVETRAIN_KERNEL inline void product(const Sizes& sizes, const float* z, const float* w, float* y,
                                       Workspace& work) noexcept {
   const auto [rows, num_in, num_out] = sizes;
-  find<Kept::kPositive>(z, rows, num_in, work.lists);
-  to_panels(w, num_in, num_out, work.panels);
+  find_in_rows<Kept::kPositive>(z, rows, num_in, work.kept);
   float* out = padded(num_out) == num_out ? y : work.product;
-  multiply(work.lists, work.panels, rows, num_in, num_out, out);
+  multiply({z, num_in, 1, work.kept}, in_panels(w, num_in, num_out, work.panels), rows, num_in, num_out, out);
   if (out == y) return;
   for (std::size_t row = 0; row < rows; ++row)
     std::memcpy(y + row * num_out, out + row * padded(num_out), num_out * sizeof(float));
 }
 
-/// Columns of [rows, width] with anything but zero in them; all, where that spares little.
-DRIVETRAIN_KERNEL inline void find_columns(const float* matrix, std::size_t rows, std::size_t width,
-                                           Columns& columns) noexcept {
-  for (std::size_t i = 0; i < width; ++i) columns.used[i] = 0;
-  for (std::size_t row = 0; row < rows; ++row)
-    for (std::size_t i = 0; i < width; ++i)
-      columns.used[i] |= matrix[row * width + i] != 0.0f ? ~std::uint32_t{0} : 0;
+/// Columns of [rows, width] with anything but zero in them; all, where that spares little. How many they are.
+DRIVETRAIN_KERNEL inline std::size_t find_columns(const float* matrix, std::size_t rows, std::size_t width,
+                                                  Mask* used) noexcept {
+  const std::size_t num_masks = (width + kBlock - 1) / kBlock;
+  for (std::size_t n = 0; n < num_masks; ++n) used[n] = 0;
+  for (std::size_t row = 0; row < rows; ++row, matrix += width)
+    for (std::size_t n = 0; n < num_masks; ++n)
+      used[n] |= find<Kept::kNonzero>(matrix + n * kBlock, block_width(n * kBlock, width));
   std::size_t num = 0;
-  for (std::size_t i = 0; i < width; ++i) num += columns.used[i] & 1;
-  if (8 * num >= 7 * width)
-    for (std::size_t i = 0; i < width; ++i) columns.used[i] = ~std::uint32_t{0};
-  columns.num = 0;
-  for (std::size_t i = 0; i < width; ++i) {
-    if (i % kGroup == 0) columns.starts[i / kGroup] = static_cast<std::uint32_t>(columns.num);
-    columns.places[i] = static_cast<std::uint32_t>(columns.num) - columns.starts[i / kGroup];
-    columns.num += columns.used[i] & 1;
+  for (std::size_t n = 0; n < num_masks; ++n) num += static_cast<std::size_t>(std::popcount(used[n]));
+  if (8 * padded(num) < 7 * width) return num;
+  for (std::size_t n = 0; n < num_masks; ++n) used[n] = ~Mask{0} >> (kBlock - block_width(n * kBlock, width));
+  return width;
+}
+
+/// The used columns of [rows, width] as [rows, padded(num)], padded with zeros. May write a vector beyond it.
+DRIVETRAIN_KERNEL inline void pack_columns(const float* matrix, std::size_t rows, std::size_t width, const Mask* used,
+                                           std::size_t num, float* packed) noexcept {
+  const std::size_t end = padded(num);
+  for (std::size_t row = 0; row < rows; ++row, packed += end, matrix += width) {
+    std::size_t at = 0;
+    for (std::size_t from = 0; from < width; from += kBlock)
+      at += pack(matrix + from, block_width(from, width), used[from / kBlock], packed + at);
+    for (std::size_t i = num; i < end; ++i) packed[i] = 0;
   }
 }
 
-/// [rows, num] becomes [rows, width], with zeros in the columns that are not used.
+/// The reverse: [rows, padded(num)] becomes [rows, width], with zeros in the columns that are not used.
 DRIVETRAIN_KERNEL inline void spread_columns(const float* packed, std::size_t rows, std::size_t width,
-                                             const Columns& columns, float* matrix) noexcept {
-  const std::size_t stride = padded(columns.num);
-  for (std::size_t row = 0; row < rows; ++row, packed += stride, matrix += width) {
-    std::size_t i = 0;
-    for (; i + kGroup <= width; i += kGroup)
-      spread(packed + columns.starts[i / kGroup], columns.places + i, columns.used + i, matrix + i);
-    for (; i < width; ++i)
-      matrix[i] = columns.used[i] == 0 ? 0 : packed[columns.starts[i / kGroup] + columns.places[i]];
+                                             const Mask* used, std::size_t num, float* matrix) noexcept {
+  for (std::size_t row = 0; row < rows; ++row, packed += padded(num), matrix += width) {
+    std::size_t at = 0;
+    for (std::size_t from = 0; from < width; from += kBlock)
+      at += spread(packed + at, block_width(from, width), used[from / kBlock], matrix + from);
   }
+}
+
+/// What there is to work on of dy: columns, without those of zeros, on whole vectors.
+struct Slopes {
+  const float* numbers;    // [rows, width]
+  std::size_t num, width;  // columns of it, and with what pads them
+};
+
+/// That of dy [rows, num_out], whose columns work.used tells from the others.
+DRIVETRAIN_KERNEL inline Slopes find_slopes(const float* dy, std::size_t rows, std::size_t num_out,
+                                            Workspace& work) noexcept {
+  const std::size_t num = find_columns(dy, rows, num_out, work.used), width = padded(num);
+  if (width == num_out) return {dy, num, width};
+  pack_columns(dy, rows, num_out, work.used, num, work.dy);
+  return {work.dy, num, width};
 }
 
 DRIVETRAIN_KERNEL inline void weight_slopes(const Sizes& sizes, const float* z, const float* dy,
                                             float* dw, Workspace& work) noexcept {
   const auto [rows, num_in, num_out] = sizes;
-  find_columns(dy, rows, num_out, work.columns);
-  const std::size_t num = work.columns.num, width = padded(num);
-  if (num == 0) {
-    std::memset(dw, 0, num_in * num_out * sizeof(float));
-    return;
-  }
-  if (width != num_out) {
-    pack_columns(dy, rows, num_out, work.columns, work.dy);
-    dy = work.dy;
-  }
-  to_panels(dy, rows, width, work.panels);
-  transpose(z, rows, num_in, work.transposed, rows);
-  find<Kept::kPositive>(work.transposed, num_in, rows, work.lists);
+  const Slopes slopes = find_slopes(dy, rows, num_out, work);
+  const std::size_t width = slopes.width;
+  find_in_columns<Kept::kPositive>(z, rows, num_in, work.kept);
   float* out = width == num_out ? dw : work.product;
-  multiply(work.lists, work.panels, num_in, rows, num, out);
-  if (out != dw) spread_columns(out, num_in, num_out, work.columns, dw);
+  multiply({z, 1, num_in, work.kept}, in_panels(slopes.numbers, rows, width, work.panels), num_in, rows, width, out);
+  if (out != dw) spread_columns(out, num_in, num_out, work.used, slopes.num, dw);
 }
 
 DRIVETRAIN_KERNEL inline void input_slopes(const Sizes& sizes, const float* z, const float* w,
                                            const float* dy, float* dz, Workspace& work) noexcept {
   const auto [rows, num_in, num_out] = sizes;
-  find<Kept::kNonzero>(dy, rows, num_out, work.lists);
-  to_transposed_panels(w, num_in, num_out, work.panels);
+  const Slopes slopes = find_slopes(dy, rows, num_out, work);
+  if (slopes.num == 0) {  // nothing would be summed
+    std::memset(dz, 0, rows * num_in * sizeof(float));
+    return;
+  }
+  find_in_rows<Kept::kNonzero>(slopes.numbers, rows, slopes.width, work.kept);
+  to_transposed_panels(w, num_in, num_out, work.used, work.panels);
   float* out = padded(num_in) == num_in ? dz : work.product;
-  multiply(work.lists, work.panels, rows, num_out, num_in, out);
+  multiply({slopes.numbers, slopes.width, 1, work.kept}, work.panels, rows, slopes.num, num_in, out);
   for (std::size_t row = 0; row < rows; ++row, z += num_in, dz += num_in, out += padded(num_in)) {
     std::size_t i = 0;
     for (; i + kLanes <= num_in; i += kLanes) store(dz + i, load(z + i) <= Vector{} ? Vector{} : load(out + i));
@@ -219,20 +238,26 @@ DRIVETRAIN_KERNEL inline void input_slopes(const Sizes& sizes, const float* z, c
   }
 }
 
-/// y [num_out] = bias + values [count] times rows places[n] of w [.., num_out].
-DRIVETRAIN_KERNEL inline void affine(const float* values, const std::uint32_t* places, std::size_t count,
-                                     const float* w, const float* bias, std::size_t num_out,
-                                     float* y) noexcept {
+/// y [num_out] = bias + x [num_in] @ w, or max(x, 0) @ w.
+DRIVETRAIN_KERNEL inline void affine(const float* x, bool is_rectified, std::size_t num_in, const float* w,
+                                     const float* bias, std::size_t num_out, float* y) noexcept {
   std::memcpy(y, bias, num_out * sizeof(float));
-  std::size_t from = 0;
-  const auto add = [&]<std::size_t kVectors>() DRIVETRAIN_KERNEL {
-    for (; from + kVectors * kLanes <= num_out; from += kVectors * kLanes)
-      add_rows<kVectors>(values, places, count, w + from, num_out, y + from, false);
-  };
-  add.template operator()<8>();
-  add.template operator()<4>();
-  add.template operator()<2>();
-  add.template operator()<1>();
-  for (std::size_t n = 0; from < num_out && n < count; ++n)
-    for (std::size_t i = from; i < num_out; ++i) y[i] += values[n] * w[places[n] * num_out + i];
+  for (std::size_t at = 0; at < num_in; at += kBlock, x += kBlock, w += kBlock * num_out) {
+    const std::size_t num = block_width(at, num_in);
+    const Mask kept = is_rectified ? find<Kept::kPositive>(x, num) : ~Mask{0} >> (kBlock - num);
+    std::size_t from = 0;
+    const auto add = [&]<std::size_t kVectors>() DRIVETRAIN_KERNEL {
+      for (; from + kVectors * kLanes <= num_out; from += kVectors * kLanes)
+        add_rows<kVectors>(x, 1, kept, w + from, num_out, y + from, false);
+    };
+    add.template operator()<kWide>();
+    add.template operator()<4>();
+    add.template operator()<2>();
+    add.template operator()<1>();
+    if (from == num_out) continue;
+    for (Mask left = kept; left != 0; left &= left - 1) {
+      const auto n = static_cast<std::size_t>(std::countr_zero(left));
+      for (std::size_t i = from; i < num_out; ++i) y[i] += x[n] * w[n * num_out + i];
+    }
+  }
 }

@@ -12,13 +12,14 @@ from drivetrain.train.algos import dqn
 from drivetrain.train.config import DQNConfig
 from drivetrain.train.learner.updates import Algorithm, Batch, compile_updates
 from drivetrain.train.networks import MLP, initial_vector, pack, unpack
+from drivetrain.train.networks.joined import packed
 
 NETWORK = MLP(num_inputs=3, hidden=(8,), heads=(("action", 2),))
 CONFIG = DQNConfig(hidden=(8,), max_gradient_norm=1e9)
 ALGORITHM = Algorithm(
     init=lambda rng: fresh_state(),
     update=lambda state, batch, learners: dqn.update(state, batch, NETWORK, CONFIG, learners),
-    policy=lambda state: pack(NETWORK, state.params, jax.numpy),
+    policy=lambda state: packed(NETWORK, state.params),
 )
 
 

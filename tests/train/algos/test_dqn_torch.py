@@ -7,13 +7,13 @@ pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]
 pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
-import jax.numpy as jnp
 import torch
 
 from drivetrain.train.algos import dqn
 from drivetrain.train.config import DQNConfig
 from drivetrain.train.learner.updates import Algorithm, Batch, compile_updates
-from drivetrain.train.networks import MLP, pack
+from drivetrain.train.networks import MLP
+from drivetrain.train.networks.joined import packed
 
 pytestmark = pytest.mark.torch
 
@@ -84,7 +84,7 @@ def test_blocks_of_updates_between_copies_of_the_target_equal_those_of_torch():
         algorithm = Algorithm(
             init=lambda rng: dqn.init(start, config),
             update=lambda state, batch, learners: dqn.update(state, batch, NETWORK, config, learners),
-            policy=lambda state: pack(NETWORK, state.params, jnp),
+            policy=lambda state: packed(NETWORK, state.params),
         )
         state, *_ = compile_updates(algorithm)(algorithm.init(rng), batches, np.int32(NUM_UPDATES))
     expected, norms = torch_updates(start, batches, config)

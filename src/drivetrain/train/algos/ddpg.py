@@ -35,7 +35,8 @@ from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
 from drivetrain.train.learner.states import owned
 from drivetrain.train.learner.updates import Algorithm, Batch, Metrics
-from drivetrain.train.networks import Pieces, pack
+from drivetrain.train.networks import Pieces
+from drivetrain.train.networks.joined import packed
 from drivetrain.train.policies.policy import deterministic_action
 
 
@@ -68,7 +69,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     return Algorithm(
         init=lambda rng: init(networks, agent, rng),
         update=lambda state, batch, learners: update(state, batch, networks, agent, learners),
-        policy=lambda state: pack(networks.actor, state.online.actor, jnp),
+        policy=lambda state: packed(networks.actor, state.online.actor),
     )
 
 

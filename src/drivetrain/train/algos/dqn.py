@@ -50,7 +50,8 @@ from drivetrain.train.learner.optimizers import Optimizer, optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
 from drivetrain.train.learner.states import owned
 from drivetrain.train.learner.updates import Algorithm, Batch, Metrics, noise_key
-from drivetrain.train.networks import Network, Noisy, Pieces, for_updates, pack
+from drivetrain.train.networks import Network, Noisy, Pieces, for_updates
+from drivetrain.train.networks.joined import packed
 from drivetrain.train.policies.policy import policy_network
 from drivetrain.train.policies.q_networks import action_logits, atoms, expected, q_values
 
@@ -92,7 +93,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     return Algorithm(
         init=lambda rng: init(network.initial(rng), agent, noise_key(rng)),
         update=draw_and_update,
-        policy=lambda state: pack(network, state.params, jnp),
+        policy=lambda state: packed(network, state.params),
     )
 
 

@@ -44,7 +44,8 @@ from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
 from drivetrain.train.learner.states import owned
 from drivetrain.train.learner.updates import Metrics, Seldom
-from drivetrain.train.networks import Network, Pieces, for_updates, pack
+from drivetrain.train.networks import Network, Pieces, for_updates
+from drivetrain.train.networks.joined import packed
 from drivetrain.train.policies.distributions import Distribution, distribution_of
 from drivetrain.train.policies.stochastic import stochastic_network, value_network
 
@@ -117,7 +118,7 @@ def make(config: TrainConfig, interface: Interface) -> OnPolicyAlgorithm:
     return OnPolicyAlgorithm(
         init=lambda rng: init(networks, agent, rng),
         learn=learn_at,
-        policy=lambda state: pack(networks.policy, state.params.policy, jnp),
+        policy=lambda state: packed(networks.policy, state.params.policy),
     )
 
 

@@ -33,7 +33,8 @@ from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
 from drivetrain.train.learner.states import owned
 from drivetrain.train.learner.updates import Algorithm, Batch, Metrics, Seldom, noise_key
-from drivetrain.train.networks import Pieces, first_twin, initial_twins, pack
+from drivetrain.train.networks import Pieces, first_twin, initial_twins
+from drivetrain.train.networks.joined import packed
 from drivetrain.train.policies.policy import deterministic_action
 
 
@@ -66,7 +67,7 @@ def make(config: TrainConfig, interface: Interface) -> Algorithm:
     return Algorithm(
         init=lambda rng: init(networks, agent, rng),
         update=draw_and_update,
-        policy=lambda state: pack(networks.actor, state.actor, jnp),
+        policy=lambda state: packed(networks.actor, state.actor),
     )
 
 

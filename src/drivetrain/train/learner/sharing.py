@@ -22,7 +22,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from drivetrain.train.native_calls import JOINED, call
+from drivetrain.train.native_calls import joined
 
 _AXIS = "learner"
 # Without it XLA copies parameters before and after a call that changes them in place (design/training-updates.md).
@@ -111,7 +111,7 @@ def _joined(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     if not leaves or any(leaf.dtype != jnp.float32 for leaf in leaves):
         return jax.flatten_util.ravel_pytree(tree)
     ends = np.cumsum([leaf.size for leaf in leaves]).tolist()
-    vector = call(JOINED, (ends[-1],), lambda *arrays: jnp.concatenate([x.ravel() for x in arrays]), *leaves)
+    vector = joined(*leaves)
 
     def restore(vector: Any) -> Any:
         pieces = [vector[end - leaf.size : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)]

@@ -76,6 +76,6 @@ def unpack(network: Network, vector: Any) -> Pieces:
     return pieces
 
 
-def pack(network: Network, pieces: Pieces, xp: ModuleType = np) -> Any:
-    """The vector that `unpack` would take apart, of the array module `xp`; a copy."""
-    return xp.concatenate([xp.ravel(pieces[name]) for name, _ in network.layout])
+def pack(network: Network, pieces: Pieces) -> NDArray[Any]:
+    """The vector that `unpack` would take apart; a copy. In compiled code: `packed` (joined.py)."""
+    return np.concatenate([np.ravel(pieces[name]) for name, _ in network.layout])
