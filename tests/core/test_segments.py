@@ -93,7 +93,7 @@ def test_segments_that_nobody_holds_any_more_are_closed():
 
 
 def test_more_memory_than_there_is_is_refused_in_a_sentence():
-    with pytest.raises(SegmentError, match=r"a thing segment needs 1048576\.00 GiB, but .* are available"):
+    with pytest.raises(SegmentError, match=r"a thing segment needs 1\.00 PiB, but .* are available"):
         Segment.create("thing", 2**50)
 
 

@@ -88,5 +88,5 @@ assert len(replay) == 8
     )
     told = printed.splitlines()
     assert len(told) == 5
-    assert all("GiB" in line for line in told)
+    assert all(" MiB" in line or " GiB" in line for line in told)
     assert sum("a limit of this process may be smaller (ulimit -v)" in line for line in told) == 4

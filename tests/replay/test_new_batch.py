@@ -105,7 +105,7 @@ def test_a_gpu_copies_from_page_locked_batches():
 
 def test_a_batch_beyond_memory_is_refused_with_what_it_would_need(monkeypatch):
     monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**20)
-    with pytest.raises(SegmentError, match=r"a batch of 131,072 rows needs [\d.]+ GiB, .*; take fewer"):
+    with pytest.raises(SegmentError, match=r"a batch of 131,072 rows needs 2\.88 MiB, but 1\.00 MiB .*; take fewer"):
         filled_replay(8).new_batch(2**16, num_batches=2)
 
 

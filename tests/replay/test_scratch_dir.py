@@ -113,7 +113,7 @@ def test_what_is_no_folder_is_refused(tmp_path, scratch_dir, message):
 
 
 def test_more_than_the_disk_has_room_for_is_refused_and_takes_none(tmp_path):
-    with pytest.raises(SegmentError, match=r"a replay segment needs .* GiB, but .* of the disk of .* are free; choose"):
+    with pytest.raises(SegmentError, match=r"a replay segment needs .* PiB, but .* of the disk of .* are free; choose"):
         Replay(2**31, {"obs": ((1000, 1000), "float32")}, scratch_dir=tmp_path)
     limited = f"""
 import resource
@@ -125,5 +125,5 @@ try:
 except SegmentError as error:
     print(error)
 """
-    assert "cannot create a replay segment of 0.0" in run_script(limited)
+    assert "cannot create a replay segment of 3.79 MiB" in run_script(limited)
     assert os.listdir(tmp_path) == []

@@ -30,6 +30,7 @@ from drivetrain.core.aside import save_text
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.extras import EXTRAS, install_command
 from drivetrain.core.outputs import require_folders
+from drivetrain.core.words import size
 
 if TYPE_CHECKING:
     from drivetrain.core.segments import SegmentHandle
@@ -76,7 +77,7 @@ def examine() -> Iterator[Row]:
     yield platform_row()
     yield Row(name="python", status="ok", found=f"{platform.python_implementation()} {platform.python_version()}")
     yield Row(name="cores", status="ok", found=f"{machine.num_cores()} for this process")
-    yield Row(name="memory", status="ok", found=f"{machine.memory_nbytes() / 2**30:.1f} GiB for this process")
+    yield Row(name="memory", status="ok", found=f"{size(machine.memory_nbytes())} for this process")
     yield tried("native code", native_code)
     yield tried("shared memory", shared_memory)
     yield gpu_row()

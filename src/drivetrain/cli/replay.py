@@ -14,8 +14,8 @@ import tyro
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.printable import printable
+from drivetrain.core.words import size
 from drivetrain.replay.inspection import FileReport, Spread, inspect
-from drivetrain.replay.memory import readable
 
 _BAR_WIDTH = 40
 
@@ -67,16 +67,16 @@ def as_text(report: FileReport) -> str:
     names = [printable(field["name"]) for field in report.fields]
     width = max(map(len, names))
     lines = [
-        f"{report.path}: replay file of format {report.version}, {readable(report.nbytes)}",
+        f"{report.path}: replay file of format {report.version}, {size(report.nbytes)}",
         "",
         f"fill      {fill}, {report.num_inserted} ever inserted",
         f"alpha     {report.alpha:g} now",
         "settings  " + ", ".join(f"{name} {value}" for name, value in report.settings.items() if name != "capacity"),
         "",
-        f"fields    {readable(sum(f['nbytes'] for f in report.fields if not f['is_shared']))} per row"
+        f"fields    {size(sum(f['nbytes'] for f in report.fields if not f['is_shared']))} per row"
         + ("; what is shared is stored once" if any(f["is_shared"] for f in report.fields) else ""),
         *(
-            f"  {name:{width}}  {field['dtype']}{field['shape'] or ''}  {readable(field['nbytes'])}"
+            f"  {name:{width}}  {field['dtype']}{field['shape'] or ''}  {size(field['nbytes'])}"
             + ("  shared" if field["is_shared"] else "")
             for name, field in zip(names, report.fields, strict=True)
         ),
@@ -99,9 +99,9 @@ def _parts(report: FileReport) -> list[str]:
         counts = f"{part['num_rows']} rows, {part['num_leaves']} changed priorities"
         if part["num_frames"]:
             counts += f", {part['num_frames']} frames"
-        lines.append(f"  {number}  {readable(part['nbytes'])}: {counts}")
+        lines.append(f"  {number}  {size(part['nbytes'])}: {counts}")
     if report.num_left_out:
-        lines.append(f"  {readable(report.num_left_out)} of a save that was not finished")
+        lines.append(f"  {size(report.num_left_out)} of a save that was not finished")
     return lines
 
 

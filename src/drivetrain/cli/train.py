@@ -15,7 +15,7 @@ import tyro
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.core.threads import prepare_computation
-from drivetrain.replay.memory import readable
+from drivetrain.core.words import counted, size
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.presets import preset, preset_for
@@ -142,7 +142,7 @@ def show(result: "Result", *, on_policy: bool = False) -> None:
     from drivetrain.train.telemetry.recording import never_failing
 
     low, high = interval(result.returns)
-    nbytes, replay_nbytes = readable(result.checkpoint_nbytes), readable(result.replay_nbytes)
+    nbytes, replay_nbytes = size(result.checkpoint_nbytes), size(result.replay_nbytes)
     ratio = "" if on_policy else f", {result.update_ratio:.4f} updates per step after warm-up"
     of_replay = "" if on_policy else f", of which replay {replay_nbytes}"
     checkpoint = f"{nbytes}{of_replay}" if result.checkpoint_nbytes else "none could be written"
@@ -244,8 +244,7 @@ def describe(config: TrainConfig) -> str:
     """One line on how the run is carried out."""
     if config.num_actors == 0:
         return "sequential, in one process"
-    actors = f"{config.num_actors} actor{'s' if config.num_actors > 1 else ''}"
+    actors = counted(config.num_actors, "actor")
     chosen = " (chosen for the cores of this machine)" if config.run.num_actors == "cores" else ""
-    num_learners = config.num_learners
-    learners = f"{num_learners} learner{'s' if num_learners > 1 else ''}"
-    return f"{actors} x {config.envs_per_actor} environments{chosen}, {learners}, 1 evaluator"
+    environments, learners = counted(config.envs_per_actor, "environment"), counted(config.num_learners, "learner")
+    return f"{actors} x {environments}{chosen}, {learners}, 1 evaluator"

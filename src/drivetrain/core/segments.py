@@ -25,6 +25,7 @@ from typing import Any
 from drivetrain.core import _native
 from drivetrain.core.errors import ForeignSegment, OwnerDead, SegmentError
 from drivetrain.core.machine import available_memory
+from drivetrain.core.words import size
 
 _MAGIC = b"DRVTRAIN"
 _VERSION = 2
@@ -92,9 +93,7 @@ class Segment:
                 raise
         except OSError as error:
             where = "" if scratch_dir is None else f" in {scratch_dir}"
-            raise SegmentError(
-                f"cannot create a {kind} segment of {nbytes / 2**30:.2f} GiB{where}: {error.strerror}"
-            ) from error
+            raise SegmentError(f"cannot create a {kind} segment of {size(nbytes)}{where}: {error.strerror}") from error
         head = _HEAD.pack(_MAGIC, _VERSION, kind.encode(), payload_offset, nbytes, len(text))
         mapping[: len(head) + len(text)] = head + text
         return cls(kind, fd, mapping, payload_offset, meta or {})
@@ -205,7 +204,7 @@ def require_room(nbytes: int, folder: Path, *, what: str) -> None:
         raise SegmentError(f"{folder}: {error.strerror}; choose another folder for {what}") from error
     if nbytes > free:
         raise SegmentError(
-            f"{what} needs {nbytes / 2**30:.2f} GiB, but {free / 2**30:.2f} GiB of the disk of {folder} are free; "
+            f"{what} needs {size(nbytes)}, but {size(free)} of the disk of {folder} are free; "
             "choose another folder, or use a smaller capacity or smaller fields"
         )
 
@@ -230,7 +229,7 @@ def refused_memory(what: str, nbytes: int) -> Generator[None, None, None]:
         yield
     except (MemoryError, OSError) as error:
         raise SegmentError(
-            f"{what} could not get {nbytes / 2**30:.2f} GiB of memory: the system refuses it, though so much is "
+            f"{what} could not get {size(nbytes)} of memory: the system refuses it, though so much is "
             "available; a limit of this process may be smaller (ulimit -v)"
         ) from error
 
@@ -252,6 +251,6 @@ def require_memory(
     available = available_memory()
     if nbytes > available:
         raise SegmentError(
-            f"{what} needs {nbytes / 2**30:.2f} GiB, but {available / 2**30:.2f} GiB of memory are available; "
+            f"{what} needs {size(nbytes)}, but {size(available)} of memory are available; "
             f"{remedy}{largest and f' (the largest parts are {largest})'}"
         )

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivetrain.core.docstrings import with_fields
+from drivetrain.core.words import size
 from drivetrain.replay import _native
 from drivetrain.replay.schema import Schema
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @dataclass(frozen=True)
@@ -37,23 +36,15 @@ class MemoryReport:
     def largest(self) -> str:
         """The three largest parts in one line, for messages."""
         regions = sorted(self.regions, key=lambda region: -region.nbytes)[:3]
-        return ", ".join(f"{region.name} {readable(region.nbytes)}" for region in regions)
+        return ", ".join(f"{region.name} {size(region.nbytes)}" for region in regions)
 
     def __str__(self) -> str:
         regions = [*self.regions, Region(f"total for {self.capacity} rows", self.nbytes)]
         width = max(len(region.name) for region in regions)
         return "\n".join(
-            f"{region.name:{width}}  {readable(region.nbytes):>10}  {region.nbytes / self.nbytes:6.1%}"
+            f"{region.name:{width}}  {size(region.nbytes):>10}  {region.nbytes / self.nbytes:6.1%}"
             for region in regions
         )
-
-
-def readable(nbytes: int) -> str:
-    """A size as people read it: `1.50 GiB`."""
-    size, unit = float(nbytes), 0
-    while size >= 1024 and unit + 1 < len(_UNITS):
-        size, unit = size / 1024, unit + 1
-    return f"{size:.2f} {_UNITS[unit]}" if unit else f"{nbytes} B"
 
 
 def report(capacity: int, schema: Schema, native: dict[str, Any]) -> MemoryReport:

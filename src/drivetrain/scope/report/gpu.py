@@ -1,5 +1,6 @@
 """What reports tell of GPUs: sentences, and the cells of tables, for the terminal and the page alike."""
 
+from drivetrain.core.words import size
 from drivetrain.scope.accelerator.usage import DeviceUse, Usage
 from drivetrain.scope.report import gpu_recording
 from drivetrain.scope.report.amounts import part, seconds
@@ -119,7 +120,7 @@ def device_cells(usage: Usage) -> list[list[str]]:
             seconds(one.busy_ns),
             part(one.busy_ns, usage.recorded_ns),
             f"{seconds(one.kernel_ns)} in {one.num_kernels}",
-            f"{seconds(one.copy_ns)} in {one.num_copies}, {amount(one.copied_nbytes)}",
+            f"{seconds(one.copy_ns)} in {one.num_copies}, {size(one.copied_nbytes)}",
             *_nvml_cells(one),
         ]
         for one in usage.devices
@@ -131,7 +132,7 @@ def _nvml_cells(use: DeviceUse) -> list[str]:
         return ["no readings", "", "", ""]
     share = "" if use.nvml.busy_share is None else f"{use.nvml.busy_share:.1%}"
     inflation = "" if use.nvml.inflation is None else f"{use.nvml.inflation:.3g}"
-    return [f"{use.nvml.utilization:.0%}", share, inflation, amount(use.nvml.most_memory_nbytes)]
+    return [f"{use.nvml.utilization:.0%}", share, inflation, size(use.nvml.most_memory_nbytes)]
 
 
 def meanwhile_cells(usage: Usage) -> list[list[str]]:
@@ -153,11 +154,3 @@ def call_cells(usage: Usage) -> list[list[str]]:
         ]
         for one in usage.calls[:_MOST_CALLS]
     ]
-
-
-def amount(nbytes: float) -> str:
-    """Bytes with a unit that suits the size."""
-    for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if nbytes >= limit:
-            return f"{nbytes / limit:.3g} {unit}"
-    return f"{nbytes:.0f} B"

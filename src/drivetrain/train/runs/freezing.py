@@ -9,6 +9,7 @@ meanwhile finds the one with images, and makes the switch again.
 import time
 from pathlib import Path
 
+from drivetrain.core.words import size
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_replay
 from drivetrain.train.experience.rounds.windows import changed_windows
@@ -49,6 +50,6 @@ def freeze_encoders(config: TrainConfig, interface: Interface, run_dir: Path) ->
         now = {name: getattr(origin, name) for name in ("num_resumes", "elapsed_s", "encoder_frozen")}
         above = changed_windows(without_encoders(arrays), config.replay.num_step, encoders.embed)
         save_checkpoint(run_dir, {**above, **encoders.arrays()}, {**meta, **now}, replay=embeddings)
-        sizes = f"{images.nbytes / 1e6:,.1f} MB of replay become {embeddings.nbytes / 1e6:,.1f} MB"
+        sizes = f"{size(images.nbytes)} of replay become {size(embeddings.nbytes)}"
         told = f"{len(embeddings):,} rows in {time.monotonic() - start_s:.1f} s; {sizes}"
     return origin, f"the encoder is frozen after step {meta['num_steps']:,}: {told}"

@@ -5,6 +5,7 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
+from drivetrain.core.words import size
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import interface_of, require_known_everywhere
@@ -61,7 +62,7 @@ def _require_room_for_actors(num_actors: int) -> None:
     most = available_memory() // _NBYTES_PER_ACTOR
     if num_actors > most:
         raise InvalidInput(
-            f"num_actors: expected at most {most:,}, since a process takes {_NBYTES_PER_ACTOR // 2**20} MiB of memory "
+            f"num_actors: expected at most {most:,}, since a process takes {size(_NBYTES_PER_ACTOR)} of memory "
             f"or more, got {num_actors:,}; one for each core is usual, and envs_per_actor gives more environments"
         )
 
@@ -70,8 +71,7 @@ def _require_room(num_parameters: int) -> None:
     """Refuse a network that does not fit before anybody draws its weights."""
     needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
     if needed > available:
-        whole = -(-needed // 2**30)  # a quotient of these may be beyond floats
         raise InvalidInput(
-            f"the network would have {num_parameters:,} parameters, which take {whole:,} GiB to learn, and "
-            f"{available / 2**30:,.1f} GiB of memory are available; use narrower layers or smaller observations"
+            f"the network would have {num_parameters:,} parameters, which take {size(needed)} to learn, and "
+            f"{size(available)} of memory are available; use narrower layers or smaller observations"
         )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
+from drivetrain.core.words import counted, duration
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.devices import gains, require_devices
@@ -137,27 +138,14 @@ def describe(best: Estimate, measured: Measurements) -> str:
     config = best.config
     envs = config.envs_per_actor
     waiting = round(100 * (1 - measured.step_cpu_s / measured.step_s)) if measured.step_s > 0 else 0
-    by = ", ".join(f"{readable_s(update.wall_s)} by {count}" for count, update in measured.updates.items())
+    by = ", ".join(f"{duration(update.wall_s)} by {count}" for count, update in measured.updates.items())
     return (
         f"{best.bound}-bound: {counted(config.num_actors, 'actor')}, {counted(config.num_learners, 'learner')}, "
-        f"for about {best.steps_per_s:,.0f} environment steps/s (measured: a step {readable_s(measured.step_s)}"
+        f"for about {best.steps_per_s:,.0f} environment steps/s (measured: a step {duration(measured.step_s)}"
         f"{f', {waiting}% of it waiting' if waiting >= 100 * _WAITING else ''}; acting on "
-        f"{counted(envs, 'environment')} {readable_s(measured.act_s[envs])}; an update {by}; "
+        f"{counted(envs, 'environment')} {duration(measured.act_s[envs])}; an update {by}; "
         f"{float(Rules.of(config).ratio):.3g} updates per step; {counted(measured.cores, 'core')})"
     )
-
-
-def counted(count: int, noun: str) -> str:
-    """As in "1 actor", "2 actors"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def readable_s(seconds: float) -> str:
-    """Three digits, in the unit that suits."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"
 
 
 def _more_learners(config: TrainConfig, num_parameters: int) -> bool:

@@ -1,0 +1,26 @@
+"""Numbers as people read them, in every message and report."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size(nbytes: float) -> str:
+    """Bytes in the unit that suits: `1.50 GiB`."""
+    if nbytes >= 2**70:
+        return f"{int(nbytes) >> 60:,} EiB"  # not by floats, which end somewhere
+    number, unit = nbytes, 0
+    while number >= 1024 and unit + 1 < len(_UNITS):
+        number, unit = number / 1024, unit + 1
+    return f"{number:,.2f} {_UNITS[unit]}" if unit else f"{nbytes:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits, with three digits: `1.50 ms`."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def counted(count: int, noun: str) -> str:
+    """As in "1 actor", "2 actors"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,29 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from drivetrain.core.words import counted, duration, size
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "words"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (3 * 2**29, "1.50 GiB"),
+        (1000 * 2**60, "1,000.00 EiB"),
+        (10**400, f"{10**400 // 2**60:,} EiB"),
+    ],
+)
+def test_a_size_has_the_unit_that_suits(nbytes, words):
+    assert size(nbytes) == words
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(90, "90 s"), (0.0015, "1.5 ms"), (2.5e-6, "2.5 us")])
+def test_so_has_a_duration(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_one_is_singular():
+    assert [counted(count, "actor") for count in (0, 1, 2)] == ["0 actors", "1 actor", "2 actors"]
