@@ -1,11 +1,11 @@
 """What was planted is recovered: costs within their errors, times within their intervals, waits moved with them."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 from brute import thread_of, trace_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planted import SITES, UPDATE_SITE, WAIT_SITE, Writer, gather, program_in_blocks, trace_of_planted
 
@@ -96,11 +96,15 @@ def test_corrections_do_not_depend_on_where_time_begins(seed, shift):
 
 
 @given(st.integers(0, 2**31))
+@example(2**31 - 1)  # its intervals differ in the last bit
 @settings(max_examples=10, deadline=None)
 def test_corrections_do_not_depend_on_the_order_of_threads(seed):
     trace, _ = gather(seed, inside_ns=200.0, around_ns=300.0, rounds=6)
     turned = replace(trace, threads=tuple(reversed(trace.threads)))
-    assert sorted(Profile(trace).breakdown(), key=repr) == sorted(Profile(turned).breakdown(), key=repr)
+    there, back = (sorted(map(astuple, Profile(t).breakdown()), key=repr) for t in (trace, turned))
+    assert [row[:6] for row in there] == [row[:6] for row in back]
+    for row, same in zip(there, back, strict=True):  # sums of floats in another order are rounded otherwise
+        assert row[6:] == pytest.approx(same[6:], rel=1e-12, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(5))

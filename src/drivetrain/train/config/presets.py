@@ -36,6 +36,8 @@ _REACHED_ON_MUJOCO = {
     'bench learning --cases "sac Half"',
     ("td3", "Hopper-v5"): "3,146.8 after a fifth of these steps (seed 1): train td3 Hopper-v5 --num-actors 0 "
     "--total-steps 200000",
+    ("td3", "HalfCheetah-v5"): "10,552.3 (seed 1): train td3 HalfCheetah-v5 --num-actors 0 --seed 1",
+    ("td3", "Walker2d-v5"): "4,180.2 (seed 1): train td3 Walker2d-v5 --num-actors 0 --seed 1",
     ("sac", "Hopper-v5"): "3,452.1 (seed 1): train sac Hopper-v5 --num-actors 0 --seed 1",
     ("sac", "Walker2d-v5"): "3,281.1 (seed 1): train sac Walker2d-v5 --num-actors 0 --seed 1",
 }
