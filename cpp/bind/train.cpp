@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include "bind/adam.hpp"
+#include "bind/convolutions.hpp"
 #include "bind/forward.hpp"
 #include "bind/joined.hpp"
 #include "bind/products.hpp"
@@ -12,6 +13,7 @@ namespace bind = drivetrain::bind;
 NB_MODULE(_native, m) {
   bind::import_numpy();
   m.def("forward", &bind::forward, nb::arg(), nb::arg(), nb::arg(), nb::arg());
+  m.def("convolve", &bind::convolve, nb::arg(), nb::arg(), nb::arg(), nb::arg());
   m.def("adam_handler", [] { return bind::handler(bind::adam_step); });
   m.def("joined_handler", [] { return bind::handler(bind::joined); });
   m.def("rectified_handlers", [] {
@@ -21,5 +23,9 @@ NB_MODULE(_native, m) {
   m.def("narrow_handlers", [] {
     return nb::make_tuple(bind::handler(bind::narrow_spread), bind::handler(bind::narrow_outer),
                           bind::handler(bind::narrow_gather));
+  });
+  m.def("convolution_handlers", [] {
+    return nb::make_tuple(bind::handler(bind::convolution_product), bind::handler(bind::convolution_weight_slopes),
+                          bind::handler(bind::convolution_input_slopes));
   });
 }

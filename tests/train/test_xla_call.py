@@ -22,10 +22,19 @@ FIELDS = {  # ours: (theirs, {our field: their field})
     "Buffer": ("XLA_FFI_Buffer", {"dtype": "dtype", "data": "data", "rank": "rank", "dims": "dims"}),
     "ErrorArgs": ("XLA_FFI_Error_Create_Args", {"message": "message", "code": "errc"}),
     "Api": ("XLA_FFI_Api", {"api_version": "api_version", "error_create": "XLA_FFI_Error_Create"}),
-    "CallFrame": ("XLA_FFI_CallFrame", {"api": "api", "stage": "stage", "args": "args", "rets": "rets"}),
+    "Name": ("XLA_FFI_ByteSpan", {"text": "ptr", "length": "len"}),
+    "Scalar": ("XLA_FFI_Scalar", {"dtype": "dtype", "value": "value"}),
+    "Attributes": ("XLA_FFI_Attrs", {"size": "size", "types": "types", "names": "names", "values": "attrs"}),
+    "CallFrame": (
+        "XLA_FFI_CallFrame",
+        {"api": "api", "stage": "stage", "args": "args", "rets": "rets", "attributes": "attrs"},
+    ),
 }
 VALUES = {
     "kMetadataExtension": "XLA_FFI_Extension_Metadata",
+    "kUint8": "XLA_FFI_DataType_U8",
+    "kInt64": "XLA_FFI_DataType_S64",
+    "kScalar": "XLA_FFI_AttrType_SCALAR",
     "kFloat32": "XLA_FFI_DataType_F32",
     "kInvalidArgument": "XLA_FFI_Error_Code_INVALID_ARGUMENT",
     "kResourceExhausted": "XLA_FFI_Error_Code_RESOURCE_EXHAUSTED",

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace drivetrain::xla {
 
@@ -43,7 +44,7 @@ struct Buffer {
   std::int64_t rank;
   std::int64_t* dims;
 };
-inline constexpr int kFloat32 = 11;
+inline constexpr int kUint8 = 6, kFloat32 = 11;
 
 /// Arguments, or results: `types[i]` is 1 where buffers[i] is a Buffer.
 struct Buffers {
@@ -53,6 +54,28 @@ struct Buffers {
   int* types;
   Buffer** buffers;
 };
+
+struct Name {
+  const char* text;
+  std::size_t length;
+};
+
+struct Scalar {
+  int dtype;
+  void* value;
+};
+inline constexpr int kInt64 = 5;
+
+/// What a call says beside its arguments: `values[i]` is a Scalar where types[i] is kScalar.
+struct Attributes {
+  std::size_t struct_size;
+  Extension* extension_start;
+  std::int64_t size;
+  int* types;
+  Name** names;
+  void** values;
+};
+inline constexpr int kScalar = 3;
 
 struct Error;  // XLA's own; null is success
 
@@ -81,7 +104,21 @@ struct CallFrame {
   int stage;
   Buffers args;
   Buffers rets;
+  Attributes attributes;
 };
+
+/// An integer that a call says beside its arguments; 0 where it does not.
+inline std::int64_t integer(const CallFrame* frame, const char* name) noexcept {
+  const Attributes& all = frame->attributes;
+  for (std::int64_t i = 0; i < all.size; ++i) {
+    const Name& one = *all.names[i];
+    if (all.types[i] != kScalar || one.length != std::strlen(name) || std::memcmp(one.text, name, one.length) != 0)
+      continue;
+    const auto* scalar = static_cast<const Scalar*>(all.values[i]);
+    return scalar->dtype == kInt64 ? *static_cast<const std::int64_t*>(scalar->value) : 0;
+  }
+  return 0;
+}
 
 /// Whether XLA asks what a handler is rather than to run it; then it is told.
 inline bool answers_metadata(CallFrame* frame) noexcept {

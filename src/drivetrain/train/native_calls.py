@@ -9,27 +9,48 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from drivetrain.train._native import adam_handler, joined_handler, narrow_handlers, rectified_handlers
+from drivetrain.train._native import (
+    adam_handler,
+    convolution_handlers,
+    joined_handler,
+    narrow_handlers,
+    rectified_handlers,
+)
 
 RECTIFIED = ("drivetrain_rectified", "drivetrain_rectified_by_weight", "drivetrain_rectified_by_input")
 NARROW = ("drivetrain_narrow_spread", "drivetrain_narrow_outer", "drivetrain_narrow_gather")
+CONVOLUTION = ("drivetrain_convolution", "drivetrain_convolution_by_weight", "drivetrain_convolution_by_input")
 JOINED = "drivetrain_joined"
 ADAM = "drivetrain_adam"
 
 
-def call(target: str, shape: tuple[int, ...], otherwise: Callable[..., Any], *arrays: Any) -> Any:
-    """One of the calls above, float32[shape] of float32 arrays.
+def call(
+    target: str,
+    shape: tuple[int, ...] | list[tuple[int, ...]],
+    otherwise: Callable[..., Any],
+    *arrays: Any,
+    **integers: int,
+) -> Any:
+    """One of the calls above, float32[shape] of arrays; a list of such for a list of shapes.
 
     Args:
         target: Its name.
         shape: Of what it gives.
         otherwise: The same function of the arrays, for other devices than CPUs.
         arrays: Its arguments.
+        integers: What it is told besides.
     """
     _registered()
-    ours = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(shape, jnp.float32), vmap_method="sequential")
-    return jax.lax.platform_dependent(*arrays, cpu=ours, default=otherwise)
+    results = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one, jnp.float32), shape, is_leaf=_is_shape)
+    ours = jax.ffi.ffi_call(target, results, vmap_method="sequential")
+    told = {name: np.int64(number) for name, number in integers.items()}
+    return jax.lax.platform_dependent(*arrays, cpu=lambda *them: ours(*them, **told), default=otherwise)
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, tuple)
 
 
 def call_in_place(target: str, first: int, otherwise: Callable[..., Any], *arrays: Any) -> Any:
@@ -73,6 +94,6 @@ def transposed(x: Any) -> Any:
 
 @functools.cache
 def _registered() -> None:
-    handlers = (*rectified_handlers(), *narrow_handlers(), joined_handler(), adam_handler())
-    for target, handler in zip((*RECTIFIED, *NARROW, JOINED, ADAM), handlers, strict=True):
+    handlers = (*rectified_handlers(), *narrow_handlers(), *convolution_handlers(), joined_handler(), adam_handler())
+    for target, handler in zip((*RECTIFIED, *NARROW, *CONVOLUTION, JOINED, ADAM), handlers, strict=True):
         jax.ffi.register_ffi_target(target, handler, platform="cpu")

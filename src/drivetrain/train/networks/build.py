@@ -90,7 +90,8 @@ def acting(network: Network) -> Network:
         return replace(network, is_acting=True)
     if isinstance(network, TorsoNetwork):
         if not network.needs_jax:
-            return replace(network, mlp=replace(network.mlp, is_acting=True))
+            torso = _with_convolutions(network.torso, is_acting=True)
+            return TorsoNetwork(torso, replace(network.mlp, is_acting=True))
         from drivetrain.train.networks.custom import Compiled  # imports jax: only where it is needed
 
         return Compiled(network)
@@ -107,7 +108,7 @@ def for_updates(network: Network, precision: Precision) -> Network:
     if isinstance(network, TorsoNetwork):
         mlp = for_updates(network.mlp, precision)
         assert isinstance(mlp, MLP)
-        return TorsoNetwork(_torso_in(network.torso, precision), mlp)
+        return TorsoNetwork(_with_convolutions(network.torso, precision=precision, is_learning=True), mlp)
     return _around(network, lambda inner: for_updates(inner, precision))
 
 
@@ -117,10 +118,11 @@ def _around(network: Network, change: Callable[[Network], Network]) -> Network:
     return replace(around, inner=change(around.inner))
 
 
-def _torso_in(torso: Torso, precision: Precision) -> Torso:
+def _with_convolutions(torso: Torso, **settings: Any) -> Torso:
+    """The torso whose convolutions are computed so."""
     if isinstance(torso, Concatenation):
-        return Concatenation(tuple((entry, _torso_in(part, precision)) for entry, part in torso.parts))
-    return replace(torso, precision=precision) if isinstance(torso, NatureCNN) else torso
+        return Concatenation(tuple((entry, _with_convolutions(part, **settings)) for entry, part in torso.parts))
+    return replace(torso, **settings) if isinstance(torso, NatureCNN) else torso
 
 
 def _part(observations: Observations, who: str) -> Part | None:

@@ -2,12 +2,10 @@
 
     bytes [..., *shape] -> / 255 -> 8x8/4, 32 -> 4x4/2, 64 -> 3x3, 64 -> dense 512     (ReLU after each)
 
-A convolution is one matrix product over gathered patches: XLA compiles the gradient of its own
-convolution inside a `lax.scan` to loops that take 13 times as long on a CPU, and NumPy has none
-(design/training-networks.md).
+A learner's, in float32, and an actor's are loops of ours that leave out what is multiplied by zero (convolved.py,
+design/training-convolutions.md); in all else a convolution is a product over gathered patches (patches.py).
 """
 
-import itertools
 import math
 from dataclasses import dataclass
 from types import ModuleType
@@ -15,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from drivetrain.train import _native
 from drivetrain.train.config import Precision
 from drivetrain.train.networks.mlp import orthogonal, uniform
 from drivetrain.train.networks.network import Layout, Pieces
+from drivetrain.train.networks.patches import convolve
 from drivetrain.train.networks.products import product
 
 _KERNELS = ((8, 4, 32), (4, 2, 64), (3, 1, 64))  # (side, stride, channels) of each layer
@@ -36,6 +36,10 @@ class NatureCNN:
     """A letter for each axis, see `interface.Image`."""
     precision: Precision = "float32"
     """Of the products, see `MLP`."""
+    is_learning: bool = False
+    """Whether convolutions in float32 are calls of ours; a learner's, see `MLP`."""
+    is_acting: bool = False
+    """Whether they are native loops on NumPy's arrays; an actor's, see `MLP`."""
 
     @property
     def num_features(self) -> int:
@@ -67,19 +71,49 @@ class NatureCNN:
     def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
         """float32[..., 512] of images [..., *shape]."""
         lead = obs.shape[: obs.ndim - len(self.shape)]
-        x = self._channels_last(obs, lead, xp).astype(np.float32) * np.float32(1 / 255)
+        images = obs.reshape(-1, *self.shape)
+        if self.is_acting:
+            z = self._acting(pieces, images)
+        elif self.is_learning and self.precision == "float32":
+            z = self._learning(pieces, images, xp)
+        else:
+            z = self._by_patches(pieces, images, xp)
+        return xp.maximum(z, 0).reshape(*lead, _WIDTH)
+
+    def _by_patches(self, pieces: Pieces, images: Any, xp: ModuleType) -> Any:
+        """[batch, 512] before the last units."""
+        x = self._moved(images, "HWKC", xp).astype(np.float32) * np.float32(1 / 255)
+        x = x.reshape(*x.shape[:3], -1)
         for index, (_, stride, _) in enumerate(_KERNELS):
             y = convolve(x, pieces[f"conv{index}.weight"], stride, xp, self.precision)
             x = xp.maximum(y + pieces[f"conv{index}.bias"], 0)
-        flat = x.reshape(*lead, math.prod(x.shape[1:]))
-        return xp.maximum(product(flat, pieces["dense.weight"], self.precision) + pieces["dense.bias"], 0)
+        return product(x.reshape(len(images), -1), pieces["dense.weight"], self.precision) + pieces["dense.bias"]
 
-    def _channels_last(self, obs: Any, lead: tuple[int, ...], xp: ModuleType) -> Any:
-        """[batch, height, width, channels], the frames of a stack being channels, too."""
-        images = obs.reshape(-1, *self.shape)
-        order = [1 + self.axes.index(axis) for axis in "HWKC" if axis in self.axes]
-        moved = xp.transpose(images, (0, *order))
-        return moved.reshape(*moved.shape[:3], math.prod(moved.shape[3:]))
+    def _learning(self, pieces: Pieces, images: Any, xp: ModuleType) -> Any:
+        """Likewise, of JAX's arrays."""
+        from drivetrain.train.networks.convolved import convolution  # imports jax: only where it is needed
+        from drivetrain.train.networks.rectified import rectified_product
+
+        z = self._channels_first(images, xp)
+        for index, (_, stride, _) in enumerate(_KERNELS):
+            z = convolution(z, pieces[f"conv{index}.weight"], pieces[f"conv{index}.bias"], stride)
+        return rectified_product(z.reshape(len(images), -1), pieces["dense.weight"]) + pieces["dense.bias"]
+
+    def _acting(self, pieces: Pieces, images: Any) -> Any:
+        """Likewise, of NumPy's arrays."""
+        z = np.ascontiguousarray(self._channels_first(images, np))
+        for index, (_, stride, _) in enumerate(_KERNELS):
+            z = _native.convolve(z, pieces[f"conv{index}.weight"], pieces[f"conv{index}.bias"], stride)
+        return np.maximum(z, 0).reshape(len(images), -1) @ pieces["dense.weight"] + pieces["dense.bias"]
+
+    def _channels_first(self, images: Any, xp: ModuleType) -> Any:
+        """[batch, channels, height, width], the frames of a stack being channels, too."""
+        moved = self._moved(images, "KCHW", xp)
+        return moved.reshape(len(images), -1, *moved.shape[-2:])
+
+    def _moved(self, images: Any, order: str, xp: ModuleType) -> Any:
+        """Images with their axes in another order."""
+        return xp.transpose(images, (0, *(1 + self.axes.index(axis) for axis in order if axis in self.axes)))
 
     def _weights(self) -> list[tuple[str, tuple[int, ...]]]:
         size = dict(zip(self.axes, self.shape, strict=True))
@@ -90,47 +124,3 @@ class NatureCNN:
             weights.append((f"conv{index}", (side, side, channels, num_out)))
             height, width, channels = (height - side) // stride + 1, (width - side) // stride + 1, num_out
         return [*weights, ("dense", (height * width * channels, _WIDTH))]
-
-
-def convolve(x: Any, weight: Any, stride: int, xp: ModuleType, precision: Precision = "float32") -> Any:
-    """Cross-correlation without padding.
-
-    Where the stride divides the side, blocks of stride x stride pixels become channels first: then
-    the stride is 1, and patches are gathered from few large pieces.
-
-    Args:
-        x: [batch, height, width, inputs].
-        weight: [side, side, inputs, outputs].
-        stride: Pixels between patches.
-        xp: `numpy` or `jax.numpy`.
-        precision: Of the product.
-    """
-    side, _, num_in, num_out = weight.shape
-    if stride > 1 and side % stride == 0:
-        x, weight = _blocks(x, stride), _weight_blocks(weight, stride)
-        side, num_in, stride = side // stride, num_in * stride * stride, 1
-    num, height, width = x.shape[:3]
-    rows, columns = (height - side) // stride + 1, (width - side) // stride + 1
-    shifted = [
-        x[:, i : i + stride * rows : stride, j : j + stride * columns : stride]
-        for i, j in itertools.product(range(side), repeat=2)
-    ]
-    patches = xp.concatenate([part[:, :rows, :columns] for part in shifted], -1)
-    patches = patches.reshape(num * rows * columns, side * side * num_in)
-    return product(patches, weight.reshape(-1, num_out), precision).reshape(num, rows, columns, num_out)
-
-
-def _blocks(x: Any, stride: int) -> Any:
-    """[batch, height, width, c] to [batch, height / stride, width / stride, stride^2 c]; a rest is cut off."""
-    num, height, width, channels = x.shape
-    rows, columns = height // stride, width // stride
-    cut = x[:, : rows * stride, : columns * stride].reshape(num, rows, stride, columns, stride, channels)
-    return cut.transpose(0, 1, 3, 2, 4, 5).reshape(num, rows, columns, stride * stride * channels)
-
-
-def _weight_blocks(weight: Any, stride: int) -> Any:
-    """The weight that does on blocks what `weight` does on pixels."""
-    side, _, num_in, num_out = weight.shape
-    count = side // stride
-    blocks = weight.reshape(count, stride, count, stride, num_in, num_out).transpose(0, 2, 1, 3, 4, 5)
-    return blocks.reshape(count, count, stride * stride * num_in, num_out)
