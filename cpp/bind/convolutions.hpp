@@ -106,39 +106,71 @@ inline xla::Error* convolution_input_slopes(xla::CallFrame* frame) {
   });
 }
 
-/// y [num, out_height, out_width, outputs] of NumPy's arrays, see kConvolutionMisfit.
-inline nb::object convolve(nb::handle x, nb::handle weight, nb::handle bias, std::int64_t stride) {
-  auto* array = reinterpret_cast<PyArrayObject*>(x.ptr());
-  const bool is_array = PyArray_Check(x.ptr()) && PyArray_NDIM(array) == 4 && PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY_RO);
-  const bool of_bytes = is_array && PyArray_TYPE(array) == NPY_UINT8;
-  const npy_intp *weights = float_sizes(weight, 4), *outputs = float_sizes(bias, 1);
-  const auto misfit = [] { return nb::value_error(kConvolutionMisfit); };
-  if (!is_array || !(of_bytes || PyArray_TYPE(array) == NPY_FLOAT32) || weights == nullptr || outputs == nullptr ||
-      outputs[0] != weights[3] || stride < 1)
-    throw misfit();
-  const npy_intp* images = PyArray_DIMS(array);
-  const int height = of_bytes ? 2 : 1;
-  std::int64_t x_sizes[4], weight_sizes[4];
-  for (int axis = 0; axis < 4; ++axis) {
-    x_sizes[axis] = images[axis];
-    weight_sizes[axis] = weights[axis];
+/// A layer of an actor's.
+struct Convolving {
+  convolution::Layer layer;
+  const float *weight, *bias;
+};
+
+/// The layers of (weight, bias, weight, bias, ...) on bytes of these sizes; nothing where they do not fit together.
+inline bool to_convolutions(const nb::tuple& pieces, const nb::tuple& strides, const npy_intp* sizes,
+                            std::vector<Convolving>& layers) {
+  layers.clear();
+  if (pieces.size() != 2 * strides.size() || strides.size() == 0) return false;
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  std::size_t channels = size(sizes[1]), height = size(sizes[2]), width = size(sizes[3]);
+  for (std::size_t n = 0; n < strides.size(); ++n) {
+    const npy_intp *weight = float_sizes(pieces[2 * n], 4), *bias = float_sizes(pieces[2 * n + 1], 1);
+    const auto stride = nb::cast<std::int64_t>(strides[n]);
+    if (weight == nullptr || bias == nullptr || stride < 1) return false;
+    const convolution::Layer layer{height, width, channels, size(weight[0]), size(stride), size(weight[3])};
+    if (!layer.fits(n == 0) || weight[1] != weight[0] || size(weight[2]) != channels || bias[0] != weight[3]) return false;
+    layers.push_back({layer, floats_of(pieces[2 * n]), floats_of(pieces[2 * n + 1])});
+    channels = layer.num_out;
+    height = layer.out_height();
+    width = layer.out_width();
   }
-  npy_intp shape[4] = {images[0], (images[height] - weights[0]) / stride + 1, (images[height + 1] - weights[0]) / stride + 1,
-                       weights[3]};
-  const std::int64_t y_sizes[4] = {shape[0], shape[1], shape[2], shape[3]};
-  const Convolution found(of_bytes, x_sizes, weight_sizes, y_sizes, stride);
-  if (!found.fit) throw misfit();
-  nb::object y = nb::steal(PyArray_SimpleNew(4, shape, NPY_FLOAT32));
+  return true;
+}
+
+/// What the last of some layers gives, before its units: float32 [num, rows * columns * outputs], of images uint8 [num,
+/// channels, height, width].
+inline nb::object convolutions(nb::handle x, const nb::tuple& pieces, const nb::tuple& strides) {
+  constexpr std::size_t kImages = 8;  // whose numbers between the layers stay in the second cache
+  static thread_local std::vector<Convolving> layers;
+  static thread_local std::vector<float> between[2];
+  auto* array = reinterpret_cast<PyArrayObject*>(x.ptr());
+  const bool of_bytes = PyArray_Check(x.ptr()) && PyArray_NDIM(array) == 4 && PyArray_TYPE(array) == NPY_UINT8 &&
+                        PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY_RO);
+  if (!of_bytes || !to_convolutions(pieces, strides, PyArray_DIMS(array), layers))
+    throw nb::value_error(
+        "an actor's convolutions: expected contiguous arrays, images uint8 [num, channels, height, width] and, for each "
+        "layer, weight float32 [side, side, channels, outputs], bias [outputs] and a stride, got others");
+  const std::size_t out_size = layers.back().layer.out_size();
+  npy_intp shape[] = {PyArray_DIMS(array)[0], static_cast<npy_intp>(out_size)};
+  nb::object y = nb::steal(PyArray_SimpleNew(2, shape, NPY_FLOAT32));
   if (!y.is_valid()) nb::raise_python_error();
-  auto* work = workspace_for(found.images.layer);
-  if (work == nullptr) throw std::bad_alloc();
-  auto* to = reinterpret_cast<float*>(data_of(y));
-  if (of_bytes)
-    convolution::forward(found.images.layer, found.images.num, reinterpret_cast<const std::uint8_t*>(data_of(x)),
-                         floats_of(weight), floats_of(bias), to, *work, best_simd_level());
-  else
-    convolution::forward(found.images.layer, found.images.num, floats_of(x), floats_of(weight), floats_of(bias), to,
-                         *work, best_simd_level());
+  const auto num = static_cast<std::size_t>(shape[0]);
+  for (std::size_t first = 0; first < num; first += kImages) {
+    const std::size_t some = std::min(kImages, num - first);
+    const float* z = nullptr;
+    for (std::size_t n = 0; n < layers.size(); ++n) {
+      const auto& [layer, weight, bias] = layers[n];
+      auto* work = workspace_for(layer);
+      if (work == nullptr) throw std::bad_alloc();
+      float* to = reinterpret_cast<float*>(data_of(y)) + first * out_size;
+      if (n + 1 < layers.size()) {
+        between[n % 2].resize(std::max(between[n % 2].size(), kImages * layer.out_size()));
+        to = between[n % 2].data();
+      }
+      if (n == 0)
+        convolution::forward(layer, some, reinterpret_cast<const std::uint8_t*>(data_of(x)) + first * layer.size(), weight,
+                             bias, to, *work, best_simd_level());
+      else
+        convolution::forward(layer, some, z, weight, bias, to, *work, best_simd_level());
+      z = to;
+    }
+  }
   return y;
 }
 

@@ -36,8 +36,9 @@ inline bool to_layers(const nb::tuple& pieces, std::size_t num_hidden, std::size
   return true;
 }
 
-/// The outputs of every head, a tuple of float32 [rows, width].
-inline nb::object forward(nb::handle x, const nb::tuple& pieces, std::size_t num_hidden, bool is_rectified) {
+/// The outputs of every head, a tuple of float32 [rows, width]; x may be before rectified units, too.
+inline nb::object forward(nb::handle x, const nb::tuple& pieces, std::size_t num_hidden, bool is_rectified,
+                          bool before_units) {
   static thread_local Forward evaluate;
   static thread_local std::vector<Dense> layers;
   static thread_local std::vector<float*> heads;
@@ -56,7 +57,7 @@ inline nb::object forward(nb::handle x, const nb::tuple& pieces, std::size_t num
     PyTuple_SET_ITEM(outputs.ptr(), static_cast<Py_ssize_t>(n), output);
     heads.push_back(reinterpret_cast<float*>(data_of(output)));
   }
-  evaluate(layers, num_hidden, is_rectified ? Activation::kRelu : Activation::kTanh, floats_of(x),
+  evaluate(layers, num_hidden, is_rectified ? Activation::kRelu : Activation::kTanh, before_units, floats_of(x),
            static_cast<std::size_t>(sizes[0]), heads.data(), best_simd_level());
   return outputs;
 }

@@ -12,8 +12,8 @@ namespace bind = drivetrain::bind;
 
 NB_MODULE(_native, m) {
   bind::import_numpy();
-  m.def("forward", &bind::forward, nb::arg(), nb::arg(), nb::arg(), nb::arg());
-  m.def("convolve", &bind::convolve, nb::arg(), nb::arg(), nb::arg(), nb::arg());
+  m.def("forward", &bind::forward, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
+  m.def("convolutions", &bind::convolutions, nb::arg(), nb::arg(), nb::arg());
   m.def("adam_handler", [] { return bind::handler(bind::adam_step); });
   m.def("joined_handler", [] { return bind::handler(bind::joined); });
   m.def("rectified_handlers", [] {

@@ -48,10 +48,10 @@ struct Network {
     for (std::size_t width : one.heads) outputs.emplace_back(rows * width);
   }
 
-  void evaluate(Forward& forward, Activation activation, SimdLevel simd) {
+  void evaluate(Forward& forward, Activation activation, SimdLevel simd, bool before_units = false) {
     std::vector<float*> heads;
     for (Numbers& output : outputs) heads.push_back(output.data());
-    forward(layers, num_hidden, activation, x.data(), rows, heads.data(), simd);
+    forward(layers, num_hidden, activation, before_units, x.data(), rows, heads.data(), simd);
   }
 
   std::vector<double> dense(const std::vector<double>& h, std::size_t n) const {
@@ -94,6 +94,17 @@ void test_a_row_does_not_depend_on_the_others(Forward& forward, SimdLevel simd) 
   }
 }
 
+void test_what_goes_in_may_be_before_units(Forward& forward, SimdLevel simd) {
+  Network before({{70, 33}, {3}, 2}), behind({{70, 33}, {3}, 2});
+  for (float& x : behind.x) x = std::max(x, 0.0f);
+  CHECK(behind.x != before.x);
+  before.evaluate(forward, Activation::kTanh, simd, true);
+  behind.evaluate(forward, Activation::kTanh, simd);
+  behind.check(Activation::kTanh);
+  for (std::size_t i = 0; i < before.outputs[0].size(); ++i)
+    CHECK(std::abs(before.outputs[0][i] - behind.outputs[0][i]) < 1e-5f);
+}
+
 void test_nan_is_kept(Forward& forward, SimdLevel simd) {
   for (Activation activation : {Activation::kRelu, Activation::kTanh}) {
     Network network({{3, 20, 9}, {2, 1}, 2});
@@ -118,6 +129,7 @@ int main() {
         network.check(activation);
       }
     test_a_row_does_not_depend_on_the_others(forward, simd);
+    test_what_goes_in_may_be_before_units(forward, simd);
     test_nan_is_kept(forward, simd);
     std::printf("%s: equal to plain loops\n", simd_name(simd));
   }

@@ -23,6 +23,7 @@
 #include <cstring>
 #include <utility>
 
+#include "drivetrain/bounds.hpp"
 #include "drivetrain/rectified.hpp"
 
 namespace drivetrain::convolution {
@@ -72,7 +73,10 @@ class Workspace {
     return memory_ != nullptr;
   }
   /// The next `num` words, on cache lines of their own.
-  float* take(std::size_t num) noexcept { return std::exchange(next_, next_ + room(num)); }
+  float* take(std::size_t num) noexcept {
+    within(static_cast<std::size_t>(next_ - memory_) + room(num), num_words_ + 1);
+    return std::exchange(next_, next_ + room(num));
+  }
   std::uint32_t* take_places(std::size_t num) noexcept { return reinterpret_cast<std::uint32_t*>(take(num)); }
 
   /// Words that taking `num` needs, and what loops may read and write behind them.
@@ -99,6 +103,7 @@ struct List {
 };
 
 namespace portable {
+using rectified::portable::find;
 using rectified::portable::kLanes;
 using rectified::portable::kTile;
 using rectified::portable::kWide;
@@ -120,6 +125,9 @@ inline std::size_t list_kept(const float* numbers, const std::uint32_t* places, 
   return count;
 }
 
+/// Numbers of four planes of bytes side by side, less one of them, for as many of the pixels as go by vectors; how many.
+inline std::size_t put_four_side_by_side(const std::uint8_t*, std::size_t, float, float*) noexcept { return 0; }
+
 #include "drivetrain/convolution_kernels.inl"
 #undef DRIVETRAIN_KERNEL
 }  // namespace portable
@@ -127,6 +135,7 @@ inline std::size_t list_kept(const float* numbers, const std::uint32_t* places, 
 #if defined(DRIVETRAIN_TARGET)
 namespace avx2 {
 using rectified::avx2::bytes_as_words;
+using rectified::avx2::find;
 using rectified::avx2::kLanes;
 using rectified::avx2::kOrders;
 using rectified::avx2::kTile;
@@ -155,11 +164,43 @@ DRIVETRAIN_KERNEL inline std::size_t list_kept(const float* numbers, const std::
   return count + portable::list_kept<kKept>(numbers + i, places + i, num - i, {to.places + count, to.values + count});
 }
 
+/// Bytes of 16 pixels of four planes, pixel by pixel.
+struct FourPlanes {
+  __m128i pixels[4];
+
+  DRIVETRAIN_KERNEL FourPlanes(const std::uint8_t* bytes, std::size_t plane) noexcept {
+    const auto of = [&](std::size_t c) DRIVETRAIN_KERNEL {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + c * plane));
+    };
+    const __m128i low = _mm_unpacklo_epi8(of(0), of(1)), high = _mm_unpackhi_epi8(of(0), of(1));
+    const __m128i other_low = _mm_unpacklo_epi8(of(2), of(3)), other_high = _mm_unpackhi_epi8(of(2), of(3));
+    pixels[0] = _mm_unpacklo_epi16(low, other_low);
+    pixels[1] = _mm_unpackhi_epi16(low, other_low);
+    pixels[2] = _mm_unpacklo_epi16(high, other_high);
+    pixels[3] = _mm_unpackhi_epi16(high, other_high);
+  }
+};
+
+DRIVETRAIN_KERNEL inline std::size_t put_four_side_by_side(const std::uint8_t* bytes, std::size_t plane, float less,
+                                                           float* numbers) noexcept {
+  std::size_t i = 0;
+  for (; i + 16 <= plane; i += 16) {
+    const FourPlanes some(bytes + i, plane);
+    for (std::size_t n = 0; n < 8; ++n) {
+      const __m128i eight = n % 2 == 0 ? some.pixels[n / 2] : _mm_srli_si128(some.pixels[n / 2], 8);
+      _mm256_storeu_ps(numbers + 4 * i + 8 * n,
+                       _mm256_sub_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight)), _mm256_set1_ps(less)));
+    }
+  }
+  return i;
+}
+
 #include "drivetrain/convolution_kernels.inl"
 #undef DRIVETRAIN_KERNEL
 }  // namespace avx2
 
 namespace avx512 {
+using rectified::avx512::find;
 using rectified::avx512::kLanes;
 using rectified::avx512::kTile;
 using rectified::avx512::kWide;
@@ -183,6 +224,18 @@ DRIVETRAIN_KERNEL inline std::size_t list_kept(const float* numbers, const std::
   }
   if (i == num) return count;
   return count + portable::list_kept<kKept>(numbers + i, places + i, num - i, {to.places + count, to.values + count});
+}
+
+DRIVETRAIN_KERNEL inline std::size_t put_four_side_by_side(const std::uint8_t* bytes, std::size_t plane, float less,
+                                                           float* numbers) noexcept {
+  std::size_t i = 0;
+  for (; i + 16 <= plane; i += 16) {
+    const avx2::FourPlanes some(bytes + i, plane);
+    for (std::size_t n = 0; n < 4; ++n)
+      _mm512_storeu_ps(numbers + 4 * i + 16 * n,
+                       _mm512_sub_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(some.pixels[n])), _mm512_set1_ps(less)));
+  }
+  return i;
 }
 
 #include "drivetrain/convolution_kernels.inl"

@@ -1,7 +1,7 @@
 // The loops of convolution.hpp for one instruction set; included once for each (no guard), in a namespace that says
 //
 //   DRIVETRAIN_KERNEL                       the target attribute of every function here
-//   kLanes, kWide, kTile, Vector, load(), store(), transpose_tile(): those of rectified.hpp
+//   kLanes, kWide, kTile, Vector, find(), load(), store(), transpose_tile(): those of rectified.hpp
 //   list_kept()                             see the portable one
 
 constexpr std::size_t kPanel = kWide * kLanes;        // numbers that an inner loop sums at a time
@@ -77,6 +77,11 @@ DRIVETRAIN_KERNEL inline void forward(const Layer& layer, std::size_t num, const
   for (std::size_t i = 0; i < layer.row(); ++i) places[i] = static_cast<std::uint32_t>(i * num_out);
   std::uint32_t* starts = work.take_places(height * (width + 1));
   const List list{work.take_places(layer.size() + kLanes), work.take(layer.size() + kLanes)};
+  if (num > 1 && reinterpret_cast<std::uintptr_t>(w) % 64 != 0) {  // vectors across two cache lines take half as long again
+    float* aligned = work.take(layer.taps() * num_out);
+    std::memcpy(aligned, w, layer.taps() * num_out * sizeof(float));
+    w = aligned;
+  }
   for (; num > 0; --num, z += layer.size(), y += layer.out_size()) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < height; ++i) {  // of each row what is positive, and where each pixel's begin
@@ -107,12 +112,6 @@ DRIVETRAIN_KERNEL inline void forward(const Layer& layer, std::size_t num, const
   }
 }
 
-/// What a call knows of bytes: images as numbers, channels last, less a byte that is common in each.
-struct Pictures {
-  float* numbers;  // [height, width, channels]
-  float common;
-};
-
 /// A byte of which the image has many; the more, the less there is to do.
 inline std::uint8_t common_byte(const std::uint8_t* bytes, std::size_t size) noexcept {
   std::uint16_t counts[256] = {};
@@ -121,30 +120,20 @@ inline std::uint8_t common_byte(const std::uint8_t* bytes, std::size_t size) noe
   return static_cast<std::uint8_t>(std::max_element(counts, counts + 256) - counts);
 }
 
-template <std::size_t kChannels>
-DRIVETRAIN_KERNEL inline void put_channels_last(const std::uint8_t* bytes, std::size_t pixels, std::size_t channels,
-                                                float less, float* numbers) noexcept {
-  if constexpr (kChannels > 0) channels = kChannels;
-  for (std::size_t i = 0; i < pixels; ++i)
+/// numbers [height, width, channels] of bytes [channels, height, width], less one of them.
+DRIVETRAIN_KERNEL inline void put_channels_last(const Layer& layer, const std::uint8_t* bytes, float less,
+                                                float* numbers) noexcept {
+  const std::size_t pixels = layer.height * layer.width, channels = layer.channels;
+  for (std::size_t i = channels == 4 ? put_four_side_by_side(bytes, pixels, less, numbers) : 0; i < pixels; ++i)
     for (std::size_t c = 0; c < channels; ++c)
       numbers[i * channels + c] = static_cast<float>(bytes[c * pixels + i]) - less;
 }
 
-DRIVETRAIN_KERNEL inline void put_channels_last(const Layer& layer, const std::uint8_t* bytes, float less,
-                                                float* numbers) noexcept {
-  const std::size_t pixels = layer.height * layer.width;
-  if (layer.channels == 4) return put_channels_last<4>(bytes, pixels, 4, less, numbers);
-  if (layer.channels == 1) return put_channels_last<1>(bytes, pixels, 1, less, numbers);
-  return put_channels_last<0>(bytes, pixels, layer.channels, less, numbers);
-}
-
 /// A bit for each number of a row that is not zero, the lowest first; reads of 64 may begin at any of them.
-inline void find_bits(const float* numbers, std::size_t num, std::uint8_t* bits) noexcept {
-  for (std::size_t i = 0; i < num; i += 8) {
-    unsigned byte = 0;
-    for (std::size_t n = 0; n < std::min<std::size_t>(8, num - i); ++n)
-      byte |= static_cast<unsigned>(numbers[i + n] != 0.0f) << n;
-    bits[i / 8] = static_cast<std::uint8_t>(byte);
+DRIVETRAIN_KERNEL inline void find_bits(const float* numbers, std::size_t num, std::uint8_t* bits) noexcept {
+  for (std::size_t i = 0; i < num; i += rectified::kBlock) {
+    const rectified::Mask some = find<Kept::kNonzero>(numbers + i, std::min(num - i, rectified::kBlock));
+    std::memcpy(bits + i / 8, &some, sizeof some);
   }
 }
 
@@ -295,8 +284,8 @@ DRIVETRAIN_KERNEL inline void weight_slopes(const Layer& layer, std::size_t num,
     for (std::size_t i = 0; i < layer.outputs(); ++i)
       for (std::size_t n = 0; n < num_out; n += kLanes)
         store(dbias + n, load(dbias + n) + load(dy + i * num_out + n));
-    // As many rows of outputs at a time as see what the first cache keeps.
-    const std::size_t rows = std::max<std::size_t>(1, kNear / (layer.row() * layer.stride));
+    // As many rows of outputs at a time as see what the first cache keeps half of; fewer begin sums too often.
+    const std::size_t rows = std::max<std::size_t>(1, 2 * kNear / (layer.row() * layer.stride));
     for (std::size_t i = 0; i < layer.out_height(); i += rows) {
       const std::size_t first = i * out_width, last = std::min(i + rows, layer.out_height()) * out_width;
       transpose(dy + first * num_out, last - first, num_out, num_out, turned, last - first);

@@ -30,13 +30,14 @@ class Forward {
  public:
   /// The heads of rows x [rows, num_in of the first layer], head h into heads[h] [rows, its num_out].
   ///
-  /// Layers are the hidden ones, each as wide as the next takes, then the heads, which all take the last.
-  void operator()(const std::vector<Dense>& layers, std::size_t num_hidden, Activation activation,
+  /// Layers are the hidden ones, each as wide as the next takes, then the heads, which all take the last. What goes in
+  /// may be before rectified units, too.
+  void operator()(const std::vector<Dense>& layers, std::size_t num_hidden, Activation activation, bool before_units,
                   const float* x, std::size_t rows, float* const* heads, SimdLevel simd) {
     reserve(layers);
     for (std::size_t row = 0; row < rows; ++row) {
       const float* input = x + row * layers[0].num_in;
-      bool is_rectified = false;  // what has been through tanh is taken as it is
+      bool is_rectified = before_units;  // what has been through tanh is taken as it is
       for (std::size_t n = 0; n < num_hidden; ++n) {
         float* z = units_[n % 2].data();
         affine(input, is_rectified, layers[n], z, simd);

@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 def forward(
-    x: NDArray[np.float32], pieces: tuple[Any, ...], num_hidden: int, is_rectified: bool, /
+    x: NDArray[np.float32], pieces: tuple[Any, ...], num_hidden: int, is_rectified: bool, before_units: bool, /
 ) -> tuple[NDArray[np.float32], ...]: ...
-def convolve(
-    x: NDArray[np.uint8] | NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32], stride: int, /
+def convolutions(
+    images: NDArray[np.uint8], pieces: tuple[Any, ...], strides: tuple[int, ...], /
 ) -> NDArray[np.float32]: ...
 def rectified_handlers() -> tuple[object, object, object]: ...
 def narrow_handlers() -> tuple[object, object, object]: ...

@@ -43,14 +43,16 @@ def call(
         integers: What it is told besides.
     """
     _registered()
-    results = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one, jnp.float32), shape, is_leaf=_is_shape)
-    ours = jax.ffi.ffi_call(target, results, vmap_method="sequential")
-    told = {name: np.int64(number) for name, number in integers.items()}
-    return jax.lax.platform_dependent(*arrays, cpu=lambda *them: ours(*them, **told), default=otherwise)
+    results = [_float32(one) for one in shape] if isinstance(shape, list) else _float32(shape)
+    ours = functools.partial(
+        jax.ffi.ffi_call(target, results, vmap_method="sequential"),
+        **{name: np.int64(number) for name, number in integers.items()},
+    )
+    return jax.lax.platform_dependent(*arrays, cpu=ours, default=otherwise)
 
 
-def _is_shape(shape: Any) -> bool:
-    return isinstance(shape, tuple)
+def _float32(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
 def call_in_place(target: str, first: int, otherwise: Callable[..., Any], *arrays: Any) -> Any:
@@ -66,7 +68,7 @@ def call_in_place(target: str, first: int, otherwise: Callable[..., Any], *array
     """
     _registered()
     changed = arrays[first:]
-    results = [jax.ShapeDtypeStruct(array.shape, jnp.float32) for array in (*changed, jnp.float32(0))]
+    results = [_float32(array.shape) for array in (*changed, jnp.float32(0))]
     aliases = {first + index: index for index in range(len(changed))}
     ours = jax.ffi.ffi_call(target, results, input_output_aliases=aliases, vmap_method="sequential")
     return jax.lax.platform_dependent(*arrays, cpu=ours, default=otherwise)

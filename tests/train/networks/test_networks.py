@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from drivetrain.train.config import DQNConfig
 from drivetrain.train.interface import Categories, Entries, Image, Vector
 from drivetrain.train.networks import MLP, Noisy, acting, build, first_twin, initial_twins, initial_vector, pack, unpack
-from drivetrain.train.networks.patches import convolve
 from drivetrain.train.networks.mlp import MOST_NATIVE_ROWS
+from drivetrain.train.networks.patches import convolve
 from drivetrain.train.policies.q_networks import q_values
 from drivetrain.train.policies.stochastic import LogStd
 

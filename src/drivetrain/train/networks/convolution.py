@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.train import _native
+from drivetrain.train._native import convolutions, forward
 from drivetrain.train.config import Precision
 from drivetrain.train.networks.mlp import orthogonal, uniform
 from drivetrain.train.networks.network import Layout, Pieces
@@ -101,10 +101,10 @@ class NatureCNN:
 
     def _acting(self, pieces: Pieces, images: Any) -> Any:
         """Likewise, of NumPy's arrays."""
-        z = np.ascontiguousarray(self._channels_first(images, np))
-        for index, (_, stride, _) in enumerate(_KERNELS):
-            z = _native.convolve(z, pieces[f"conv{index}.weight"], pieces[f"conv{index}.bias"], stride)
-        return np.maximum(z, 0).reshape(len(images), -1) @ pieces["dense.weight"] + pieces["dense.bias"]
+        bytes_first = np.ascontiguousarray(self._channels_first(images, np))
+        layers = tuple(pieces[f"conv{index}.{part}"] for index in range(len(_KERNELS)) for part in ("weight", "bias"))
+        z = convolutions(bytes_first, layers, tuple(stride for _, stride, _ in _KERNELS))
+        return forward(z, (pieces["dense.weight"], pieces["dense.bias"]), 0, True, True)[0]
 
     def _channels_first(self, images: Any, xp: ModuleType) -> Any:
         """[batch, channels, height, width], the frames of a stack being channels, too."""

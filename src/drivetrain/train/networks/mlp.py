@@ -90,7 +90,7 @@ class MLP:
         """The outputs of every head for float32[..., num_inputs], see `Network.apply`."""
         if self.is_acting and action is None and obs.ndim == 2 and len(obs) <= MOST_NATIVE_ROWS:
             rows = np.ascontiguousarray(obs, np.float32)
-            outputs = forward(rows, self._in_order(pieces), len(self.hidden), self.activation == "relu")
+            outputs = forward(rows, self._in_order(pieces), len(self.hidden), self.activation == "relu", False)
             return {name: output for (name, _), output in zip(self.heads, outputs, strict=True)}
         features = obs if action is None else xp.concatenate([obs, action], -1)
         inputs: Any = None  # of the units of a layer
