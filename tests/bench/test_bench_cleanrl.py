@@ -64,6 +64,17 @@ def test_a_seed_fixes_what_is_learned(algo, env):
     assert same == [True, False]
 
 
+@pytest.mark.parametrize("peer", PEERS_OF["dqn"], ids=lambda peer: peer.name)
+def test_dqn_learns_from_images(peer):
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("sbx", reason='needs the peers: pip install torch "drivetrain[bench]"')
+    settings = replace(SETTINGS["dqn", "ALE/Pong-v5"], learning_starts=16, buffer_size=64, batch_size=4)
+    job = Job(kind="fixed", env="ALE/Pong-v5", seed=1, total_steps=24, settings=settings)
+    training = importlib.import_module(peer.module).run(job, Stopwatch())
+    assert (training.num_updates, training.layers) == (2, [])
+    require_same_work(peer.name, job, training)
+
+
 def test_dqn_takes_one_environment_alone():
     job = Job(kind="fixed", env="CartPole-v1", seed=1, total_steps=600, num_envs=8, settings=DqnSettings())
     module = importlib.import_module("drivetrain.bench.train.peers.cleanrl_dqn")

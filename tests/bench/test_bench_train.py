@@ -158,6 +158,27 @@ def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_pa
     assert updates["targets"] == cpu["targets"] == []
 
 
+def test_images_are_learned_from_with_one_environment_for_the_peers_and_no_returns(everybody, tmp_path):
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--env", "ALE/Pong-v5", "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert [case["name"] for case in document["cases"]] == [
+        f"dqn ALE/Pong-v5, same algorithm: ours {form} [{unit}]"
+        for form in ("sequential", "parallel")
+        for unit in ("CPU-s", "CPU-s with imports", "wall s")
+    ]
+    first = document["cases"][0]
+    assert (set(first["peers"]), first["targets"]) == ({"SB3", "SBX", "CleanRL"}, [])
+    assert first["details"]["ours"]["num_updates"] == [1_000] * 3
+    assert "nothing about accelerators" in document["weaknesses"][0]
+
+
+def test_without_atari_the_message_names_its_extra(monkeypatch):
+    monkeypatch.setattr("drivetrain.bench.process.is_installed", lambda name: name != "ale_py")
+    with pytest.raises(MissingExtra, match=r"not installed: ale_py.*drivetrain\[atari\]"):
+        bench.run(["train", "--env", "ALE/Pong-v5"])
+
+
 def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everybody, monkeypatch, tmp_path):
     ran = []
 

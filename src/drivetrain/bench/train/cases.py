@@ -49,6 +49,23 @@ def same_algorithm_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[
     return rows[-1:] if quick else rows
 
 
+def image_rows(env: str, peers: Sequence[str]) -> list[Row]:
+    """Vanilla DQN on images, where the tuned settings step one environment; nothing is promised."""
+    return [
+        Row(
+            name=f"dqn {env}, same algorithm: ours {form}",
+            ours=ours,
+            peers={peer: f"{peer}, 1 env" for peer in peers},
+            notes=(note, "an update of 32 images after every fourth step on all sides"),
+            goal={},
+        )
+        for form, ours, note in (
+            ("sequential", "ours sequential, 1 env", "one environment on all sides"),
+            ("parallel", "ours parallel, 8 envs", "one environment for the peers, our processes and 8 for ours"),
+        )
+    ]
+
+
 def ppo_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
     """PPO on equal terms, sequential and with processes; a quick run promises nothing."""
     return [

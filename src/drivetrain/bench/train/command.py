@@ -17,13 +17,21 @@ from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
-from drivetrain.bench.train.cases import Row, continuous_rows, make_cases, ppo_rows, same_algorithm_rows, target_rows
-from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, Runner, probe_threads
+from drivetrain.bench.train.cases import (
+    Row,
+    continuous_rows,
+    image_rows,
+    make_cases,
+    ppo_rows,
+    same_algorithm_rows,
+    target_rows,
+)
+from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, Runner, on_atari, probe_threads
 from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.bench.train.plan import PROBE_STEPS, SETTINGS, STEPS, Plan, Threads
 from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
-from drivetrain.bench.train.weaknesses import QUICK_WEAKNESS, WEAKNESSES
+from drivetrain.bench.train.weaknesses import ON_IMAGES, QUICK_WEAKNESS, WEAKNESSES
 from drivetrain.core.errors import InvalidInput, MissingExtra
 from drivetrain.core.outputs import require_folders
 
@@ -45,12 +53,13 @@ class Options:
     rounds: int = 3
     """Seeds of the same-algorithm rows."""
     steps: int | None = None
-    """Environment steps of each of their runs; by default 50,000 of DQN, 100,000 of PPO, 20,000 of the others."""
+    """Environment steps of each of their runs; by default 50,000 of DQN (of Pong 5,000), 100,000 of PPO, 20,000 of the
+    others."""
     keep: Path | None = None
     """Keep every run in this file, and take from it those of the same code, job and machine: a stopped command goes
     on, and a later one with more rounds adds to them."""
     target_seeds: int = 5
-    """Seeds of the time-to-target rows, which DQN has; 0 leaves them out."""
+    """Seeds of the time-to-target rows, which DQN on CartPole has; 0 leaves them out."""
 
     def check(self) -> None:
         """Refuse what cannot be run. Not at construction: tyro would turn the sentence into a box.
@@ -75,12 +84,15 @@ class Options:
             algo=self.algo,
             env=self.env,
             settings=SETTINGS[self.algo, self.env],
-            fixed_steps=STEPS.get(self.algo, 20_000) if self.steps is None else self.steps,
-            probe_steps=PROBE_STEPS.get(self.algo, 3_000),
+            fixed_steps=self._of(STEPS, 20_000) if self.steps is None else self.steps,
+            probe_steps=self._of(PROBE_STEPS, 3_000),
             fixed_seeds=range(1, self.rounds + 1),
-            target_seeds=range(1, self.target_seeds + 1) if self.algo == "dqn" else (),
+            target_seeds=range(1, self.target_seeds + 1) if (self.algo, self.env) == ("dqn", "CartPole-v1") else (),
         )
         return plan.quickened() if self.quick else plan
+
+    def _of(self, numbers: Mapping[str, int], otherwise: int) -> int:
+        return numbers.get(self.env, numbers.get(self.algo, otherwise))
 
 
 def run(options: Options, words: Sequence[str]) -> int:
@@ -97,7 +109,8 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: A run of ours failed, or a contender did other work than asked for.
     """
     options.check()
-    if (missing := OURS.missing()) is not None:
+    ours = on_atari(OURS) if options.plan().on_images else OURS
+    if (missing := ours.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
     report = make_report(options, words, runner_of(run_rival, options.keep))
     publish(report, json=options.json, markdown=options.markdown)
@@ -129,14 +142,17 @@ def runner_of(run: Runner, file: Path | None) -> Runner:
 def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Report:
     """Run everybody who is here, and gather it."""
     plan, origin = options.plan(), origin_of(words, DISTRIBUTIONS)
-    peers, absent = present(PEERS_OF[options.algo])
+    peers, absent = present([on_atari(peer) if plan.on_images else peer for peer in PEERS_OF[options.algo]])
     threads, probe = choose_threads(plan, peers, run_one)
     fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, run_one, quick=options.quick)
     target, target_failures = measure_to_target(plan, peers, threads, run_one)
     return Report(
         title=f"{options.algo} on {options.env}, against Stable-Baselines3, SBX and CleanRL",
         origin=replace(origin, machine={**origin.machine, "threads": dict(threads), "thread_probe": dict(probe)}),
-        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES[options.algo]],
+        weaknesses=[
+            *([QUICK_WEAKNESS] if options.quick else []),
+            *(ON_IMAGES if plan.on_images else WEAKNESSES[options.algo]),
+        ],
         cases=[*fixed, *target],
         skipped=[*absent, *fixed_failures, *target_failures],
     )
@@ -169,6 +185,8 @@ def measure_same_algorithm(
 
 def rows_of(plan: Plan, peers: Sequence[str], *, quick: bool) -> list[Row]:
     """The comparisons of the plan's algorithm."""
+    if plan.on_images:
+        return image_rows(plan.env, peers)
     if plan.algo == "dqn":
         return same_algorithm_rows(plan.env, peers, quick=quick)
     if plan.algo == "ppo":

@@ -52,6 +52,14 @@ PEERS_OF: dict[str, Sequence[Rival]] = {
     "ddpg": (*_CONTINUOUS, CLEANRL_DETERMINISTIC),
 }
 """Algorithm -> whom it is measured against."""
+
+
+def on_atari(rival: Rival) -> Rival:
+    """The same rival where it needs Atari's games."""
+    install = rival.install.replace("drivetrain[bench]", "drivetrain[bench,atari]").replace("[train]", "[atari]")
+    return replace(rival, requires=(*rival.requires, "ale_py", "cv2"), install=install)
+
+
 DISTRIBUTIONS = (
     "jax",
     "jaxlib",

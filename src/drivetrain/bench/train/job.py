@@ -21,6 +21,8 @@ class DqnSettings:
         train_freq: Environment steps between two blocks of updates.
         gradient_steps: Updates in a block.
         max_grad_norm: SB3's own default; SBX does not clip.
+        atari: An Atari game: pictures of 84 x 84, four in a stack, each for four of the game's frames, as Mnih et al.
+            2015 have them; Nature CNN below the hidden layers, of which there are none.
     """
 
     learning_rate: float = 2.3e-3
@@ -35,6 +37,7 @@ class DqnSettings:
     exploration_final_eps: float = 0.04
     max_grad_norm: float = 10.0
     hidden: tuple[int, ...] = (256, 256)
+    atari: bool = False
 
     @property
     def activation(self) -> Literal["relu", "tanh"]:

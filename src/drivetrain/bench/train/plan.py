@@ -18,6 +18,18 @@ _CHEETAH = replace(_SAC, learning_rate=3e-4, learning_starts=1_000)
 
 SETTINGS: Mapping[tuple[str, str], DqnSettings | ContinuousSettings | PpoSettings] = {
     ("dqn", "CartPole-v1"): DqnSettings(),
+    ("dqn", "ALE/Pong-v5"): DqnSettings(
+        learning_rate=1e-4,
+        batch_size=32,
+        buffer_size=10_000,
+        target_update_interval=1_000,
+        train_freq=4,
+        gradient_steps=1,
+        exploration_fraction=0.1,
+        exploration_final_eps=0.01,
+        hidden=(),
+        atari=True,
+    ),
     ("ppo", "CartPole-v1"): PpoSettings(),
     ("ppo", "Pendulum-v1"): PENDULUM,
     ("sac", "Pendulum-v1"): _SAC,
@@ -27,13 +39,13 @@ SETTINGS: Mapping[tuple[str, str], DqnSettings | ContinuousSettings | PpoSetting
     ("td3", "HalfCheetah-v5"): replace(_CHEETAH, action_noise=0.1),
 }
 """By algorithm and environment: RL Baselines3 Zoo's, less what not everybody has, and Stable-Baselines3's defaults;
-SAC and TD3 on HalfCheetah as in their papers but for the start."""
+SAC and TD3 on HalfCheetah as in their papers but for the start, Pong for the start and a smaller replay."""
 
-STEPS = {"ppo": 100_000, "dqn": 50_000}
-"""Environment steps of a same-algorithm run; of the other algorithms 20,000, of about as many updates."""
+STEPS = {"ppo": 100_000, "dqn": 50_000, "ALE/Pong-v5": 5_000}
+"""Environment steps of a same-algorithm run by algorithm, or by environment; else 20,000, of about as many updates."""
 
-PROBE_STEPS = {"ppo": 6_000, "dqn": 6_000}
-"""Environment steps of a run that chooses a peer's threads; of the other algorithms 3,000, of about as much time."""
+PROBE_STEPS = {"ppo": 6_000, "dqn": 6_000, "ALE/Pong-v5": 1_500}
+"""Environment steps of a run that chooses a peer's threads; else 3,000, of about as much time."""
 
 Threads = Mapping[str, int | None]  # peer -> computation threads; None: its framework's choice
 
@@ -63,6 +75,11 @@ class Plan:
     target_return: float = 475.0
     fixed_seeds: Sequence[int] = (1, 2, 3)
     target_seeds: Sequence[int] = (1, 2, 3, 4, 5)
+
+    @property
+    def on_images(self) -> bool:
+        """Whether images are learned from."""
+        return isinstance(self.settings, DqnSettings) and self.settings.atari
 
     def quickened(self) -> "Plan":
         """A minute's worth: it shows that everything runs, not who is ahead."""

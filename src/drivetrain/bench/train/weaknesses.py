@@ -64,4 +64,21 @@ WEAKNESSES: Mapping[str, Sequence[str]] = {
     "sac": _CONTINUOUS,
 }
 """Algorithm -> sentences."""
+ON_IMAGES = (
+    "One game and one network, on a CPU: it says nothing about accelerators, which are the usual place to learn from "
+    "images.",
+    "Ours leaves out what is multiplied by zero. Pong has one background, and the runs are as short as the first "
+    "updates are, when half of all units are on: in other games there is less to leave out in the first layer, later "
+    "more in the others (design/training-convolutions.md).",
+    "Nobody has learned to play after so few steps, and returns are not taken: it compares time alone. That our "
+    "updates are those of plain convolutions is what tests show.",
+    "Pictures are made by Stable-Baselines3's wrappers for all peers and by Gymnasium's for ours: four frames a step, "
+    "the larger of the last two, 84 x 84, four in a stack, lives as episodes, rewards clipped, up to 30 actions "
+    "without effect at first; theirs press the fire button besides.",
+    "SBX and CleanRL clip no gradients, and no peer flushes denormals; nobody was changed to match us.",
+    _CLEANRL + " Its DQN is that of dqn_atari.py.",
+    _IMPORTS,
+    "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
+)
+"""Of DQN on images."""
 QUICK_WEAKNESS = "A quick run: few steps, one seed. It shows that everything runs, not who is ahead."

@@ -1,7 +1,7 @@
 """Convolutions as matrix products over gathered patches, written once for JAX and NumPy.
 
 XLA compiles the gradient of its own convolution inside a `lax.scan` to loops that take 13 times as long on a CPU, and
-NumPy has none (design/training-networks.md).
+NumPy has none (design/training-convolutions.md).
 """
 
 import itertools

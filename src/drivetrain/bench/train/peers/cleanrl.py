@@ -33,12 +33,12 @@ def seed_everything(job: Job) -> None:
     torch.manual_seed(job.seed)
 
 
-def make_envs(job: Job, num_envs: int) -> Any:
+def make_envs(job: Job, num_envs: int, make: Callable[[str], gymnasium.Env] = gymnasium.make) -> Any:
     """Environments stepped in turn, which begin anew in the step that ends an episode, as the files expect."""
 
     def make_env(index: int) -> Callable[[], gymnasium.Env]:
         def thunk() -> gymnasium.Env:
-            env = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make(job.env))
+            env = gymnasium.wrappers.RecordEpisodeStatistics(make(job.env))
             env.action_space.seed(job.seed + index)
             return env
 
@@ -69,6 +69,19 @@ def mlp(num_inputs: int, hidden: Iterable[int], num_outputs: int) -> torch.nn.Se
         layers += [torch.nn.Linear(num_inputs, width), torch.nn.ReLU()]
         num_inputs = width
     return torch.nn.Sequential(*layers, torch.nn.Linear(num_inputs, num_outputs))
+
+
+def nature(num_actions: int) -> torch.nn.Sequential:
+    """The network of dqn_atari.py, on bytes."""
+    convolutions = [torch.nn.Conv2d(*sizes) for sizes in ((4, 32, 8, 4), (32, 64, 4, 2), (64, 64, 3, 1))]
+    layers = [layer for convolution in convolutions for layer in (convolution, torch.nn.ReLU())]
+    dense = torch.nn.Linear(3136, 512), torch.nn.ReLU(), torch.nn.Linear(512, num_actions)
+    return torch.nn.Sequential(_Scaled(), *layers, torch.nn.Flatten(), *dense)
+
+
+class _Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 255.0
 
 
 def follow(target: torch.nn.Module, online: torch.nn.Module, tau: float) -> None:

@@ -1,7 +1,7 @@
-"""DQN in the manner of CleanRL's dqn.py (PyTorch, eager): one environment, an update every few steps.
+"""DQN in the manner of CleanRL's dqn.py, on images of dqn_atari.py (PyTorch, eager): one environment.
 
-Unlike the others it updates after every second step rather than in blocks, as its loop does; steps and updates come
-out alike. It clips no gradients, and its loss is the squared error.
+Unlike the others it updates in between, as its loop does (of CartPole after every second step), rather than in blocks;
+steps and updates come out alike. It clips no gradients, and its loss is the squared error.
 """
 
 # The peer may be absent where types are checked.
@@ -14,12 +14,14 @@ import torch
 import torch.nn.functional as F
 
 from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.peers.atari import single_env
 from drivetrain.bench.train.peers.cleanrl import (
     follow,
     layers_of,
     make_buffer,
     make_envs,
     mlp,
+    nature,
     seed_everything,
     true_next_obs,
 )
@@ -33,9 +35,12 @@ def run(job: Job, watch: Stopwatch) -> Training:
     assert isinstance(settings, DqnSettings)
     assert job.num_envs == 1, "the file takes one environment"
     seed_everything(job)
-    envs, target = make_envs(job, 1), Target(job, watch)
+    envs = make_envs(job, 1, single_env) if settings.atari else make_envs(job, 1)
+    target = Target(job, watch)
     num_inputs, num_actions = envs.single_observation_space.shape[0], envs.single_action_space.n
-    q_network, target_network = (mlp(num_inputs, settings.hidden, num_actions) for _ in range(2))
+    q_network, target_network = (
+        nature(num_actions) if settings.atari else mlp(num_inputs, settings.hidden, num_actions) for _ in range(2)
+    )
     target_network.load_state_dict(q_network.state_dict())
     optimizer = torch.optim.Adam(q_network.parameters(), lr=settings.learning_rate)
     buffer = make_buffer(envs, settings.buffer_size)
@@ -77,7 +82,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     return Training(
         num_steps=step,
         num_updates=num_updates,
-        layers=layers_of(q_network),
+        layers=[] if settings.atari else layers_of(q_network),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},
     )

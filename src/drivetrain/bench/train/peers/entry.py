@@ -15,7 +15,8 @@ from drivetrain.bench.train.stopwatch import Stopwatch, cpu_seconds
 class Training:
     """What a rival's `run` hands back: the counts it reached, and the policy it ended with.
 
-    `times`, CPU and wall seconds, replace the clock's where the end was found out afterwards.
+    `times`, CPU and wall seconds, replace the clock's where the end was found out afterwards. Without `layers`, as of
+    networks on images, the policy is not evaluated.
     """
 
     num_steps: int
@@ -84,20 +85,22 @@ def main(run: Callable[[Job, Stopwatch], Training], prepare: Callable[[Job], Non
     training = run(job, watch)
     watch.stop()
     cpu_s, wall_s = training.times or watch.read()
-    final = evaluate(
-        training.layers,
-        job.env,
-        num_episodes=job.num_episodes,
-        activation=job.settings.activation if job.settings else "relu",
-        squashed=job.settings is not None and job.settings.squashed,
-    )
+    final = None
+    if training.layers:
+        final = evaluate(
+            training.layers,
+            job.env,
+            num_episodes=job.num_episodes,
+            activation=job.settings.activation if job.settings else "relu",
+            squashed=job.settings is not None and job.settings.squashed,
+        )
     Outcome(
         cpu_s=cpu_s,
         wall_s=wall_s,
         import_cpu_s=import_cpu_s,
         num_steps=training.num_steps,
         num_updates=training.num_updates,
-        mean_return=final.mean,
+        mean_return=None if final is None else final.mean,
         reached=training.reached,
         details=training.details,
     ).save(outcome_path)

@@ -24,6 +24,7 @@ from drivetrain.train.run_dir.checkpoint import load_saved_policy
 
 RUN_DIR = Path("run")  # in the empty folder that this process starts in
 SNAPSHOT_INTERVAL_S = 0.2
+_ATARI = {"atari": True, "frame_stack": 4, "clip_rewards": True, "terminal_on_life_loss": True}
 
 
 def prepare(job: Job) -> None:
@@ -89,7 +90,7 @@ def vanilla(total_steps: int, settings: DqnSettings) -> dict[str, Any]:
         "epsilon_start": 1.0,
         "epsilon_end": settings.exploration_final_eps,
         "exploration_steps": round(settings.exploration_fraction * total_steps),
-    }
+    } | (_ATARI if settings.atari else {})
 
 
 def layers_of(vector: NDArray[np.float32]) -> Layers:
@@ -146,11 +147,12 @@ def run(job: Job, watch: Stopwatch) -> Training:
         snapshots.stop()
     last = load_saved_policy(RUN_DIR, "last")
     assert last.num_updates == result.num_updates, "the checkpoint is older than the run's end"
+    on_images = isinstance(job.settings, DqnSettings) and job.settings.atari
     reached, times, details = first_reaching(job, watch, snapshots)
     return Training(
         num_steps=result.num_steps,
         num_updates=result.num_updates,
-        layers=layers_of(last.vector),
+        layers=[] if on_images else layers_of(last.vector),
         reached=reached,
         times=times,
         details=details | {"learning_s": result.learning_s, "update_ratio": result.update_ratio},

@@ -6,10 +6,10 @@
 import numpy as np
 import torch
 from stable_baselines3 import DQN
-from stable_baselines3.common.env_util import make_vec_env
 
 from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.peers.atari import make_envs, policy_of
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
 from drivetrain.bench.train.stopwatch import Stopwatch
@@ -31,8 +31,8 @@ def make_model(job: Job) -> DQN:
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     return DQN(
-        "MlpPolicy",
-        make_vec_env(job.env, n_envs=job.num_envs, seed=job.seed),
+        policy_of(settings),
+        make_envs(job, settings),
         learning_rate=settings.learning_rate,
         batch_size=settings.batch_size,
         buffer_size=settings.buffer_size,
@@ -44,7 +44,7 @@ def make_model(job: Job) -> DQN:
         exploration_fraction=settings.exploration_fraction,
         exploration_final_eps=settings.exploration_final_eps,
         max_grad_norm=settings.max_grad_norm,
-        policy_kwargs={"net_arch": list(settings.hidden)},
+        policy_kwargs={"net_arch": list(settings.hidden)},  # of images behind the Nature CNN's own layer
         seed=job.seed,
         device="cpu",
     )
@@ -61,7 +61,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     return Training(
         num_steps=model.num_timesteps,
         num_updates=model._n_updates,  # SB3 shows it nowhere else
-        layers=layers_of(model),
+        layers=[] if job.settings.atari else layers_of(model),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},
     )

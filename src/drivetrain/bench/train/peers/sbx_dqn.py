@@ -9,13 +9,15 @@ import jax
 import numpy as np
 import torch
 from sbx import DQN
-from stable_baselines3.common.env_util import make_vec_env
 
 from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.peers.atari import make_envs, policy_of
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
 from drivetrain.bench.train.stopwatch import Stopwatch
+
+_NATURE = 512  # units behind the convolutions
 
 
 def layers_of(model: DQN) -> Layers:
@@ -29,12 +31,13 @@ def run(job: Job, watch: Stopwatch) -> Training:
     settings = job.settings
     assert isinstance(settings, DqnSettings), "SBX runs with given settings only"
     assert job.num_envs, "the number of environments has to be given"
-    assert settings.hidden == settings.hidden[:1] * 2, "SBX has two layers of equal width"
+    width = _NATURE if settings.atari else settings.hidden[0]
+    assert settings.atari or settings.hidden == (width, width), "SBX has two layers of equal width"
     if job.threads is not None:
         torch.set_num_threads(job.threads)  # SBX keeps SB3's replay, which goes through torch
     model = DQN(
-        "MlpPolicy",
-        make_vec_env(job.env, n_envs=job.num_envs, seed=job.seed),
+        policy_of(settings),
+        make_envs(job, settings),
         learning_rate=settings.learning_rate,
         batch_size=settings.batch_size,
         buffer_size=settings.buffer_size,
@@ -45,7 +48,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
         gradient_steps=settings.gradient_steps,
         exploration_fraction=settings.exploration_fraction,
         exploration_final_eps=settings.exploration_final_eps,
-        policy_kwargs={"net_arch": list(settings.hidden)},
+        policy_kwargs={"net_arch": [width]},
         seed=job.seed,
     )
     target = Target(job, watch)
@@ -57,7 +60,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     return Training(
         num_steps=model.num_timesteps,
         num_updates=model._n_updates,  # SB3 shows it nowhere else
-        layers=layers_of(model),
+        layers=[] if settings.atari else layers_of(model),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},
     )

@@ -1,0 +1,38 @@
+"""Atari's games as the peers have them: Stable-Baselines3's wrappers, which CleanRL's files use, too."""
+
+# The peer may be absent where types are checked.
+# pyright: basic, reportMissingImports=false
+
+import ale_py
+import gymnasium
+from stable_baselines3.common.atari_wrappers import AtariWrapper
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
+
+from drivetrain.bench.train.job import DqnSettings, Job
+
+FRAMES = 4  # in a stack, and of the game to a step
+_KWARGS = {"frameskip": 1}  # the wrappers skip frames
+
+
+def make_envs(job: Job, settings: DqnSettings) -> VecEnv:
+    """Stable-Baselines3's environments of a job."""
+    if not settings.atari:
+        return make_vec_env(job.env, n_envs=job.num_envs or 1, seed=job.seed)
+    gymnasium.register_envs(ale_py)
+    return VecFrameStack(make_atari_env(job.env, n_envs=job.num_envs or 1, seed=job.seed, env_kwargs=_KWARGS), FRAMES)
+
+
+def policy_of(settings: DqnSettings) -> str:
+    """The name of its network."""
+    return "CnnPolicy" if settings.atari else "MlpPolicy"
+
+
+def single_env(env: str) -> gymnasium.Env:
+    """One game in the manner of CleanRL's files: uint8 [frames, height, width]."""
+    gymnasium.register_envs(ale_py)
+    wrapped = AtariWrapper(gymnasium.make(env, **_KWARGS), frame_skip=FRAMES)
+    flat = gymnasium.wrappers.TransformObservation(
+        wrapped, lambda frame: frame[..., 0], gymnasium.spaces.Box(0, 255, (84, 84), "uint8")
+    )
+    return gymnasium.wrappers.FrameStackObservation(flat, FRAMES)
