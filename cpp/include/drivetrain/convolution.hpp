@@ -200,6 +200,7 @@ DRIVETRAIN_KERNEL inline std::size_t put_four_side_by_side(const std::uint8_t* b
 }  // namespace avx2
 
 namespace avx512 {
+using avx2::put_four_side_by_side;
 using rectified::avx512::find;
 using rectified::avx512::kLanes;
 using rectified::avx512::kTile;
@@ -224,18 +225,6 @@ DRIVETRAIN_KERNEL inline std::size_t list_kept(const float* numbers, const std::
   }
   if (i == num) return count;
   return count + portable::list_kept<kKept>(numbers + i, places + i, num - i, {to.places + count, to.values + count});
-}
-
-DRIVETRAIN_KERNEL inline std::size_t put_four_side_by_side(const std::uint8_t* bytes, std::size_t plane, float less,
-                                                           float* numbers) noexcept {
-  std::size_t i = 0;
-  for (; i + 16 <= plane; i += 16) {
-    const avx2::FourPlanes some(bytes + i, plane);
-    for (std::size_t n = 0; n < 4; ++n)
-      _mm512_storeu_ps(numbers + 4 * i + 16 * n,
-                       _mm512_sub_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(some.pixels[n])), _mm512_set1_ps(less)));
-  }
-  return i;
 }
 
 #include "drivetrain/convolution_kernels.inl"
