@@ -9,7 +9,7 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 from drivetrain.cli.main import main
 from drivetrain.cli.train import announce, show
 from drivetrain.train.config import AGENTS, TrainConfig
-from drivetrain.train.config.presets import PRESETS, preset
+from drivetrain.train.config.presets import PRESETS, preset, preset_for
 from drivetrain.train.run_dir.results import Result
 
 
@@ -74,6 +74,16 @@ def test_a_command_without_algorithm_or_environment_is_told_which_algorithms_the
 @pytest.mark.parametrize(("algo", "env"), [*PRESETS, ("dqn", "Nobody-v0")])
 def test_every_preset_is_a_valid_configuration_for_two_cores(algo, env):
     assert preset(algo, env).override(num_actors=1).algo == algo
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_all_games_of_atari_start_from_the_settings_of_pong(algo):
+    pong, other = (preset_for(algo, f"ALE/{game}-v5") for game in ("Pong", "Breakout"))
+    assert other.settings == pong.settings
+    assert (other.source, other.verified) == (f"those of ALE/Pong-v5: {pong.source}", "not verified")
+    assert preset(algo, "ALE/Breakout-v5").environment.atari
+    assert not preset_for("sac", "ALE/Breakout-v5").settings
+    assert not preset_for(algo, "Nobody/Breakout-v5").settings
 
 
 @pytest.mark.parametrize(("warmup_steps", "says"), [(1_000, True), (999, True), (998, False)])

@@ -2,7 +2,7 @@
 # Over 400 lines: one table, looked up by name; settings and what was reached with them belong together.
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -93,6 +93,10 @@ _DQN_CLASSIC: dict[str, Any] = {
     "epsilon_end": 0.1,
 }
 
+_PONG = "ALE/Pong-v5"
+"""The game whose settings all of Atari's have, for they are RL-zoo's of all of them."""
+_ATARI: dict[str, Any] = {"atari": True, "frame_stack": 4, "clip_rewards": True, "terminal_on_life_loss": True}
+
 PRESETS: dict[tuple[str, str], Preset] = {
     ("dqn", "CartPole-v1"): Preset(
         settings=_DQN_CARTPOLE,
@@ -181,13 +185,10 @@ PRESETS: dict[tuple[str, str], Preset] = {
         source=f"{_ZOO}/ppo.yml",
         verified="248.8, 251.6 (seeds 2, 3): train ppo LunarLander-v3",
     ),
-    ("dqn", "ALE/Pong-v5"): Preset(
+    ("dqn", _PONG): Preset(
         settings={
             "total_steps": 10_000_000,
-            "atari": True,
-            "frame_stack": 4,
-            "clip_rewards": True,
-            "terminal_on_life_loss": True,
+            **_ATARI,
             "hidden": (),
             "capacity": 100_000,
             "learning_rate": 1e-4,
@@ -203,6 +204,25 @@ PRESETS: dict[tuple[str, str], Preset] = {
         },
         source=f"ours, from {_ZOO}/dqn.yml (atari): there room for 10^6, a copy every 10,000 steps, epsilon 0.1; "
         "ours besides: double, 3 steps, prioritized",
+    ),
+    ("ppo", _PONG): Preset(
+        settings={
+            "total_steps": 10_000_000,
+            **_ATARI,
+            "num_envs": 8,
+            "rollout_length": 128,
+            "hidden": (),
+            "learning_rate": 2.5e-4,
+            "learning_rate_schedule": "linear",
+            "clip_range": 0.1,
+            "clip_range_schedule": "linear",
+            "batch_size": 256,
+            "num_epochs": 4,
+            "entropy_coefficient": 0.01,
+            "eval_interval_steps": 250_000,
+            "eval_episodes": 10,
+        },
+        source=f"{_ZOO}/ppo.yml (atari); there policy and value share their convolutions",
     ),
     # Compiled simulators: the same settings by either name.
     **{
@@ -369,7 +389,7 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
         InvalidInput: There is no such variant.
     """
     env = _of_latest_version(env) if isinstance(env, str) else env
-    known = PRESETS.get((algo, env), _NO_PRESET) if isinstance(env, str) else _NO_PRESET
+    known = PRESETS.get((algo, env)) or _of_its_kind(algo, env) if isinstance(env, str) else _NO_PRESET
     if name is None:
         return known
     variants = _NAMED.get(algo, {})
@@ -379,6 +399,16 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
     of_both = _NAMED_FOR.get((name, env), {}) if isinstance(env, str) else {}
     source = f"{name}{_and_ours(of_both)}, on top of: {known.source}"
     return Preset(settings={**known.settings, **variants[name], **of_both}, source=source)
+
+
+def _of_its_kind(algo: str, env: str) -> Preset:
+    """What is known of environments like it."""
+    alike = PRESETS.get((algo, _PONG)) if env.startswith("ALE/") else None
+    return (
+        _NO_PRESET
+        if alike is None
+        else replace(alike, source=f"those of {_PONG}: {alike.source}", verified="not verified")
+    )
 
 
 def _of_latest_version(env: str) -> str:

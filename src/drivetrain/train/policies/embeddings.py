@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Arrays, Embedding, Entries, Interface, num_rows, rows_of
-from drivetrain.train.networks import TORSO, Noisy, Pieces, Torso, TorsoNetwork, within
+from drivetrain.train.networks import TORSO, Noisy, Pieces, Torso, TorsoNetwork, acting, within
 from drivetrain.train.policies.policy import Policy, make_policy, policy_network
 
 _PREFIX = "encoder/"
-_ROWS_AT_ONCE = 64  # patches of as many images are in memory together: 26 MB for the first layer of 84 x 84
+_ROWS_AT_ONCE = 64
 _ACTOR_CRITIC = {"actor": "state/actor/", "critic": "state/critics/"}
 _LEARNED = {
     "dqn": {"actor": "state/params/"},
@@ -142,4 +142,5 @@ def _torso_of(config: TrainConfig, interface: Interface) -> Torso:
     network = policy_network(config, interface)
     inner = network.inner if isinstance(network, Noisy) else network
     assert isinstance(inner, TorsoNetwork), "images have a torso"
-    return inner.torso
+    as_actors_have_it = acting(inner)
+    return as_actors_have_it.torso if isinstance(as_actors_have_it, TorsoNetwork) else inner.torso
