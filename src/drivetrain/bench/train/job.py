@@ -98,6 +98,11 @@ class Job:
     settings: DqnSettings | ContinuousSettings | PpoSettings | None = None
     algo: str = "dqn"
 
+    @property
+    def on_images(self) -> bool:
+        """Whether it learns from images, by a network that the shared evaluator does not know."""
+        return isinstance(self.settings, DqnSettings) and self.settings.atari
+
     def save(self, path: Path) -> None:
         """Write the job for the rival's process."""
         path.write_text(json.dumps(asdict(self)))

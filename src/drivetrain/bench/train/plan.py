@@ -79,7 +79,7 @@ class Plan:
     @property
     def on_images(self) -> bool:
         """Whether images are learned from."""
-        return isinstance(self.settings, DqnSettings) and self.settings.atari
+        return self.fixed_job(self.fixed_steps).on_images
 
     def quickened(self) -> "Plan":
         """A minute's worth: it shows that everything runs, not who is ahead."""

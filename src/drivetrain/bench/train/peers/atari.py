@@ -5,6 +5,7 @@
 
 import ale_py
 import gymnasium
+import numpy as np
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
@@ -12,7 +13,6 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
 from drivetrain.bench.train.job import DqnSettings, Job
 
 FRAMES = 4  # in a stack, and of the game to a step
-_KWARGS = {"frameskip": 1}  # the wrappers skip frames
 
 
 def make_envs(job: Job, settings: DqnSettings) -> VecEnv:
@@ -20,7 +20,8 @@ def make_envs(job: Job, settings: DqnSettings) -> VecEnv:
     if not settings.atari:
         return make_vec_env(job.env, n_envs=job.num_envs or 1, seed=job.seed)
     gymnasium.register_envs(ale_py)
-    return VecFrameStack(make_atari_env(job.env, n_envs=job.num_envs or 1, seed=job.seed, env_kwargs=_KWARGS), FRAMES)
+    envs = make_atari_env(job.env, n_envs=job.num_envs or 1, seed=job.seed, env_kwargs={"frameskip": 1})
+    return VecFrameStack(envs, FRAMES)
 
 
 def policy_of(settings: DqnSettings) -> str:
@@ -31,8 +32,8 @@ def policy_of(settings: DqnSettings) -> str:
 def single_env(env: str) -> gymnasium.Env:
     """One game in the manner of CleanRL's files: uint8 [frames, height, width]."""
     gymnasium.register_envs(ale_py)
-    wrapped = AtariWrapper(gymnasium.make(env, **_KWARGS), frame_skip=FRAMES)
+    wrapped = AtariWrapper(gymnasium.make(env, frameskip=1), frame_skip=FRAMES)
     flat = gymnasium.wrappers.TransformObservation(
-        wrapped, lambda frame: frame[..., 0], gymnasium.spaces.Box(0, 255, (84, 84), "uint8")
+        wrapped, lambda frame: frame[..., 0], gymnasium.spaces.Box(0, 255, (84, 84), np.uint8)
     )
     return gymnasium.wrappers.FrameStackObservation(flat, FRAMES)

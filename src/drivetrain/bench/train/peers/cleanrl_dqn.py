@@ -82,7 +82,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     return Training(
         num_steps=step,
         num_updates=num_updates,
-        layers=[] if settings.atari else layers_of(q_network),
+        layers=[] if job.on_images else layers_of(q_network),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},
     )

@@ -147,12 +147,11 @@ def run(job: Job, watch: Stopwatch) -> Training:
         snapshots.stop()
     last = load_saved_policy(RUN_DIR, "last")
     assert last.num_updates == result.num_updates, "the checkpoint is older than the run's end"
-    on_images = isinstance(job.settings, DqnSettings) and job.settings.atari
     reached, times, details = first_reaching(job, watch, snapshots)
     return Training(
         num_steps=result.num_steps,
         num_updates=result.num_updates,
-        layers=[] if on_images else layers_of(last.vector),
+        layers=[] if job.on_images else layers_of(last.vector),
         reached=reached,
         times=times,
         details=details | {"learning_s": result.learning_s, "update_ratio": result.update_ratio},

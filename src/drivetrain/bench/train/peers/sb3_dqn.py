@@ -61,7 +61,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     return Training(
         num_steps=model.num_timesteps,
         num_updates=model._n_updates,  # SB3 shows it nowhere else
-        layers=[] if job.settings.atari else layers_of(model),
+        layers=[] if job.on_images else layers_of(model),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},
     )
