@@ -110,7 +110,7 @@ int main() {
     for (const Sizes& sizes :
          {Sizes{24, 140, 200}, Sizes{1, 1, 1}, Sizes{3, 5, 7}, Sizes{65, 130, 129}, Sizes{17, 64, 300},
           Sizes{130, 63, 72}, Sizes{16, 200, 1}, Sizes{9, 300, 40}, Sizes{70, 64, 256}})
-      for (double positive : {0.0, 0.4, 1.0})
+      for (double positive : {0.0, 0.02, 0.4, 1.0})
         for (double alive : {0.0, 0.3, 0.95, 1.0}) test_products({sizes, positive, alive}, work, simd);
     test_nan_is_kept(simd);
     std::printf("%s: equal to plain loops\n", simd_name(simd));

@@ -6,7 +6,8 @@
 //
 //   y  = max(z, 0) @ w         each mask of a row picks the rows of w that it needs
 //   dw = max(z, 0)^T @ dy      likewise by column, over the columns of dy that are not all zero
-//   dz = (dy @ w^T)(z > 0)     likewise by what is not zero in dy, the slopes of rectified units
+//   dz = (dy @ w^T)(z > 0)     likewise by what is not zero in dy, the slopes of rectified units; where little of z is
+//                              above zero one by one
 //
 // Sums run over the kept terms in ascending order, so equal arguments give equal bits. NaN in z or dy
 // is kept; zero times infinity is left out like zero times anything. The derivative at z = 0 is 0.
@@ -29,6 +30,7 @@ struct Sizes {
 
 using Mask = std::uint64_t;
 inline constexpr std::size_t kBlock = 64;  // columns of a mask
+inline constexpr std::size_t kRoom = 256 * (kBlock + 32);  // numbers of a part of a panel of any instruction set
 
 /// What masks keep of a matrix; NaN always, so that it is seen in the result.
 enum class Kept { kPositive, kNonzero };
@@ -42,7 +44,7 @@ constexpr bool is_kept(float number) noexcept {
 class Workspace {
  public:
   Mask *kept, *used;  // of a matrix, and of its columns
-  float *dy, *panels, *product;
+  float *dy, *panel, *product;
 
   Workspace() = default;
   Workspace(const Workspace&) = delete;
@@ -55,7 +57,7 @@ class Workspace {
     const std::size_t rows = up(sizes.rows), num_in = up(sizes.num_in), num_out = up(sizes.num_out);
     const std::size_t longer = rows > num_in ? rows : num_in, wider = num_in > num_out ? num_in : num_out;
     const std::size_t num_masks = up(2 * rows * wider / kBlock), num_used = up(2 * num_out / kBlock);
-    const std::size_t words = num_masks + num_used + (rows + longer) * num_out + kBlock + longer * wider;
+    const std::size_t words = num_masks + num_used + rows * num_out + kBlock + kRoom + longer * wider;
     if (words > num_words_) {
       std::free(memory_);
       memory_ = static_cast<float*>(std::aligned_alloc(64, 4 * words));
@@ -67,7 +69,7 @@ class Workspace {
     kept = reinterpret_cast<Mask*>(take(num_masks));
     used = reinterpret_cast<Mask*>(take(num_used));
     dy = take(rows * num_out + kBlock);
-    panels = take(longer * num_out);
+    panel = take(kRoom);
     product = take(longer * wider);
     return true;
   }

@@ -3,8 +3,8 @@
 //   DRIVETRAIN_KERNEL     the target attribute of every function here
 //   kLanes, kWide, kTile, find(), pack(), spread(), transpose_tile(): see the portable ones
 //
-// A matrix "in panels" is cut into bands of kWide vectors (the last may be narrower), one band after
-// the other, so that what the inner loops read lies on whole vectors in some KiB one after another.
+// A matrix that is multiplied by is taken in panels of kWide vectors (the last may be narrower), so that what the inner
+// loops read lies on whole vectors in some KiB one after another.
 
 #include "drivetrain/vectors.inl"
 
@@ -40,48 +40,76 @@ DRIVETRAIN_KERNEL inline void find_in_columns(const float* matrix, std::size_t r
   }
 }
 
-/// [rows, width] in panels, padded with zeros: the matrix itself where it is that, or else in `room`.
-DRIVETRAIN_KERNEL inline const float* in_panels(const float* matrix, std::size_t rows, std::size_t width,
-                                                float* room) noexcept {
-  if (width <= kPanel && padded(width) == width) return matrix;
-  float* panels = room;
-  for (std::size_t from = 0; from < width; from += kPanel) {
-    const std::size_t wide = panel_width(from, padded(width));
-    const std::size_t num = width - from < wide ? width - from : wide;
-    for (std::size_t row = 0; row < rows; ++row, panels += wide) {
-      const float* source = matrix + row * width + from;
-      std::size_t i = 0;
-      for (; i + kLanes <= num; i += kLanes) store(panels + i, load(source + i));
-      for (; i < num; ++i) panels[i] = source[i];
-      for (; i < wide; ++i) panels[i] = 0;
-    }
-  }
-  return room;
-}
+/// A matrix [depth, width], panel by panel and of each some rows at a time: where they lie, or copied to `room`, padded
+/// with zeros.
+struct Matrix {
+  const float* numbers;
+  std::size_t width;
+  float* room;
+  std::size_t from = 0, wide = 0;  // of the panel
 
-/// Of the transpose [width, rows] of [rows, width] the rows that are used, in panels, padded with zeros. Where they are
-/// not all of them, it may write one more, into what comes next.
-DRIVETRAIN_KERNEL inline void to_transposed_panels(const float* matrix, std::size_t rows, std::size_t width,
-                                                   const Mask* used, float* panels) noexcept {
-  for (std::size_t from = 0; from < rows; from += kPanel) {
-    const std::size_t wide = panel_width(from, padded(rows));
-    const std::size_t num = rows - from < wide ? rows - from : wide;
-    const float* source = matrix + from * width;
-    for (std::size_t i = 0; i < width; i += kTile) {
-      const std::size_t tile = width - i < kTile ? width - i : kTile;
-      const Mask set = used[i / kBlock] >> i % kBlock & ~Mask{0} >> (kBlock - tile);
-      std::size_t start = 0;
-      if (tile == kTile)
-        for (; start + kTile <= num; start += kTile)
-          transpose_tile(source + start * width + i, width, static_cast<unsigned>(set), panels + start, wide);
-      for (Mask left = set; left != 0; left &= left - 1, panels += wide) {
-        const float* column = source + i + std::countr_zero(left);
-        for (std::size_t row = start; row < num; ++row) panels[row] = column[row * width];
-        for (std::size_t row = num; row < wide; ++row) panels[row] = 0;
-      }
-    }
+  DRIVETRAIN_KERNEL void turn_to(std::size_t panel, std::size_t its_width) noexcept {
+    from = panel;
+    wide = its_width;
   }
-}
+
+  DRIVETRAIN_KERNEL const float* rows(std::size_t first, std::size_t num) const noexcept {
+    if (wide == width) return numbers + first * width;
+    const std::size_t some = width - from < wide ? width - from : wide;
+    for (std::size_t row = 0; row < num; ++row) {
+      const float* source = numbers + (first + row) * width + from;
+      float* to = room + row * wide;
+      std::size_t i = 0;
+      for (; i + kLanes <= some; i += kLanes) store(to + i, load(source + i));
+      for (; i < some; ++i) to[i] = source[i];
+      for (; i < wide; ++i) to[i] = 0;
+    }
+    return room;
+  }
+};
+
+/// Of the transpose [width, rows] of a matrix [rows, width] the rows that are used, likewise; each is asked for once, in
+/// their order. `room` is for kBlock + 2 kTile of them.
+struct Transpose {
+  const float* numbers;
+  std::size_t num_rows, width;
+  const Mask* used;
+  float* room;
+  std::size_t panel = 0, wide = 0;
+  std::size_t next = 0;             // column that is not transposed yet
+  std::size_t begin = 0, end = 0;   // what of the used rows is in the room
+
+  DRIVETRAIN_KERNEL void turn_to(std::size_t from, std::size_t its_width) noexcept {
+    panel = from;
+    wide = its_width;
+    next = begin = end = 0;
+  }
+
+  DRIVETRAIN_KERNEL const float* rows(std::size_t first, std::size_t num) noexcept {
+    std::memmove(room, room + (first - begin) * wide, (end - first) * wide * sizeof(float));
+    begin = first;
+    while (end < first + num) add_tile();
+    return room;
+  }
+
+  DRIVETRAIN_KERNEL void add_tile() noexcept {
+    const std::size_t num = num_rows - panel < wide ? num_rows - panel : wide;
+    const float* source = numbers + panel * width + next;
+    float* to = room + (end - begin) * wide;
+    const std::size_t tile = width - next < kTile ? width - next : kTile;
+    const Mask set = used[next / kBlock] >> next % kBlock & ~Mask{0} >> (kBlock - tile);
+    std::size_t start = 0;
+    if (tile == kTile)
+      for (; start + kTile <= num; start += kTile)
+        transpose_tile(source + start * width, width, static_cast<unsigned>(set), to + start, wide);
+    for (Mask left = set; left != 0; left &= left - 1, to += wide, ++end) {
+      const float* column = source + std::countr_zero(left);
+      for (std::size_t row = start; row < num; ++row) to[row] = column[row * width];
+      for (std::size_t row = num; row < wide; ++row) to[row] = 0;
+    }
+    next += tile;
+  }
+};
 
 /// out[0..kVectors] (+)= sum over what is kept of numbers[n * step] * row n of a matrix whose rows lie `stride` apart.
 template <std::size_t kVectors>
@@ -113,33 +141,35 @@ struct Factor {
   const Mask* masks;  // of block b and row r at b * rows + r
 };
 
-/// Adds what is kept of the places from `from` on, kDepth<kVectors> of them, for all rows.
-template <std::size_t kVectors>
-DRIVETRAIN_KERNEL inline void add_rows_of(const Factor& left, std::size_t depth, std::size_t rows, const float* panel,
+/// Adds what is kept of all places, kDepth of them at a time for all rows, times a panel of kVectors.
+template <std::size_t kVectors, class Right>
+DRIVETRAIN_KERNEL inline void add_rows_of(const Factor& left, std::size_t depth, std::size_t rows, Right& right,
                                           float* out, std::size_t stride) noexcept {
   // What is read again and again, 32 KiB of a panel at most, stays in the first cache.
   constexpr std::size_t kDepth = kVectors * kLanes > 128 ? kBlock / 2 : kBlock;
   for (std::size_t from = 0; from < depth; from += kDepth) {
     const Mask* masks = left.masks + from / kBlock * rows;
     const float* numbers = left.numbers + from * left.step;
+    const float* panel = right.rows(from, depth - from < kDepth ? depth - from : kDepth);
     for (std::size_t row = 0; row < rows; ++row) {
       const Mask kept = masks[row] >> from % kBlock & ~Mask{0} >> (kBlock - kDepth);
-      add_rows<kVectors>(numbers + row * left.row_step, left.step, kept, panel + from * kVectors * kLanes,
-                         kVectors * kLanes, out + row * stride, from == 0);
+      add_rows<kVectors>(numbers + row * left.row_step, left.step, kept, panel, kVectors * kLanes, out + row * stride,
+                         from == 0);
     }
   }
 }
 
-/// out [rows, padded(width)] = left [rows, depth] times a matrix [depth, width] in panels.
-DRIVETRAIN_KERNEL inline void multiply(const Factor& left, const float* panels, std::size_t rows,
-                                       std::size_t depth, std::size_t width, float* out) noexcept {
+/// out [rows, padded(width)] = left [rows, depth] times a matrix [depth, width].
+template <class Right>
+DRIVETRAIN_KERNEL inline void multiply(const Factor& left, Right right, std::size_t rows, std::size_t depth,
+                                       std::size_t width, float* out) noexcept {
   const std::size_t stride = padded(width);
   for (std::size_t from = 0; from < stride; from += kPanel) {
     const std::size_t wide = panel_width(from, stride);
+    right.turn_to(from, wide);
     [&]<std::size_t... kFewer>(std::index_sequence<kFewer...>) DRIVETRAIN_KERNEL {
-      ((wide == (kFewer + 1) * kLanes
-            ? add_rows_of<kFewer + 1>(left, depth, rows, panels + depth * from, out + from, stride)
-            : void()),
+      ((wide == (kFewer + 1) * kLanes ? add_rows_of<kFewer + 1>(left, depth, rows, right, out + from, stride)
+                                      : void()),
        ...);
     }(std::make_index_sequence<kWide>());
   }
@@ -150,7 +180,7 @@ DRIVETRAIN_KERNEL inline void product(const Sizes& sizes, const float* z, const 
   const auto [rows, num_in, num_out] = sizes;
   find_in_rows<Kept::kPositive>(z, rows, num_in, work.kept);
   float* out = padded(num_out) == num_out ? y : work.product;
-  multiply({z, num_in, 1, work.kept}, in_panels(w, num_in, num_out, work.panels), rows, num_in, num_out, out);
+  multiply({z, num_in, 1, work.kept}, Matrix{w, num_out, work.panel}, rows, num_in, num_out, out);
   if (out == y) return;
   for (std::size_t row = 0; row < rows; ++row)
     std::memcpy(y + row * num_out, out + row * padded(num_out), num_out * sizeof(float));
@@ -215,8 +245,45 @@ DRIVETRAIN_KERNEL inline void weight_slopes(const Sizes& sizes, const float* z, 
   const std::size_t width = slopes.width;
   find_in_columns<Kept::kPositive>(z, rows, num_in, work.kept);
   float* out = width == num_out ? dw : work.product;
-  multiply({z, 1, num_in, work.kept}, in_panels(slopes.numbers, rows, width, work.panels), num_in, rows, width, out);
+  multiply({z, 1, num_in, work.kept}, Matrix{slopes.numbers, width, work.panel}, num_in, rows, width, out);
   if (out != dw) spread_columns(out, num_in, num_out, work.used, slopes.num, dw);
+}
+
+inline std::size_t count(const Mask* masks, std::size_t num) noexcept {
+  std::size_t kept = 0;
+  for (std::size_t n = 0; n < num; ++n) kept += static_cast<std::size_t>(std::popcount(masks[n]));
+  return kept;
+}
+
+/// The sum of the products of `num` pairs, in four sums of vectors, then by halves.
+DRIVETRAIN_KERNEL inline float dot(const float* left, const float* right, std::size_t num) noexcept {
+  Vector sums[4]{};
+  std::size_t i = 0;
+  for (; i + 4 * kLanes <= num; i += 4 * kLanes)
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < 4; ++v) sums[v] += load(left + i + v * kLanes) * load(right + i + v * kLanes);
+  for (; i + kLanes <= num; i += kLanes) sums[0] += load(left + i) * load(right + i);
+  alignas(64) float lanes[kLanes];
+  store(lanes, (sums[0] + sums[1]) + (sums[2] + sums[3]));
+#pragma GCC unroll 4
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (std::size_t n = 0; n < half; ++n) lanes[n] += lanes[n + half];
+  for (; i < num; ++i) lanes[0] += left[i] * right[i];
+  return lanes[0];
+}
+
+/// dz where few of z are on, one by one: w need not be transposed for them.
+DRIVETRAIN_KERNEL inline void input_slopes_of_few(const Sizes& sizes, const float* w, const float* dy, const Mask* kept,
+                                                  float* dz) noexcept {
+  const auto [rows, num_in, num_out] = sizes;
+  std::memset(dz, 0, rows * num_in * sizeof(float));
+  for (std::size_t from = 0; from < num_in; from += kBlock)
+    for (std::size_t row = 0; row < rows; ++row)
+      for (Mask left = *kept++; left != 0; left &= left - 1) {
+        const std::size_t i = from + static_cast<std::size_t>(std::countr_zero(left));
+        dz[row * num_in + i] = dot(dy + row * num_out, w + i * num_out, num_out);
+      }
 }
 
 DRIVETRAIN_KERNEL inline void input_slopes(const Sizes& sizes, const float* z, const float* w,
@@ -227,10 +294,17 @@ DRIVETRAIN_KERNEL inline void input_slopes(const Sizes& sizes, const float* z, c
     std::memset(dz, 0, rows * num_in * sizeof(float));
     return;
   }
+  find_in_rows<Kept::kPositive>(z, rows, num_in, work.kept);
+  // In cycles, about. One by one: a vector of each product, and its sum. All: half a vector for each slope, of which half
+  // are zero; a quarter for each number that is transposed.
+  const std::size_t num_kept = count(work.kept, rows * ((num_in + kBlock - 1) / kBlock));
+  const std::size_t one_by_one = num_kept * (num_out / kLanes + 10);
+  if (one_by_one < num_in * (rows * slopes.num / (4 * kLanes) + num_out / 4))
+    return input_slopes_of_few(sizes, w, dy, work.kept, dz);
   find_in_rows<Kept::kNonzero>(slopes.numbers, rows, slopes.width, work.kept);
-  to_transposed_panels(w, num_in, num_out, work.used, work.panels);
   float* out = padded(num_in) == num_in ? dz : work.product;
-  multiply({slopes.numbers, slopes.width, 1, work.kept}, work.panels, rows, slopes.num, num_in, out);
+  multiply({slopes.numbers, slopes.width, 1, work.kept}, Transpose{w, num_in, num_out, work.used, work.panel}, rows,
+           slopes.num, num_in, out);
   for (std::size_t row = 0; row < rows; ++row, z += num_in, dz += num_in, out += padded(num_in)) {
     std::size_t i = 0;
     for (; i + kLanes <= num_in; i += kLanes) store(dz + i, load(z + i) <= Vector{} ? Vector{} : load(out + i));
