@@ -75,6 +75,8 @@ ON_IMAGES = (
     "Pictures are made by Stable-Baselines3's wrappers for all peers and by Gymnasium's for ours: four frames a step, "
     "the larger of the last two, 84 x 84, four in a stack, lives as episodes, rewards clipped, up to 30 actions "
     "without effect at first; theirs press the fire button besides.",
+    "A peer has the number of threads that costs it fewer CPU-seconds in the probe, one where more gain less than they "
+    "cost; by the clock it may do better with all cores.",
     "SBX and CleanRL clip no gradients, and no peer flushes denormals; nobody was changed to match us.",
     _CLEANRL + " Its DQN is that of dqn_atari.py.",
     _IMPORTS,

@@ -204,6 +204,8 @@ PRESETS: dict[tuple[str, str], Preset] = {
         },
         source=f"ours, from {_ZOO}/dqn.yml (atari): there room for 10^6, a copy every 10,000 steps, epsilon 0.1; "
         "ours besides: double, 3 steps, prioritized",
+        verified="14.1 after a tenth of these steps (seed 1): train dqn ALE/Pong-v5 --num-actors 0 --seed 1 "
+        "--total-steps 1000000",
     ),
     ("ppo", _PONG): Preset(
         settings={
