@@ -1,6 +1,7 @@
 """The CleanRL peers do the steps and updates that everybody has to do, and learn something."""
 
 import importlib
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -73,6 +74,17 @@ def test_dqn_learns_from_images(peer):
     training = importlib.import_module(peer.module).run(job, Stopwatch())
     assert (training.num_updates, training.layers) == (2, [])
     require_same_work(peer.name, job, training)
+
+
+@pytest.mark.parametrize("peer", PEERS_OF["dqn"], ids=lambda peer: peer.name)
+def test_dqn_needs_no_atari_for_other_environments(peer, monkeypatch):
+    pytest.importorskip("sbx", reason='needs the peers: pip install torch "drivetrain[bench]"')
+    for module in (peer.module, "drivetrain.bench.train.peers.atari"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    job = Job(kind="fixed", env="CartPole-v1", seed=1, total_steps=300, settings=small("dqn", "CartPole-v1")[0])
+    job = replace(job, settings=replace(job.settings, learning_starts=16))
+    assert importlib.import_module(peer.module).run(job, Stopwatch()).num_steps >= 300
 
 
 def test_dqn_takes_one_environment_alone():

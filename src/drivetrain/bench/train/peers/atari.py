@@ -3,7 +3,8 @@
 # The peer may be absent where types are checked.
 # pyright: basic, reportMissingImports=false
 
-import ale_py
+import importlib
+
 import gymnasium
 import numpy as np
 from stable_baselines3.common.atari_wrappers import AtariWrapper
@@ -19,7 +20,7 @@ def make_envs(job: Job, settings: DqnSettings) -> VecEnv:
     """Stable-Baselines3's environments of a job."""
     if not settings.atari:
         return make_vec_env(job.env, n_envs=job.num_envs or 1, seed=job.seed)
-    gymnasium.register_envs(ale_py)
+    _register()
     envs = make_atari_env(job.env, n_envs=job.num_envs or 1, seed=job.seed, env_kwargs={"frameskip": 1})
     return VecFrameStack(envs, FRAMES)
 
@@ -31,9 +32,14 @@ def policy_of(settings: DqnSettings) -> str:
 
 def single_env(env: str) -> gymnasium.Env:
     """One game in the manner of CleanRL's files: uint8 [frames, height, width]."""
-    gymnasium.register_envs(ale_py)
+    _register()
     wrapped = AtariWrapper(gymnasium.make(env, frameskip=1), frame_skip=FRAMES)
     flat = gymnasium.wrappers.TransformObservation(
         wrapped, lambda frame: frame[..., 0], gymnasium.spaces.Box(0, 255, (84, 84), np.uint8)
     )
     return gymnasium.wrappers.FrameStackObservation(flat, FRAMES)
+
+
+def _register() -> None:
+    # Here, for these peers play CartPole without the extra `atari`, too.
+    gymnasium.register_envs(importlib.import_module("ale_py"))
