@@ -1,38 +1,28 @@
 // Convolutions as custom calls of XLA, and on NumPy arrays for an actor: see convolution.hpp.
 #pragma once
 
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 #include "bind/forward.hpp"
 #include "bind/xla_calls.hpp"
 #include "drivetrain/convolution.hpp"
 
 namespace drivetrain::bind {
 
-/// Images and what is made of them: bytes [num, channels, height, width], or numbers before units, channels last.
-struct Images {
-  bool of_bytes;
-  std::size_t num;
-  convolution::Layer layer;
-};
-
-/// How a convolution's arrays fit together, by their sizes; `fit` is false where they do not.
-struct Convolution {
-  bool fit = false;
-  Images images{};
-
-  Convolution(bool of_bytes, const std::int64_t* x, const std::int64_t* weight, const std::int64_t* y,
-              std::int64_t stride) noexcept {
-    for (int axis = 0; axis < 4; ++axis)
-      if (x[axis] < 0 || weight[axis] < 1 || y[axis] < 0) return;
-    const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    const int height = of_bytes ? 2 : 1, channels = of_bytes ? 1 : 3;
-    images = {of_bytes, size(x[0]),
-              {size(x[height]), size(x[height + 1]), size(x[channels]), size(weight[0]),
-               stride > 0 ? size(stride) : 0, size(weight[3])}};
-    const convolution::Layer& layer = images.layer;
-    fit = layer.fits(of_bytes) && weight[1] == weight[0] && size(weight[2]) == layer.channels && y[0] == x[0] &&
-          size(y[1]) == layer.out_height() && size(y[2]) == layer.out_width() && size(y[3]) == layer.num_out;
-  }
-};
+/// The layer that a weight [side, side, channels, outputs] makes of images of these sizes; nothing where it does not fit.
+inline std::optional<convolution::Layer> layer_of(bool of_bytes, std::int64_t height, std::int64_t width,
+                                                  std::int64_t channels, const std::int64_t* weight,
+                                                  std::int64_t stride) noexcept {
+  if (std::min({height, width, channels, weight[0], weight[3], stride}) < 1 || weight[1] != weight[0] ||
+      weight[2] != channels)
+    return {};
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const convolution::Layer layer{size(height), size(width), size(channels), size(weight[0]), size(stride),
+                                 size(weight[3])};
+  return layer.fits(of_bytes) ? std::optional(layer) : std::nullopt;
+}
 
 /// Memory of this thread for a layer; nothing where there is none.
 inline convolution::Workspace* workspace_for(const convolution::Layer& layer) noexcept {
@@ -44,7 +34,10 @@ inline constexpr char kConvolutionMisfit[] =
     "a convolution: expected images, uint8 [num, channels, height, width] or float32 [num, height, width, channels], "
     "weight float32 [side, side, channels, outputs], bias [outputs], a stride, and memory to work in";
 
-/// Calls `run(images, work)` where arrays of four axes fit together; whether they do.
+inline float* numbers_of(const xla::Buffer& buffer) noexcept { return static_cast<float*>(buffer.data); }
+
+/// Calls `run(layer, num, x, work)`, x as bytes or numbers, where images, a weight and what a layer gives fit together;
+/// whether they do.
 template <class Run>
 bool with_images(const xla::Buffer& x, const xla::Buffer& weight, const xla::Buffer& y, std::int64_t stride,
                  Run&& run) {
@@ -52,30 +45,32 @@ bool with_images(const xla::Buffer& x, const xla::Buffer& weight, const xla::Buf
   if (x.rank != 4 || weight.rank != 4 || y.rank != 4 || !(of_bytes || x.dtype == xla::kFloat32) ||
       weight.dtype != xla::kFloat32 || y.dtype != xla::kFloat32)
     return false;
-  const Convolution found(of_bytes, x.dims, weight.dims, y.dims, stride);
-  if (!found.fit) return false;
-  auto* work = workspace_for(found.images.layer);
-  if (work != nullptr) run(found.images, *work);
-  return work != nullptr;
+  const std::int64_t* sizes = x.dims;
+  const auto layer = of_bytes ? layer_of(true, sizes[2], sizes[3], sizes[1], weight.dims, stride)
+                              : layer_of(false, sizes[1], sizes[2], sizes[3], weight.dims, stride);
+  const auto is = [](std::int64_t given, std::size_t wanted) { return static_cast<std::size_t>(given) == wanted; };
+  if (!layer || y.dims[0] != sizes[0] || !is(y.dims[1], layer->out_height()) || !is(y.dims[2], layer->out_width()) ||
+      !is(y.dims[3], layer->num_out))
+    return false;
+  auto* work = workspace_for(*layer);
+  if (work == nullptr) return false;
+  const auto num = static_cast<std::size_t>(sizes[0]);
+  of_bytes ? run(*layer, num, static_cast<const std::uint8_t*>(x.data), *work) : run(*layer, num, numbers_of(x), *work);
+  return true;
 }
 
 inline bool is_bias(const xla::Buffer& buffer, const xla::Buffer& weight) noexcept {
   return buffer.rank == 1 && buffer.dtype == xla::kFloat32 && weight.rank == 4 && buffer.dims[0] == weight.dims[3];
 }
-inline float* numbers_of(const xla::Buffer& buffer) noexcept { return static_cast<float*>(buffer.data); }
 
 /// (x, weight, bias) -> y
 inline xla::Error* convolution_product(xla::CallFrame* frame) {
   return answer<3, 1>(frame, kConvolutionMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const xla::Buffer &x = *args[0], &weight = *args[1], &bias = *args[2], &y = *rets[0];
-    return is_bias(bias, weight) &&
-           with_images(x, weight, y, xla::integer(frame, "stride"), [&](const Images& images, auto& work) {
-             const auto run = [&](const auto* numbers) {
-               convolution::forward(images.layer, images.num, numbers, numbers_of(weight), numbers_of(bias),
-                                    numbers_of(y), work, kSimd);
-             };
-             images.of_bytes ? run(static_cast<const std::uint8_t*>(x.data)) : run(numbers_of(x));
-           });
+    const auto run = [&](const auto& layer, std::size_t num, const auto* seen, auto& work) {
+      convolution::forward(layer, num, seen, numbers_of(weight), numbers_of(bias), numbers_of(y), work, kSimd);
+    };
+    return is_bias(bias, weight) && with_images(x, weight, y, xla::integer(frame, "stride"), run);
   });
 }
 
@@ -83,14 +78,10 @@ inline xla::Error* convolution_product(xla::CallFrame* frame) {
 inline xla::Error* convolution_weight_slopes(xla::CallFrame* frame) {
   return answer<2, 2>(frame, kConvolutionMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const xla::Buffer &x = *args[0], &dy = *args[1], &dweight = *rets[0], &dbias = *rets[1];
-    return is_bias(dbias, dweight) &&
-           with_images(x, dweight, dy, xla::integer(frame, "stride"), [&](const Images& images, auto& work) {
-             const auto run = [&](const auto* numbers) {
-               convolution::weight_slopes(images.layer, images.num, numbers, numbers_of(dy), numbers_of(dweight),
-                                          numbers_of(dbias), work, kSimd);
-             };
-             images.of_bytes ? run(static_cast<const std::uint8_t*>(x.data)) : run(numbers_of(x));
-           });
+    const auto run = [&](const auto& layer, std::size_t num, const auto* seen, auto& work) {
+      convolution::weight_slopes(layer, num, seen, numbers_of(dy), numbers_of(dweight), numbers_of(dbias), work, kSimd);
+    };
+    return is_bias(dbias, dweight) && with_images(x, dweight, dy, xla::integer(frame, "stride"), run);
   });
 }
 
@@ -98,11 +89,12 @@ inline xla::Error* convolution_weight_slopes(xla::CallFrame* frame) {
 inline xla::Error* convolution_input_slopes(xla::CallFrame* frame) {
   return answer<3, 1>(frame, kConvolutionMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const xla::Buffer &z = *args[0], &weight = *args[1], &dy = *args[2], &dz = *rets[0];
+    const auto run = [&](const auto& layer, std::size_t num, const auto*, auto& work) {
+      convolution::input_slopes(layer, num, numbers_of(z), numbers_of(weight), numbers_of(dy), numbers_of(dz), work,
+                                kSimd);
+    };
     return z.dtype == xla::kFloat32 && dz.dtype == xla::kFloat32 && size_of(dz) == size_of(z) &&
-           with_images(z, weight, dy, xla::integer(frame, "stride"), [&](const Images& images, auto& work) {
-             convolution::input_slopes(images.layer, images.num, numbers_of(z), numbers_of(weight), numbers_of(dy),
-                                       numbers_of(dz), work, kSimd);
-           });
+           with_images(z, weight, dy, xla::integer(frame, "stride"), run);
   });
 }
 
@@ -117,18 +109,16 @@ inline bool to_convolutions(const nb::tuple& pieces, const nb::tuple& strides, c
                             std::vector<Convolving>& layers) {
   layers.clear();
   if (pieces.size() != 2 * strides.size() || strides.size() == 0) return false;
-  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  std::size_t channels = size(sizes[1]), height = size(sizes[2]), width = size(sizes[3]);
+  std::int64_t channels = sizes[1], height = sizes[2], width = sizes[3];
   for (std::size_t n = 0; n < strides.size(); ++n) {
     const npy_intp *weight = float_sizes(pieces[2 * n], 4), *bias = float_sizes(pieces[2 * n + 1], 1);
-    const auto stride = nb::cast<std::int64_t>(strides[n]);
-    if (weight == nullptr || bias == nullptr || stride < 1) return false;
-    const convolution::Layer layer{height, width, channels, size(weight[0]), size(stride), size(weight[3])};
-    if (!layer.fits(n == 0) || weight[1] != weight[0] || size(weight[2]) != channels || bias[0] != weight[3]) return false;
-    layers.push_back({layer, floats_of(pieces[2 * n]), floats_of(pieces[2 * n + 1])});
-    channels = layer.num_out;
-    height = layer.out_height();
-    width = layer.out_width();
+    if (weight == nullptr || bias == nullptr || bias[0] != weight[3]) return false;
+    const auto layer = layer_of(n == 0, height, width, channels, weight, nb::cast<std::int64_t>(strides[n]));
+    if (!layer) return false;
+    layers.push_back({*layer, floats_of(pieces[2 * n]), floats_of(pieces[2 * n + 1])});
+    channels = weight[3];
+    height = static_cast<std::int64_t>(layer->out_height());
+    width = static_cast<std::int64_t>(layer->out_width());
   }
   return true;
 }

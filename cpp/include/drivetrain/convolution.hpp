@@ -105,12 +105,15 @@ struct List {
 namespace portable {
 using rectified::portable::find;
 using rectified::portable::kLanes;
+using rectified::portable::kPanel;
 using rectified::portable::kTile;
 using rectified::portable::kWide;
 using rectified::portable::load;
+using rectified::portable::padded;
 using rectified::portable::store;
 using rectified::portable::transpose_tile;
 using rectified::portable::Vector;
+using rectified::portable::with_vectors;
 #define DRIVETRAIN_KERNEL
 
 /// Those of `num` numbers that are kept, with their places; how many. May write a vector beyond them.
@@ -137,13 +140,16 @@ namespace avx2 {
 using rectified::avx2::bytes_as_words;
 using rectified::avx2::find;
 using rectified::avx2::kLanes;
+using rectified::avx2::kPanel;
 using rectified::avx2::kOrders;
 using rectified::avx2::kTile;
 using rectified::avx2::kWide;
 using rectified::avx2::load;
+using rectified::avx2::padded;
 using rectified::avx2::store;
 using rectified::avx2::transpose_tile;
 using rectified::avx2::Vector;
+using rectified::avx2::with_vectors;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx2,fma,popcnt")
 
 template <Kept kKept>
@@ -164,32 +170,21 @@ DRIVETRAIN_KERNEL inline std::size_t list_kept(const float* numbers, const std::
   return count + portable::list_kept<kKept>(numbers + i, places + i, num - i, {to.places + count, to.values + count});
 }
 
-/// Bytes of 16 pixels of four planes, pixel by pixel.
-struct FourPlanes {
-  __m128i pixels[4];
-
-  DRIVETRAIN_KERNEL FourPlanes(const std::uint8_t* bytes, std::size_t plane) noexcept {
-    const auto of = [&](std::size_t c) DRIVETRAIN_KERNEL {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + c * plane));
-    };
-    const __m128i low = _mm_unpacklo_epi8(of(0), of(1)), high = _mm_unpackhi_epi8(of(0), of(1));
-    const __m128i other_low = _mm_unpacklo_epi8(of(2), of(3)), other_high = _mm_unpackhi_epi8(of(2), of(3));
-    pixels[0] = _mm_unpacklo_epi16(low, other_low);
-    pixels[1] = _mm_unpackhi_epi16(low, other_low);
-    pixels[2] = _mm_unpacklo_epi16(high, other_high);
-    pixels[3] = _mm_unpackhi_epi16(high, other_high);
-  }
-};
-
 DRIVETRAIN_KERNEL inline std::size_t put_four_side_by_side(const std::uint8_t* bytes, std::size_t plane, float less,
                                                            float* numbers) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= plane; i += 16) {
-    const FourPlanes some(bytes + i, plane);
+    const auto of = [&](std::size_t c) DRIVETRAIN_KERNEL {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + c * plane + i));
+    };
+    const __m128i low = _mm_unpacklo_epi8(of(0), of(1)), high = _mm_unpackhi_epi8(of(0), of(1));
+    const __m128i other_low = _mm_unpacklo_epi8(of(2), of(3)), other_high = _mm_unpackhi_epi8(of(2), of(3));
+    const __m128i pixels[] = {_mm_unpacklo_epi16(low, other_low), _mm_unpackhi_epi16(low, other_low),
+                              _mm_unpacklo_epi16(high, other_high), _mm_unpackhi_epi16(high, other_high)};
     for (std::size_t n = 0; n < 8; ++n) {
-      const __m128i eight = n % 2 == 0 ? some.pixels[n / 2] : _mm_srli_si128(some.pixels[n / 2], 8);
+      const __m128i two = n % 2 == 0 ? pixels[n / 2] : _mm_srli_si128(pixels[n / 2], 8);
       _mm256_storeu_ps(numbers + 4 * i + 8 * n,
-                       _mm256_sub_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight)), _mm256_set1_ps(less)));
+                       _mm256_sub_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(two)), _mm256_set1_ps(less)));
     }
   }
   return i;
@@ -203,12 +198,15 @@ namespace avx512 {
 using avx2::put_four_side_by_side;
 using rectified::avx512::find;
 using rectified::avx512::kLanes;
+using rectified::avx512::kPanel;
 using rectified::avx512::kTile;
 using rectified::avx512::kWide;
 using rectified::avx512::load;
+using rectified::avx512::padded;
 using rectified::avx512::store;
 using rectified::avx512::transpose_tile;
 using rectified::avx512::Vector;
+using rectified::avx512::with_vectors;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx512f,avx512dq,avx2,fma,popcnt")
 
 template <Kept kKept>

@@ -1,23 +1,13 @@
 // The loops of convolution.hpp for one instruction set; included once for each (no guard), in a namespace that says
 //
 //   DRIVETRAIN_KERNEL                       the target attribute of every function here
-//   kLanes, kWide, kTile, Vector, find(), load(), store(), transpose_tile(): those of rectified.hpp
-//   list_kept()                             see the portable one
+//   kLanes, kWide, kTile, kPanel, Vector, find(), load(), padded(), store(), transpose_tile(), with_vectors():
+//                                           those of rectified.hpp
+//   list_kept(), put_four_side_by_side()    see the portable ones
 
-constexpr std::size_t kPanel = kWide * kLanes;        // numbers that an inner loop sums at a time
-constexpr std::size_t kNear = 8192;                   // numbers that the first cache keeps beside all else
+constexpr std::size_t kNear = 8192;                     // numbers that the first cache keeps beside all else
 constexpr std::size_t kTogether = kWide == 16 ? 5 : 2;  // outputs of bytes that are computed together,
 constexpr std::size_t kBeside = kWide == 16 ? 2 : 4;    // and vectors of their channels
-
-inline std::size_t padded(std::size_t width) noexcept { return (width + kLanes - 1) / kLanes * kLanes; }
-
-/// Calls `call.operator()<n>()` for a number of vectors, n in 1..kWide.
-template <class Call>
-DRIVETRAIN_KERNEL inline void with_vectors(std::size_t num, const Call& call) noexcept {
-  [&]<std::size_t... kFewer>(std::index_sequence<kFewer...>) DRIVETRAIN_KERNEL {
-    ((num == kFewer + 1 ? call.template operator()<kFewer + 1>() : void()), ...);
-  }(std::make_index_sequence<kWide>());
-}
 
 /// to [columns, to_stride] = from [rows, from_stride] transposed.
 DRIVETRAIN_KERNEL inline void transpose(const float* from, std::size_t rows, std::size_t columns, std::size_t from_stride,
@@ -209,16 +199,13 @@ DRIVETRAIN_KERNEL inline void forward(const Layer& layer, std::size_t num, const
     for (std::size_t i = 0; i < layer.out_height(); ++i) {
       const std::size_t above = i * layer.stride;
       float* out = y + i * layer.out_width() * num_out;
-      for (std::size_t from = 0; from < num_out; from += kBeside * kLanes) {
-        const auto add = [&]<std::size_t kVectors>() DRIVETRAIN_KERNEL {
-          add_pictured_row<kVectors>(layer, numbers + above * row, bits + above * bytes_of_row, bytes_of_row,
-                                     weights + from, start + from, out + from);
-        };
-        if (num_out - from >= kBeside * kLanes) add.template operator()<kBeside>();
-        else for (std::size_t left = from; left < num_out; left += kLanes)
-          add_pictured_row<1>(layer, numbers + above * row, bits + above * bytes_of_row, bytes_of_row, weights + left,
-                              start + left, out + left);
-      }
+      const auto add = [&]<std::size_t kVectors>(std::size_t from) DRIVETRAIN_KERNEL {
+        add_pictured_row<kVectors>(layer, numbers + above * row, bits + above * bytes_of_row, bytes_of_row,
+                                   weights + from, start + from, out + from);
+      };
+      std::size_t from = 0;
+      for (; from + kBeside * kLanes <= num_out; from += kBeside * kLanes) add.template operator()<kBeside>(from);
+      for (; from < num_out; from += kLanes) add.template operator()<1>(from);
     }
   }
 }

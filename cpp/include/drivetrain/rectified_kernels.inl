@@ -12,6 +12,14 @@ constexpr std::size_t kPanel = kWide * kLanes;
 
 inline std::size_t padded(std::size_t width) noexcept { return (width + kLanes - 1) / kLanes * kLanes; }
 
+/// Calls `call.operator()<n>()` for a number of vectors, n in 1..kWide.
+template <class Call>
+DRIVETRAIN_KERNEL inline void with_vectors(std::size_t num, const Call& call) noexcept {
+  [&]<std::size_t... kFewer>(std::index_sequence<kFewer...>) DRIVETRAIN_KERNEL {
+    ((num == kFewer + 1 ? call.template operator()<kFewer + 1>() : void()), ...);
+  }(std::make_index_sequence<kWide>());
+}
+
 /// Columns of the block, or of the panel, that begins at `from` of `width`.
 inline std::size_t block_width(std::size_t from, std::size_t width) noexcept {
   return width - from < kBlock ? width - from : kBlock;
@@ -167,11 +175,9 @@ DRIVETRAIN_KERNEL inline void multiply(const Factor& left, Right right, std::siz
   for (std::size_t from = 0; from < stride; from += kPanel) {
     const std::size_t wide = panel_width(from, stride);
     right.turn_to(from, wide);
-    [&]<std::size_t... kFewer>(std::index_sequence<kFewer...>) DRIVETRAIN_KERNEL {
-      ((wide == (kFewer + 1) * kLanes ? add_rows_of<kFewer + 1>(left, depth, rows, right, out + from, stride)
-                                      : void()),
-       ...);
-    }(std::make_index_sequence<kWide>());
+    with_vectors(wide / kLanes, [&]<std::size_t kVectors>() DRIVETRAIN_KERNEL {
+      add_rows_of<kVectors>(left, depth, rows, right, out + from, stride);
+    });
   }
 }
 
