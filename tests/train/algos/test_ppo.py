@@ -18,7 +18,7 @@ from drivetrain.train.algos import ppo
 from drivetrain.train.algos.advantages import Ends, gae, next_values
 from drivetrain.train.config import PPOConfig, TrainConfig
 from drivetrain.train.experience.rollout import Rollout
-from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
+from drivetrain.train.interface import BoxActions, DiscreteActions, Image, Interface, Vector
 from drivetrain.train.learner.sharing import ONE_LEARNER
 from drivetrain.train.networks import initial_vector, pack
 
@@ -28,20 +28,27 @@ INTERFACES = {
     "discrete": Interface(observations=Vector(shape=(INPUTS,)), actions=DiscreteActions(count=3, start=0)),
     "continuous": Interface(observations=Vector(shape=(INPUTS,)), actions=CONTINUOUS),
 }
+IMAGES = Interface(observations=Image(shape=(4, 44, 40), axes="KHW"), actions=INTERFACES["discrete"].actions)
 SETTINGS = {
     "hidden": (5,), "batch_size": BATCH, "num_epochs": 3, "num_envs": NUM_ENVS, "rollout_length": LENGTH,
     "entropy_coefficient": 0.02, "num_actors": 1,
 }  # fmt: skip
 SCHEDULE = ppo.Schedule(jnp.float32(1e-3), jnp.float32(0.2))
 KINDS = pytest.mark.parametrize("kind", ["discrete", "continuous"])
+SINES = (
+    lambda key, obs: {"w": 0.5 * jax.random.normal(key, (INPUTS, 4), jnp.float32)},
+    lambda params, obs: jnp.sin(obs @ params["w"]),
+)
+TORSOS = pytest.mark.parametrize(
+    "looking", [{}, {"torso": SINES}, {"torso": SINES, "share_torso": False}], ids=["no torso", "shared", "one each"]
+)
 
 
 def parts(kind, **settings):
     """(agent's configuration, networks, state)."""
     config = TrainConfig.default("ppo", "E").override(**SETTINGS | settings)
-    interface, agent = INTERFACES[kind], config.agent
-    distribution = ppo.distribution_of(interface)
-    networks = ppo.Networks(ppo.stochastic_network(agent, interface), ppo.value_network(agent, interface), distribution)
+    agent = config.agent
+    networks = ppo.networks_of(agent, INTERFACES[kind])
     return agent, networks, ppo.init(networks, agent, np.random.default_rng(0))
 
 
@@ -70,12 +77,18 @@ def outputs_of(pieces, obs, head):
     return layer(pieces, head, np.tanh(layer(pieces, "hidden0", obs)))
 
 
+def seen(pieces, obs, otherwise):
+    """What is made of observations by a torso of one's own; what there is otherwise without one."""
+    return np.sin(obs @ pieces["torso.w"]) if "torso.w" in pieces else otherwise
+
+
 def log_prob_and_entropy(pieces, steps):
     """By SciPy."""
+    obs = seen(pieces, steps.obs, steps.obs)
     if "mean.weight" in pieces:
-        mean, std = outputs_of(pieces, steps.obs, "mean"), np.exp(pieces["log_std"])
+        mean, std = outputs_of(pieces, obs, "mean"), np.exp(pieces["log_std"])
         return scipy.stats.norm.logpdf(steps.action, mean, std).sum(-1), scipy.stats.norm.entropy(scale=std).sum()
-    p = scipy.special.softmax(outputs_of(pieces, steps.obs, "logits"), -1)
+    p = scipy.special.softmax(outputs_of(pieces, obs, "logits"), -1)
     return np.log(p[np.arange(BATCH), steps.action]), scipy.stats.entropy(p, axis=-1).mean()
 
 
@@ -85,7 +98,8 @@ def written_loss(policy, value, steps, config, clip_range=0.2):
     log_prob, entropy = log_prob_and_entropy(policy, steps)
     ratio = np.exp(log_prob - steps.log_prob)
     surrogate = np.minimum(ratio * advantage, np.clip(ratio, 1 - clip_range, 1 + clip_range) * advantage)
-    v, target = outputs_of(value, steps.obs, "value")[:, 0], steps.advantage + steps.value
+    features = seen(value, steps.obs, seen(policy, steps.obs, steps.obs))
+    v, target = outputs_of(value, features, "value")[:, 0], steps.advantage + steps.value
     error = (v - target) ** 2
     if (limit := config.value_clip_range) is not None:
         error = np.maximum(error, (steps.value + np.clip(v - steps.value, -limit, limit) - target) ** 2)
@@ -93,10 +107,11 @@ def written_loss(policy, value, steps, config, clip_range=0.2):
 
 
 @KINDS
+@TORSOS
 @pytest.mark.parametrize("value_clip_range", [None, 0.3])
-def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(kind, value_clip_range):
+def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(kind, looking, value_clip_range):
     with jax.enable_x64(True):
-        agent, networks, state = parts(kind, value_clip_range=value_clip_range)
+        agent, networks, state = parts(kind, value_clip_range=value_clip_range, **looking)
         params = jax.tree.map(lambda x: np.array(x, np.float64), state.params)
         rng = np.random.default_rng(4)
         params = jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape), params)
@@ -130,13 +145,17 @@ def test_the_objective_of_two_steps_worked_out_by_hand():
 
 
 @KINDS
+@TORSOS
 @pytest.mark.parametrize("truncated", [0.0, 0.3])
-def test_a_rollout_is_prepared_with_the_values_of_the_true_next_observations(kind, truncated):
-    agent, networks, state = parts(kind)
+def test_a_rollout_is_prepared_with_the_values_of_the_true_next_observations(kind, looking, truncated):
+    agent, networks, state = parts(kind, **looking)
     rollout = make_rollout(kind, truncated=truncated)
     steps = jax.jit(ppo.prepare, static_argnums=(2, 3))(state.params, rollout, networks, agent)
     policy, value = (jax.tree.map(np.float64, pieces) for pieces in state.params)
-    values, last_values = (outputs_of(value, obs, "value")[..., 0] for obs in (rollout.obs, rollout.last_obs))
+    values, last_values = (
+        outputs_of(value, seen(value, obs, seen(policy, obs, obs)), "value")[..., 0]
+        for obs in (rollout.obs, rollout.last_obs)
+    )
     ends = Ends(rollout.terminated, rollout.truncated)
     following = next_values(values, last_values, ends)
     expected = gae(rollout.reward, values, following, ends, agent.gamma, agent.gae_lambda)
@@ -210,3 +229,44 @@ def test_the_published_weights_are_the_first_that_the_seed_draws():
     assert np.array_equal(pack(networks.policy, state.params.policy), drawn)
     assert state.params.policy["log_std"].tolist() == [-0.5, -0.5]
     assert np.linalg.norm(state.params.policy["mean.weight"]) == pytest.approx(0.01 * np.sqrt(2), rel=1e-5)
+
+
+def test_a_torso_that_learns_is_one_for_policy_and_value_unless_it_is_said_otherwise():
+    agent = TrainConfig.default("ppo", "E").override(**SETTINGS).agent
+    shared, apart = (
+        ppo.init(ppo.networks_of(each, IMAGES), each, np.random.default_rng(0)).params
+        for each in (agent, dataclasses.replace(agent, share_torso=False))
+    )
+    assert (
+        {name for name in apart.value if name.startswith("torso.")}
+        == {name for name in shared.policy if name.startswith("torso.")}
+        != set()
+    )
+    assert not any(name.startswith("torso.") for name in shared.value)
+    assert shared.policy.keys() == apart.policy.keys()  # what actors are sent is the same
+    assert jax.tree.all(jax.tree.map(np.array_equal, shared.policy, apart.policy))
+    assert ppo.networks_of(agent, INTERFACES["discrete"]).torso is None  # there is nothing that learns
+
+
+def test_policy_and_value_of_images_move_the_torso_they_share():
+    agent = TrainConfig.default("ppo", "E").override(**SETTINGS | {"entropy_coefficient": 0.0}).agent
+    networks = ppo.networks_of(agent, IMAGES)
+    params = ppo.init(networks, agent, np.random.default_rng(0)).params
+    rng = np.random.default_rng(1)
+    obs = rng.integers(0, 256, (BATCH, 4, 44, 40)).astype(np.uint8)
+    value, advantage = (rng.normal(size=BATCH).astype(np.float32) for _ in range(2))
+    steps = ppo.Steps(obs, rng.integers(0, 3, BATCH), np.full(BATCH, -np.log(3), np.float32), value, advantage)
+    slopes = {}
+    for name, settings in (
+        ("both", {}),
+        ("value", {"value_coefficient": 1.0}),
+        ("policy", {"value_coefficient": 0.0}),
+    ):
+        chosen = dataclasses.replace(agent, **settings)
+        slopes[name] = jax.grad(lambda p, c=chosen: ppo.loss(p, steps, 0.2, networks, c)[0])(params).policy
+    for name in (name for name in params.policy if name.startswith("torso.")):
+        of_policy, of_value = slopes["policy"][name], slopes["value"][name] - slopes["policy"][name]
+        assert np.abs(of_policy).max() > 0
+        assert np.abs(of_value).max() > 0
+        scale = np.abs(slopes["both"][name]).max()
+        assert np.allclose(slopes["both"][name], of_policy + 0.5 * of_value, atol=1e-4 * scale), name

@@ -11,10 +11,10 @@ of V and of V_old + clip(V - V_old, -c_V, c_V). With a target_kl the rest of the
 out once mean (r - 1 - log r) has passed 1.5 times that.
 
 Differences from the papers:
-- Policy and value are networks of their own under one Adam and one clipped gradient norm, advantages are
-  normalised per minibatch, the weights start orthogonal, learning rate and clip range may fall linearly: as
-  Stable-Baselines3 does, so that runs can be compared. (Its value clipping takes no maximum; ours is that of
-  OpenAI's baselines.)
+- Policy and value are networks of their own, but for the torso where it learns (convolutions, or the user's),
+  under one Adam and one clipped gradient norm, advantages are normalised per minibatch, the weights start
+  orthogonal, learning rate and clip range may fall linearly: as Stable-Baselines3 does, so that runs can be
+  compared. (Its value clipping takes no maximum; ours is that of OpenAI's baselines.)
 - Truncated episodes, and the last step of a rollout, bootstrap from the value of the true next
   observation; the paper's environments are never truncated.
 - pi_old is worked out again by the learner from the weights that acted.
@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.train.algos.advantages import Ends, gae, next_values
-from drivetrain.train.config import PPOConfig, TrainConfig
+from drivetrain.train.config import PPOConfig, Precision, TrainConfig
 from drivetrain.train.experience.rollout import Rollout
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
@@ -44,7 +44,7 @@ from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
 from drivetrain.train.learner.states import owned
 from drivetrain.train.learner.updates import Metrics, Seldom
-from drivetrain.train.networks import Network, Pieces, for_updates
+from drivetrain.train.networks import TORSO, Network, Pieces, Torso, above_torso, for_updates, learned_torso, within
 from drivetrain.train.networks.joined import packed
 from drivetrain.train.policies.distributions import Distribution, distribution_of
 from drivetrain.train.policies.stochastic import stochastic_network, value_network
@@ -56,9 +56,9 @@ class Params(NamedTuple):
     """Parameters of both networks."""
 
     policy: Pieces
-    """Observation to distribution."""
+    """Of the policy, and of the torso that both look through."""
     value: Pieces
-    """Observation to value."""
+    """Of the value network."""
 
 
 class State(NamedTuple):
@@ -75,11 +75,16 @@ class State(NamedTuple):
 
 
 class Networks(NamedTuple):
-    """The shapes of the networks, and what the policy's outputs mean."""
+    """The shapes of the networks."""
 
     policy: Network
+    """Observation to distribution, as actors have it."""
     value: Network
+    """Observation to value; where a torso is shared, its features to value."""
     distribution: Distribution
+    """What the policy's outputs mean."""
+    torso: Torso | None
+    """That of the policy, where it is shared; None: each looks by itself."""
 
 
 class Steps(NamedTuple):
@@ -106,10 +111,7 @@ def make(config: TrainConfig, interface: Interface) -> OnPolicyAlgorithm:
     """PPO for a run."""
     assert isinstance(config.agent, PPOConfig)
     agent = config.agent
-    distribution = distribution_of(interface)
-    policy, value = stochastic_network(agent, interface), value_network(agent, interface)
-    precision = config.run.precision
-    networks = Networks(for_updates(policy, precision), for_updates(value, precision), distribution)
+    networks = networks_of(agent, interface, config.run.precision)
 
     def learn_at(state: State, rollout: Rollout, progress: Any, learners: Learners) -> tuple[State, Metrics]:
         schedule = Schedule(agent.learning_rate_at(progress), agent.clip_range_at(progress))
@@ -122,6 +124,14 @@ def make(config: TrainConfig, interface: Interface) -> OnPolicyAlgorithm:
     )
 
 
+def networks_of(agent: PPOConfig, interface: Interface, precision: Precision = "float32") -> Networks:
+    """The networks for what is observed, as a learner computes them."""
+    policy = for_updates(stochastic_network(agent, interface), precision)
+    value = for_updates(value_network(agent, interface), precision)
+    torso = learned_torso(policy) if agent.share_torso else None
+    return Networks(policy, value if torso is None else above_torso(value), distribution_of(interface), torso)
+
+
 def init(networks: Networks, config: PPOConfig, rng: np.random.Generator) -> State:
     """The state before the first update."""
     pieces = Params(networks.policy.initial(rng), networks.value.initial(rng))
@@ -130,9 +140,12 @@ def init(networks: Networks, config: PPOConfig, rng: np.random.Generator) -> Sta
     return State(params, optimizer_of(config, config.max_gradient_norm).init(params), key, jnp.int32(0))
 
 
-def value_of(network: Network, pieces: Pieces, obs: Any) -> jax.Array:
-    """V(s): [B]."""
-    return network.apply(pieces, obs, jnp)["value"][..., 0]
+def outputs_and_value(params: Params, obs: Any, networks: Networks) -> tuple[Pieces, jax.Array]:
+    """What the policy says of observations, and V(s): [B]. In compiled code, what is not asked for costs nothing."""
+    policy = networks.policy
+    if networks.torso is not None:
+        obs, policy = networks.torso.features(within(TORSO, params.policy), obs, jnp), above_torso(policy)
+    return policy.apply(params.policy, obs, jnp), networks.value.apply(params.value, obs, jnp)["value"][..., 0]
 
 
 def prepare(
@@ -142,21 +155,18 @@ def prepare(
     obs, last_obs, action = flat(rollout.obs), flat(rollout.last_obs), flat(rollout.action)
     shape = rollout.reward.shape
 
-    def all_values(obs: Any) -> jax.Array:
-        return learners.gathered(value_of(networks.value, params.value, learners.own(obs))).reshape(shape)
-
     def all_last() -> jax.Array:
-        return all_values(last_obs)
+        return learners.gathered(outputs_and_value(params, learners.own(last_obs), networks)[1]).reshape(shape)
 
     def final_row_only() -> jax.Array:
-        final = value_of(networks.value, params.value, jax.tree.map(lambda x: x[-1], rollout.last_obs))
+        final = outputs_and_value(params, jax.tree.map(lambda x: x[-1], rollout.last_obs), networks)[1]
         return jnp.zeros(shape, values.dtype).at[-1].set(final)
 
-    values, ends = all_values(obs), Ends(rollout.terminated, rollout.truncated)
+    outputs, own_values = outputs_and_value(params, learners.own(obs), networks)
+    values, ends = learners.gathered(own_values).reshape(shape), Ends(rollout.terminated, rollout.truncated)
     last_values = jax.lax.cond(rollout.truncated[:-1].any(), all_last, final_row_only)
     following = next_values(values, last_values, ends)
     advantages = gae(rollout.reward, values, following, ends, config.gamma, config.gae_lambda)
-    outputs = networks.policy.apply(params.policy, learners.own(obs), jnp)
     log_prob = learners.gathered(networks.distribution.log_prob(outputs, learners.own(action), jnp))
     return Steps(obs, action, log_prob, values.ravel(), advantages.ravel())
 
@@ -182,14 +192,13 @@ def loss(
     if config.normalize_advantages:
         advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
     steps, advantage = learners.own((steps, advantage))
-    outputs = networks.policy.apply(params.policy, steps.obs, jnp)
+    outputs, value = outputs_and_value(params, steps.obs, networks)
     log_ratio = networks.distribution.log_prob(outputs, steps.action, jnp) - steps.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - clip_range, 1 + clip_range)
     policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage).mean()
 
     target = steps.advantage + steps.value
-    value = value_of(networks.value, params.value, steps.obs)
     error = jnp.square(value - target)
     if config.value_clip_range is not None:
         move = jnp.clip(value - steps.value, -config.value_clip_range, config.value_clip_range)

@@ -40,7 +40,10 @@ class PPOConfig:
     """What follows each hidden layer."""
     torso: str = "auto"
     """What stands between observation and hidden layers: "auto" for what suits the observation, or your own, a
-    pair (init, apply) from Python or its "module:name"; policy and value network have one each."""
+    pair (init, apply) from Python or its "module:name"."""
+    share_torso: bool = True
+    """Whether policy and value network look through one torso, which learns from both; else each has its own.
+    Without effect where nothing in the torso learns, as for vectors."""
     optimizer: str = "adam"
     """What steps the parameters: "adam", or your own, a function from learning rate to an optax transformation
     from Python or its "module:name"; the rate is a JAX number, which a schedule may change."""

@@ -18,7 +18,15 @@ to actors and what a saved policy holds.
     twins.py      two networks of one shape, evaluated together
 """
 
-from drivetrain.train.networks.build import TORSO, TorsoNetwork, acting, build, for_updates
+from drivetrain.train.networks.build import (
+    TORSO,
+    TorsoNetwork,
+    above_torso,
+    acting,
+    build,
+    for_updates,
+    learned_torso,
+)
 from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
 from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
@@ -37,12 +45,14 @@ __all__ = [
     "Pieces",
     "Torso",
     "TorsoNetwork",
+    "above_torso",
     "acting",
     "build",
     "first_twin",
     "for_updates",
     "initial_twins",
     "initial_vector",
+    "learned_torso",
     "pack",
     "unpack",
     "within",

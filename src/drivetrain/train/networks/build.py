@@ -84,6 +84,20 @@ def build(observations: Observations, mlp: MLP, torso: str = AUTO, who: str = "a
     return TorsoNetwork(chosen, on_features)
 
 
+def learned_torso(network: Network) -> Torso | None:
+    """The torso under a network; None where there is none, or none that learns."""
+    if isinstance(network, TorsoNetwork):
+        return network.torso if network.torso.layout else None
+    return None if isinstance(network, MLP) else learned_torso(cast(Any, network).inner)
+
+
+def above_torso(network: Network) -> Network:
+    """The network that reads what the torso of this one makes; it finds its own pieces among all of them."""
+    if isinstance(network, TorsoNetwork):
+        return network.mlp
+    return network if isinstance(network, MLP) else _around(network, above_torso)
+
+
 def acting(network: Network) -> Network:
     """The network for an actor, whose arrays are NumPy's and whose rows are few."""
     if isinstance(network, MLP):
