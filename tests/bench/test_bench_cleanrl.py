@@ -65,14 +65,24 @@ def test_a_seed_fixes_what_is_learned(algo, env):
     assert same == [True, False]
 
 
-@pytest.mark.parametrize("peer", PEERS_OF["dqn"], ids=lambda peer: peer.name)
-def test_dqn_learns_from_images(peer):
+ON_IMAGES = {
+    "dqn": ({"learning_starts": 16, "buffer_size": 64, "batch_size": 4}, 24, 2),
+    "ppo": ({"num_envs": 2, "n_steps": 4, "batch_size": 4, "n_epochs": 2}, 16, 8),
+}
+
+
+@pytest.mark.parametrize(
+    ("algo", "peer"),
+    [pytest.param(algo, peer, id=f"{algo} {peer.name}") for algo in ON_IMAGES for peer in PEERS_OF[algo]],
+)
+def test_images_are_learned_from(algo, peer):
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("sbx", reason='needs the peers: pip install torch "drivetrain[bench]"')
-    settings = replace(SETTINGS["dqn", "ALE/Pong-v5"], learning_starts=16, buffer_size=64, batch_size=4)
-    job = Job(kind="fixed", env="ALE/Pong-v5", seed=1, total_steps=24, settings=settings)
+    changed, total_steps, num_updates = ON_IMAGES[algo]
+    settings = replace(SETTINGS[algo, "ALE/Pong-v5"], **changed)
+    job = Job(kind="fixed", algo=algo, env="ALE/Pong-v5", seed=1, total_steps=total_steps, settings=settings)
     training = importlib.import_module(peer.module).run(job, Stopwatch())
-    assert (training.num_updates, training.layers) == (2, [])
+    assert (training.num_updates, training.layers) == (num_updates, [])
     require_same_work(peer.name, job, training)
 
 

@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from drivetrain.bench.learning import command
 from drivetrain.bench.learning.cases import CASES
 from drivetrain.bench.learning.command import seeds_of
-from drivetrain.bench.learning.contests import SIMULATORS, case_named
+from drivetrain.bench.learning.contests import CONTESTS, SIMULATORS, case_named
 from drivetrain.bench.learning.records import counting, load
 from drivetrain.bench.learning.run import Learned
 from drivetrain.bench.process import Rival
@@ -97,6 +99,25 @@ def test_a_run_at_other_settings_or_steps_does_not_count(ran, tmp_path):
     assert [side for _, side, _ in ran] == ["ours", "ours-processes"]
     assert len(load(path)) == 5
     assert len(counting(load(path), CARTPOLE, "ours")) == 1
+
+
+def test_a_run_from_before_a_setting_was_added_counts_while_the_setting_is_at_its_default(ran, tmp_path):
+    bench.run(words(tmp_path, "--seeds", "1", "--sides", "ours"))
+    (run,) = load(tmp_path / "learning.json")
+    del run["settings"]["gamma"]  # which this case has at its default
+    assert counting([run], CARTPOLE, "ours") == [run]
+    other = replace(CARTPOLE, settings=replace(CARTPOLE.settings, gamma=0.5))
+    assert counting([run], other, "ours") == []
+    run["settings"]["of_old"] = 3  # and what is no setting any more was something else
+    assert counting([run], CARTPOLE, "ours") == []
+
+
+@pytest.mark.parametrize("contest", CONTESTS.values(), ids=lambda contest: contest.name)
+def test_no_run_that_was_kept_has_been_silenced_by_a_change_of_settings(contest):
+    page = {"sb3": "learning", "gymnasium": "learning-fused"}[contest.name]
+    runs = load(Path(__file__).parents[2] / "docs" / "benchmarks" / f"{page}.json")
+    count = sum(len(counting(runs, case, side.name)) for case in contest.cases for side in contest.sides)
+    assert count == len(runs) > 0
 
 
 def test_a_failing_run_is_named_and_the_others_go_on(ran, monkeypatch, tmp_path, capsys):

@@ -173,6 +173,21 @@ def test_images_are_learned_from_with_one_environment_for_the_peers_and_no_retur
     assert "nothing about accelerators" in document["weaknesses"][0]
 
 
+def test_ppo_learns_from_images_with_the_rows_of_ppo_and_one_of_two_learners(everybody, tmp_path):
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--algo", "ppo", "--env", "ALE/Pong-v5", "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert [case["name"] for case in document["cases"]] == [
+        f"ppo ALE/Pong-v5, same algorithm: ours {form} [{unit}]"
+        for form in ("sequential", "parallel", "2 learners")
+        for unit in ("steps/s", "CPU-s", "CPU-s with imports")
+    ]
+    first = document["cases"][0]
+    assert {target["against"]: target["aim"] for target in first["targets"]} == {"SB3": 1, "SBX": 1, "CleanRL": 1}
+    assert first["details"]["ours"]["num_updates"] == [80] * 3
+    assert any("looks at each picture twice" in weakness for weakness in document["weaknesses"])
+
+
 def test_without_atari_the_message_names_its_extra(monkeypatch):
     monkeypatch.setattr("drivetrain.bench.process.is_installed", lambda name: name != "ale_py")
     with pytest.raises(MissingExtra, match=r"not installed: ale_py.*drivetrain\[atari\]"):

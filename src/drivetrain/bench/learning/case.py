@@ -1,6 +1,7 @@
 """One comparison: algorithm, environment, steps, and one set of settings for both sides."""
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from drivetrain.bench.learning.presets import PresetSettings
@@ -57,12 +58,26 @@ class LearningCase:
         return self.settings.num_steps(self.total_steps), self.settings.num_updates(self.total_steps)
 
     def conditions(self) -> dict[str, Any]:
-        """What a kept run must have been made with to count for this case, as JSON has it."""
+        """What a run of this case is made with, as JSON has it."""
         if isinstance(self.settings, PresetSettings):
             settings = self.settings.resolved(self.total_steps)
         else:
             settings = asdict(self.settings) | {"hidden": list(self.settings.hidden)}
         return {"total_steps": self.total_steps, "settings": settings}
+
+    def counts(self, run: Mapping[str, Any]) -> bool:
+        """Whether a kept run was made with these conditions.
+
+        A setting that its record does not know has been added since, and was then what it is by default.
+        """
+        wanted = self.conditions()
+        then = self._defaults() | run["settings"]
+        return run["total_steps"] == wanted["total_steps"] and then == wanted["settings"]
+
+    def _defaults(self) -> dict[str, Any]:
+        if isinstance(self.settings, PresetSettings):
+            return self.settings.defaults()
+        return {field.name: field.default for field in fields(self.settings) if field.default is not MISSING}
 
     def quickened(self) -> "LearningCase":
         """A case of a few hundred updates: it shows that both sides run, and nothing about learning."""

@@ -44,7 +44,14 @@ class PresetSettings:
 
     def resolved(self, total_steps: int) -> dict[str, Any]:
         """Every setting by name, as JSON has it, but for those of `_OF_A_FORM`."""
-        config = self.config(total_steps)
-        parts = config.to_dict()
-        known = {name: value for part in config.parts if part not in _OF_A_FORM for name, value in parts[part].items()}
-        return known | {"envs_per_actor": config.envs_per_actor}
+        return _by_name(self.config(total_steps))
+
+    def defaults(self) -> dict[str, Any]:
+        """What each of these is where no preset says otherwise."""
+        return _by_name(TrainConfig.default(self.algo, self.env))
+
+
+def _by_name(config: TrainConfig) -> dict[str, Any]:
+    parts = config.to_dict()
+    known = {name: value for part in config.parts if part not in _OF_A_FORM for name, value in parts[part].items()}
+    return known | {"envs_per_actor": config.envs_per_actor}

@@ -91,6 +91,5 @@ def make_record(case: LearningCase, side: str, seed: int, learned: Learned, orig
 
 def counting(runs: Sequence[Run], case: LearningCase, side: str) -> list[Run]:
     """The runs of a side that count for a case, one per seed: made at today's steps and settings."""
-    wanted = {"case": case.name, "side": side, **case.conditions()}
-    found = [run for run in runs if all(run.get(key) == value for key, value in wanted.items())]
+    found = [run for run in runs if (run["case"], run["side"]) == (case.name, side) and case.counts(run)]
     return list({run["seed"]: run for run in sorted(found, key=lambda run: run["seed"])}.values())

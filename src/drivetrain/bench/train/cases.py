@@ -66,8 +66,11 @@ def image_rows(env: str, peers: Sequence[str]) -> list[Row]:
     ]
 
 
-def ppo_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
-    """PPO on equal terms, sequential and with processes; a quick run promises nothing."""
+def ppo_rows(env: str, peers: Sequence[str], *, quick: bool, on_images: bool = False) -> list[Row]:
+    """PPO on equal terms, sequential and with processes; a quick run promises nothing.
+
+    On images, where there is enough to share, by two learners, too.
+    """
     return [
         Row(
             name=f"ppo {env}, same algorithm: ours {form}",
@@ -77,7 +80,7 @@ def ppo_rows(env: str, peers: Sequence[str], *, quick: bool) -> list[Row]:
             goal={} if quick else dict.fromkeys(peers, 1.0),
             units=PPO_UNITS,
         )
-        for form in ("sequential", "parallel")
+        for form in ("sequential", "parallel", *(["2 learners"] if on_images else []))
     ]
 
 

@@ -53,8 +53,8 @@ class Options:
     rounds: int = 3
     """Seeds of the same-algorithm rows."""
     steps: int | None = None
-    """Environment steps of each of their runs; by default 50,000 of DQN (of Pong 5,000), 100,000 of PPO, 20,000 of the
-    others."""
+    """Environment steps of each of their runs; by default 5,000 on Pong, else 50,000 of DQN, 100,000 of PPO, 20,000 of
+    the others."""
     keep: Path | None = None
     """Keep every run in this file, and take from it those of the same code, job and machine: a stopped command goes
     on, and a later one with more rounds adds to them."""
@@ -151,7 +151,7 @@ def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Repo
         origin=replace(origin, machine={**origin.machine, "threads": dict(threads), "thread_probe": dict(probe)}),
         weaknesses=[
             *([QUICK_WEAKNESS] if options.quick else []),
-            *(ON_IMAGES if plan.on_images else WEAKNESSES[options.algo]),
+            *(ON_IMAGES if plan.on_images else WEAKNESSES)[options.algo],
         ],
         cases=[*fixed, *target],
         skipped=[*absent, *fixed_failures, *target_failures],
@@ -185,12 +185,12 @@ def measure_same_algorithm(
 
 def rows_of(plan: Plan, peers: Sequence[str], *, quick: bool) -> list[Row]:
     """The comparisons of the plan's algorithm."""
-    if plan.on_images:
+    if plan.algo == "dqn" and plan.on_images:
         return image_rows(plan.env, peers)
     if plan.algo == "dqn":
         return same_algorithm_rows(plan.env, peers, quick=quick)
     if plan.algo == "ppo":
-        return ppo_rows(plan.env, peers, quick=quick)
+        return ppo_rows(plan.env, peers, quick=quick, on_images=plan.on_images)
     return continuous_rows(plan.algo, plan.env, peers, quick=quick)
 
 

@@ -21,8 +21,6 @@ class DqnSettings:
         train_freq: Environment steps between two blocks of updates.
         gradient_steps: Updates in a block.
         max_grad_norm: SB3's own default; SBX does not clip.
-        atari: An Atari game: pictures of 84 x 84, four in a stack, each for four of the game's frames, as Mnih et al.
-            2015 have them; Nature CNN below the hidden layers, of which there are none.
     """
 
     learning_rate: float = 2.3e-3
@@ -37,7 +35,6 @@ class DqnSettings:
     exploration_final_eps: float = 0.04
     max_grad_norm: float = 10.0
     hidden: tuple[int, ...] = (256, 256)
-    atari: bool = False
 
     @property
     def activation(self) -> Literal["relu", "tanh"]:
@@ -100,8 +97,12 @@ class Job:
 
     @property
     def on_images(self) -> bool:
-        """Whether it learns from images, by a network that the shared evaluator does not know."""
-        return isinstance(self.settings, DqnSettings) and self.settings.atari
+        """Whether its environment is one of Atari's games.
+
+        Everybody then has pictures of 84 x 84, four in a stack, each for four of the game's frames, as Mnih et al. 2015
+        have them, and the Nature CNN, which the shared evaluator does not know, below the hidden layers.
+        """
+        return self.env.startswith("ALE/")
 
     def save(self, path: Path) -> None:
         """Write the job for the rival's process."""

@@ -64,7 +64,7 @@ WEAKNESSES: Mapping[str, Sequence[str]] = {
     "sac": _CONTINUOUS,
 }
 """Algorithm -> sentences."""
-ON_IMAGES = (
+_SHARED_ON_IMAGES = (
     "One game and one network, on a CPU: it says nothing about accelerators, which are the usual place to learn from "
     "images.",
     "Ours leaves out what is multiplied by zero. Pong has one background, and the runs are as short as the first "
@@ -75,12 +75,28 @@ ON_IMAGES = (
     "Pictures are made by Stable-Baselines3's wrappers for all peers and by Gymnasium's for ours: four frames a step, "
     "the larger of the last two, 84 x 84, four in a stack, lives as episodes, rewards clipped, up to 30 actions "
     "without effect at first; theirs press the fire button besides.",
-    "A peer has the number of threads that costs it fewer CPU-seconds in the probe, one where more gain less than they "
-    "cost; by the clock it may do better with all cores.",
-    "SBX and CleanRL clip no gradients, and no peer flushes denormals; nobody was changed to match us.",
-    _CLEANRL + " Its DQN is that of dqn_atari.py.",
-    _IMPORTS,
-    "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
 )
-"""Of DQN on images."""
+ON_IMAGES: Mapping[str, Sequence[str]] = {
+    "dqn": (
+        *_SHARED_ON_IMAGES,
+        "A peer has the number of threads that costs it fewer CPU-seconds in the probe, one where more gain less than "
+        "they cost; by the clock it may do better with all cores.",
+        "SBX and CleanRL clip no gradients, and no peer flushes denormals; nobody was changed to match us.",
+        _CLEANRL + " Its DQN is that of dqn_atari.py.",
+        _IMPORTS,
+        "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
+    ),
+    "ppo": (
+        *_SHARED_ON_IMAGES,
+        "A peer has one thread or its framework's choice, whichever took less wall time in the probe; ours has one per "
+        "process, and one more for a second learner.",
+        "SBX steps policy and value one after the other, so that it looks at each picture twice, and copies the "
+        "convolutions that they share from one to the other; the others look once.",
+        _CLEANRL + " Its PPO is that of ppo_atari.py; it bootstraps no truncated episodes.",
+        _IMPORTS,
+        "The peers flush no denormals, and step their environments in the process that learns (DummyVecEnv).",
+        "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",
+    ),
+}
+"""Algorithm -> sentences, on images."""
 QUICK_WEAKNESS = "A quick run: few steps, one seed. It shows that everything runs, not who is ahead."

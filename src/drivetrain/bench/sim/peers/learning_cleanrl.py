@@ -37,15 +37,17 @@ class Learner:
         for step in range(settings.n_steps):
             rollout.obs[step], rollout.dones[step] = self.obs, self.done
             with torch.no_grad():
-                distribution = self.agent.distribution(self.obs)
+                features = self.agent.features(self.obs)
+                distribution = self.agent.distribution(features)
                 action = distribution.sample()
-                rollout.values[step] = self.agent.critic(self.obs).flatten()
+                rollout.values[step] = self.agent.critic(features).flatten()
             rollout.actions[step], rollout.log_probs[step] = action, distribution.log_prob(action)
             obs, reward, terminated, truncated, _ = self.envs.step(self.agent.bounded(action.numpy()))
             rollout.rewards[step] = torch.as_tensor(reward)
             self.obs, self.done = torch.Tensor(obs), torch.Tensor(np.logical_or(terminated, truncated))
         with torch.no_grad():
-            advantages = advantages_of(rollout, self.agent.critic(self.obs).flatten(), self.done, settings)
+            last_value = self.agent.critic(self.agent.features(self.obs)).flatten()
+            advantages = advantages_of(rollout, last_value, self.done, settings)
         learn(self.agent, self.optimizer, rollout, advantages, settings.clip_range, settings)
         return settings.n_steps * self.num_envs
 

@@ -11,23 +11,22 @@ from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
 
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 
 FRAMES = 4  # in a stack, and of the game to a step
 
 
-def make_envs(job: Job, settings: DqnSettings) -> VecEnv:
+def make_envs(job: Job, num_envs: int) -> VecEnv:
     """Stable-Baselines3's environments of a job."""
-    if not settings.atari:
-        return make_vec_env(job.env, n_envs=job.num_envs or 1, seed=job.seed)
+    if not job.on_images:
+        return make_vec_env(job.env, n_envs=num_envs, seed=job.seed)
     _register()
-    envs = make_atari_env(job.env, n_envs=job.num_envs or 1, seed=job.seed, env_kwargs={"frameskip": 1})
-    return VecFrameStack(envs, FRAMES)
+    return VecFrameStack(make_atari_env(job.env, n_envs=num_envs, seed=job.seed, env_kwargs={"frameskip": 1}), FRAMES)
 
 
-def policy_of(settings: DqnSettings) -> str:
+def policy_of(job: Job) -> str:
     """The name of its network."""
-    return "CnnPolicy" if settings.atari else "MlpPolicy"
+    return "CnnPolicy" if job.on_images else "MlpPolicy"
 
 
 def single_env(env: str) -> gymnasium.Env:

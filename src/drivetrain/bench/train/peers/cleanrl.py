@@ -71,11 +71,14 @@ def mlp(num_inputs: int, hidden: Iterable[int], num_outputs: int) -> torch.nn.Se
     return torch.nn.Sequential(*layers, torch.nn.Linear(num_inputs, num_outputs))
 
 
-def nature(num_actions: int) -> torch.nn.Sequential:
-    """The network of dqn_atari.py, on bytes."""
+NATURE_FEATURES = 512
+
+
+def nature() -> torch.nn.Sequential:
+    """From bytes to features, as dqn_atari.py and ppo_atari.py have it."""
     convolutions = [torch.nn.Conv2d(*sizes) for sizes in ((4, 32, 8, 4), (32, 64, 4, 2), (64, 64, 3, 1))]
     layers = [layer for convolution in convolutions for layer in (convolution, torch.nn.ReLU())]
-    dense = torch.nn.Linear(3136, 512), torch.nn.ReLU(), torch.nn.Linear(512, num_actions)
+    dense = torch.nn.Linear(3136, NATURE_FEATURES), torch.nn.ReLU()
     return torch.nn.Sequential(_Scaled(), *layers, torch.nn.Flatten(), *dense)
 
 

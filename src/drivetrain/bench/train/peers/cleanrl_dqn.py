@@ -7,6 +7,7 @@ steps and updates come out alike. It clips no gradients, and its loss is the squ
 # The peer may be absent where types are checked.
 # pyright: basic, reportMissingImports=false
 
+import copy
 import random
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from drivetrain.bench.train.job import DqnSettings, Job
 from drivetrain.bench.train.peers.atari import single_env
 from drivetrain.bench.train.peers.cleanrl import (
+    NATURE_FEATURES,
     follow,
     layers_of,
     make_buffer,
@@ -35,13 +37,12 @@ def run(job: Job, watch: Stopwatch) -> Training:
     assert isinstance(settings, DqnSettings)
     assert job.num_envs == 1, "the file takes one environment"
     seed_everything(job)
-    envs = make_envs(job, 1, single_env) if settings.atari else make_envs(job, 1)
+    envs = make_envs(job, 1, single_env) if job.on_images else make_envs(job, 1)
     target = Target(job, watch)
     num_inputs, num_actions = envs.single_observation_space.shape[0], envs.single_action_space.n
-    q_network, target_network = (
-        nature(num_actions) if settings.atari else mlp(num_inputs, settings.hidden, num_actions) for _ in range(2)
-    )
-    target_network.load_state_dict(q_network.state_dict())
+    torso, width = ([nature()], NATURE_FEATURES) if job.on_images else ([], num_inputs)
+    q_network = torch.nn.Sequential(*torso, *mlp(width, settings.hidden, num_actions))
+    target_network = copy.deepcopy(q_network)
     optimizer = torch.optim.Adam(q_network.parameters(), lr=settings.learning_rate)
     buffer = make_buffer(envs, settings.buffer_size)
     train_frequency = settings.train_freq // settings.gradient_steps

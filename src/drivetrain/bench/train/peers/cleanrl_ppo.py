@@ -1,4 +1,4 @@
-"""PPO in the manner of CleanRL's ppo.py and ppo_continuous_action.py (PyTorch, eager).
+"""PPO in the manner of CleanRL's ppo.py, ppo_continuous_action.py and, on images, ppo_atari.py (PyTorch, eager).
 
 Without the normalisation of observations and rewards and the clipped value loss, which the others do not have by
 default; the coefficient of the value loss counts twice, as the file halves the squared error. As in the file, the
@@ -14,15 +14,15 @@ import torch
 from torch.distributions import Categorical, Distribution, Independent, Normal
 
 from drivetrain.bench.train.job import Job
-from drivetrain.bench.train.peers.cleanrl import layers_of, make_envs, seed_everything
+from drivetrain.bench.train.peers.atari import single_env
+from drivetrain.bench.train.peers.cleanrl import NATURE_FEATURES, layers_of, make_envs, nature, seed_everything
 from drivetrain.bench.train.peers.entry import Training, main
 from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
 
-def dense(num_inputs: int, num_outputs: int, gain: float = np.sqrt(2)) -> torch.nn.Linear:
-    """An orthogonal layer."""
-    layer = torch.nn.Linear(num_inputs, num_outputs)
+def orthogonal(layer: torch.nn.Module, gain: float = np.sqrt(2)) -> torch.nn.Module:
+    """The layer, initialised."""
     torch.nn.init.orthogonal_(layer.weight, gain)
     torch.nn.init.constant_(layer.bias, 0.0)
     return layer
@@ -32,18 +32,23 @@ def tower(num_inputs: int, hidden: tuple[int, ...], num_outputs: int, gain: floa
     """Orthogonal layers with tanh between them."""
     layers: list[torch.nn.Module] = []
     for width in hidden:
-        layers += [dense(num_inputs, width), torch.nn.Tanh()]
+        layers += [orthogonal(torch.nn.Linear(num_inputs, width)), torch.nn.Tanh()]
         num_inputs = width
-    return torch.nn.Sequential(*layers, dense(num_inputs, num_outputs, gain))
+    return torch.nn.Sequential(*layers, orthogonal(torch.nn.Linear(num_inputs, num_outputs), gain))
 
 
 class Agent(torch.nn.Module):
-    """Policy and value, networks of their own."""
+    """Policy and value, networks of their own behind what looks at images."""
 
-    def __init__(self, envs, settings: PpoSettings) -> None:
+    def __init__(self, envs, settings: PpoSettings, *, on_images: bool = False) -> None:
         super().__init__()
         num_inputs, space = envs.single_observation_space.shape[0], envs.single_action_space
-        self.space = space
+        self.space, self.features = space, torch.nn.Identity()
+        if on_images:
+            num_inputs, self.features = NATURE_FEATURES, nature()
+            for layer in self.features:
+                if hasattr(layer, "weight"):
+                    orthogonal(layer)
         self.is_discrete = isinstance(space, gymnasium.spaces.Discrete)
         num_outputs = int(space.n) if self.is_discrete else space.shape[0]
         self.critic = tower(num_inputs, settings.hidden, 1, 1.0)
@@ -54,9 +59,9 @@ class Agent(torch.nn.Module):
         """What is done: real-valued actions are cut off at their bounds."""
         return actions if self.is_discrete else actions.clip(self.space.low, self.space.high)
 
-    def distribution(self, obs: torch.Tensor) -> Distribution:
+    def distribution(self, features: torch.Tensor) -> Distribution:
         """What actions are drawn from."""
-        outputs = self.actor(obs)
+        outputs = self.actor(features)
         if self.is_discrete:
             return Categorical(logits=outputs)
         return Independent(Normal(outputs, self.log_std.expand_as(outputs).exp()), 1)
@@ -99,7 +104,8 @@ def learn(agent: Agent, optimizer, rollout: Storage, advantages: torch.Tensor, c
         np.random.shuffle(indices)
         for start in range(0, len(indices), settings.batch_size):
             chosen = indices[start : start + settings.batch_size]
-            distribution = agent.distribution(obs[chosen])
+            features = agent.features(obs[chosen])
+            distribution = agent.distribution(features)
             log_ratio = distribution.log_prob(actions[chosen]) - log_probs[chosen]
             ratio = log_ratio.exp()
             with torch.no_grad():  # what the files report
@@ -108,7 +114,7 @@ def learn(agent: Agent, optimizer, rollout: Storage, advantages: torch.Tensor, c
             advantage = advantages[chosen]
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
             policy_loss = torch.max(-advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip)).mean()
-            value_loss = 0.5 * ((agent.critic(obs[chosen]).view(-1) - returns[chosen]) ** 2).mean()
+            value_loss = 0.5 * ((agent.critic(features).view(-1) - returns[chosen]) ** 2).mean()
             entropy = distribution.entropy().mean()
             loss = policy_loss - settings.ent_coef * entropy + value_loss * 2 * settings.vf_coef
             optimizer.zero_grad()
@@ -124,8 +130,8 @@ def run(job: Job, watch: Stopwatch) -> Training:
     settings = job.settings
     assert isinstance(settings, PpoSettings)
     seed_everything(job)
-    envs = make_envs(job, settings.num_envs)
-    agent = Agent(envs, settings)
+    envs = make_envs(job, settings.num_envs, single_env) if job.on_images else make_envs(job, settings.num_envs)
+    agent = Agent(envs, settings, on_images=job.on_images)
     optimizer = torch.optim.Adam(agent.parameters(), lr=settings.learning_rate, eps=1e-5)
     rollout = Storage(envs, settings.n_steps)
     num_rollouts, num_updates = settings.num_steps(job.total_steps) // settings.steps_per_rollout, 0
@@ -136,22 +142,23 @@ def run(job: Job, watch: Stopwatch) -> Training:
         for step in range(settings.n_steps):
             rollout.obs[step], rollout.dones[step] = obs, done
             with torch.no_grad():
-                distribution = agent.distribution(obs)
+                features = agent.features(obs)
+                distribution = agent.distribution(features)
                 action = distribution.sample()
-                rollout.values[step] = agent.critic(obs).flatten()
+                rollout.values[step] = agent.critic(features).flatten()
             rollout.actions[step], rollout.log_probs[step] = action, distribution.log_prob(action)
             next_obs, reward, terminations, truncations, _ = envs.step(agent.bounded(action.numpy()))
             rollout.rewards[step] = torch.tensor(reward)
             obs, done = torch.Tensor(next_obs), torch.Tensor(np.logical_or(terminations, truncations))
         with torch.no_grad():
-            advantages = advantages_of(rollout, agent.critic(obs).flatten(), done, settings)
+            advantages = advantages_of(rollout, agent.critic(agent.features(obs)).flatten(), done, settings)
         num_updates += learn(agent, optimizer, rollout, advantages, left * settings.clip_range, settings)
     watch.stop()
     envs.close()
     return Training(
         num_steps=num_rollouts * settings.steps_per_rollout,
         num_updates=num_updates,
-        layers=layers_of(agent.actor),
+        layers=[] if job.on_images else layers_of(agent.actor),
         details={"torch_threads": torch.get_num_threads()},
     )
 

@@ -24,7 +24,7 @@ from drivetrain.train.run_dir.checkpoint import load_saved_policy
 
 RUN_DIR = Path("run")  # in the empty folder that this process starts in
 SNAPSHOT_INTERVAL_S = 0.2
-_ATARI = {"atari": True, "frame_stack": 4, "clip_rewards": True, "terminal_on_life_loss": True}
+_OF_IMAGES = {"atari": True, "frame_stack": 4, "clip_rewards": True, "terminal_on_life_loss": True}
 
 
 def prepare(job: Job) -> None:
@@ -47,6 +47,7 @@ def run_settings(job: Job) -> dict[str, Any]:
         "final_eval_episodes": 1,
         "num_learners": job.num_learners,
     }
+    fields |= _OF_IMAGES if job.on_images else {}
     return fields | ({} if job.num_actors is None else {"num_actors": job.num_actors})
 
 
@@ -90,7 +91,7 @@ def vanilla(total_steps: int, settings: DqnSettings) -> dict[str, Any]:
         "epsilon_start": 1.0,
         "epsilon_end": settings.exploration_final_eps,
         "exploration_steps": round(settings.exploration_fraction * total_steps),
-    } | (_ATARI if settings.atari else {})
+    }
 
 
 def layers_of(vector: NDArray[np.float32]) -> Layers:
@@ -131,7 +132,7 @@ def train_through(
     return Training(
         num_steps=result.num_steps,
         num_updates=result.num_updates,
-        layers=layers_of(TrainConfig.load(RUN_DIR / "config.json")),
+        layers=[] if job.on_images else layers_of(TrainConfig.load(RUN_DIR / "config.json")),
         details={"learning_s": result.learning_s},
     )
 

@@ -31,8 +31,8 @@ def make_model(job: Job) -> DQN:
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     return DQN(
-        policy_of(settings),
-        make_envs(job, settings),
+        policy_of(job),
+        make_envs(job, job.num_envs),
         learning_rate=settings.learning_rate,
         batch_size=settings.batch_size,
         buffer_size=settings.buffer_size,

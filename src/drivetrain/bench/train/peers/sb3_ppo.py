@@ -6,10 +6,10 @@
 import numpy as np
 import torch
 from stable_baselines3 import PPO
-from stable_baselines3.common.env_util import make_vec_env
 
 from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.peers.atari import make_envs, policy_of
 from drivetrain.bench.train.peers.entry import Training, main
 from drivetrain.bench.train.peers.schedules import scheduled
 from drivetrain.bench.train.settings import PpoSettings
@@ -28,8 +28,8 @@ def make_model(job: Job) -> PPO:
     settings = job.settings
     assert isinstance(settings, PpoSettings)
     return PPO(
-        "MlpPolicy",
-        make_vec_env(job.env, n_envs=settings.num_envs, seed=job.seed),
+        policy_of(job),
+        make_envs(job, settings.num_envs),
         learning_rate=scheduled(settings.learning_rate, settings),
         n_steps=settings.n_steps,
         batch_size=settings.batch_size,
@@ -57,7 +57,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     return Training(
         num_steps=model.num_timesteps,
         num_updates=model._n_updates * settings.updates_per_epoch,  # it counts epochs
-        layers=layers_of(model),
+        layers=[] if job.on_images else layers_of(model),
         details={"torch_threads": torch.get_num_threads()},
     )
 

@@ -31,13 +31,13 @@ def run(job: Job, watch: Stopwatch) -> Training:
     settings = job.settings
     assert isinstance(settings, DqnSettings), "SBX runs with given settings only"
     assert job.num_envs, "the number of environments has to be given"
-    width = _NATURE if settings.atari else settings.hidden[0]
-    assert settings.atari or settings.hidden == (width, width), "SBX has two layers of equal width"
+    width = _NATURE if job.on_images else settings.hidden[0]
+    assert job.on_images or settings.hidden == (width, width), "SBX has two layers of equal width"
     if job.threads is not None:
         torch.set_num_threads(job.threads)  # SBX keeps SB3's replay, which goes through torch
     model = DQN(
-        policy_of(settings),
-        make_envs(job, settings),
+        policy_of(job),
+        make_envs(job, job.num_envs),
         learning_rate=settings.learning_rate,
         batch_size=settings.batch_size,
         buffer_size=settings.buffer_size,
