@@ -224,7 +224,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
             "eval_interval_steps": 250_000,
             "eval_episodes": 10,
         },
-        source=f"{_ZOO}/ppo.yml (atari); there policy and value share their convolutions",
+        source=f"{_ZOO}/ppo.yml (atari)",
     ),
     # Compiled simulators: the same settings by either name.
     **{
