@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-Purpose = Literal["training", "selection", "final", "exploration", "network", "replay", "domain"]
+Purpose = Literal["training", "selection", "final", "exploration", "network", "replay", "domain", "goals"]
 _PURPOSES: dict[Purpose, int] = {
     "training": 0,
     "selection": 1,
@@ -18,6 +18,7 @@ _PURPOSES: dict[Purpose, int] = {
     "network": 4,
     "replay": 5,
     "domain": 6,
+    "goals": 7,
 }
 _PURPOSE_SHIFT = 28  # 3 bits of purpose above 28 bits of chance: below 2^31, which every env takes
 MOST_EPISODES = 1 << _PURPOSE_SHIFT

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core.seeding import stream
 from drivetrain.train.actor.stepper import Episode, Stepper
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import require_finite
-from drivetrain.train.experience.experience import StepWriter, add_first
+from drivetrain.train.experience.experience import Hindsight, WriterMaker, add_first
 from drivetrain.train.experience.rounds.episodes import Episodes
 from drivetrain.train.experience.rounds.exploration import Apart, Exploration, Together
 from drivetrain.train.experience.rounds.returning import bring_back
@@ -28,11 +29,12 @@ class Actor:
         config: The run's.
         interface: What the environments look like.
         policy: Chooses actions.
-        make_writer: Gives a writer for so many environments.
+        make_writer: Gives a writer for its environments.
         exploration: Its chance; None: that of the first actor.
         episodes: Where its environments are, if not at their first episode's begin.
         encoders: Where they are frozen: make what the policy sees and the replay keeps.
         beat: Called before each environment is made, reset or stepped.
+        goal_seed: Of the goals that are chosen in hindsight.
     """
 
     def __init__(
@@ -40,20 +42,21 @@ class Actor:
         config: TrainConfig,
         interface: Interface,
         policy: Policy,
-        make_writer: Callable[[int], StepWriter],
+        make_writer: WriterMaker,
         exploration: Exploration | None = None,
         episodes: Episodes | None = None,
         encoders: Encoders | None = None,
         beat: Callable[[], None] = lambda: None,
+        goal_seed: int = 0,
     ) -> None:
         self._num_envs = self.steps_per_call = config.envs_per_actor
         self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
         self._policy = policy
-        self._writer = make_writer(self._num_envs)
         self._exploration = exploration = exploration or Together(config, interface, (0, 0))
         self._actions = INFERENCE(exploration.actions)
         self._envs = [Environment(config, interface, training=True, beat=beat) for _ in range(self._num_envs)]
+        self._writer = make_writer(self._num_envs, self._in_hindsight(config, goal_seed))
         self._embed = None if encoders is None else INFERENCE(encoders.embed)
         seen = interface if encoders is None else embedded(config, interface)
         self._obs, self._next_obs = (shown.zero_observations(self._num_envs) for shown in (seen, interface))
@@ -104,6 +107,13 @@ class Actor:
         """Release the environments."""
         close_all(self._envs, self._env_id)
 
+    def _in_hindsight(self, config: TrainConfig, seed: int) -> Hindsight | None:
+        if not config.in_hindsight:
+            return None
+        goals = self._envs[0].goals(clip_rewards=self._clip_rewards)
+        chosen = config.replay.hindsight_goals, config.replay.hindsight_strategy
+        return Hindsight(goals, *chosen, seed)
+
     @REPLAY
     def _write(self, num_envs: int, actions: NDArray[Any], rewards: NDArray[np.float32], next_obs: Arrays) -> None:
         step = {
@@ -146,7 +156,7 @@ def make_actor(
     config: TrainConfig,
     interface: Interface,
     vector: NDArray[np.float32],
-    make_writer: Callable[[int], StepWriter],
+    make_writer: WriterMaker,
     *,
     index: int,
     path: tuple[int, ...],
@@ -161,7 +171,7 @@ def make_actor(
         config: The run's.
         interface: What the environments look like.
         vector: The published vector, float32[num_published]; each step acts on what it holds at that moment.
-        make_writer: Gives a writer for so many environments.
+        make_writer: Gives a writer for its environments.
         index: Which actor.
         path: Tells its random streams from those of others, and of its predecessors.
         episodes: Of a deterministic run that goes on: where all environments are.
@@ -176,7 +186,10 @@ def make_actor(
     policy = acting_policy(config, interface, vector, encoders)
     if not config.run.deterministic:
         exploration = Together(config, interface, path)
-        return Actor(config, interface, policy, make_writer, exploration, encoders=encoders, beat=beat)
+        goal_seed = int(stream(config.run.seed, "goals", *path).integers(2**31))
+        return Actor(
+            config, interface, policy, make_writer, exploration, encoders=encoders, beat=beat, goal_seed=goal_seed
+        )
     count = config.envs_per_actor
     part = None if episodes is None else episodes.part(index * count, count)
     exploration = Apart(config, interface, index, num_steps // config.num_envs, part or Episodes(count))

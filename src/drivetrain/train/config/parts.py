@@ -107,7 +107,7 @@ class ReplayConfig:
     """What is remembered, and how it is drawn."""
 
     capacity: int = 100_000
-    """Transitions that are kept; the oldest are overwritten."""
+    """Transitions that are kept; the oldest are overwritten. In hindsight a step is 1 + hindsight_goals of them."""
     prioritized: bool = True
     """Draw by priority (Schaul et al. 2016) rather than uniformly."""
     alpha: float = 0.6
@@ -116,6 +116,12 @@ class ReplayConfig:
     """Importance-correction exponent at the start; rises linearly to 1 at the end of the run."""
     num_step: int = 3
     """Rewards summed before bootstrapping."""
+    hindsight_goals: int = 0
+    """Rows that each step has besides its own, for other goals, which its episode has reached (hindsight experience
+    replay, Andrychowicz et al. 2017; 4 did best there). For environments with goals; 0: none."""
+    hindsight_strategy: Literal["future", "episode", "final"] = "future"
+    """What a step's other goals are: what its episode has reached at this step or a later one, at any, or at its last,
+    which is one goal. Rewards of several steps are for one goal, so that num_step above 1 needs "final"."""
     save_replay: bool = True
     """Keep the replay in checkpoints; without it a resumed run first gathers warmup_steps anew."""
     scratch_dir: str | None = None
@@ -126,6 +132,7 @@ class ReplayConfig:
         require(self, "alpha", 0 <= self.alpha <= 1, "in 0..1")
         require(self, "beta", 0 <= self.beta <= 1, "in 0..1")
         require(self, "num_step", self.num_step >= 1, "at least 1")
+        require(self, "hindsight_goals", 0 <= self.hindsight_goals <= 2**16, "in 0..2^16")
         require(self, "scratch_dir", self.scratch_dir != "", "a folder, or None")
 
     def beta_at(self, progress: float) -> float:

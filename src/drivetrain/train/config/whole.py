@@ -147,8 +147,27 @@ class TrainConfig:
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
             )
         self._check_freezing()
+        if self.in_hindsight:
+            self._check_hindsight()
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
+
+    def _check_hindsight(self) -> None:
+        if self.replay.num_step > 1 and self.replay.hindsight_strategy != "final":
+            raise InvalidInput(
+                f"num_step: expected 1 beside hindsight_goals, as rewards of several steps are for one goal, got "
+                f"{self.replay.num_step}; or have hindsight_strategy final, which gives an episode one goal"
+            )
+        unfit = {
+            "deterministic": self.run.deterministic,
+            "freeze_encoder_after": self.updates.freeze_encoder_after is not None,
+            "frame_stack": self.environment.frame_stack > 1,
+            "a compiled simulator": self.fused_engine is not None,
+        }
+        for name in (name for name, is_asked in unfit.items() if is_asked):
+            raise InvalidInput(
+                f"hindsight_goals: expected 0 beside {name}, got {self.replay.hindsight_goals}; leave one out"
+            )
 
     def _check_freezing(self) -> None:
         after = self.updates.freeze_encoder_after
@@ -189,6 +208,11 @@ class TrainConfig:
     def on_policy(self) -> bool:
         """Whether the algorithm learns from rollouts of its latest policy, rather than from a replay."""
         return isinstance(self.agent, PPOConfig)
+
+    @property
+    def in_hindsight(self) -> bool:
+        """Whether steps are remembered with other goals, too."""
+        return not self.on_policy and self.replay.hindsight_goals > 0
 
     @property
     def batch_size(self) -> int:

@@ -34,6 +34,7 @@ from drivetrain.train.environments.faults import (
     unfit_answer,
     unfit_observation,
 )
+from drivetrain.train.environments.goals import Goals, require_goals
 from drivetrain.train.environments.sim_params import usual_params
 from drivetrain.train.environments.spaces import (
     actions_of,
@@ -59,10 +60,10 @@ def interface_of(config: TrainConfig) -> Interface:
     """
     timeout_s = config.run.step_timeout_s
     with time_limit(timeout_s, f"it has not come back for {timeout_s:g} s (step_timeout_s)"):
-        return _describe(config.env, config.environment)
+        return _describe(config.env, config.environment, in_hindsight=config.in_hindsight)
 
 
-def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
+def _describe(env_id: str, settings: EnvironmentConfig, *, in_hindsight: bool = False) -> Interface:
     env = make(env_id, settings)
     try:
         shown = _space_of(env, "observation_space", env_id)
@@ -72,6 +73,8 @@ def _describe(env_id: str, settings: EnvironmentConfig) -> Interface:
         actions = actions_of(_space_of(env, "action_space", env_id), env_id)
         interface = Interface(observations=observations, actions=actions, frame_stack=stack)
         _require_seeds(env, env_id)
+        if in_hindsight:
+            require_goals(env, env_id, interface)
     except BaseException:
         with contextlib.suppress(Exception, SystemExit):  # what is wrong with its spaces is said already
             env.close()
@@ -319,6 +322,10 @@ class Environment:
             refuse(self._env_id, self._num_steps, str(error))
         except Exception as error:  # what came may be anything, and raise anything where it is looked at
             unfit_observation(self._env_id, self._num_steps, observation, self._interface, self._shapes, error)
+
+    def goals(self, *, clip_rewards: bool) -> Goals:
+        """What it says of goals; its run is one in hindsight."""
+        return Goals(self._env, self._env_id, self._interface, clip_rewards=clip_rewards)
 
     def close(self) -> None:
         """Release what the environment holds; what it raises is its own."""

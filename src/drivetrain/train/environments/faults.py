@@ -176,17 +176,17 @@ def not_finite(observations: Arrays, count: int) -> tuple[int, str] | None:
     return None
 
 
-def refuse(env_id: str, step: int, sentence: str, cause: BaseException | None = None) -> NoReturn:
-    """Say what is wrong with a step of an episode; 0 is its start.
+def refuse(env_id: str, step: int | str, sentence: str, cause: BaseException | None = None) -> NoReturn:
+    """Say what is wrong with a step of an episode, of which 0 is its start, or with a function of the environment's.
 
     Raises:
         EnvironmentFault: Always.
     """
-    where = f"step {step} of an episode" if step else "the start of an episode"
+    where = step if isinstance(step, str) else f"step {step} of an episode" if step else "the start of an episode"
     raise EnvironmentFault(f"environment {env_id!r}, {where}: {sentence}; {REMEDY}") from cause
 
 
-def raised(env_id: str, step: int, error: Exception, env: object) -> NoReturn:
+def raised(env_id: str, step: int | str, error: Exception, env: object) -> NoReturn:
     """Say what an environment has raised, and where in its own file: what that called may be somebody else's.
 
     Raises:

@@ -3,8 +3,8 @@
 actors -> writers(experience) -> experience -> learner
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from drivetrain.core.segments import require_memory, require_room
 from drivetrain.replay import Replay, memory_report
 from drivetrain.replay.arguments import require_folder
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments.goals import Goals
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger.rules import Origin
@@ -28,6 +29,27 @@ class StepWriter(Protocol):
 
     def add(self, *, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> object:
         """Write one step of all of them, [num_envs, ...] each."""
+        ...
+
+
+class Hindsight(NamedTuple):
+    """How steps are written again with other goals, which their episode has reached."""
+
+    goals: Goals
+    """What the environment says of goals."""
+    num_goals: int
+    """Other goals of each step."""
+    strategy: Literal["future", "episode", "final"]
+    """Which of an episode's."""
+    seed: int
+    """Of their choice."""
+
+
+class WriterMaker(Protocol):
+    """Gives an actor a writer."""
+
+    def __call__(self, num_envs: int, hindsight: Hindsight | None = None, /) -> StepWriter:
+        """For so many of its environments; off-policy also in hindsight."""
         ...
 
 
@@ -68,11 +90,24 @@ def make_experience(config: TrainConfig, interface: Interface, *, shared: bool) 
     return make_replay(config, interface, shared=shared)
 
 
-def writers(experience: Experience, actor: int) -> Callable[[int], StepWriter]:
-    """How an actor gets writers, for so many of its environments."""
-    if isinstance(experience, RolloutBuffer):
-        return lambda count: experience.writer(actor, count)
-    return lambda count: experience.writer(num_envs=count)
+def writers(experience: Experience, actor: int) -> WriterMaker:
+    """How an actor gets writers."""
+
+    def writer(num_envs: int, hindsight: Hindsight | None = None, /) -> StepWriter:
+        if isinstance(experience, RolloutBuffer):
+            return experience.writer(actor, num_envs)
+        if hindsight is None:
+            return experience.writer(num_envs=num_envs)
+        return experience.hindsight_writer(
+            num_envs,
+            reward=hindsight.goals.reward,
+            terminated=hindsight.goals.terminated,
+            num_goals=hindsight.num_goals,
+            strategy=hindsight.strategy,
+            seed=hindsight.seed,
+        )
+
+    return writer
 
 
 def require_experience(config: TrainConfig, interface: Interface) -> None:

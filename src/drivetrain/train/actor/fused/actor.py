@@ -6,7 +6,6 @@ weights -> kernel -> a block of steps [num_steps, num_envs, ...] -> replay, roll
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +20,7 @@ from drivetrain.train.actor.fused.layout import stored
 from drivetrain.train.actor.stepper import Episode
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
-from drivetrain.train.experience.experience import StepWriter, add_first
+from drivetrain.train.experience.experience import WriterMaker, add_first
 from drivetrain.train.experience.rollout import RolloutWriter
 from drivetrain.train.interface import Arrays, Interface, rows_of
 from drivetrain.train.normalization import Moments, Normalization
@@ -61,7 +60,7 @@ class FusedActor:
         config: TrainConfig,
         interface: Interface,
         vector: NDArray[np.float32],
-        make_writer: Callable[[int], StepWriter],
+        make_writer: WriterMaker,
         path: tuple[int, ...],
     ) -> None:
         self._env_id, self._num_envs = config.env, config.envs_per_actor
