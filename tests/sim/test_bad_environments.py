@@ -304,6 +304,31 @@ def test_a_start_from_what_is_no_seed_is_refused(seed):
         rollout.reset(seed)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**63, np.int64(-1), np.array(2**40)])
+def test_a_start_from_a_seed_that_would_be_that_of_another_is_refused(seed):
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "numpy")
+    with pytest.raises(InvalidInput, match="seed: expected one integer from 0 to 4294967295, got "):
+        rollout.reset(seed)
+
+
+@pytest.mark.parametrize("game", ["Breakout", "Pong", "Snake"])
+def test_a_board_is_packed_or_not(game):
+    assert type(sim.make(game, packed=False).board) is not type(sim.make(game, packed=True).board)
+    with pytest.raises(InvalidInput, match="packed: expected True or False, got 'no'"):
+        sim.make(game, packed="no")
+
+
+@pytest.mark.parametrize("info", [None, [1]])
+def test_an_info_that_is_no_dictionary_is_told_when_it_is_compiled(info):
+    class Telling(type(sim.make("CartPole-v1"))):
+        def step(self, *arguments):
+            return (*super().step(*arguments)[:-1], info)
+
+    told = f"`step` must give info as a dict, got a {type(info).__name__}: give {{}} where there is none"
+    with pytest.raises(CompileError, match=told):
+        sim.compile(Telling(), 2, 1)
+
+
 def test_starts_that_are_too_large_for_the_memory_are_told():
     rollout = sim.compile(sim.make("CartPole-v1"), 10**12, 1, "numpy", record=())
     with pytest.raises(InvalidInput, match=r"num_envs: expected as many as there is memory for, got 10{12}, .* take f"):

@@ -165,6 +165,13 @@ def test_an_info_that_is_no_dictionary_is_told():
     refused(with_result(5, lambda info: None), "`step` must give info as a dict, got a NoneType")
 
 
+def test_an_observation_of_nothing_is_told():
+    def reset(self, key, params):
+        return None, Good.reset(self, key, params)[1]
+
+    refused(changed(reset=reset), "`reset` must give an observation, a number or more, got none: None")
+
+
 def test_a_space_that_does_not_draw_with_jax_is_told():
     def space(self, params):
         return type("Foreign", (), {"sample": lambda self, key: np.random.default_rng(int(key)).integers(2)})()

@@ -15,6 +15,8 @@ from stable_baselines3.common.vec_env import VecMonitor
 from drivetrain import sim
 from drivetrain.bench.sim.peers.learning_cleanrl import Learner, settings_for
 from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.gymnasium import sb3
+from drivetrain.sim.gymnasium.infos import of_each
 from drivetrain.sim.gymnasium.sb3 import SB3VecEnv
 
 pytestmark = pytest.mark.torch
@@ -54,6 +56,19 @@ def test_an_episode_that_is_cut_off_is_told_as_such():
         _, _, done, infos = env.step(np.zeros((2, 1), np.float32))
     assert done.all()
     assert [info["TimeLimit.truncated"] for info in infos] == [True, True]
+
+
+def test_infos_of_episodes_that_end_together_are_looked_at_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(sb3, "of_each", lambda infos, num_envs: asked.append(num_envs) or of_each(infos, num_envs))
+    env = SB3VecEnv("gymnax/Pendulum-v1", 5)
+    env.reset()
+    for step in range(200):
+        _, _, done, infos = env.step(np.zeros((5, 1), np.float32))
+        assert asked == [5] * (2 if step == 199 else 1)
+        asked.clear()
+    assert done.all()
+    assert all("terminal_observation" in info and "discount" in info for info in infos)
 
 
 def test_frames_of_a_batch_are_shown_to_what_records_them():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain.core.errors import CompileError
 from drivetrain.sim.engines import toolchain
 
 SOURCE = 'extern "C" int answer() { return 42; }'
@@ -55,6 +56,19 @@ def runs(folder: Path):
 
 def test_a_compiler_may_have_arguments(start):
     assert answers([start(arguments="-DNOTHING")]) == ["42"]
+
+
+def test_a_compiler_that_writes_nothing_is_told_as_such(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "/bin/true")
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    toolchain.compiler.cache_clear()
+    try:
+        with pytest.raises(
+            CompileError, match=r"CXX=/bin/true does not .*says that all is well and writes nothing; set"
+        ):
+            toolchain.load_library(SOURCE, ())
+    finally:
+        toolchain.compiler.cache_clear()
 
 
 def test_one_of_several_processes_compiles_and_all_load_it(start, tmp_path):

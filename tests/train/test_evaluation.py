@@ -5,6 +5,8 @@ import os
 import sys
 from collections import Counter
 
+import gymnasium
+import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
@@ -92,3 +94,71 @@ def test_a_policy_is_evaluated_on_as_many_environments_as_episodes(noted, tmp_pa
     events.clear()
     assert len(evaluate(tmp_path / "run", "best", 2)) == 2
     assert events.count("make") == 1 + 2, "one to see what it looks like"
+
+
+class Forever(gymnasium.Env):
+    """A reward of 1 for each step, and of 100 for each reset before; it ends nothing."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    num_resets = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.num_resets += 1
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert type(action) is np.int64  # as of the space's own sample()
+        return np.zeros(1, np.float32), 1.0 if self.num_resets == 1 else 100.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("limit", "eval_max_steps", "length"), [(None, None, 30), (50, None, 50), (50, 20, 20), (None, 40, 40)]
+)
+def test_an_evaluation_is_cut_off_where_gymnasium_knows_no_limit_or_it_is_asked_for(
+    monkeypatch, limit, eval_max_steps, length
+):
+    monkeypatch.setattr("drivetrain.train.config.parts._MOST_EVAL_STEPS", 30)
+
+    def make():
+        return Forever() if limit is None else gymnasium.wrappers.TimeLimit(Forever(), limit)
+
+    config = TrainConfig.default("dqn", make).override(**SMALL, eval_max_steps=eval_max_steps).resolved()
+    interface = describe(config)
+    policy = make_policy(config, interface, first_published(config, interface, stream(0, "network")))
+    with contextlib.closing(Evaluator(config, interface, 1)) as evaluator:
+        assert evaluator.returns(policy, [3]) == [length]
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_the_last_evaluation_plays_on_environments_that_were_not_played_on(tmp_path, num_actors):
+    settings = SMALL | {"num_actors": num_actors, "eval_max_steps": 7, "eval_interval_steps": 10}
+    result = train("dqn", Forever, run_dir=str(tmp_path), **settings | {"final_eval_episodes": 3})
+    assert list(result.returns) == [7.0] * 3
+    assert evaluate(tmp_path, "best", 3, env=Forever) == [7.0] * 3
+
+
+class Licensed(Forever):
+    """One at a time."""
+
+    num_open = 0
+
+    def __init__(self):
+        if Licensed.num_open:
+            raise RuntimeError("all licences are taken")
+        Licensed.num_open += 1
+
+    def close(self):
+        Licensed.num_open -= 1
+
+
+def test_environments_that_are_few_are_closed_before_new_ones_are_made():
+    config = TrainConfig.default("dqn", Licensed).override(**SMALL, eval_max_steps=5, eval_envs=1).resolved()
+    interface = describe(config)
+    policy = make_policy(config, interface, first_published(config, interface, stream(0, "network")))
+    with contextlib.closing(Evaluator(config, interface, 1)) as evaluator:
+        for _ in range(2):
+            evaluator.begin_anew()
+            assert evaluator.returns(policy, [3]) == [5.0]
+    assert type(describe(config)) is type(interface)  # which needs a licence, too

@@ -8,7 +8,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 from drivetrain.train import train
 from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.experience.experience import make_replay
+from drivetrain.train.experience.experience import make_replay, writers
 from drivetrain.train.networks import initial_vector
 from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.runs.requirements import describe
@@ -42,7 +42,7 @@ def filled(config):
     replay = make_replay(config, interface, shared=False)
     vector = initial_vector(policy_network(config, interface), np.random.default_rng(0))
     policy = make_policy(config, interface, vector)
-    actor = Actor(config, interface, policy, lambda count: replay.writer(num_envs=count))
+    actor = Actor(config, interface, policy, writers(replay, 0))
     for start in range(0, 40, 2):
         actor.step(2, start)
     actor.close()

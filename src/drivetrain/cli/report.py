@@ -52,6 +52,8 @@ class _Flags:
                 raise InvalidInput(f"DIR: expected the folder of a recorded session, and {folder} is none")
             if not folder.is_dir() and (self.pack or self.kineto):
                 raise InvalidInput(f"--pack, --kineto: expected the folder of a recorded session, and {folder} is none")
+            if _was_not_recorded(folder):
+                raise InvalidInput(f"DIR: nothing to show, as the run in {folder} was not recorded (time_report)")
         if len({folder.resolve() for folder in self.folders}) < len(self.folders):
             raise InvalidInput("DIR: expected folders of different sessions, got one of them twice")
         if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None or self.kineto):
@@ -89,6 +91,11 @@ def run(argv: list[str]) -> int:
     else:
         _one(flags, *next(iter(profiles.items())))
     return 0
+
+
+def _was_not_recorded(folder: Path) -> bool:
+    """Whether a folder is a training run's, without times."""
+    return all((folder / name).exists() for name in ("config.json", "lock", "logs")) and not _is_run(folder)
 
 
 def _is_run(folder: Path) -> bool:

@@ -26,6 +26,7 @@ from drivetrain.sim.trace import (
     SCALARS,
     STARTS,
     abstract,
+    check_info,
     check_same,
     check_scalars,
     text_of,
@@ -86,6 +87,8 @@ def check_shapes(env: Environment, params: Tree) -> tuple[Tree, Tree]:
     start, _ = abstract(env, "reset", lambda w: env.reset(jax.random.wrap_key_data(w), params), key)
     check_number(name_of(env), "reset", start, STARTS)
     (obs, state), _ = abstract(env, "reset", lambda w: strong(env.reset(jax.random.wrap_key_data(w), params)), key)
+    if not jax.tree.leaves(obs):
+        raise CompileError(f"{name_of(env)}: `reset` must give an observation, a number or more, got none: {obs!r}")
     action, _ = abstract(
         env, "action_space", lambda w: env.action_space(params).sample(jax.random.wrap_key_data(w)), key
     )
@@ -105,11 +108,7 @@ def check_kinds(env: Environment, results: dict[str, Any]) -> None:
         if np.dtype(x.dtype).kind not in ("fiu" if wanted == "number" else "b"):
             remedy = "convert it" if wanted == "number" else "compare, or use .all(), .any() or .astype(bool)"
             raise CompileError(f"{name_of(env)}: `step` must give {name} as one {wanted}, got {describe(x)}: {remedy}")
-    if not isinstance(results["info"], dict):
-        got = type(results["info"]).__name__
-        raise CompileError(
-            f"{name_of(env)}: `step` must give info as a dict, got a {got}: give {{}} where there is none"
-        )
+    check_info(env, results["info"])
 
 
 def stepped(env: Environment, params: Tree, state: Tree, action: Tree) -> tuple[Any, Any]:

@@ -158,7 +158,7 @@ class Start:
         """See `Rollout.reset`."""
         refuse_after_fork()
         check_seed(seed)
-        is_word = isinstance(seed, int) and 0 <= seed < 2**32  # of any other JAX makes what it can, as of a traced one
+        is_word = isinstance(seed, int)  # of an array JAX makes what it can, as of a traced one
         whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
         return whole if self.engine == "xla" or is_traced(whole) else self.on_host(whole)
 
@@ -185,11 +185,17 @@ class Start:
         return RolloutState(state, words, jnp.uint32(0), done, seen)
 
 
+NUM_SEEDS = 2**32
+"""From 0 on."""
+
+
 def check_seed(seed: Any) -> None:
     """Refuse what no key can be made of; an integer may be an array's or a traced one."""
     is_integer = getattr(getattr(seed, "dtype", None), "kind", "") in ("i", "u") and np.shape(seed) == ()
     if not (isinstance(seed, int) or is_integer):
         raise InvalidInput(f"seed: expected an integer, got {seed!r}")
+    if not is_traced(seed) and not 0 <= int(seed) < NUM_SEEDS:
+        raise InvalidInput(f"seed: expected one integer from 0 to {NUM_SEEDS - 1}, got {seed!r}")
 
 
 def checked(num_envs: Any, num_steps: Any, engine: str, record: Any, autoreset: str, num_threads: Any,

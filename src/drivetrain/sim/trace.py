@@ -170,6 +170,7 @@ class Once:
         check_same(self.env, "state", state, strong(results[1]))
         check_same(self.env, "observation", self.start_obs, strong(results[0]))
         check_scalars(self.env, results)
+        check_info(self.env, results[-1])
         return results
 
 
@@ -187,6 +188,15 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
             "attribute; keep everything that changes in the environment's state"
         )
     return shapes, jaxpr
+
+
+def check_info(env: Environment, info: Any) -> None:
+    """What a step says besides is a dict."""
+    if not isinstance(info, dict):
+        got = type(info).__name__
+        raise CompileError(
+            f"{name_of(env)}: `step` must give info as a dict, got a {got}: give {{}} where there is none"
+        )
 
 
 def check_scalars(env: Environment, results: Any) -> None:

@@ -159,7 +159,7 @@ def resume(
         from drivetrain.train.runs.resuming import Changes, take_up
 
     changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
-    return take_up(Path(run_dir), changes, again, quiet=False, callbacks=callbacks)
+    return take_up(Path(run_dir).expanduser(), changes, again, quiet=False, callbacks=callbacks)
 
 
 def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **again: Any) -> "TrainedPolicy":
@@ -182,4 +182,4 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
     with _naming_extra():
         from drivetrain.train.runs.trained import TrainedPolicy
 
-    return TrainedPolicy(Path(run_dir), which, again)
+    return TrainedPolicy(Path(run_dir).expanduser(), which, again)

@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.core.errors import FileFormatError
+from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
-from drivetrain.train.environments.faults import require_finite
+from drivetrain.train.environments.faults import EnvironmentFault, require_finite
 from drivetrain.train.interface import Interface, set_row
 from drivetrain.train.policies.policy import Policy, make_policy, num_published
 from drivetrain.train.run_dir.checkpoint import SavedPolicy, has_best_policy, load_saved_policy, save_policy
@@ -25,6 +25,10 @@ class Evaluating(Protocol):
 
     def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
         """The undiscounted return of one episode per seed, in the order of the seeds."""
+        ...
+
+    def begin_anew(self) -> None:
+        """Have new environments: of some, an episode depends on those before, whatever its seed."""
         ...
 
     def close(self) -> None:
@@ -46,13 +50,20 @@ class Evaluator:
         self, config: TrainConfig, interface: Interface, num_episodes: int, beat: Callable[[], None] = lambda: None
     ) -> None:
         self._env_id = config.env
-        self._envs = [Environment(config, interface, beat=beat) for _ in range(min(config.run.eval_envs, num_episodes))]
-        self._max_steps = config.run.eval_max_steps
         self._interface = interface
+        self._num_envs = min(config.run.eval_envs, num_episodes)
+        self._make = lambda: Environment(config, interface, beat=beat)
+        self._envs: list[Environment] = []
+        self._over: list[Environment] = []  # those that others have followed; closing may take the process with it
+        self._make_all()
+        has_limit = config.run.eval_max_steps is None and self._envs[0].has_limit
+        self._max_steps = None if has_limit else config.run.most_eval_steps
+        self._is_new = True
 
     @EVALUATION
     def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
         """See `Evaluating`."""
+        self._is_new = False
         totals = [0.0] * len(seeds)
         lengths = [0] * len(seeds)
         waiting = list(range(len(seeds)))[::-1]
@@ -82,9 +93,26 @@ class Evaluator:
             require_finite(self._env_id, obs, [0 if episode is None else lengths[episode] for episode in playing])
         return totals
 
+    def begin_anew(self) -> None:
+        """See `Evaluating`."""
+        if self._is_new:
+            return
+        self._over, self._envs = self._envs, []
+        try:
+            self._make_all()
+        except (InvalidInput, EnvironmentFault):  # as where there is a licence for so many
+            self.close()
+            self._make_all()
+        self._is_new = True
+
+    def _make_all(self) -> None:
+        while len(self._envs) < self._num_envs:
+            self._envs.append(self._make())
+
     def close(self) -> None:
         """Release the environments."""
-        close_all(self._envs, self._env_id)
+        envs, self._envs, self._over = [*self._over, *self._envs], [], []
+        close_all(envs, self._env_id)
 
 
 def make_evaluator(config: TrainConfig, interface: Interface, beat: Callable[[], None] = lambda: None) -> Evaluating:
@@ -155,6 +183,7 @@ class Selection:
             policy = make_policy(self._config, self._interface, self._unsaved)
         else:
             policy = policy_of(self._config, self._interface, load_saved_policy(self._run_dir, "best"))
+        self._evaluator.begin_anew()  # as whoever evaluates the policy later has them
         return self._evaluator.returns(policy, seeds)
 
     def close(self) -> None:

@@ -31,6 +31,8 @@ class Vector:
     """As stored."""
     scale: float = 1.0
     """What the network multiplies them by."""
+    is_binary: bool = False
+    """Whether each is 0 or 1, and never normalised."""
 
     @property
     def stored(self) -> StoredSpec:

@@ -369,31 +369,3 @@ def test_frames_that_an_environment_has_stacked_and_changed_are_an_observation_l
     with contextlib.closing(Environment(config, interface)) as env:
         env.reset(seed=0)
         env.step(interface.zero_actions(1)[0])
-
-
-def test_atari_is_preprocessed_and_lives_count_in_training_only():
-    pytest.importorskip("ale_py", reason="needs the atari extra")
-    pytest.importorskip("cv2", reason="needs the atari extra")
-    config = TrainConfig.default("dqn", "ALE/Breakout-v5").override(
-        atari=True, frame_stack=4, terminal_on_life_loss=True
-    )
-    interface = describe(config)
-    assert interface.observations == Image(shape=(4, 84, 84), axes="KHW")
-    lengths = [length_of_an_episode(Environment(config, interface, training=training)) for training in (True, False)]
-    assert lengths[0] < lengths[1]
-
-
-def length_of_an_episode(env):
-    env.reset(1)
-    rng = np.random.default_rng(0)
-    for length in range(10_000):
-        _, _, terminated, truncated = env.step(rng.integers(4))
-        if terminated or truncated:
-            return length
-    raise AssertionError("the episode has no end")
-
-
-def test_atari_preprocessing_of_something_else_is_refused_in_one_sentence():
-    pytest.importorskip("cv2", reason="needs the atari extra")
-    with pytest.raises(InvalidInput, match="'CartPole-v1' cannot be made"):
-        describe(TrainConfig.default("dqn", "CartPole-v1").override(atari=True))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import strange_envs
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Box, Dict, MultiBinary
 
 pytest.importorskip("jax", reason="needs the train extra")
 
@@ -13,6 +13,7 @@ from drivetrain.train import train
 from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.evaluate import policy_of
+from drivetrain.train.experience.experience import writers
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import BoxActions, Categories, Entries, Image, Interface, Vector, entries_of
 from drivetrain.train.learner.learner import Learner
@@ -31,7 +32,7 @@ MIXED = Interface(
             ("camera", Image(shape=(40, 40), axes="HW")),
             ("dial", Categories(counts=(4,), starts=(0,))),
             ("past", Vector(shape=(2, 2))),
-            ("switches", Vector(shape=(5,), dtype="int8")),
+            ("switches", Vector(shape=(5,), dtype="int8", is_binary=True)),
         ),
         paths=(("body",), ("camera",), ("dial",), ("past",), ("switches",)),
     ),
@@ -187,6 +188,18 @@ def test_whole_numbers_are_normalised_too_within_dicts_and_alone(tmp_path):
     assert np.isfinite(moments).all()
 
 
+def test_bits_are_not_normalised_alone_or_beside_numbers():
+    class Lit(strange_envs.Ending):
+        observation_space = MultiBinary(5)
+
+    class Both(strange_envs.Ending):
+        observation_space = Dict(lit=MultiBinary(2), x=Box(-1, 1, (2,), np.float32))
+
+    with pytest.raises(InvalidInput, match="shows no numbers that could be"):
+        describe(config_of("dqn", Lit))
+    assert Normalization.of(config_of("dqn", Both), describe(config_of("dqn", Both))).num_inputs == 2
+
+
 def test_a_successor_goes_on_from_what_an_actor_has_told():
     config = config_of(num_actors=2, envs_per_actor=2)
     obs, rewards, ended = history(30, 4)
@@ -276,7 +289,7 @@ def test_an_actor_counts_what_it_acts_on_and_writes_what_the_environments_gave()
     interface = describe(config)
     vector = RolloutLearner(config, interface).learned.vector
     buffer = RolloutBuffer.create(config, interface, shared=False)
-    actor = Actor(config, interface, make_policy(config, interface, vector), lambda count: buffer.writer(0, count))
+    actor = Actor(config, interface, make_policy(config, interface, vector), writers(buffer, 0))
     for start in range(0, 256, 4):
         actor.step(4, start)
     actor.close()

@@ -13,7 +13,7 @@ import strange_envs
 from drivetrain.cli.eval import evaluate
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.seeding import episode_seeds
-from drivetrain.train import load_policy, train
+from drivetrain.train import load_policy, resume, train
 
 SMALL = {
     "hidden": (8,), "num_actors": 0, "warmup_steps": 40, "batch_size": 8, "envs_per_actor": 2, "total_steps": 80,
@@ -80,3 +80,14 @@ def test_what_is_no_observation_and_no_run_is_refused(tmp_path):
     with pytest.raises(FileFormatError):
         load_policy(tmp_path / "run")
     assert isinstance(policy.make_env(), gymnasium.Env)
+
+
+def test_a_folder_may_be_named_from_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = train("ppo", "CartPole-v1", run_dir="~/runs/of mine", **PPO)
+    assert result.run_dir == tmp_path / "runs" / "of mine"
+    assert load_policy("~/runs/of mine")(np.zeros(4, np.float32)) in (0, 1)
+    with pytest.raises(InvalidInput, match=r"the run is finished|is finished"):
+        resume("~/runs/of mine")
+    with pytest.raises(InvalidInput, match="run_dir: expected a folder, or None"):
+        train("ppo", "CartPole-v1", run_dir="a\0b", **PPO)

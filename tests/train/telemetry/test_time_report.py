@@ -76,11 +76,13 @@ def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is
         assert "a training run keeps sums and no events" in capfd.readouterr().err
 
 
-def test_recording_changes_no_bit_of_what_is_learned_and_can_be_left_out(run_dir, tmp_path):
+def test_recording_changes_no_bit_of_what_is_learned_and_can_be_left_out(run_dir, tmp_path, capfd):
     other = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "other"), time_report=False, **LONGER).run_dir
     assert not (other / "time").exists()
     assert not (other / "report.html").exists()
     assert shown(other) == ""
+    assert main(["report", str(other)]) == 2
+    assert f"nothing to show, as the run in {other} was not recorded" in capfd.readouterr().err
     arrays, others = (load_checkpoint(folder)[0] for folder in (run_dir, other))
     assert arrays.keys() == others.keys()
     for name, array in arrays.items():

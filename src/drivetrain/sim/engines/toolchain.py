@@ -113,6 +113,8 @@ def build(command: Command, flags: tuple[str, ...], source: str, target: Path) -
         if error is not None:
             compiles = refusal([*command, *flags, "-x", "c++", "-", "-o", str(aside)], SMALLEST) is None
             raise fault(command, error, compiles, target.parent)
+        if not aside.is_file():
+            raise fault(command, "it says that all is well and writes nothing", False, target.parent)
         data = aside.read_bytes()
         with aside.open("ab") as file:
             file.write(hashlib.sha256(data).digest())

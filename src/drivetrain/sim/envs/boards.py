@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drivetrain.core.errors import InvalidInput
+
 WORD = 32
 Board = jax.Array
 
@@ -133,8 +135,14 @@ class Cells:
         return board
 
 
-def boards(height: int, width: int, *, packed: bool) -> Boards:
-    """Bits, or Cells to compare with."""
+def boards(height: int, width: int, *, packed: object) -> Boards:
+    """Bits, or Cells to compare with.
+
+    Raises:
+        InvalidInput: `packed`, which games hand on from their callers, is neither True nor False.
+    """
+    if not isinstance(packed, bool | np.bool_):
+        raise InvalidInput(f"packed: expected True or False, got {packed!r}")
     return Bits(height, width) if packed else Cells(height, width)
 
 

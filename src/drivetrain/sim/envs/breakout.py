@@ -65,7 +65,7 @@ class Breakout:
 
     def __init__(self, packed: bool = True) -> None:
         """See the class."""
-        self.board = boards(NUM_ROWS, SIZE, packed=bool(packed))
+        self.board = boards(NUM_ROWS, SIZE, packed=packed)
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """The ball comes down from the left or from the right."""

@@ -74,7 +74,7 @@ class Pong:
 
     def __init__(self, packed: bool = True) -> None:
         """See the class."""
-        self.board = boards(1, HEIGHT, packed=bool(packed))
+        self.board = boards(1, HEIGHT, packed=packed)
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """Both paddles in the middle, the ball served towards either side."""

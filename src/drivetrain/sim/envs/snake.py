@@ -73,7 +73,7 @@ class Snake:
         if isinstance(size, bool) or not isinstance(size, Integral) or not 4 <= size <= 16:
             raise InvalidInput(f"size: expected an integer from 4 to 16, got {size!r}")
         self.size = int(size)
-        self.board = boards(self.size, self.size, packed=bool(packed))
+        self.board = boards(self.size, self.size, packed=packed)
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """Three cells in the middle, on the way to the right."""

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Environment, name_of
+from drivetrain.sim.compiler import NUM_SEEDS
 
-NUM_SEEDS = 2**32
 RENDER_MODES = ["rgb_array"]
 
 

@@ -63,9 +63,10 @@ class SB3VecEnv(VecEnv):
         obs, reward, terminated, truncated, batch = self.batch.step(self.waiting)
         ended = terminated | truncated
         infos = of_each(batch, self.num_envs)
+        last = of_each(batch["final_info"], self.num_envs) if ended.any() else []
         for index in np.flatnonzero(ended):
             infos[index] = {
-                **of_each(batch["final_info"], self.num_envs)[index],
+                **last[index],
                 "terminal_observation": batch["final_obs"][index],
                 "TimeLimit.truncated": bool(truncated[index] and not terminated[index]),
             }

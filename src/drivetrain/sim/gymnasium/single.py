@@ -14,9 +14,10 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Engine, Tree
+from drivetrain.sim.compiler import NUM_SEEDS
 from drivetrain.sim.envs.drawing import Frame
 from drivetrain.sim.forked import refuse_after_fork
-from drivetrain.sim.gymnasium.arguments import NUM_SEEDS, RENDER_MODES, checked_seed
+from drivetrain.sim.gymnasium.arguments import RENDER_MODES, checked_seed
 from drivetrain.sim.gymnasium.infos import of_each
 from drivetrain.sim.gymnasium.spaces import check_index
 from drivetrain.sim.gymnasium.vector import FRAMES_PER_S, SimVectorEnv

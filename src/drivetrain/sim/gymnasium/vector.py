@@ -16,11 +16,10 @@ from gymnasium.vector.utils import batch_space
 
 from drivetrain.core.errors import Closed, InvalidInput
 from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree
-from drivetrain.sim.compiler import checked, compile
+from drivetrain.sim.compiler import NUM_SEEDS, checked, compile
 from drivetrain.sim.envs.drawing import Frame, render
 from drivetrain.sim.forked import first_user
 from drivetrain.sim.gymnasium.arguments import (
-    NUM_SEEDS,
     checked_mask,
     checked_render_mode,
     checked_seed,

@@ -15,6 +15,7 @@ Precision = Literal["float32", "bfloat16"]
 
 _MOST_STEPS = 2**62  # the ledger counts in 64 bits
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)  # what learners compute in
+_MOST_EVAL_STEPS = 10_000
 MOST_UPDATES = 2**20
 """Of one call; their samples, or their order, lie in memory together."""
 MOST = 2**31 - 1
@@ -72,8 +73,9 @@ class RunConfig:
     """Episodes of each such evaluation."""
     eval_envs: int = 20
     """Environments on which evaluations play at a time; no more are made than there are episodes to play."""
-    eval_max_steps: int = 10_000
-    """Steps after which an evaluation episode is cut off, where the environment has no limit."""
+    eval_max_steps: int | None = None
+    """Steps after which an evaluation episode is cut off. None: after 10,000, and where Gymnasium knows a limit of the
+    environment's (max_episode_steps), by that alone."""
     final_eval_episodes: int = 100
     """Episodes of the evaluation at the end, on seeds used for nothing else."""
 
@@ -91,14 +93,19 @@ class RunConfig:
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
         require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
-        require(self, "run_dir", self.run_dir != "", "a folder, or None")
+        require(self, "run_dir", self.run_dir is None or _is_path(self.run_dir), "a folder, or None")
         require(self, "wandb", self.wandb != "", "the name of a project, or None")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")
         require(self, "eval_episodes", 1 <= self.eval_episodes <= MOST_EPISODES, f"in 1..{MOST_EPISODES}")
         require(self, "eval_envs", _is_within(1, self.eval_envs), "in 1..2^31 - 1")
-        require(self, "eval_max_steps", self.eval_max_steps >= 1, "at least 1")
+        require(self, "eval_max_steps", self.eval_max_steps is None or self.eval_max_steps >= 1, "at least 1, or None")
         valid = 1 <= self.final_eval_episodes <= MOST_EPISODES
         require(self, "final_eval_episodes", valid, f"in 1..{MOST_EPISODES}")
+
+    @property
+    def most_eval_steps(self) -> int:
+        """Steps of an evaluation's episode, where the environment does not end it before."""
+        return _MOST_EVAL_STEPS if self.eval_max_steps is None else self.eval_max_steps
 
 
 @with_fields
@@ -133,6 +140,9 @@ class ReplayConfig:
         require(self, "beta", 0 <= self.beta <= 1, "in 0..1")
         require(self, "num_step", self.num_step >= 1, "at least 1")
         require(self, "hindsight_goals", 0 <= self.hindsight_goals <= 2**16, "in 0..2^16")
+        has_one_goal = self.hindsight_goals == 0 or self.hindsight_strategy == "final"
+        one = "1 beside hindsight_goals, as rewards of several steps are for one goal, or hindsight_strategy final"
+        require(self, "num_step", self.num_step == 1 or has_one_goal, one)
         require(self, "scratch_dir", self.scratch_dir != "", "a folder, or None")
 
     def beta_at(self, progress: float) -> float:
@@ -178,6 +188,11 @@ class UpdateConfig:
 def _is_within(least: int, value: object) -> bool:
     """Whether a value is a whole number that is large enough, and not too large to count by."""
     return isinstance(value, int) and least <= value <= MOST
+
+
+def _is_path(text: str) -> bool:
+    """Whether a system can have a folder of that name."""
+    return text != "" and "\0" not in text
 
 
 def within_float32(value: float) -> bool:

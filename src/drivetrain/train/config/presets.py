@@ -95,7 +95,13 @@ _DQN_CLASSIC: dict[str, Any] = {
 
 _PONG = "ALE/Pong-v5"
 """The game whose settings all of Atari's have, for they are RL-zoo's of all of them."""
-_ATARI: dict[str, Any] = {"atari": True, "frame_stack": 4, "clip_rewards": True, "terminal_on_life_loss": True}
+_ATARI: dict[str, Any] = {
+    "atari": True,
+    "frame_stack": 4,
+    "clip_rewards": True,
+    "terminal_on_life_loss": True,
+    "eval_max_steps": 27_000,  # the games' own limit, 108,000 frames, which Gymnasium does not know
+}
 
 PRESETS: dict[tuple[str, str], Preset] = {
     ("dqn", "CartPole-v1"): Preset(

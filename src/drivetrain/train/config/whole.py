@@ -12,7 +12,7 @@ from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
-from drivetrain.train.config.environment import EnvironmentConfig
+from drivetrain.train.config.environment import OF_ATARI, EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
 from drivetrain.train.config.names import unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
@@ -94,7 +94,6 @@ class TrainConfig:
             raise InvalidInput(
                 "deterministic: expected save_replay; without the replay a resumed run would learn from other steps"
             )
-
         if not self.on_policy and self.updates.grant_length > 1:
             raise InvalidInput(
                 f"grant_length: expected 1 beside deterministic, whose rounds are one step of all environments, got "
@@ -147,27 +146,19 @@ class TrainConfig:
                 f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
             )
         self._check_freezing()
-        if self.in_hindsight:
-            self._check_hindsight()
+        self._check_hindsight()
         if self.replay.capacity < needed:
             raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
 
     def _check_hindsight(self) -> None:
-        if self.replay.num_step > 1 and self.replay.hindsight_strategy != "final":
-            raise InvalidInput(
-                f"num_step: expected 1 beside hindsight_goals, as rewards of several steps are for one goal, got "
-                f"{self.replay.num_step}; or have hindsight_strategy final, which gives an episode one goal"
-            )
         unfit = {
             "deterministic": self.run.deterministic,
             "freeze_encoder_after": self.updates.freeze_encoder_after is not None,
             "frame_stack": self.environment.frame_stack > 1,
             "a compiled simulator": self.fused_engine is not None,
         }
-        for name in (name for name, is_asked in unfit.items() if is_asked):
-            raise InvalidInput(
-                f"hindsight_goals: expected 0 beside {name}, got {self.replay.hindsight_goals}; leave one out"
-            )
+        for name in (name for name, is_asked in unfit.items() if is_asked and self.in_hindsight):
+            raise InvalidInput(f"hindsight_goals: expected 0 beside {name}; leave one of them out")
 
     def _check_freezing(self) -> None:
         after = self.updates.freeze_encoder_after
@@ -343,6 +334,8 @@ class TrainConfig:
         parts: dict[str, Any] = {part: getattr(self, part) for part in self.parts}
         changes: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
         owners = {entry.name: part for part, config in parts.items() for entry in dataclasses.fields(config)}
+        if fields.get("atari") is False:
+            fields = {**OF_ATARI, **fields}  # those of a preset go with it
         for name, value in fields.items():
             if name not in owners:
                 raise unknown(name, self.algo, owners)

@@ -205,6 +205,9 @@ def _maker(env_id: str) -> Callable[[], Any] | None:
 
 def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:
     if settings.atari:
+        shown = env.observation_space
+        if len(shown.shape or ()) < 2:
+            raise ValueError(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
         env = AtariPreprocessing(
             env,
             noop_max=settings.noop_max,
@@ -322,6 +325,12 @@ class Environment:
             refuse(self._env_id, self._num_steps, str(error))
         except Exception as error:  # what came may be anything, and raise anything where it is looked at
             unfit_observation(self._env_id, self._num_steps, observation, self._interface, self._shapes, error)
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether Gymnasium cuts its episodes off after some number of steps."""
+        name = "_max_episode_steps"  # of Gymnasium's TimeLimit
+        return self._env.has_wrapper_attr(name) and self._env.get_wrapper_attr(name) is not None
 
     def goals(self, *, clip_rewards: bool) -> Goals:
         """What it says of goals; its run is one in hindsight."""

@@ -120,7 +120,7 @@ def decoder(actions: Actions, xp: ModuleType = np) -> Callable[[Any], Any]:
     """From the agent's action to the environment's; real and multi-discrete ones may be arrays of `jax.numpy`, `xp`."""
     if isinstance(actions, DiscreteActions):
         start = actions.start
-        return lambda action: int(action) + start
+        return lambda action: np.int64(int(action) + start)  # NumPy's, as the space's own sample() gives them
     shape, dtype = actions.shape, np.dtype(actions.dtype)
     if isinstance(actions, MultiDiscreteActions):
         starts = np.array(actions.starts)
@@ -205,7 +205,7 @@ def _entry(space: Any, name: str, frame_stack: int) -> Entry:
             f"environment {name!r}: frame_stack is for Box observations, got {space} among them; leave it at 1"
         )
     if isinstance(space, spaces.MultiBinary):
-        return Vector(shape=(int(np.prod(space.shape)),), dtype="int8")
+        return Vector(shape=(int(np.prod(space.shape)),), dtype="int8", is_binary=True)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         counts, starts = _choices(space)
         return Categories(counts=counts, starts=starts)
@@ -240,7 +240,7 @@ def as_real(observations: Observations) -> Observations:
 
 
 def _as_real(entry: Entry) -> Entry:
-    is_whole = isinstance(entry, Vector) and entry.dtype in _WHOLE
+    is_whole = isinstance(entry, Vector) and entry.dtype in _WHOLE and not entry.is_binary
     return dataclasses.replace(entry, dtype="float32") if is_whole else entry
 
 

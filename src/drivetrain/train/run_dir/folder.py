@@ -30,7 +30,7 @@ def make_run_dir(config: TrainConfig, here: Path) -> Path:
     Raises:
         InvalidInput: It exists and is not empty, or cannot be written.
     """
-    path = here / (config.run.run_dir or _default_run_dir(config))
+    path = here / _asked(config)
     try:
         if config.run.run_dir:
             path.mkdir(parents=True, exist_ok=True)
@@ -43,6 +43,11 @@ def make_run_dir(config: TrainConfig, here: Path) -> Path:
     except OSError as error:
         raise InvalidInput(f"run_dir: cannot write to {path}: {error.strerror}; choose another folder") from error
     return path.resolve()
+
+
+def _asked(config: TrainConfig) -> Path:
+    """The folder that was asked for, or what one is called of itself."""
+    return Path(config.run.run_dir).expanduser() if config.run.run_dir else Path(_default_run_dir(config))
 
 
 def _made_anew(path: Path) -> Path:
@@ -62,7 +67,7 @@ def seed_dirs(config: TrainConfig, seeds: Sequence[int]) -> list[Path]:
     Raises:
         InvalidInput: The folder that is to hold them is a run's, or there is a run of one of the seeds.
     """
-    path = (Path(config.run.run_dir) if config.run.run_dir else _default_run_dir(config)).resolve()
+    path = _asked(config).resolve()
     if (path / "config.json").exists():
         raise InvalidInput(f"run_dir: {path} is the folder of a run; choose another to hold those of the seeds")
     folders = [path / f"seed-{seed}" for seed in seeds]

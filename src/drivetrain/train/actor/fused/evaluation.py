@@ -44,7 +44,7 @@ class FusedEvaluator:
         assert engine is not None, "the run's environments are Gymnasium's"
         env: Any = sim.make(config.env, **config.environment.env_kwargs)
         self._env_id, self._interface, self._num_lanes = config.env, interface, num_lanes
-        self._max_steps = config.run.eval_max_steps
+        self._max_steps = config.run.most_eval_steps
         self._action, self._decode = action_of(env), decoder(interface.actions)
         params = usual_params(env, config.environment)
         self._rollout = sim.compile(env, num_lanes, 1, engine, params)
@@ -57,6 +57,9 @@ class FusedEvaluator:
         for first in range(0, len(seeds), self._num_lanes):
             totals += self._played(policy, seeds[first : first + self._num_lanes])
         return totals
+
+    def begin_anew(self) -> None:
+        """Nothing: a simulator's episode depends on its seed alone."""
 
     def close(self) -> None:
         """Nothing is held beyond memory."""

@@ -123,10 +123,10 @@ class OtherGoals(Bits):
         (
             Bits,
             {"num_step": 3, "warmup_steps": 30},
-            "num_step: expected 1 beside hindsight_goals.*or have hindsight_strategy",
+            "num_step: expected 1 beside hindsight_goals, .* or hindsight_strategy final, got 3",
         ),
-        (Bits, {"deterministic": True}, "expected 0 beside deterministic, got 3"),
-        (Bits, {"frame_stack": 2}, "expected 0 beside frame_stack, got 3"),
+        (Bits, {"deterministic": True}, "hindsight_goals: expected 0 beside deterministic"),
+        (Bits, {"frame_stack": 2}, "expected 0 beside frame_stack; leave one"),
         (Bits, {"hindsight_goals": -1}, r"hindsight_goals: expected in 0\.\.2\^16, got -1"),
         ("drivetrain/CartPole-v1", {}, "expected 0 beside a compiled simulator"),
     ],
@@ -162,7 +162,7 @@ class Endless(Unrewarded):
 @pytest.mark.parametrize(
     ("env", "sentence"),
     [
-        (Raising, r"compute_reward: KeyError: 'no such goal' \(.*test_hindsight.py, line \d+\); mend"),
+        (Raising, r"compute_reward: KeyError: 'no such goal' \(.*test_goals.py, line \d+\); mend"),
         (Nameless, "compute_terminated: expected True or False of each of 1 goals, got 'soon'"),
         (Endless, "compute_reward: expected a finite number of each of 1 goals, got nan"),
     ],
