@@ -87,7 +87,7 @@ def test_a_folder_may_be_named_from_home(tmp_path, monkeypatch):
     result = train("ppo", "CartPole-v1", run_dir="~/runs/of mine", **PPO)
     assert result.run_dir == tmp_path / "runs" / "of mine"
     assert load_policy("~/runs/of mine")(np.zeros(4, np.float32)) in (0, 1)
-    with pytest.raises(InvalidInput, match=r"the run is finished|is finished"):
+    with pytest.raises(InvalidInput, match="is finished"):
         resume("~/runs/of mine")
     with pytest.raises(InvalidInput, match="run_dir: expected a folder, or None"):
         train("ppo", "CartPole-v1", run_dir="a\0b", **PPO)

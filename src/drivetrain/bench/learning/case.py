@@ -1,6 +1,5 @@
 """One comparison: algorithm, environment, steps, and one set of settings for both sides."""
 
-from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
@@ -65,16 +64,8 @@ class LearningCase:
             settings = asdict(self.settings) | {"hidden": list(self.settings.hidden)}
         return {"total_steps": self.total_steps, "settings": settings}
 
-    def counts(self, run: Mapping[str, Any]) -> bool:
-        """Whether a kept run was made with these conditions.
-
-        A setting that its record does not know has been added since, and was then what it is by default.
-        """
-        wanted = self.conditions()
-        then = self._defaults() | run["settings"]
-        return run["total_steps"] == wanted["total_steps"] and then == wanted["settings"]
-
-    def _defaults(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, Any]:
+        """What its settings are where nobody says otherwise."""
         if isinstance(self.settings, PresetSettings):
             return self.settings.defaults()
         return {field.name: field.default for field in fields(self.settings) if field.default is not MISSING}

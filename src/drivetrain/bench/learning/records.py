@@ -90,6 +90,11 @@ def make_record(case: LearningCase, side: str, seed: int, learned: Learned, orig
 
 
 def counting(runs: Sequence[Run], case: LearningCase, side: str) -> list[Run]:
-    """The runs of a side that count for a case, one per seed: made at today's steps and settings."""
-    found = [run for run in runs if (run["case"], run["side"]) == (case.name, side) and case.counts(run)]
+    """The runs of a side that count for a case, one per seed: made at today's steps and settings.
+
+    A setting that a run's record does not know has been added since, and was then what it is by default.
+    """
+    wanted, defaults = {"case": case.name, "side": side, **case.conditions()}, case.defaults()
+    then = [(run, {**run, "settings": defaults | run["settings"]}) for run in runs]
+    found = [run for run, known in then if all(known.get(key) == value for key, value in wanted.items())]
     return list({run["seed"]: run for run in sorted(found, key=lambda run: run["seed"])}.values())

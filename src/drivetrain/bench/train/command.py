@@ -185,10 +185,8 @@ def measure_same_algorithm(
 
 def rows_of(plan: Plan, peers: Sequence[str], *, quick: bool) -> list[Row]:
     """The comparisons of the plan's algorithm."""
-    if plan.algo == "dqn" and plan.on_images:
-        return image_rows(plan.env, peers)
     if plan.algo == "dqn":
-        return same_algorithm_rows(plan.env, peers, quick=quick)
+        return image_rows(plan.env, peers) if plan.on_images else same_algorithm_rows(plan.env, peers, quick=quick)
     if plan.algo == "ppo":
         return ppo_rows(plan.env, peers, quick=quick, on_images=plan.on_images)
     return continuous_rows(plan.algo, plan.env, peers, quick=quick)

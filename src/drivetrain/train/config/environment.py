@@ -8,9 +8,6 @@ from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config.parts import require
 
-OF_ATARI = {"noop_max": 30, "frame_skip": 4, "terminal_on_life_loss": False}
-"""Settings that say something with `atari` alone, and what they usually are."""
-
 
 @with_fields
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +52,13 @@ class EnvironmentConfig:
         require(self, "frame_stack", 1 <= self.frame_stack <= 64, "in 1..64")
         require(self, "noop_max", self.noop_max >= 0, "at least 0")
         require(self, "frame_skip", self.frame_skip >= 1, "at least 1")
-        for name, usual in OF_ATARI.items():
+        for name, usual in self.of_atari().items():
             require(self, name, self.atari or getattr(self, name) == usual, f"{usual} without atari")
+
+    @classmethod
+    def of_atari(cls) -> dict[str, Any]:
+        """Settings that say something with `atari` alone, as they are by default."""
+        return {name: getattr(cls, name) for name in ("noop_max", "frame_skip", "terminal_on_life_loss")}
 
     @property
     def drawn_params(self) -> tuple[str, ...]:

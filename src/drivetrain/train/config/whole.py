@@ -12,7 +12,7 @@ from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
-from drivetrain.train.config.environment import OF_ATARI, EnvironmentConfig
+from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
 from drivetrain.train.config.names import unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
@@ -335,7 +335,7 @@ class TrainConfig:
         changes: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
         owners = {entry.name: part for part, config in parts.items() for entry in dataclasses.fields(config)}
         if fields.get("atari") is False:
-            fields = {**OF_ATARI, **fields}  # those of a preset go with it
+            fields = {**EnvironmentConfig.of_atari(), **fields}  # those of a preset go with it
         for name, value in fields.items():
             if name not in owners:
                 raise unknown(name, self.algo, owners)

@@ -4,7 +4,7 @@ actors -> writers(experience) -> experience -> learner
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from drivetrain.core.seeding import stream
 from drivetrain.core.segments import require_memory, require_room
 from drivetrain.replay import Replay, memory_report
 from drivetrain.replay.arguments import require_folder
+from drivetrain.replay.hindsight import Strategy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.goals import Goals
 from drivetrain.train.experience.rollout import RolloutBuffer
@@ -39,7 +40,7 @@ class Hindsight(NamedTuple):
     """What the environment says of goals."""
     num_goals: int
     """Other goals of each step."""
-    strategy: Literal["future", "episode", "final"]
+    strategy: Strategy
     """Which of an episode's."""
     seed: int
     """Of their choice."""

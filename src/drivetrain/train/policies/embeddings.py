@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Arrays, Embedding, Entries, Interface, num_rows, rows_of
-from drivetrain.train.networks import TORSO, Noisy, Pieces, Torso, TorsoNetwork, acting, within
+from drivetrain.train.networks import TORSO, Pieces, Torso, acting, learned_torso, within
 from drivetrain.train.policies.policy import Policy, make_policy, policy_network
 
 _PREFIX = "encoder/"
@@ -140,7 +140,6 @@ def without_encoders(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 def _torso_of(config: TrainConfig, interface: Interface) -> Torso:
     network = policy_network(config, interface)
-    inner = network.inner if isinstance(network, Noisy) else network
-    assert isinstance(inner, TorsoNetwork), "images have a torso"
-    as_actors_have_it = acting(inner)
-    return as_actors_have_it.torso if isinstance(as_actors_have_it, TorsoNetwork) else inner.torso
+    torso = learned_torso(network if network.needs_jax else acting(network))  # the user's own compile apart
+    assert torso is not None, "images have a torso"
+    return torso
