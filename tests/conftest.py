@@ -1,5 +1,6 @@
 """What tests of every part use."""
 
+import gc
 import os
 import resource
 import signal
@@ -30,6 +31,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["XDG_CACHE_HOME"] = folder.name
         if "not slow" in config.option.markexpr:
             os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_stays_is_not_looked_at_again() -> Iterator[None]:
+    """Nearly all that a module leaves in the memory, compiled programs above all, stays to the end of the session."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 FullDisk = Callable[[int], AbstractContextManager[None]]
