@@ -50,7 +50,7 @@ def assert_beaten_for(events, **counts):
 def test_a_beat_comes_before_each_environment_of_an_evaluation_is_made_reset_or_stepped(noted):
     config, interface, policy, events = noted
     with contextlib.closing(Evaluator(config, interface, 3, lambda: events.append("beat"))) as evaluator:
-        assert len(evaluator.returns(policy, range(5))) == 5
+        assert len(evaluator.play(policy, range(5))) == 5
     assert_beaten_for(events, make=3, reset=5, step=100)
 
 
@@ -82,7 +82,7 @@ def test_evaluations_make_no_more_environments_than_episodes_and_than_they_may(n
         config = config.override(eval_envs=eval_envs, final_eval_episodes=num_episodes)
         events.clear()
         with contextlib.closing(make_evaluator(config, interface)) as evaluator:
-            returns.append(evaluator.returns(policy, range(num_episodes)))
+            returns.append(evaluator.play(policy, range(num_episodes)))
         assert events.count("make") == num_made
     assert returns[0] == returns[1], "the same episodes"
     assert returns[0][:1] == returns[2]
@@ -128,7 +128,7 @@ def test_an_evaluation_is_cut_off_where_gymnasium_knows_no_limit_or_it_is_asked_
     interface = describe(config)
     policy = make_policy(config, interface, first_published(config, interface, stream(0, "network")))
     with contextlib.closing(Evaluator(config, interface, 1)) as evaluator:
-        assert evaluator.returns(policy, [3]) == [length]
+        assert [episode.total_reward for episode in evaluator.play(policy, [3])] == [length]
 
 
 @pytest.mark.parametrize("num_actors", [0, 1])
@@ -136,7 +136,7 @@ def test_the_last_evaluation_plays_on_environments_that_were_not_played_on(tmp_p
     settings = SMALL | {"num_actors": num_actors, "eval_max_steps": 7, "eval_interval_steps": 10}
     result = train("dqn", Forever, run_dir=str(tmp_path), **settings | {"final_eval_episodes": 3})
     assert list(result.returns) == [7.0] * 3
-    assert evaluate(tmp_path, "best", 3, env=Forever) == [7.0] * 3
+    assert [episode.total_reward for episode in evaluate(tmp_path, "best", 3, env=Forever)] == [7.0] * 3
 
 
 class Licensed(Forever):
@@ -160,5 +160,5 @@ def test_environments_that_are_few_are_closed_before_new_ones_are_made():
     with contextlib.closing(Evaluator(config, interface, 1)) as evaluator:
         for _ in range(2):
             evaluator.begin_anew()
-            assert evaluator.returns(policy, [3]) == [5.0]
+            assert [episode.total_reward for episode in evaluator.play(policy, [3])] == [5.0]
     assert type(describe(config)) is type(interface)  # which needs a licence, too

@@ -15,6 +15,7 @@ from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.episode import Episode, succeeded, success_rate
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
 
@@ -47,26 +48,33 @@ def run(argv: list[str]) -> int:
     require_run_dir(flags.run_dir)
     require_folders(flags.json)
     run_dir, json_path = flags.run_dir.resolve(), flags.json and flags.json.resolve()  # environments may go elsewhere
-    returns = evaluate(
+    episodes = evaluate(
         run_dir, flags.which, flags.episodes, env=flags.env, torso=flags.torso, optimizer=flags.optimizer
     )
     from drivetrain.train.evaluate import interval
 
+    returns, rate = [episode.total_reward for episode in episodes], success_rate(episodes)
     low, high = interval(returns)
     mean = float(np.mean(returns))
     print(
         f"mean return {mean:.1f} (95% interval {low:.1f}..{high:.1f}) of the {flags.which} policy "
-        f"over {len(returns)} episodes",
+        f"over {len(returns)} episodes{succeeded(rate)}",
         flush=True,
     )
     if json_path is not None:  # after what was played for is shown, should the file not be writable
-        data = {"episodes": len(returns), "mean": mean, "interval": [low, high], "returns": returns}
+        data = {
+            "episodes": len(returns),
+            "mean": mean,
+            "interval": [low, high],
+            "returns": returns,
+            "success_rate": rate,
+        }
         save_text(json_path, json.dumps(data) + "\n")
     return 0
 
 
-def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> list[float]:
-    """Returns of a run's policy on the run's final seeds.
+def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> list[Episode]:
+    """Episodes of a run's policy on the run's final seeds.
 
     Args:
         run_dir: The run's folder.
@@ -89,6 +97,6 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
     evaluator = Evaluator(config, interface, num_episodes)
     seeds = episode_seeds(config.run.seed, "final", num_episodes)
     try:
-        return evaluator.returns(policy_of(config, interface, saved), seeds)
+        return evaluator.play(policy_of(config, interface, saved), seeds)
     finally:
         evaluator.close()

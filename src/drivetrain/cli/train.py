@@ -19,6 +19,7 @@ from drivetrain.core.words import counted, size
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.presets import preset, preset_for
+from drivetrain.train.episode import succeeded
 from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.runs.seed_lists import parse_seeds
@@ -148,7 +149,7 @@ def show(result: "Result", *, on_policy: bool = False) -> None:
     checkpoint = f"{nbytes}{of_replay}" if result.checkpoint_nbytes else "none could be written"
     print(
         f"mean return {result.mean_return:.1f} (95% interval {low:.1f}..{high:.1f}) of the best policy "
-        f"over {len(result.returns)} evaluation episodes\n"
+        f"over {len(result.returns)} evaluation episodes{succeeded(result.success_rate)}\n"
         f"{result.steps_per_s:,.0f} environment steps/s, {result.updates_per_s:,.0f} updates/s{ratio}\n"
         f"checkpoint: {checkpoint}\n"
         f"run directory: {result.run_dir}",

@@ -1,5 +1,6 @@
 """Greedy evaluation, the choice of the best policy, and confidence intervals."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -12,10 +13,12 @@ from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import EnvironmentFault, require_finite
+from drivetrain.train.episode import Episode, success_rate
 from drivetrain.train.interface import Interface, set_row
 from drivetrain.train.policies.policy import Policy, make_policy, num_published
 from drivetrain.train.run_dir.checkpoint import SavedPolicy, has_best_policy, load_saved_policy, save_policy
 from drivetrain.train.telemetry.recording import EVALUATION, INFERENCE, SIMULATION
+from drivetrain.train.telemetry.sinks.sink import Row
 
 _NUM_RESAMPLES = 2_000
 
@@ -23,8 +26,8 @@ _NUM_RESAMPLES = 2_000
 class Evaluating(Protocol):
     """Plays whole episodes greedily, on environments of its own."""
 
-    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
-        """The undiscounted return of one episode per seed, in the order of the seeds."""
+    def play(self, policy: Policy, seeds: Sequence[int]) -> list[Episode]:
+        """One episode per seed, in the order of the seeds; its total reward is not discounted."""
         ...
 
     def begin_anew(self) -> None:
@@ -61,11 +64,12 @@ class Evaluator:
         self._is_new = True
 
     @EVALUATION
-    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
+    def play(self, policy: Policy, seeds: Sequence[int]) -> list[Episode]:
         """See `Evaluating`."""
         self._is_new = False
         totals = [0.0] * len(seeds)
         lengths = [0] * len(seeds)
+        successes = [math.nan] * len(seeds)
         waiting = list(range(len(seeds)))[::-1]
         lanes = self._envs[: len(seeds)]
         act = INFERENCE(policy.act)
@@ -87,11 +91,12 @@ class Evaluator:
                     totals[episode] += reward
                     lengths[episode] += 1
                     if terminated or truncated or lengths[episode] == self._max_steps:
+                        successes[episode] = env.success
                         playing[lane] = waiting.pop() if waiting else None
                         if (following := playing[lane]) is not None:
                             set_row(obs, lane, env.reset(seeds[following]))
             require_finite(self._env_id, obs, [0 if episode is None else lengths[episode] for episode in playing])
-        return totals
+        return list(map(Episode, totals, lengths, successes))
 
     def begin_anew(self) -> None:
         """See `Evaluating`."""
@@ -160,11 +165,11 @@ class Selection:
         self._best_mean = -np.inf if best is None else best.mean_return
         self._unsaved: NDArray[np.float32] | None = None  # the latest, as long as there was no room for any
 
-    def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> float:
-        """Evaluate a parameter vector, keep it if it is the best; its mean return."""
+    def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> Row:
+        """Evaluate a parameter vector, keep it if it is the best; the row of what was found."""
         policy = make_policy(self._config, self._interface, vector)
-        returns = self._evaluator.returns(policy, self._seeds)
-        mean = float(np.mean(returns))
+        episodes = self._evaluator.play(policy, self._seeds)
+        mean = float(np.mean([one.total_reward for one in episodes]))
         if mean >= self._best_mean:
             try:
                 save_policy(self._run_dir, vector, mean, num_steps, num_updates)
@@ -174,17 +179,19 @@ class Selection:
                 best = self._run_dir / "best"
                 before = "the one before" if has_best_policy(self._run_dir) else "the latest in its place"
                 self._complain(f"{best}: cannot be written: {error.strerror}; the run goes on with {before}")
-        return mean
+        rate = success_rate(episodes)
+        said = {} if rate is None else {"eval_success_rate": rate}
+        return {"eval_return": mean, **said, "num_steps": num_steps, "num_updates": num_updates}
 
-    def final(self) -> list[float]:
-        """Returns of the best policy on the final seeds."""
+    def final(self) -> list[Episode]:
+        """Episodes of the best policy on the final seeds."""
         seeds = episode_seeds(self._config.run.seed, "final", self._config.run.final_eval_episodes)
         if self._unsaved is not None and not has_best_policy(self._run_dir):
             policy = make_policy(self._config, self._interface, self._unsaved)
         else:
             policy = policy_of(self._config, self._interface, load_saved_policy(self._run_dir, "best"))
         self._evaluator.begin_anew()  # as whoever evaluates the policy later has them
-        return self._evaluator.returns(policy, seeds)
+        return self._evaluator.play(policy, seeds)
 
     def close(self) -> None:
         """Release the environments."""

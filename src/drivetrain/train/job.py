@@ -9,6 +9,7 @@ from pathlib import Path
 
 from drivetrain.train.callbacks import Callbacks
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.episode import Episode, success_rate
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.checkpoint import checkpoint_nbytes
@@ -54,13 +55,13 @@ class Job:
         return self.origin.num_steps if self.is_resumed or self.begins_anew else None
 
 
-def result(job: Job, rules: Rules, returns: Sequence[float], counts: tuple[int, int], learning_s: float) -> Result:
+def result(job: Job, rules: Rules, episodes: Sequence[Episode], counts: tuple[int, int], learning_s: float) -> Result:
     """Make the result, and check that the run kept its promise.
 
     Args:
         job: The run.
         rules: By which it has ended.
-        returns: Of the final evaluation.
+        episodes: Of the final evaluation.
         counts: Environment steps and updates done.
         learning_s: Seconds from the first step to the last update.
     """
@@ -71,7 +72,8 @@ def result(job: Job, rules: Rules, returns: Sequence[float], counts: tuple[int, 
     nbytes, replay_nbytes = checkpoint_nbytes(job.run_dir)
     return Result(
         run_dir=job.run_dir,
-        returns=tuple(returns),
+        returns=tuple(episode.total_reward for episode in episodes),
+        success_rate=success_rate(episodes),
         num_steps=num_steps,
         num_updates=num_updates,
         update_ratio=num_updates / after if after > 0 else 0.0,

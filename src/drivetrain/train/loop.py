@@ -162,9 +162,9 @@ class Loop:
             self._evaluate()
         if self._meter.has_news(self._counts):
             self._write(self._row())
-        returns = [] if self._rules.total_steps == self._rules.switch_at else self._selection.final()
+        episodes = [] if self._rules.total_steps == self._rules.switch_at else self._selection.final()
         self._beat()  # where another part follows, it has not begun
-        done = result(self._job, self._rules, returns, self._counts[1:], learning_s)
+        done = result(self._job, self._rules, episodes, self._counts[1:], learning_s)
         self._job.callbacks.require_none_raised()
         return done
 
@@ -229,9 +229,9 @@ class Loop:
 
     def _evaluate(self) -> None:
         _, num_steps, num_updates = self._counts
-        mean = self._selection.consider(self._vector, num_steps, num_updates)
+        found = self._selection.consider(self._vector, num_steps, num_updates)
         self._evaluated = num_updates
-        self._write({"eval_return": mean, "num_steps": num_steps, "num_updates": num_updates})
+        self._write(found)
 
     @CHECKPOINT
     def _save(self) -> None:

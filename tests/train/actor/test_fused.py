@@ -289,9 +289,9 @@ def test_a_distribution_makes_the_same_of_the_same_draws_in_numpy_and_in_jax(dis
 def test_evaluations_play_the_episodes_of_the_gymnasium_path(cart):
     policy, seeds = make_policy(cart.config, cart.interface, cart.vector), list(range(7))
     evaluators = FusedEvaluator(cart.config, cart.interface, 3), Evaluator(cart.config, cart.interface, 1)
-    returns = [evaluator.returns(policy, seeds) for evaluator in evaluators]
-    assert returns[0] == returns[1]
-    assert len(set(returns[0])) > 1
+    episodes = [evaluator.play(policy, seeds) for evaluator in evaluators]
+    assert episodes[0] == episodes[1]
+    assert len(set(episodes[0])) > 1
 
 
 @given(st.data())

@@ -40,7 +40,7 @@ def params_of(config, path=(0, 0)):
 def evaluated(config):
     interface = describe(config)
     with contextlib.closing(make_evaluator(config, interface)) as evaluator:
-        return evaluator.returns(make_policy(config, interface, vector_of(config)), [1, 2, 3])
+        return evaluator.play(make_policy(config, interface, vector_of(config)), [1, 2, 3])
 
 
 def test_a_number_is_that_of_every_environment_and_the_others_stay():

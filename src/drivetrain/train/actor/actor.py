@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.seeding import stream
-from drivetrain.train.actor.stepper import Episode, Stepper
+from drivetrain.train.actor.stepper import Stepper
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import require_finite
+from drivetrain.train.episode import Episode
 from drivetrain.train.experience.experience import Hindsight, WriterMaker, add_first
 from drivetrain.train.experience.rounds.episodes import Episodes
 from drivetrain.train.experience.rounds.exploration import Apart, Exploration, Together
@@ -128,7 +129,7 @@ class Actor:
 
     @SIMULATION
     def _start_episode(self, index: int) -> Episode:
-        episode = Episode(self._return[index], self._length[index])
+        episode = Episode(self._return[index], self._length[index], self._envs[index].success)
         self._begin(index, self._envs[index].reset(self._exploration.next_seed(index)))
         self._return[index] = 0.0
         self._length[index] = 0

@@ -5,16 +5,10 @@ Stepper
 `-- fused.actor.FusedActor    a compiled simulator, a grant's steps of all at a time
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from drivetrain.train.episode import Episode
 from drivetrain.train.normalization import Moments
-
-
-class Episode(NamedTuple):
-    """A finished training episode."""
-
-    total_reward: float
-    length: int
 
 
 class Stepper(Protocol):

@@ -47,6 +47,7 @@ from drivetrain.train.environments.spaces import (
     shapes_of,
 )
 from drivetrain.train.environments.unmade import GYMNASIUM, remedy, why
+from drivetrain.train.episode import success_of
 from drivetrain.train.interface import Arrays, Interface, rows_of
 
 _AnyEnv = gymnasium.Env[Any, Any]
@@ -260,6 +261,7 @@ class Environment:
         self._env = make(config.env, config.environment, training=training)
         self._env_id, self._interface = config.env, interface
         self._num_steps = 0  # of the present episode
+        self._info: Any = None  # of its last step
         self._shapes = shapes_of(self._env.observation_space)
         self._encode = encoder(interface.observations, self._shapes)
         self._decode = decoder(interface.actions)
@@ -300,7 +302,7 @@ class Environment:
         except (Exception, SystemExit) as error:  # a stranger's
             self._refuse_raised(error)
         try:
-            observation, reward, terminated, truncated, _ = result
+            observation, reward, terminated, truncated, self._info = result
         except Exception:
             unfit_answer(self._env_id, self._num_steps, result)
         value = require_reward(self._env_id, self._num_steps, reward)
@@ -325,6 +327,11 @@ class Environment:
             refuse(self._env_id, self._num_steps, str(error))
         except Exception as error:  # what came may be anything, and raise anything where it is looked at
             unfit_observation(self._env_id, self._num_steps, observation, self._interface, self._shapes, error)
+
+    @property
+    def success(self) -> float:
+        """What the last step has said of the success of its episode; NaN: nothing."""
+        return success_of(self._info)
 
     @property
     def has_limit(self) -> bool:

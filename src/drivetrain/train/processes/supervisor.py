@@ -22,6 +22,7 @@ from drivetrain.core.errors import RunError
 from drivetrain.core.fork_server import ForkServer
 from drivetrain.core.readable import readable
 from drivetrain.core.signals import Signals, raise_for
+from drivetrain.train.episode import Episode
 from drivetrain.train.job import Job, result
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
@@ -75,7 +76,7 @@ class Supervisor:
         self._signum = 0
         self._kill_now = False
         self._failure = ""
-        self._final_returns: list[float] | None = None
+        self._final_episodes: list[Episode] | None = None
         self._finished_s: float | None = None
         self._began_s = time.monotonic() - job.origin.elapsed_s
         self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin)
@@ -188,11 +189,11 @@ class Supervisor:
             child.reason = report["reason"]
         elif child.role == "actor":
             self._meter.add_lags(report["lags"])
-            self._meter.add_episodes(report["episodes"])
+            self._meter.add_episodes([Episode(*episode) for episode in report["episodes"]])
         elif "note" in report:
             self._display.note(report["note"])
-        elif "final_returns" in report:
-            self._final_returns = report["final_returns"]
+        elif "final_episodes" in report:
+            self._final_episodes = [Episode(*episode) for episode in report["final_episodes"]]
         elif "num_steps" in report:  # an evaluation, a checkpoint
             self._record(report)
         else:
@@ -227,7 +228,7 @@ class Supervisor:
     def _has_done_its_part(self, child: Child) -> bool:
         """Whether there is nothing left that anybody would need this actor, or the evaluator, for."""
         if child.role == "evaluator":
-            return self._final_returns is not None
+            return self._final_episodes is not None
         counts = self._memory.ledger.counts()
         return counts.committed == self._memory.ledger.rules.total_steps
 
@@ -300,7 +301,7 @@ class Supervisor:
         now_s = self._finished_s or time.monotonic()
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
         rules = self._memory.ledger.rules
-        return result(self._job, rules, self._final_returns or (), (counts.committed, counts.updates), learning_s)
+        return result(self._job, rules, self._final_episodes or (), (counts.committed, counts.updates), learning_s)
 
 
 class _Drain:

@@ -19,6 +19,9 @@ class Result:
     """The run's folder."""
     returns: tuple[float, ...]
     """Return of each episode of the final evaluation of the best policy."""
+    success_rate: float | None = None
+    """Share of these episodes that succeeded, where the environment says so in the last step's info, as `is_success` or
+    `success`; else None."""
     num_steps: int
     """Environment steps taken."""
     num_updates: int

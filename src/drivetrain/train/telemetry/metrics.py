@@ -5,9 +5,10 @@ One row per log interval, one per evaluation, one per checkpoint. Keys of a row:
     num_steps, num_updates        where the run was
     wall_s, steps_per_s, updates_per_s, update_ratio
     episode_return, episode_length    means of the training episodes that ended since the last row
+    success_rate                  share of them that succeeded, where the environment tells
     weight_lag, weight_lag_max    updates by which acting weights were behind
     loss, q, gradient_norm, ...   what the algorithm tells of the learner's latest call
-    eval_return                   mean of an evaluation
+    eval_return, eval_success_rate    mean of an evaluation, and the share of its episodes that succeeded
     checkpoint_nbytes, checkpoint_replay_nbytes, checkpoint_s    a checkpoint: its size, the replay's
         share of it, and how long it took to write
 
@@ -27,6 +28,7 @@ from typing import Any
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.episode import Episode, success_rate
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.archives import append_whole
@@ -149,15 +151,13 @@ class Meter:
         self._row_s = time.monotonic()
         self._start_s = self._row_s - origin.elapsed_s
         self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)
-        self._returns: list[float] = []
-        self._lengths: list[float] = []
+        self._episodes: list[Episode] = []
         self._lags: list[float] = []
         self._learning: Row = {}
 
-    def add_episodes(self, episodes: Sequence[Sequence[float]]) -> None:
-        """Training episodes that ended: (return, length) each."""
-        self._returns += [episode[0] for episode in episodes]
-        self._lengths += [episode[1] for episode in episodes]
+    def add_episodes(self, episodes: Sequence[Episode]) -> None:
+        """Training episodes that ended."""
+        self._episodes += episodes
 
     def add_lags(self, lags: Sequence[float]) -> None:
         """Updates by which the weights of some acting steps were behind."""
@@ -187,14 +187,17 @@ class Meter:
             "steps_per_s": (counts.committed - self._row_counts.committed) / elapsed_s,
             "updates_per_s": (counts.updates - self._row_counts.updates) / elapsed_s,
             "update_ratio": achieved_ratio(self._rules, counts),
-            "episode_return": _mean(self._returns),
-            "episode_length": _mean(self._lengths),
+            "episode_return": _mean([episode.total_reward for episode in self._episodes]),
+            "episode_length": _mean([episode.length for episode in self._episodes]),
             "weight_lag": _mean(self._lags),
             "weight_lag_max": max(self._lags, default=math.nan),
             **self._learning,
         }
+        rate = success_rate(self._episodes)
+        if rate is not None:
+            row["success_rate"] = rate
         self._row_s, self._row_counts = now_s, counts
-        self._returns, self._lengths, self._lags = [], [], []
+        self._episodes, self._lags = [], []
         return row
 
 

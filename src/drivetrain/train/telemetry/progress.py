@@ -77,6 +77,7 @@ def _numbers(row: Row) -> str:
     formats = {
         "episode_return": "return {:.1f}",
         "eval_return": "evaluated {:.1f}",
+        "eval_success_rate": "succeeded {:.0%}",
         "steps_per_s": "{:,.0f} steps/s",
         "updates_per_s": "{:,.0f} updates/s",
         "update_ratio": "ratio {:.3f}",

@@ -48,12 +48,12 @@ class Examination:
 
     def on_the_way(self, policy: Policy, seed: int) -> float:
         """Mean return of a few episodes, on the seeds that our own runs use to watch themselves."""
-        returns = self._evaluator.returns(policy, episode_seeds(seed, "selection", POINT_EPISODES))
-        return sum(returns) / len(returns)
+        episodes = self._evaluator.play(policy, episode_seeds(seed, "selection", POINT_EPISODES))
+        return sum(episode.total_reward for episode in episodes) / len(episodes)
 
     def final(self, policy: Policy) -> list[float]:
         """Return of every evaluation episode."""
-        return self._evaluator.returns(policy, SEEDS)
+        return [episode.total_reward for episode in self._evaluator.play(policy, SEEDS)]
 
 
 def point_interval(task: Task) -> int:

@@ -1,6 +1,6 @@
 """Evaluation on a compiled simulator: all lanes in one call, the same episodes as through Gymnasium.
 
-seeds -> starts of so many environments -> policy, kernel, policy, kernel ... until all have ended -> returns
+seeds -> starts of so many environments -> policy, kernel, policy, kernel ... until all have ended -> episodes
 """
 
 # JAX annotates parts of its interface only:
@@ -21,6 +21,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
 from drivetrain.train.environments.sim_params import usual_params
 from drivetrain.train.environments.spaces import decoder
+from drivetrain.train.episode import Episode
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies.policy import Policy
 from drivetrain.train.telemetry.recording import EVALUATION, INFERENCE, SIMULATION
@@ -51,12 +52,12 @@ class FusedEvaluator:
         self._start = sim.compile(env, 1, 1, "xla", params).reset  # as `sim.make_vec` of one environment; never stepped
 
     @EVALUATION
-    def returns(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
-        """See `Evaluating`."""
-        totals: list[float] = []
+    def play(self, policy: Policy, seeds: Sequence[int]) -> list[Episode]:
+        """See `Evaluating`; simulators say nothing of success."""
+        episodes: list[Episode] = []
         for first in range(0, len(seeds), self._num_lanes):
-            totals += self._played(policy, seeds[first : first + self._num_lanes])
-        return totals
+            episodes += self._played(policy, seeds[first : first + self._num_lanes])
+        return episodes
 
     def begin_anew(self) -> None:
         """Nothing: a simulator's episode depends on its seed alone."""
@@ -64,10 +65,11 @@ class FusedEvaluator:
     def close(self) -> None:
         """Nothing is held beyond memory."""
 
-    def _played(self, policy: Policy, seeds: Sequence[int]) -> list[float]:
+    def _played(self, policy: Policy, seeds: Sequence[int]) -> list[Episode]:
         """One episode per seed, at most as many as lanes; the lanes beyond play the first one, too."""
         state = self._begun([*seeds, *[seeds[0]] * (self._num_lanes - len(seeds))])
         totals, playing = np.zeros(self._num_lanes), np.ones(self._num_lanes, np.bool_)
+        lengths = np.zeros(self._num_lanes, np.int64)
         playing[len(seeds) :] = False
         act = INFERENCE(policy.act)
         for step in range(self._max_steps):
@@ -81,10 +83,11 @@ class FusedEvaluator:
             if not np.isfinite(reward[playing]).all():
                 refuse(self._env_id, step + 1, f"expected finite numbers as rewards, got {reward[playing]}")
             totals += np.where(playing, reward, 0.0)
+            lengths += playing
             playing &= ~ended
             if not playing.any():
                 break
-        return totals[: len(seeds)].tolist()
+        return list(map(Episode, totals[: len(seeds)].tolist(), lengths.tolist()))
 
     @SIMULATION
     def _begun(self, seeds: Sequence[int]) -> RolloutState:

@@ -4,7 +4,8 @@ import time
 from functools import partial
 
 from drivetrain.train.actor.actor import make_actor
-from drivetrain.train.actor.stepper import Episode, Stepper
+from drivetrain.train.actor.stepper import Stepper
+from drivetrain.train.episode import Episode
 from drivetrain.train.experience.experience import writers
 from drivetrain.train.ledger.ledger import Grant, Ledger
 from drivetrain.train.normalization import MomentsBoard

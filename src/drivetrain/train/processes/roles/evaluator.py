@@ -37,13 +37,11 @@ def run(assignment: Assignment, reports: Reports) -> None:
                 weights.refresh()
             if weights.num_updates != evaluated:
                 evaluated = weights.num_updates
-                mean = selection.consider(weights.vector, counts.committed, evaluated)
-                steps = {"num_steps": counts.committed, "num_updates": evaluated}
-                reports.send({"eval_return": mean, **steps})
+                reports.send(selection.consider(weights.vector, counts.committed, evaluated))
             next_steps = next_evaluation(config, counts.committed)
         if finished:
             goes_on = ledger.rules.total_steps == ledger.rules.switch_at
-            reports.send({"final_returns": [] if goes_on else selection.final()})
+            reports.send({"final_episodes": [] if goes_on else selection.final()})
             break
         ledger.note_rest(config.num_actors)
         if counts.committed < next_steps:
