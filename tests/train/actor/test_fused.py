@@ -22,6 +22,7 @@ from drivetrain.train.actor.fused.episodes import Counting
 from drivetrain.train.actor.fused.evaluation import FusedEvaluator
 from drivetrain.train.actor.fused.kernel import compiled
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.episode import Episode
 from drivetrain.train.evaluate import Evaluator
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.policies.distributions import Categorical, DiagonalGaussian, MultiCategorical
@@ -308,7 +309,7 @@ def test_episodes_are_counted_over_blocks_as_step_by_step(data):
             totals, lengths = totals + reward[step], lengths + 1
             for env in np.flatnonzero(ended[step]):
                 assert counting.length_at(step, int(env), ended) == lengths[env]
-                expected.append((totals[env], lengths[env]))
+                expected.append(Episode(totals[env], lengths[env]))
                 totals[env] = lengths[env] = 0
         assert sorted(counting.add(reward, ended)) == sorted(expected)
 

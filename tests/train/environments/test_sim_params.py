@@ -40,7 +40,8 @@ def params_of(config, path=(0, 0)):
 def evaluated(config):
     interface = describe(config)
     with contextlib.closing(make_evaluator(config, interface)) as evaluator:
-        return evaluator.play(make_policy(config, interface, vector_of(config)), [1, 2, 3])
+        episodes = evaluator.play(make_policy(config, interface, vector_of(config)), [1, 2, 3])
+        return [episode.total_reward for episode in episodes]
 
 
 def test_a_number_is_that_of_every_environment_and_the_others_stay():

@@ -70,7 +70,7 @@ def test_the_command_prints_what_was_achieved_and_eval_repeats_it(start, tmp_pat
     done = subprocess.run([*COMMAND, "eval", str(run.run_dir), "--episodes", "3", "--json", str(file)], check=False)
     assert done.returncode == 0
     result = json.loads(file.read_text())
-    assert set(result) == {"episodes", "mean", "interval", "returns"}
+    assert set(result) == {"episodes", "mean", "interval", "returns", "success_rate"}
     assert f"mean return {result['mean']:.1f}" in out
     done = subprocess.run([*COMMAND, "eval", str(run.run_dir), "--episodes", "2", "--which", "last"], check=False)
     assert done.returncode == 0

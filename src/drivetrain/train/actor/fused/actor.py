@@ -17,9 +17,9 @@ from drivetrain.train.actor.fused.acting import CHOICE
 from drivetrain.train.actor.fused.episodes import Counting
 from drivetrain.train.actor.fused.kernel import Kernel, compiled
 from drivetrain.train.actor.fused.layout import stored
-from drivetrain.train.actor.stepper import Episode
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
+from drivetrain.train.episode import Episode
 from drivetrain.train.experience.experience import WriterMaker, add_first
 from drivetrain.train.experience.rollout import RolloutWriter
 from drivetrain.train.interface import Arrays, Interface, rows_of

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.train.actor.stepper import Episode
+from drivetrain.train.episode import Episode
 
 
 class Counting:
