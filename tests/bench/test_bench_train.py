@@ -149,7 +149,7 @@ def test_continuous_actions_are_measured_in_wall_seconds_first(everybody, tmp_pa
     document = json.loads(path.read_text())
     assert [case["name"] for case in document["cases"]] == [
         f"{algo} {env}, same algorithm: ours {form} [{unit}]"
-        for form in ("sequential", "parallel", "2 learners")
+        for form in ("sequential", "sequential, 2 learners", "parallel", "2 learners")
         for unit in ("wall s", "updates/s", "CPU-s", "CPU-s with imports")
     ]
     wall, updates, cpu = document["cases"][:3]
@@ -209,7 +209,7 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
     path = tmp_path / "train.json"
     assert bench.run([*words, "--rounds", "2", "--json", str(path)]) == 0
     assert {seed for *_, seed in ran[of_first:]} == {2}
-    assert [len(case["samples"]["ours"]) for case in json.loads(path.read_text())["cases"]] == [2] * 12
+    assert [len(case["samples"]["ours"]) for case in json.loads(path.read_text())["cases"]] == [2] * 16
 
 
 @pytest.mark.parametrize(

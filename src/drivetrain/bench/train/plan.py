@@ -118,6 +118,7 @@ class Plan:
         ours = OURS_PPO if self.algo == "ppo" else OURS_CONTINUOUS
         return [
             form("ours sequential", ours, replace(job, num_actors=0)),
+            form("ours sequential, 2 learners", ours, replace(job, num_actors=0, num_learners=2)),
             form("ours parallel", ours, job),
             form("ours 2 learners", ours, replace(job, num_actors=1, num_learners=2)),
             *(form(peer.name, peer, replace(job, threads=threads[peer.name])) for peer in peers),

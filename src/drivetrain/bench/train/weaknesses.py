@@ -46,12 +46,13 @@ _CONTINUOUS = (
     "Two networks of two layers and one batch size; it says nothing about images, larger networks, accelerators or "
     "slow environments.",
     "The peers step one environment and update after each step, in one process. Ours does the same in the sequential "
-    "rows; in the parallel rows actors and learner are processes and go on beside each other, at the same number of "
-    "steps and updates.",
+    "rows, by one learner or by two that halve each batch; in the other rows actors and learners are processes and go "
+    "on beside each other, at the same number of steps and updates.",
     "Compilation is on the clock of those who compile, in every run and without a cache.",
     _IMPORTS,
     "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
-    "3,000 steps; ours has one per process.",
+    "3,000 steps. Ours has one thread for each actor and learner: in the first row a core stands idle, in the parallel "
+    "one it waits for the learner most of the time.",
     "SBX's and our update are compiled as a whole; Stable-Baselines3 and CleanRL run eager PyTorch, as their users do.",
     _CLEANRL + " Its SAC updates the policy twice after every second update of the critics.",
     "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",

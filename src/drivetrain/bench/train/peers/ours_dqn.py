@@ -31,7 +31,7 @@ def prepare(job: Job) -> None:
     """What the command line does before a run, and the imports that a run puts off."""
     learns_here = job.num_actors == 0
     if learns_here:
-        os.environ.update(one_thread_environment(os.environ))
+        os.environ.update(one_thread_environment(os.environ, num_devices=job.num_learners))
         prepare_computation()
     importlib.import_module("drivetrain.train.loop" if learns_here else "drivetrain.train.processes.supervisor")
 
