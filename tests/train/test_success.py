@@ -12,7 +12,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 from drivetrain.cli.main import main
 from drivetrain.cli.train import show
-from drivetrain.train import train
+from drivetrain.train import train, train_seeds
 from drivetrain.train.episode import Episode, succeeded, success_of, success_rate
 
 SMALL = {
@@ -72,6 +72,20 @@ def test_evaluating_a_run_again_finds_the_same_episodes_successful(tmp_path, cap
     assert main(["eval", str(tmp_path / "run"), "--episodes", "8", "--json", str(found)]) == 0
     assert f"over 8 episodes, {result.success_rate:.0%} of which succeeded\n" in capsys.readouterr().out
     assert json.loads(found.read_text())["success_rate"] == result.success_rate
+
+
+def test_the_table_of_several_seeds_has_a_column_of_their_success(tmp_path):
+    settings = {**SMALL, "num_actors": 0, "total_steps": 100}
+    found = train_seeds("dqn", "test_success:Parity", seeds=[1, 2], run_dir=str(tmp_path / "told"), **settings)
+    rates = [result.success_rate for result in found.results.values()]
+    assert found.success_rate == np.mean(rates)
+    header, first, second, last = found.table().splitlines()
+    assert header.split()[:3] == ["seed", "return", "succeeded"]
+    assert [line.split()[2] for line in (first, second)] == [f"{rate:.0%}" for rate in rates]
+    assert last.endswith(f" of 2 seeds, of whose episodes {found.success_rate:.0%} succeeded")
+    untold = train_seeds("dqn", "test_success:Silent", seeds=[1], run_dir=str(tmp_path / "untold"), **settings)
+    assert untold.success_rate is None
+    assert "succeeded" not in untold.table()
 
 
 def test_where_nothing_is_said_of_success_nothing_is_told(tmp_path, capsys):

@@ -16,6 +16,7 @@ import numpy as np
 
 from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import DrivetrainError, RunError
+from drivetrain.core.words import counted
 from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.folder import seed_dirs
@@ -24,6 +25,8 @@ from drivetrain.train.runs.run import start
 
 if TYPE_CHECKING:
     from drivetrain.train.runs.intervals import Estimate
+
+_SUCCEEDED = "  succeeded"
 
 
 @with_fields
@@ -67,6 +70,12 @@ class SeedsResult:
         return float(np.mean([result.mean_return for result in self.results.values()]))
 
     @property
+    def success_rate(self) -> float | None:
+        """Mean over the seeds that finished of the success rate of each; None where nothing is said of it."""
+        rates = [result.success_rate for result in self.results.values() if result.success_rate is not None]
+        return float(np.mean(rates)) if rates else None
+
+    @property
     def interquartile_mean(self) -> "Estimate":
         """Interquartile mean over the same, with its 95% bootstrap interval over seeds where there are two.
 
@@ -78,12 +87,16 @@ class SeedsResult:
 
     def table(self) -> str:
         """One line per seed, and one that sums them up, for people to read."""
-        lines = ["seed      return        steps      updates  run directory", *map(_line, self.outcomes)]
+        tells = self.success_rate is not None
+        header = f"seed      return{_SUCCEEDED if tells else ''}        steps      updates  run directory"
+        lines = [header, *(_line(outcome, tells_success=tells) for outcome in self.outcomes)]
         if self.results:
             value, low, high = self.interquartile_mean
             interval = "" if low is None or high is None else f" (95% interval over seeds {low:.1f}..{high:.1f})"
-            count = f"{len(self.results)} seed{'s' * (len(self.results) > 1)}"
-            lines.append(f"mean return {self.mean_return:.1f}, interquartile mean {value:.1f}{interval} of {count}")
+            count = counted(len(self.results), "seed")
+            means = f"mean return {self.mean_return:.1f}, interquartile mean {value:.1f}{interval} of {count}"
+            rate = self.success_rate
+            lines.append(means if rate is None else f"{means}, of whose episodes {rate:.0%} succeeded")
         return "\n".join(lines)
 
     def require_one(self) -> "SeedsResult":
@@ -146,10 +159,12 @@ def sentence(error: Exception) -> str:
     return kind + " ".join(str(error).split())
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: Outcome, *, tells_success: bool) -> str:
     if outcome.error is not None:
         return f"{outcome.seed:>4}      failed  {sentence(outcome.error)}"
     result = outcome.result
     assert result is not None
+    rate = "" if result.success_rate is None else f"{result.success_rate:.0%}"
+    success = f"{rate:>{len(_SUCCEEDED)}}" if tells_success else ""
     counts = f"{result.num_steps:>11,}  {result.num_updates:>11,}"
-    return f"{outcome.seed:>4}  {result.mean_return:>10.1f}  {counts}  {outcome.run_dir}"
+    return f"{outcome.seed:>4}  {result.mean_return:>10.1f}{success}  {counts}  {outcome.run_dir}"
