@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.whole import TrainConfig
 
 
@@ -411,7 +412,7 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
 
 def _of_its_kind(algo: str, env: str) -> Preset:
     """What is known of environments like it."""
-    alike = PRESETS.get((algo, _PONG)) if env.startswith("ALE/") else None
+    alike = PRESETS.get((algo, _PONG)) if is_atari(env) else None
     return (
         _NO_PRESET
         if alike is None

@@ -22,6 +22,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.signals import time_limit
 from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
+from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.faults import (
     NoSuchCategory,
@@ -131,7 +132,7 @@ def _is_known_anew(env_id: str, module: str) -> bool:
     """Whether a process that has imported Gymnasium alone knows an id, whose class lies in that module."""
     is_own = {  # of the package itself: a script may have registered one of its classes under a name of its own
         "gymnasium": lambda: f'id="{env_id}"' in (GYMNASIUM / "envs" / "__init__.py").read_text(encoding="utf-8"),
-        "ale_py": lambda: env_id.startswith("ALE/"),
+        "ale_py": lambda: is_atari(env_id),
         "drivetrain": lambda: env_id.startswith("drivetrain/"),
     }.get(module.partition(".")[0])
     if is_own is not None and is_own():
@@ -170,7 +171,7 @@ def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
     options = (
         {"frameskip": 1} if settings.atari else {}
     ) | settings.env_kwargs  # the preprocessing skips frames itself
-    if env_id.startswith("ALE/"):
+    if is_atari(env_id):
         importlib.import_module("ale_py")  # registers them
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)

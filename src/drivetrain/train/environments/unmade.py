@@ -43,7 +43,7 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
         is_its_module = f"{module}.".startswith(f"{absent.name}.")
         return "go to the folder that it lies in, or name that in PYTHONPATH" if is_its_module else _INSTALL
     if settings.atari and "frameskip" in message_of(error):
-        return "atari is for games named ALE/NAME, whose pictures it preprocesses: leave it out"
+        return "atari is for games named ALE/NAME or NAMENoFrameskip-v4, whose pictures it preprocesses: leave it out"
     if settings.env_kwargs:
         return f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
     return "mend it" if is_own else "`drivetrain envs` lists those that can"

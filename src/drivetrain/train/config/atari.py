@@ -1,0 +1,29 @@
+"""Which environments are games of Atari, by their names: what they start from and who registers them hangs on it."""
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+
+_OLD = re.compile(r"([A-Z][A-Za-z0-9]*?)(NoFrameskip)?-v[04]")
+
+
+def is_atari(env: str) -> bool:
+    """Whether it is named as one of ale_py's: ALE/Pong-v5, or as before PongNoFrameskip-v4, Pong-v4, Pong-v0.
+
+    Names of the last kind are many a package's: there has to be a game of that name.
+    """
+    if env.startswith("ALE/"):
+        return True
+    match = _OLD.fullmatch(env)
+    return match is not None and (match[2] is not None or _has_game(match[1]))
+
+
+@cache
+def _has_game(name: str) -> bool:
+    """Whether ale_py, which is not imported, comes with a game of this name."""
+    package = importlib.util.find_spec("ale_py")
+    if package is None or package.origin is None:
+        return False
+    words = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    return (Path(package.origin).parent / "roms" / f"{words}.bin").exists()
