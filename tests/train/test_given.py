@@ -23,7 +23,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train import load_policy, resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
-from drivetrain.train.environments.environment import make
+from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import ACTIONS_OF
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.learner.learner import Learner

@@ -1,6 +1,7 @@
 """`drivetrain eval RUN`: play a trained policy on seeds that selected nothing."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.core.threads import one_thread_environment
+from drivetrain.core.words import counted
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode, succeeded, success_rate
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
@@ -32,6 +34,12 @@ class _Flags:
     """The best policy by periodic evaluation, or the last of the checkpoint."""
     json: Path | None = None
     """Write the result to this file, too."""
+    video: Path | None = None
+    """First draw episodes into this file, named *.mp4 or *.gif."""
+    watch: bool = False
+    """First show episodes in a window."""
+    shown: int = 1
+    """How many are drawn and shown, one after another."""
     env: str | None = None
     """The environment again, as module:name, where it was a Python object."""
     torso: str | None = None
@@ -46,11 +54,15 @@ def run(argv: list[str]) -> int:
     if not 1 <= flags.episodes <= MOST_EPISODES:
         raise InvalidInput(f"--episodes: expected 1..{MOST_EPISODES}, got {flags.episodes}")
     require_run_dir(flags.run_dir)
-    require_folders(flags.json)
+    if not 1 <= flags.shown <= MOST_EPISODES:
+        raise InvalidInput(f"--shown: expected 1..{MOST_EPISODES}, got {flags.shown}")
+    require_folders(flags.json, flags.video)
     run_dir, json_path = flags.run_dir.resolve(), flags.json and flags.json.resolve()  # environments may go elsewhere
-    episodes = evaluate(
-        run_dir, flags.which, flags.episodes, env=flags.env, torso=flags.torso, optimizer=flags.optimizer
-    )
+    os.environ.update(one_thread_environment(os.environ))
+    again = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
+    if flags.video is not None or flags.watch:
+        show(run_dir, flags.which, flags.shown, video=flags.video, watch=flags.watch, **again)
+    episodes = evaluate(run_dir, flags.which, flags.episodes, **again)
     from drivetrain.train.evaluate import interval
 
     returns, rate = [episode.total_reward for episode in episodes], success_rate(episodes)
@@ -73,6 +85,31 @@ def run(argv: list[str]) -> int:
     return 0
 
 
+def show(run_dir: Path, which: Which, num_episodes: int, *, video: Path | None, watch: bool, **again: Any) -> None:
+    """Draw episodes of a run's policy into a file, and show them in a window; say what they came to.
+
+    Raises:
+        MissingExtra: What writes videos is not installed.
+        InvalidInput: It is no file of a video, or the environment does not draw itself so.
+        EnvironmentFault: It did what no environment may.
+        OSError: The file cannot be written.
+    """
+    if video is not None and not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # else MuJoCo looks for a display, and ends there
+    from drivetrain.train.runs.trained import TrainedPolicy
+
+    policy = TrainedPolicy(run_dir, which, again)
+    if video is not None:
+        print(f"{video}: {_returns(policy.record(video, num_episodes))}", flush=True)
+    if watch:
+        print(f"shown: {_returns(policy.watch(num_episodes))}", flush=True)
+
+
+def _returns(episodes: list[Episode]) -> str:
+    totals = ", ".join(f"{one.total_reward:.1f}" for one in episodes)
+    return f"{counted(len(episodes), 'episode')} of return {totals}"
+
+
 def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> list[Episode]:
     """Episodes of a run's policy on the run's final seeds.
 
@@ -85,9 +122,6 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
     Raises:
         FileFormatError: The run's files are absent or damaged, or do not fit each other.
     """
-    import os
-
-    os.environ.update(one_thread_environment(os.environ))
     from drivetrain.train.evaluate import Evaluator, policy_of
     from drivetrain.train.runs.requirements import describe
 

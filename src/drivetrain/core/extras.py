@@ -24,6 +24,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "box2d": {"box2d": "Box2D", "pygame-ce": "pygame"},
     "mujoco": {"mujoco": "mujoco", "imageio": "imageio"},
     "plot": {"matplotlib": "matplotlib"},
+    "video": {"av": "av", "pillow": "PIL", "pygame-ce": "pygame"},
     "wandb": {"wandb": "wandb"},
     "sim": {"jax": "jax"},
     "gymnax": {"gymnax": "gymnax", "six": "six"},

@@ -39,6 +39,12 @@ class Evaluating(Protocol):
         ...
 
 
+def most_steps(config: TrainConfig, env: Environment) -> int | None:
+    """Steps after which an episode of an evaluation is over; None: its environment ends it."""
+    has_limit = config.run.eval_max_steps is None and env.has_limit
+    return None if has_limit else config.run.most_eval_steps
+
+
 class Evaluator:
     """Plays on Gymnasium environments; an `Evaluating`.
 
@@ -59,8 +65,7 @@ class Evaluator:
         self._envs: list[Environment] = []
         self._over: list[Environment] = []  # those that others have followed; closing may take the process with it
         self._make_all()
-        has_limit = config.run.eval_max_steps is None and self._envs[0].has_limit
-        self._max_steps = None if has_limit else config.run.most_eval_steps
+        self._max_steps = most_steps(config, self._envs[0])
         self._is_new = True
 
     @EVALUATION

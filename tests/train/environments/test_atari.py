@@ -12,7 +12,8 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.presets import preset
-from drivetrain.train.environments.environment import Environment, make
+from drivetrain.train.environments.environment import Environment
+from drivetrain.train.environments.making import make
 from drivetrain.train.interface import Image
 from drivetrain.train.runs.requirements import describe
 
@@ -67,7 +68,7 @@ def test_games_of_their_old_names_are_those_of_the_new_ones_before_anybody_has_r
 _OLD_NAME = """
 import sys
 from drivetrain.train.config.presets import preset
-from drivetrain.train.environments.environment import make
+from drivetrain.train.environments.making import make
 from drivetrain.train.runs.requirements import describe
 config = preset("dqn", sys.argv[1])
 env = make(config.env, config.environment)

@@ -1,42 +1,46 @@
 """Gymnasium environments as the trainer sees them.
 
-gymnasium.make(id), or gymnax/NAME by drivetrain.sim -> preprocessing -> frame stack -> Environment(reset, step)
+make(id, settings) -> Environment(reset, step, frame)
 """
 
 import contextlib
 import importlib
 import inspect
 import io
+import math
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn, SupportsFloat, cast
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from gymnasium.wrappers import FrameStackObservation
+from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.signals import time_limit
-from drivetrain.train.config import EnvironmentConfig, TrainConfig, is_simulator
+from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.faults import (
     NoSuchCategory,
+    message_of,
     raised,
     refuse,
     require_ends,
     require_finite,
-    require_new,
+    require_frame,
     require_reward,
     unfit_answer,
     unfit_observation,
+    what,
 )
 from drivetrain.train.environments.goals import Goals, require_goals
-from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import (
     actions_of,
     algorithms_for,
@@ -47,11 +51,12 @@ from drivetrain.train.environments.spaces import (
     observations_of,
     shapes_of,
 )
-from drivetrain.train.environments.unmade import GYMNASIUM, remedy, why
+from drivetrain.train.environments.unmade import GYMNASIUM, why
 from drivetrain.train.episode import success_of
 from drivetrain.train.interface import Arrays, Interface, rows_of
 
 _AnyEnv = gymnasium.Env[Any, Any]
+_FRAMES_PER_S = 30.0
 
 
 def interface_of(config: TrainConfig) -> Interface:
@@ -140,87 +145,6 @@ def _is_known_anew(env_id: str, module: str) -> bool:
     return succeeds_anew(f"import gymnasium; gymnasium.spec({env_id!r})")
 
 
-def make(env_id: str, settings: EnvironmentConfig, *, training: bool = False) -> _AnyEnv:
-    """One environment with its wrappers, without Gymnasium's per-step checks.
-
-    Raises:
-        InvalidInput: It is unknown, or cannot be made or wrapped.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
-            return _wrapped(_made(env_id, settings), settings, training=training)
-    except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
-        sentence = f"{why(error)}; {remedy(env_id, settings, error)}"
-        raise InvalidInput(f"environment {env_id!r} cannot be made: {sentence}") from error
-
-
-def _made(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
-    maker = _maker(env_id)
-    if maker is not None:
-        env = maker(**settings.env_kwargs)
-        if not isinstance(env, gymnasium.Env):
-            told = ", a simulator: such are named drivetrain/module:Name" if hasattr(env, "default_params") else ""
-            raise TypeError(
-                f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{told}"
-            )
-        require_new(cast(_AnyEnv, env).unwrapped)
-        return cast(_AnyEnv, env)
-    if is_simulator(env_id):
-        return _simulated(env_id, settings)
-    options = (
-        {"frameskip": 1} if settings.atari else {}
-    ) | settings.env_kwargs  # the preprocessing skips frames itself
-    if is_atari(env_id):
-        importlib.import_module("ale_py")  # registers them
-    # Gymnasium 1.3 does not say what make() makes.
-    return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
-
-
-def _simulated(env_id: str, settings: EnvironmentConfig) -> _AnyEnv:
-    """A simulator as Gymnasium's environment: what it is made with goes to its own class, as in a kernel."""
-    sim = importlib.import_module("drivetrain.sim")  # registers ours
-    env = sim.make(env_id, **settings.env_kwargs)
-    params = usual_params(env, settings) if settings.sim_params else None
-    if env_id in gymnasium.registry:
-        return cast(Any, gymnasium).make(env_id, disable_env_checker=True, params=params, **settings.env_kwargs)
-    return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env, params=params)
-
-
-def _maker(env_id: str) -> Callable[[], Any] | None:
-    """The function that makes it, where it is given or its module has one of that name."""
-    if isinstance(env_id, Given):
-        if not callable(env_id.value):
-            given = "an environment itself" if isinstance(env_id.value, gymnasium.Env) else type(env_id.value).__name__
-            raise TypeError(
-                f"expected an id, or a function that makes an environment each time it is called, got {given}"
-            )
-        return env_id.value
-    module, colon, name = env_id.partition(":")
-    if not colon or name in gymnasium.registry or is_simulator(env_id):
-        return None
-    found = getattr(importlib.import_module(module), name, None)  # importing may register ids as well
-    if found is None and not any(known == name or known.startswith(f"{name}-v") for known in gymnasium.registry):
-        raise ValueError(f"the module {module} has no function or class {name}, and registers no id of that name")
-    return found if callable(found) else None
-
-
-def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:
-    if settings.atari:
-        shown = env.observation_space
-        if len(shown.shape or ()) < 2:
-            raise ValueError(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
-        env = AtariPreprocessing(
-            env,
-            noop_max=settings.noop_max,
-            frame_skip=settings.frame_skip,
-            terminal_on_life_loss=settings.terminal_on_life_loss and training,
-        )
-    if settings.frame_stack > 1:
-        env = FrameStackObservation(env, settings.frame_stack)
-    return env
-
-
 def _stack_of(env: Any, shown: Any, is_asked: bool) -> int:
     """Frames in an observation of the space `shown`, where the outermost wrapper that changes observations stacks them.
 
@@ -247,6 +171,7 @@ class Environment:
         interface: What the environment looks like.
         training: Whether settings for training alone apply.
         beat: Called before it is made, and before each reset and step: told apart, these may take as long as they do.
+        render_mode: As for `make`.
     """
 
     def __init__(
@@ -256,10 +181,11 @@ class Environment:
         *,
         training: bool = False,
         beat: Callable[[], None] = lambda: None,
+        render_mode: str | None = None,
     ) -> None:
         self._beat = beat
         beat()
-        self._env = make(config.env, config.environment, training=training)
+        self._env = make(config.env, config.environment, training=training, render_mode=render_mode)
         self._env_id, self._interface = config.env, interface
         self._num_steps = 0  # of the present episode
         self._info: Any = None  # of its last step
@@ -339,6 +265,27 @@ class Environment:
         """Whether Gymnasium cuts its episodes off after some number of steps."""
         name = "_max_episode_steps"  # of Gymnasium's TimeLimit
         return self._env.has_wrapper_attr(name) and self._env.get_wrapper_attr(name) is not None
+
+    def frame(self) -> NDArray[np.uint8]:
+        """A picture uint8[height, width, 3] of its present state; its render_mode is "rgb_array".
+
+        Raises:
+            EnvironmentFault: It has drawn none, or raised something.
+        """
+        try:
+            drawn: Any = self._env.render()
+        except (Exception, SystemExit) as error:  # a stranger's
+            if "OpenGL" in message_of(error):
+                told = f"{what(error)}; without a display, MUJOCO_GL=egl or osmesa may help, before MuJoCo is imported"
+                refuse(self._env_id, self._num_steps, f"it cannot draw itself: {told}", error)
+            self._refuse_raised(error)
+        return require_frame(self._env_id, self._num_steps, drawn)
+
+    @property
+    def frames_per_s(self) -> float:
+        """Of its pictures, as it says itself; else 30."""
+        said: Any = self._env.metadata.get("render_fps")
+        return float(said) if isinstance(said, int | float) and 0 < said < math.inf else _FRAMES_PER_S
 
     def goals(self, *, clip_rewards: bool) -> Goals:
         """What it says of goals; its run is one in hindsight."""

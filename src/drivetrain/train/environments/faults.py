@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.interface import Arrays, Interface, entries_of
@@ -87,6 +88,21 @@ def unfit_answer(env_id: str, step: int, answer: Any, told: str = "") -> NoRetur
     form = "(observation, reward, terminated, truncated, info) of step" if step else "(observation, info) of reset"
     got = f"and a wrapper says: {told}" if told else f"got {kind_of(answer)}"
     refuse(env_id, step, f"expected {form}, as of Gymnasium and no longer of Gym, {got}")
+
+
+def require_frame(env_id: str, step: int, drawn: Any) -> NDArray[np.uint8]:
+    """What an environment has drawn as a picture uint8[height, width, 3]; of several, as a list, the last.
+
+    Raises:
+        EnvironmentFault: It is none.
+    """
+    one: Any = drawn[-1] if isinstance(drawn, list) and drawn else drawn
+    fits = (
+        isinstance(one, np.ndarray) and one.dtype == np.uint8 and one.ndim == 3 and one.shape[2] == 3 and one.size > 0
+    )
+    if not fits:
+        refuse(env_id, step, f"expected a picture uint8[height, width, 3] from render(), got {kind_of(one)}")
+    return cast("NDArray[np.uint8]", one)
 
 
 def require_ends(env_id: str, step: int, terminated: Any, truncated: Any) -> tuple[bool, bool]:

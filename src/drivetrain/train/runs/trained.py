@@ -4,22 +4,27 @@ observation ─encoder─▶ as stored ─policy.act─▶ the agent's choice �
 """
 
 import contextlib
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.seeding import episode_seeds
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments.environment import interface_of, make
-from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_finite
+from drivetrain.train.environments.environment import Environment, interface_of
+from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_finite, require_finite
+from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
-from drivetrain.train.evaluate import policy_of
+from drivetrain.train.episode import Episode
+from drivetrain.train.evaluate import most_steps, policy_of
 from drivetrain.train.interface import set_row
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
+from drivetrain.train.runs.video import checked_video, written_video
 
 
 class TrainedPolicy:
@@ -43,7 +48,7 @@ class TrainedPolicy:
         self.config = TrainConfig.load(run_dir / "config.json", **again)
         saved = load_saved_policy(run_dir, which)
         self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
-        interface = interface_of(self.config)
+        self._interface = interface = interface_of(self.config)
         self._policy = policy_of(self.config, interface, saved)
         with contextlib.closing(self.make_env()) as env:
             self._space = env.observation_space
@@ -72,6 +77,70 @@ class TrainedPolicy:
             raise InvalidInput(f"observation: {found[1]}")
         return self._decode(self._policy.act(self._row)[0])
 
-    def make_env(self) -> "gymnasium.Env[Any, Any]":
-        """An environment as the run's evaluations have it, wrappers included."""
-        return make(self.config.env, self.config.environment)
+    def make_env(self, render_mode: str | None = None) -> "gymnasium.Env[Any, Any]":
+        """An environment as the run's evaluations have it, wrappers included.
+
+        Args:
+            render_mode: Gymnasium's: "rgb_array", where `env.render()` is to give pictures, or "human", which shows
+                them in a window.
+
+        Raises:
+            InvalidInput: It cannot be made, or does not draw itself so.
+        """
+        return make(self.config.env, self.config.environment, render_mode=render_mode)
+
+    def record(self, file: str | os.PathLike[str], num_episodes: int = 1) -> list[Episode]:
+        """Play episodes one after another, and draw them into a video.
+
+        They are those of `drivetrain eval RUN --episodes N`, on seeds that neither training nor selection has seen.
+
+        Args:
+            file: NAME.mp4 (H.264) or NAME.gif; one that is there is replaced, once all are played.
+            num_episodes: How many; N.
+
+        Returns:
+            What they came to: total reward, length, success.
+
+        Raises:
+            MissingExtra: The extra "video" is not installed.
+            InvalidInput: It is no such file, or the environment draws no pictures.
+            EnvironmentFault: What it draws, or anything else that it does, is not what it promised.
+            OSError: The file cannot be written.
+        """
+        path = checked_video(Path(file).expanduser())
+        with contextlib.closing(self._environment("rgb_array")) as env, written_video(path, env.frames_per_s) as add:
+            return self._play(env, num_episodes, lambda: add(env.frame()))
+
+    def watch(self, num_episodes: int = 1) -> list[Episode]:
+        """Play the same episodes in a window, and return what they came to.
+
+        Args:
+            num_episodes: How many.
+
+        Raises:
+            InvalidInput: The environment cannot be shown in a window, as where there is no display.
+            EnvironmentFault: It did what no environment may.
+        """
+        with contextlib.closing(self._environment("human")) as env:
+            return self._play(env, num_episodes, lambda: None)
+
+    def _environment(self, render_mode: str) -> Environment:
+        return Environment(self.config, self._interface, render_mode=render_mode)
+
+    def _play(self, env: Environment, num_episodes: int, show: Callable[[], None]) -> list[Episode]:
+        """Whole episodes; `show` is called after each reset and step."""
+        most = most_steps(self.config, env)
+        episodes: list[Episode] = []
+        for seed in episode_seeds(self.config.run.seed, "final", num_episodes):
+            set_row(self._row, 0, env.reset(seed))
+            show()
+            total, length, is_over = 0.0, 0, False
+            while not is_over:
+                observation, reward, terminated, truncated = env.step(self._policy.act(self._row)[0])
+                set_row(self._row, 0, observation)
+                show()
+                total, length = total + reward, length + 1
+                require_finite(self.config.env, self._row, [length])
+                is_over = terminated or truncated or length == most
+            episodes.append(Episode(total, length, env.success))
+        return episodes

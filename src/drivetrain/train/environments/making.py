@@ -1,0 +1,134 @@
+"""Gymnasium environments made: by id, by what makes them, compiled ones, with preprocessing and stacks of frames.
+
+gymnasium.make(id), module:function, drivetrain/NAME, gymnax/NAME -> preprocessing -> frame stack
+"""
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any, cast
+
+import gymnasium
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import EnvironmentConfig, is_simulator
+from drivetrain.train.config.atari import is_atari
+from drivetrain.train.config.given import Given
+from drivetrain.train.environments.faults import require_new
+from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.unmade import remedy, why
+
+_AnyEnv = gymnasium.Env[Any, Any]
+
+
+def make(
+    env_id: str, settings: EnvironmentConfig, *, training: bool = False, render_mode: str | None = None
+) -> _AnyEnv:
+    """One environment with its wrappers, without Gymnasium's per-step checks.
+
+    Args:
+        env_id: Its name, or what makes it.
+        settings: The run's.
+        training: Whether settings for training alone apply.
+        render_mode: Gymnasium's: how it draws itself; None: not, unless it does by itself.
+
+    Raises:
+        InvalidInput: It is unknown, cannot be made or wrapped, or does not draw itself so.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
+            env = _made(env_id, settings, render_mode)
+            _require_drawing(env, render_mode)
+            return _wrapped(env, settings, training=training)
+    except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
+        sentence = f"{why(error)}; {remedy(env_id, settings, error)}"
+        raise InvalidInput(f"environment {env_id!r} cannot be made: {sentence}") from error
+
+
+def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> _AnyEnv:
+    maker = _maker(env_id)
+    drawn = {} if render_mode is None else {"render_mode": render_mode}
+    if maker is not None:
+        env = maker(**settings.env_kwargs, **(drawn if _takes_render_mode(maker) else {}))
+        if not isinstance(env, gymnasium.Env):
+            told = ", a simulator: such are named drivetrain/module:Name" if hasattr(env, "default_params") else ""
+            raise TypeError(
+                f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{told}"
+            )
+        require_new(cast(_AnyEnv, env).unwrapped)
+        return cast(_AnyEnv, env)
+    if is_simulator(env_id):
+        return _simulated(env_id, settings, drawn)
+    skipped = {"frameskip": 1} if settings.atari else {}  # the preprocessing skips frames itself
+    options = skipped | settings.env_kwargs | drawn
+    if is_atari(env_id):
+        importlib.import_module("ale_py")  # registers them
+    # Gymnasium 1.3 does not say what make() makes.
+    return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
+
+
+def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) -> _AnyEnv:
+    """A simulator as Gymnasium's environment: what it is made with goes to its own class, as in a kernel."""
+    sim = importlib.import_module("drivetrain.sim")  # registers ours
+    env = sim.make(env_id, **settings.env_kwargs)
+    params = usual_params(env, settings) if settings.sim_params else None
+    if env_id in gymnasium.registry:
+        return cast(Any, gymnasium).make(
+            env_id, disable_env_checker=True, params=params, **settings.env_kwargs, **drawn
+        )
+    return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env, params=params, **drawn)
+
+
+def _maker(env_id: str) -> Callable[[], Any] | None:
+    """The function that makes it, where it is given or its module has one of that name."""
+    if isinstance(env_id, Given):
+        if not callable(env_id.value):
+            given = "an environment itself" if isinstance(env_id.value, gymnasium.Env) else type(env_id.value).__name__
+            raise TypeError(
+                f"expected an id, or a function that makes an environment each time it is called, got {given}"
+            )
+        return env_id.value
+    module, colon, name = env_id.partition(":")
+    if not colon or name in gymnasium.registry or is_simulator(env_id):
+        return None
+    found = getattr(importlib.import_module(module), name, None)  # importing may register ids as well
+    if found is None and not any(known == name or known.startswith(f"{name}-v") for known in gymnasium.registry):
+        raise ValueError(f"the module {module} has no function or class {name}, and registers no id of that name")
+    return found if callable(found) else None
+
+
+def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:
+    if settings.atari:
+        shown = env.observation_space
+        if len(shown.shape or ()) < 2:
+            raise ValueError(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
+        env = AtariPreprocessing(
+            env,
+            noop_max=settings.noop_max,
+            frame_skip=settings.frame_skip,
+            terminal_on_life_loss=settings.terminal_on_life_loss and training,
+        )
+    if settings.frame_stack > 1:
+        env = FrameStackObservation(env, settings.frame_stack)
+    return env
+
+
+def _takes_render_mode(maker: Callable[..., Any]) -> bool:
+    try:
+        taken = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):  # one of C, which does not say
+        return False
+    return any(one.name == "render_mode" or one.kind is inspect.Parameter.VAR_KEYWORD for one in taken)
+
+
+def _require_drawing(env: _AnyEnv, render_mode: str | None) -> None:
+    """Refuse an environment that draws itself in another way than is asked for."""
+    got = getattr(env, "render_mode", None)
+    if render_mode is not None and got != render_mode:
+        raise ValueError(
+            f"render_mode: expected {render_mode!r}, by which it draws itself, and it has {got!r}; what makes it has "
+            "to take render_mode, and to give it to the environment"
+        )

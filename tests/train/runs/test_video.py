@@ -1,0 +1,216 @@
+"""What a policy does, as a video: whole episodes, in a file that is complete or not there."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+pytest.importorskip("jax", reason="needs the train extra")
+pytest.importorskip("av", reason="needs the video extra")
+pytest.importorskip("PIL", reason="needs the video extra")
+
+import av
+import PIL.Image
+
+from drivetrain.cli.main import main
+from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
+from drivetrain.train import load_policy, train
+from drivetrain.train.environments.faults import EnvironmentFault
+from drivetrain.train.runs.video import fitted, written_video
+
+SMALL = {
+    "hidden": (4,), "num_actors": 0, "warmup_steps": 150, "batch_size": 8, "total_steps": 160, "capacity": 200,
+    "eval_episodes": 1, "final_eval_episodes": 1, "time_report": False,
+}  # fmt: skip
+LENGTH = 5
+
+
+class Drawn(gymnasium.Env):
+    """Five steps an episode; a picture is as bright as the episode is old."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+        self.shown = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.num_steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.num_steps += 1
+        return np.ones(2, np.float32), 1.0, self.num_steps == LENGTH, False, {}
+
+    def render(self):
+        return np.full((31, 45, 3), 50 * self.num_steps, np.uint8)
+
+
+class Shrinking(Drawn):
+    def render(self):
+        return super().render()[self.num_steps :]
+
+
+class Drawing64(Drawn):
+    def render(self):
+        return super().render().astype(np.float64)
+
+
+class Failing(Drawn):
+    def render(self):
+        raise RuntimeError("no display")
+
+
+class Undrawn(Drawn):
+    def __init__(self):
+        super().__init__()
+
+
+@pytest.fixture
+def policy_of(tmp_path):
+    def trained(env):
+        return load_policy(train("dqn", env, run_dir=str(tmp_path / "run"), **SMALL).run_dir)
+
+    return trained
+
+
+def frames_of(path):
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)], stream.average_rate
+
+
+def test_an_mp4_has_a_picture_of_each_reset_and_step_of_each_episode(tmp_path, policy_of):
+    policy = policy_of("test_video:Drawn")
+    episodes = policy.record(tmp_path / "two.mp4", num_episodes=2)
+    assert [(one.total_reward, one.length) for one in episodes] == [(5.0, LENGTH)] * 2
+    frames, rate = frames_of(tmp_path / "two.mp4")
+    assert rate == 10
+    brightness = [float(frame.mean()) for frame in frames]
+    assert brightness == pytest.approx([50.0 * step for step in range(LENGTH + 1)] * 2, abs=3)
+    assert {frame.shape for frame in frames} == {(248, 360, 3)}, "8 times 31 x 45"
+
+
+def test_a_gif_has_the_same_pictures_at_the_same_speed(tmp_path, policy_of):
+    policy_of("test_video:Drawn").record(tmp_path / "one.gif")
+    with PIL.Image.open(tmp_path / "one.gif") as gif:
+        assert gif.n_frames == LENGTH + 1
+        assert (gif.size, gif.info["duration"], gif.info["loop"]) == ((360, 248), 100, 0)
+        brightness = [np.asarray(frame.convert("RGB")).mean() for frame in frames_in(gif)]
+    assert brightness == pytest.approx([50.0 * step for step in range(LENGTH + 1)], abs=3)
+
+
+def frames_in(gif):
+    for number in range(gif.n_frames):
+        gif.seek(number)
+        yield gif.copy()
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "drivetrain/CartPole-v1", "Pendulum-v1"])
+def test_what_draws_itself_in_gymnasium_is_drawn_and_the_episode_is_that_of_eval(tmp_path, capsys, env):
+    run = train("sac" if env == "Pendulum-v1" else "dqn", env, run_dir=str(tmp_path / "run"), **SMALL).run_dir
+    capsys.readouterr()
+    assert main(["eval", str(run), "--episodes", "2", "--shown", "2", "--video", str(tmp_path / "v.mp4")]) == 0
+    shown, mean = capsys.readouterr().out.splitlines()
+    path, said = shown.split(": 2 episodes of return ")
+    assert path == str(tmp_path / "v.mp4")
+    assert np.mean([float(total) for total in said.split(", ")]) == pytest.approx(float(mean.split()[2]), abs=0.1)
+    frames, _ = frames_of(tmp_path / "v.mp4")
+    assert len(frames) >= 2 * 9
+    assert np.ptp(frames[0]) > 100, "something is to be seen"
+    assert (frames[0] != frames[5]).any()
+
+
+def test_an_environment_given_as_a_function_is_asked_for_pictures_where_that_takes_a_mode(tmp_path, policy_of):
+    policy = policy_of("test_video:Drawn")
+    with policy.make_env(render_mode="rgb_array") as env:
+        env.reset()
+        assert env.render().shape == (31, 45, 3)
+    with policy.make_env() as env:
+        assert env.render_mode is None
+
+
+def test_one_whose_maker_takes_no_mode_is_refused_in_one_sentence(tmp_path, policy_of, capsys):
+    policy = policy_of("test_video:Undrawn")
+    with pytest.raises(InvalidInput, match=r"render_mode: expected 'rgb_array', .* and it has None; what makes it has"):
+        policy.record(tmp_path / "v.mp4")
+    assert not (tmp_path / "v.mp4").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "fault", "sentence"),
+    [
+        (
+            "Drawing64",
+            EnvironmentFault,
+            r"the start of an episode: expected a picture uint8\[height, width, 3\] from render.*float64",
+        ),
+        ("Failing", EnvironmentFault, "no display"),
+        ("Shrinking", RunError, r"one size, \[31, 45, 3\], and the environment has drawn one of \[30, 45, 3\]; mend"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["mp4", "gif"])
+def test_what_is_drawn_wrongly_is_told_and_the_video_before_stays(tmp_path, policy_of, env, fault, sentence, kind):
+    path = tmp_path / f"v.{kind}"
+    path.write_text("before")
+    with pytest.raises(fault, match=sentence):
+        policy_of(f"test_video:{env}").record(path)
+    assert path.read_text() == "before"
+    assert [one.name for one in tmp_path.iterdir() if one.suffix == ".tmp"] == []
+
+
+@pytest.mark.parametrize("name", ["v.avi", "v", "v.mp4.txt"])
+def test_other_kinds_of_files_are_refused_before_anything_is_played(tmp_path, policy_of, name):
+    policy = policy_of("test_video:Drawn")
+    with pytest.raises(InvalidInput, match=rf"video: expected a file named \*\.mp4 or \*\.gif, got .*{name}"):
+        policy.record(tmp_path / name)
+
+
+def test_without_its_extra_a_video_is_refused_with_the_command_that_installs_it(tmp_path, policy_of, monkeypatch):
+    policy = policy_of("test_video:Drawn")
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    with pytest.raises(MissingExtra, match=r"drivetrain\[video\]"):
+        policy.record(tmp_path / "v.mp4")
+
+
+def test_a_window_shows_the_same_episodes(policy_of, monkeypatch, tmp_path, capsys):
+    policy = policy_of("test_video:Drawn")
+    assert [one.length for one in policy.watch(2)] == [LENGTH] * 2
+    assert main(["eval", str(tmp_path / "run"), "--episodes", "1", "--watch"]) == 0
+    assert capsys.readouterr().out.startswith("shown: 1 episode of return 5.0\n")
+
+
+@pytest.mark.parametrize("shown", ["0", "-1", "10000000000"])
+def test_numbers_of_episodes_that_are_none_are_refused(tmp_path, policy_of, shown):
+    policy_of("test_video:Drawn")
+    with pytest.raises(InvalidInput, match=r"--shown: expected 1\.\."):
+        main_or_raise(["eval", str(tmp_path / "run"), "--watch", "--shown", shown])
+
+
+def main_or_raise(words):
+    from drivetrain.cli.eval import run
+
+    return run(words[1:])
+
+
+def test_small_pictures_are_enlarged_by_whole_numbers_and_large_ones_are_left(tmp_path):
+    assert fitted(np.zeros((10, 12, 3), np.uint8)).shape == (240, 288, 3)
+    assert fitted(np.zeros((241, 401, 3), np.uint8)).shape == (242, 402, 3)
+    picture = np.random.default_rng(0).integers(256, size=(300, 400, 3), dtype=np.uint8)
+    assert (fitted(picture) == picture).all()
+
+
+@pytest.mark.parametrize("rate", [0.5, 29.97, 240.0])
+@pytest.mark.parametrize("kind", ["mp4", "gif"])
+def test_every_rate_of_pictures_can_be_written(tmp_path, rate, kind):
+    path = tmp_path / f"v.{kind}"
+    with written_video(path, rate) as add:
+        for number in range(3):
+            add(np.full((8, 8, 3), 80 * number, np.uint8))
+    frames, found = frames_of(path)
+    assert len(frames) == 3
+    if kind == "mp4":
+        assert float(found) == pytest.approx(rate, rel=0.01)
