@@ -141,6 +141,7 @@ class Table {
 
   void close() {
     mapping_.reset();
+    scratch_.reset();
     samples_->close();
   }
   std::uint64_t num_frames() const { return config_.num_frames; }
@@ -194,6 +195,7 @@ class Table {
     else if (join && status == Status::kOk)
       result = samples_->finish(shape, result, scratch->addresses, {}, 0);
     scratch->arrays.clear();
+    if (scratch->draws.size() > kMostKeptDraws) std::vector<Draw>().swap(scratch->draws);
     scratch_ = std::move(scratch);
     check(status);
     return result;
@@ -299,6 +301,7 @@ class Table {
 
  private:
   static constexpr std::size_t kMostDraws = std::size_t{1} << 31;  // per call, all batches together
+  static constexpr std::size_t kMostKeptDraws = std::size_t{1} << 18;  // from one call to the next: 4 MiB
 
   struct Scratch {  // what a call needs besides its result
     std::vector<Draw> draws;

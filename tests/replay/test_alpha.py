@@ -180,3 +180,23 @@ def test_a_process_killed_while_it_rescales_leaves_leaves_that_others_complete(t
 def test_leaves_are_rescaled_or_not():
     with pytest.raises(InvalidInput, match="rescale: expected True or False, got 'no'"):
         filled_replay(8).set_alpha(0.5, rescale="no")
+
+
+def test_from_next_to_nothing_nothing_can_be_rescaled_but_further_down():
+    replay = filled_replay(4, alpha=0.5)
+    replay.set_alpha(1e-5)
+    replay.set_alpha(1e-6)
+    with pytest.raises(InvalidInput, match=r"one below 1e-4 .* from alpha 1e-06 to 0.5; use rescale=False"):
+        replay.set_alpha(0.5)
+    assert replay.alpha == 1e-6
+    replay.set_alpha(0.5, rescale=False)
+
+
+@pytest.mark.parametrize("low", [1e-4, 1e-3, 0.1])
+def test_priorities_come_back_from_a_small_alpha_up_to_the_rounding_of_leaves(low):
+    replay = filled_replay(16, alpha=0.6)
+    given = np.geomspace(1e-3, 1e3, 16)
+    replay.update_priorities(replay.all_keys(), given)
+    replay.set_alpha(low)
+    replay.set_alpha(0.6)
+    np.testing.assert_allclose(replay.priorities(replay.all_keys()), given, rtol=2 * 6e-8 / low + 1e-4)

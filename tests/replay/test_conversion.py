@@ -157,3 +157,25 @@ def test_what_does_not_fit_is_refused():
         used.take_over(source, change)
         with pytest.raises(InvalidInput, match=r"expected this replay to be empty, got \d+ rows; make a new one"):
             used.take_over(source, change)
+
+
+@pytest.mark.parametrize("was_filled", [False, True])
+def test_an_empty_replay_is_taken_over_with_its_alpha(was_filled):
+    source, target = framed(50), embedded(50)
+    if was_filled:
+        Stream().write(source.writer(ENVS), 10)
+        source.clear()
+    source.set_alpha(0.25)
+    target.take_over(source, change)
+    assert (len(target), target.alpha) == (0, 0.25)
+    count = 8
+    obs = {"actor": np.zeros((count, 3), np.float32), "critic": np.zeros((count, 1), np.float32)}
+    ends = np.ones(count, bool)
+    target.writer(count).add(
+        obs=obs, next_obs=obs, action=np.arange(count), reward=np.zeros(count), terminated=ends, truncated=~ends
+    )
+    other = embedded(50, alpha=0.25)
+    other.writer(count).add(
+        obs=obs, next_obs=obs, action=np.arange(count), reward=np.zeros(count), terminated=ends, truncated=~ends
+    )
+    assert target.sample(8).data["action"].tolist() == other.sample(8).data["action"].tolist()

@@ -98,3 +98,11 @@ def test_what_does_not_fit_is_named_and_nothing_is_added(name, value, message):
         assert replay.num_inserted == 0
     with pytest.raises(Closed):
         writer.extend(**steps_of(FLAT, 5, 3))
+
+
+def test_fields_that_are_missing_are_named_before_their_shapes_are_looked_at():
+    with (
+        Replay(10, {"action": ((), "int64")}) as replay,
+        pytest.raises(InvalidInput, match=r"extend: expected exactly the fields .*; missing action, reward, termin"),
+    ):
+        replay.writer(1).extend()

@@ -9,7 +9,7 @@ import pytest
 from filled import all_rows, slots_of
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import Replay
+from drivetrain.replay import Replay, Sequences
 from drivetrain.replay.schema import Schema
 
 ALIGNED = np.dtype([("flag", "u1"), ("value", "f8"), ("inner", [("x", ">i2"), ("y", "S3")], (2,))], align=True)
@@ -233,3 +233,17 @@ def test_items_of_every_small_size_come_out_as_they_went_in(num_step):
     for name, items in {**fields, **ends}.items():
         assert np.array_equal(sample.data[name], items[slots]), name
     assert np.array_equal(sample.data["reward"], np.array([0.5, 1.5, -2.0], np.float32)[slots])
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.uint8])
+def test_integers_of_numpy_are_settings_that_files_and_other_processes_can_hold(tmp_path, integer):
+    stacked = {"obs": ((4, 2), "uint8")}
+    windows = Sequences(length=integer(4), burn_in=integer(1), period=integer(2), initial=["state"])
+    for make in (
+        lambda **where: Replay(integer(20), stacked, frame_stack=integer(4), num_step=integer(2), **where),
+        lambda **where: Replay(20, {"obs": ((2,), "f4"), "state": ((), "f4")}, sequence=windows, **where),
+    ):
+        make().save(tmp_path / "replay")
+        with Replay.load(tmp_path / "replay") as loaded, make(shared=True) as shared:
+            assert repr(loaded) == repr(shared)
+    assert windows == Sequences(length=4, burn_in=1, period=2, initial=("state",))

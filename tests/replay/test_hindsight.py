@@ -203,7 +203,11 @@ def test_observations_without_goals_are_refused():
     [
         (lambda achieved, desired: 0.0, r"reward: expected 8 numbers of \(achieved, desired\), .* got float64\[\]"),
         (lambda achieved, desired: achieved, r"reward: expected 8 numbers .* got float32\[8, 2\]"),
-        (lambda achieved, desired: np.full(8, np.nan), "reward: expected finite numbers, got nan"),
+        (
+            lambda achieved, desired: np.full(8, 1e39),
+            r"reward\[0\]: expected finite .* within float32, got 1e\+39",
+        ),
+        (lambda achieved, desired: np.full(8, np.nan), r"reward\[0\]: expected finite numbers within float32, got nan"),
     ],
 )
 def test_rewards_that_do_not_fit_are_named_and_the_steps_are_there(reward, message):
@@ -296,3 +300,23 @@ def test_a_hindsight_writer_that_is_to_be_copied_says_how_another_is_made():
         pytest.raises(InvalidInput, match=r"cannot be pickled or copied; send replay\.h"),
     ):
         pickle.dumps(replay.hindsight_writer(reward=reward_of))
+
+
+def in_place(achieved, desired):
+    desired -= achieved
+    return desired.sum(axis=-1)
+
+
+def in_place_of_steps(achieved, desired, steps):
+    steps["obs"]["observation"] *= 0
+    return np.zeros(len(achieved))
+
+
+@pytest.mark.parametrize("reward", [in_place, in_place_of_steps])
+def test_a_reward_that_computes_in_place_is_stopped_before_it_changes_what_is_stored(reward):
+    with Replay(100, SPEC) as replay:
+        writer = replay.hindsight_writer(reward=reward)
+        writer.add(**step_of([0], [0]))
+        with pytest.raises(ValueError, match="read-only"):
+            writer.add(**step_of([0], [1], truncated=True))
+        assert len(replay) == 2

@@ -201,3 +201,15 @@ def test_inspecting_takes_memory_for_an_index_and_not_for_the_rows(tmp_path):
     tracemalloc.stop()
     assert path.stat().st_size > 100_000_000
     assert peak < 50_000_000
+
+
+def test_infinite_returns_of_both_signs_are_told_without_a_warning(tmp_path, capsys):
+    replay = Replay(10, {"action": ((), "int64")}, num_step=2, gamma=1.0)
+    writer, no = replay.writer(1), np.zeros(1, bool)
+    for reward in (3.4e38, 3.4e38, -3.4e38, -3.4e38, -3.4e38):
+        writer.add(action=np.zeros(1, int), reward=np.full(1, reward), terminated=no, truncated=no)
+    replay.save(tmp_path / "replay")
+    report = inspect(tmp_path / "replay")
+    assert (report.rewards.minimum, report.rewards.maximum) == (-np.inf, np.inf)
+    assert command.main(["replay", "inspect", str(tmp_path / "replay")]) == 0
+    assert capsys.readouterr().err == ""

@@ -8,7 +8,7 @@ import pytest
 from stacks import Stacks, pixel_replay, pixel_steps, stack_fields, stack_spec
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.replay import Replay, Sequences, joined_frames
+from drivetrain.replay import Replay, Sample, Sequences, joined_frames
 
 
 def broken(num_steps, *, stack, break_rate, end_rate, num_envs=4, **settings):
@@ -256,3 +256,28 @@ def test_the_frames_of_one_batch_among_several_are_a_view_of_those_of_all(num_st
             joined_frames(sample.data["next_obs"][1], sample.data["obs"][1])
         once = sample.map(lambda array: array + 0)
         np.testing.assert_array_equal(once.data["obs"], sample.data["obs"])
+
+
+def test_a_view_of_a_larger_array_that_is_no_joined_stack_is_mapped_by_itself(tmp_path):
+    np.save(tmp_path / "all.npy", np.arange(4000.0).reshape(1000, 4))
+    mapped_file = np.load(tmp_path / "all.npy", mmap_mode="r")
+    obs, next_obs, columns = mapped_file[:32], mapped_file[1:33], mapped_file[:, :3]
+    shapes = []
+
+    def centred(array):
+        shapes.append(array.shape)
+        return array - array.mean(0)
+
+    data = {"obs": obs, "next_obs": next_obs, "columns": columns}
+    found = Sample(data, np.ones(32, np.float32), np.arange(32, dtype=np.uint64)).map(centred)
+    assert shapes == [(32, 4), (32, 4), (1000, 3), (32,), (32,)]
+    for name, array in data.items():
+        np.testing.assert_array_equal(found.data[name], array - array.mean(0))
+    assert joined_frames(obs, next_obs) is None
+
+
+def test_arrays_of_a_batch_of_ones_own_are_mapped_by_themselves():
+    replay = pixels(20)
+    batch = replay.sample(8, out=replay.new_batch(8))
+    batch.data["reward"].flags.writeable = False
+    np.testing.assert_array_equal(batch.map(lambda array: array + 1).data["reward"], batch.data["reward"] + 1)

@@ -267,3 +267,15 @@ def test_threads_that_hold_samples_do_not_meet_each_others():
     for thread in threads:
         thread.join()
     assert not errors
+
+
+def test_what_a_large_sample_was_drawn_with_is_given_back():
+    replay = Replay(1000, {"action": ((), "uint8")})
+    no = np.zeros(1000, bool)
+    replay.writer(1000).add(action=np.zeros(1000, np.uint8), reward=np.zeros(1000), terminated=no, truncated=no)
+    replay.sample(8)
+    before = resident_nbytes()
+    replay.sample(1000, num_batches=10_000)
+    for _ in range(300):
+        replay.sample(8)
+    assert resident_nbytes() - before < 50e6, "16 bytes for each of 10 million draws were 160 MB"

@@ -73,3 +73,10 @@ def test_every_value_of_a_line_within_0_and_1_is_a_beta():
 def test_what_makes_no_schedule_is_refused(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+@pytest.mark.parametrize(("start", "end"), [(1e-200, 1e200), (1e300, 1e-300), (1e-300, 1e300)])
+def test_an_exponential_between_numbers_whose_quotient_is_none_passes_their_geometric_mean(start, end):
+    schedule = Exponential(start, end, 10)
+    assert schedule(5) == pytest.approx(1.0)
+    assert (schedule(0), schedule(10)) == (pytest.approx(start), end)

@@ -312,3 +312,19 @@ def test_more_environments_than_there_is_room_for_their_windows_are_refused():
     replay = Replay(2, {"obs": ((), "int8")}, sequence=Sequences(length=50))
     with pytest.raises(InvalidInput, match=r"windows of 10 environments \(50 steps, 1 frames each\) hold up to 510"):
         replay.writer(10)
+
+
+def test_a_field_with_a_slash_in_its_key_is_kept_for_the_first_step_by_the_name_it_was_given():
+    spec = {"obs": ((2,), "f4"), "state": {"walker/pos": ((2,), "f4"), "h": ((), "f4")}}
+    replay = Replay(10, spec, sequence=Sequences(length=3, initial=("state/walker/pos",)))
+    writer = replay.writer(1)
+    for step in range(3):
+        writer.add(
+            obs=np.zeros((1, 2), "f4"), next_obs=np.zeros((1, 2), "f4"), reward=np.zeros(1),
+            state={"walker/pos": np.full((1, 2), step, "f4"), "h": np.zeros(1, "f4")},
+            terminated=np.zeros(1, bool), truncated=np.full(1, step == 2),
+        )  # fmt: skip
+    state = replay.sample(1).data["state"]
+    assert (state["walker/pos"].tolist(), state["h"].shape) == ([[0.0, 0.0]], (1, 3))
+    with pytest.raises(InvalidInput, match=r"got 'state/walke'.* declared are obs, state/walker/pos, state/h"):
+        Replay(10, spec, sequence=Sequences(length=3, initial=("state/walke",)))

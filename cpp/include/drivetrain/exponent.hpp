@@ -26,6 +26,7 @@ namespace drivetrain {
 
 inline constexpr float kPriorityEpsilon = 1e-6f;
 inline constexpr double kMaxLeaf = 3.0e38;
+inline constexpr double kLeastKeptAlpha = 1e-4;  // below, the rounding of leaves is 6e-4 of a priority and more
 
 #ifdef DRIVETRAIN_CRASH_POINTS
 inline constexpr std::size_t kRescaledPerHold = 16;  // several holds even in a small table

@@ -240,7 +240,8 @@ class ReplayTable {
   }
 
   /// Changes alpha for everybody; with `rescale`, the leaves there are become what they would be
-  /// had it always been this, which takes many short holds of the lock. Refused (kForgotten) from 0.
+  /// had it always been this, which takes many short holds of the lock. Refused (kForgotten) upwards from
+  /// next to nothing.
   Status set_alpha(double alpha, bool rescale) noexcept {
     for (bool changed = false;;) {
       Lock lock(*this);
@@ -250,7 +251,7 @@ class ReplayTable {
       } else if (changed) {
         return Status::kOk;
       } else {
-        if (rescale && this->alpha() == 0 && alpha != 0) return Status::kForgotten;
+        if (rescale && this->alpha() < kLeastKeptAlpha && alpha > this->alpha()) return Status::kForgotten;
         header_->exponent.change(alpha, rescale && alpha != this->alpha());
         changed = true;
       }

@@ -555,8 +555,8 @@ class Replay:
                 and update complete it. False: rows keep their leaves until their next update.
 
         Raises:
-            InvalidInput: Not in [0, 1]; a uniform replay; `rescale` from alpha 0, where every leaf is 1
-                and the priorities are forgotten. Nothing was changed.
+            InvalidInput: Not in [0, 1]; a uniform replay; `rescale` to a larger alpha from one below 1e-4, where
+                priorities are lost in the rounding of leaves, or from 0, where every leaf is 1. Nothing was changed.
             Closed: The replay was closed.
         """
         self._require_prioritized("set_alpha")
@@ -566,13 +566,15 @@ class Replay:
             self._table.set_alpha(alpha, rescale)
         except InvalidInput:
             raise InvalidInput(
-                f"set_alpha: with alpha 0 every leaf is 1 and no priority is kept, so that leaves cannot be rescaled "
-                f"to alpha {alpha}; use rescale=False, and update_priorities(replay.all_keys(), ...)"
+                f"set_alpha: with alpha 0 every leaf is 1 and no priority is kept, and with one below 1e-4 none that "
+                f"could be told from its neighbours, so that leaves cannot be rescaled from alpha {self.alpha} to "
+                f"{alpha}; use rescale=False, and update_priorities(replay.all_keys(), ...)"
             ) from None
 
     def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding (to float32, and to
-        the unit that leaves are multiples of, which one beyond 4,096 makes coarser).
+        """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding of leaves (to
+        float32, which is 6e-8 / alpha of a priority, and to the unit that leaves are multiples of, which one beyond
+        4,096 makes coarser). After `set_alpha(..., rescale=False)` rows not updated since are read by the new alpha.
 
         Args:
             keys: From `sample.keys` or `all_keys()`, any shape.
@@ -729,7 +731,8 @@ class Replay:
     ) -> "Replay":
         """A new replay with what `save` wrote.
 
-        A full replay, and one that was never full, draws the same rows as the one that was saved.
+        It draws the same rows as the one that was saved, where that was full or never so. Where observations are
+        shared, rows may have left that early, because their frames were overwritten; then it draws others.
 
         Args:
             path: Of the file.
@@ -771,8 +774,8 @@ class Replay:
         """Fill this replay, which is empty, with the rows of another whose observations were other ones.
 
         Rows, their order, their priorities and alpha stay, and draws go on from the same random numbers: the same rows
-        are drawn, unless some in the middle are gone because their frames were. Keys of the other's rows mean nothing
-        here. Nobody may use either of them meanwhile.
+        are drawn, unless some have left early because their frames were overwritten. Keys of the other's rows mean
+        nothing here. Nobody may use either of them meanwhile.
 
         Args:
             source: Of the same capacity, settings and fields but for `obs`, with `share_next_obs` or

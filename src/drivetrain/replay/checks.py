@@ -38,20 +38,27 @@ def fitting_step(
         leading: Their leading axes: environments, or steps and environments.
         marks: Which of the environments are meant; the numbers of others become 0. None: all.
     """
+    _require_names(inputs, step, "add")
     expected = {field.name: field for field in inputs}
-    missing, extra = sorted(expected.keys() - step.keys()), sorted(step.keys() - expected.keys())
+    return {name: _fitting(expected[name], value, leading, marks) for name, value in step.items()}
+
+
+def _require_names(inputs: tuple[Field, ...], step: dict[str, Any], method: str) -> None:
+    """Refuse a step, or several, that has other fields than these."""
+    expected = [field.name for field in inputs]
+    missing, extra = sorted(set(expected) - step.keys()), sorted(step.keys() - set(expected))
     if missing or extra:
         raise InvalidInput(
-            f"add: expected exactly the fields {', '.join(expected)}"
+            f"{method}: expected exactly the fields {', '.join(expected)}"
             + (f"; missing {', '.join(missing)}" if missing else "")
             + (f"; not declared in the spec: {', '.join(extra)}" if extra else "")
         )
-    return {name: _fitting(expected[name], value, leading, marks) for name, value in step.items()}
 
 
 def fitting_steps(inputs: tuple[Field, ...], steps: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
     """The same for arrays of several steps, `[steps, environments, ...]`: as many as there are of rewards."""
-    shape = np.shape(steps.get("reward", ()))
+    _require_names(inputs, steps, "extend")
+    shape = np.shape(steps["reward"])
     if len(shape) != 2:
         raise InvalidInput(
             f"extend: expected rewards of [steps, {num_envs}], one per step and environment, got {list(shape)}; "
@@ -89,7 +96,7 @@ def _fitting(
     if field is PRIORITY:
         _require_priorities(where, array)
     elif field.kind == REWARD:
-        _require_rewards(where, array)
+        require_finite(where, array)
     if array.dtype != field.dtype and not (field.kind == REWARD and array.dtype == np.float64):  # summed as it is
         array = array.astype(np.float32)
     return np.require(array, requirements=("C", "A"))
@@ -215,7 +222,12 @@ def _require_priorities(where: str, values: npt.NDArray[Any]) -> None:
         )
 
 
-def _require_rewards(where: str, values: npt.NDArray[Any]) -> None:
+def require_finite(where: str, values: npt.NDArray[Any]) -> None:
+    """Refuse rewards that are no numbers within float32; says which.
+
+    Raises:
+        InvalidInput: One is none.
+    """
     with np.errstate(over="ignore"):  # what is beyond float32 is infinite in it
         bad = ~np.isfinite(values.astype(np.float32))
     if bad.any():

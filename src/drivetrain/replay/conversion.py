@@ -47,7 +47,7 @@ def convert(source: Side, target: Side, change: Change) -> None:
     stats = source.table.stats()
     alpha = source.table.alpha()
     rows, leaves = _rows(source, alpha, stats["next_slot"])
-    stacks = refs_of(rows, source.schema).reshape(2 * len(rows), -1)
+    stacks = refs_of(rows, source.schema).reshape(2 * len(rows), source.schema.frame_stack)
     unique, which = np.unique(stacks, axis=0, return_inverse=True)
     age = (unique.astype(np.int64) - stats["next_frame"]) % source.table.num_frames
     order = np.argsort(age.max(1, initial=0), kind="stable")  # by the newest frame of each

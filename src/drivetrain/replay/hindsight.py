@@ -26,7 +26,7 @@ Strategy = Literal["future", "episode", "final"]
 
 Judge = Callable[..., npt.ArrayLike]
 """From goals that were reached and goals that were wanted, `[N, ...]` each, to `[N]` numbers; with a parameter `steps`
-also from the fields of these N steps, nested as they are declared."""
+also from the fields of these N steps, nested as they are declared. All are read-only."""
 
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -164,8 +164,10 @@ class HindsightWriter:
         steps = {name: np.repeat(array[:, None], num_goals, axis=1) for name, array in episode.items()}
         steps[f"obs/{_WANTED}"] = steps[f"next_obs/{_WANTED}"] = goals
         num, item = goals.shape[0] * num_goals, goals.shape[2:]
-        pairs = np.repeat(reached, num_goals, axis=0), np.ascontiguousarray(goals.reshape(num, *item))
-        judged = self._schema.nested({name: array.reshape(num, *array.shape[2:]) for name, array in steps.items()})
+        pairs = _kept(np.repeat(reached, num_goals, axis=0)), _kept(goals.reshape(num, *item))
+        judged = self._schema.nested(
+            {name: _kept(array.reshape(num, *array.shape[2:])) for name, array in steps.items()}
+        )
         judged = self._schema.as_declared(judged) if self._schema.is_respelled else judged
         reward = _judged("reward", how.reward, pairs, judged).reshape(-1, num_goals)
         if how.terminated is not None:
@@ -226,7 +228,12 @@ def _judged(name: str, judge: Judge, pairs: tuple[Any, Any], steps: dict[str, An
             f"{name}: expected {num} numbers of (achieved, desired), one for each of their rows, got "
             f"{array.dtype}{list(array.shape)}; have it work along the last axis"
         )
-    array = array.astype(np.float32)
-    if not np.isfinite(array).all():
-        raise InvalidInput(f"{name}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
-    return array
+    checks.require_finite(name, array)
+    return array.astype(np.float32)
+
+
+def _kept(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view that nobody writes through: what a caller's function is shown is stored afterwards."""
+    view = np.ascontiguousarray(array)[...]
+    view.flags.writeable = False
+    return view

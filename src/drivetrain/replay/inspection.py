@@ -173,7 +173,8 @@ class _Tally:
         if MASK in self._fields:  # sequences: what is behind the end of an episode is no reward
             rewards = rewards[self._values(rows, MASK)]
         self._count += rewards.size
-        self._sum += float(rewards.sum())
+        with np.errstate(invalid="ignore"):  # n-step returns may be infinite, of both signs
+            self._sum += float(rewards.sum())
         self._least = min(self._least, float(rewards.min()))
         self._most = max(self._most, float(rewards.max()))
         self.num_terminated += int(self._values(rows, TERMINATED).any(axis=1).sum())

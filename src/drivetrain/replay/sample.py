@@ -1,6 +1,6 @@
 """What sampling gives: the rows of a batch, their importance weights, and their keys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -42,13 +42,14 @@ class Sample(NamedTuple):
         Raises:
             InvalidInput: It has changed them.
         """
-        runs = dict[tuple[int, tuple[int, ...]], Any]()
+        runs = dict[_Which, Any]()
+        joined = _joined(self.data)
 
         def mapped(array: Any) -> Any:
             run = _run_of(array)
-            if run is None:
+            which = None if run is None else _which(run)
+            if run is None or which is None or which not in joined:
                 return function(array)
-            which = (run.ctypes.data, run.shape)
             if which not in runs:
                 runs[which] = function(run)
             made, place = runs[which], _place_in(run, array)
@@ -78,11 +79,50 @@ def joined_frames(obs: npt.NDArray[Any], next_obs: npt.NDArray[Any]) -> tuple[np
         InvalidInput: They are the other way round.
     """
     run, other = _run_of(obs), _run_of(next_obs)
-    if run is None or other is None or (other.ctypes.data, other.shape) != (run.ctypes.data, run.shape):
+    if run is None or other is None or _which(other) != _which(run):
         return None
-    if obs.ctypes.data != run.ctypes.data or next_obs.ctypes.data <= obs.ctypes.data:
+    ends = _end_of(run, obs), _end_of(run, next_obs)
+    if ends == ("last", "first"):
         raise InvalidInput("joined_frames: expected obs and the next_obs of the same sample, in this order")
-    return run, sum(run.shape) - sum(obs.shape)
+    return (run, sum(run.shape) - sum(obs.shape)) if ends == ("first", "last") else None
+
+
+_Which = tuple[int, tuple[int, ...]]
+"""Which run of frames: where it begins, and its shape."""
+
+
+def _which(run: npt.NDArray[Any]) -> _Which:
+    return run.ctypes.data, run.shape
+
+
+def _end_of(run: npt.NDArray[Any], stack: npt.NDArray[Any]) -> str:
+    """At which end of its run a stack lies."""
+    place = _place_in(run, stack)
+    axis = len(place) - 1
+    if place[axis].start == 0:
+        return "first"
+    return "last" if place[axis].stop == run.shape[axis] else "between"
+
+
+def _joined(data: Any) -> set[_Which]:
+    """The runs of which two stacks are here, one from the first frame and one up to the last: those that were joined.
+
+    Any other view of an array, as of a file that is mapped, is an array by itself.
+    """
+    ends = dict[_Which, set[str]]()
+    for array in _leaves(data):
+        if (run := _run_of(array)) is not None:
+            ends.setdefault(_which(run), set()).add(_end_of(run, array))
+    return {which for which, found in ends.items() if found == {"first", "last"}}
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | tuple):
+        inside = cast("dict[str, Any] | tuple[Any, ...]", value)
+        for inner in inside.values() if isinstance(inside, dict) else inside:
+            yield from _leaves(inner)
+    else:
+        yield value
 
 
 def _run_of(array: Any) -> npt.NDArray[Any] | None:

@@ -8,11 +8,14 @@ caller counts: updates, environment steps, calls.
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay.arguments import real_number, require_int
+
+_LEAST = sys.float_info.min  # below, quotients lose digits
 
 Schedule = Callable[[int], float]
 """A value for each step; any function will do."""
@@ -92,4 +95,6 @@ class Exponential:
         if fraction >= 1:
             return float(self.end)
         start, end = float(self.start), float(self.end)
-        return float(start * (end / start) ** fraction)
+        if _LEAST <= end / start < math.inf:
+            return start * (end / start) ** fraction
+        return math.exp((1 - fraction) * math.log(start) + fraction * math.log(end))  # their quotient is no number

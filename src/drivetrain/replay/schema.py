@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native, dtypes
-from drivetrain.replay.sequences import Sequences
+from drivetrain.replay.sequences import SLASH, Sequences, is_within
 
 Spec = Mapping[str, Any]
 """A nested dict whose leaves are `(shape, dtype)`; a list of specs stands for a tuple."""
@@ -37,9 +37,6 @@ FIRST, NEXT, REWARD, DISCOUNT, TERMINATED, TRUNCATED, FRAMES, NEXT_FRAMES, INITI
 """Field kinds, as in cpp/include/drivetrain/rows.hpp."""
 
 _FROM_PRODUCER = -1  # of no row
-_SLASH = "\u2215"
-"""In flat names, in place of a slash within a key such as `walker/position`."""
-
 _OURS = {
     "reward": (REWARD, np.dtype(np.float32)),
     "discount": (DISCOUNT, np.dtype(np.float32)),
@@ -211,7 +208,7 @@ class Schema:
     @cached_property
     def is_respelled(self) -> bool:
         """Whether users see more than nested dicts of flat names: tuples, or keys with a slash."""
-        return bool(self.tuples) or any(_SLASH in field.name for field in self.fields)
+        return bool(self.tuples) or any(SLASH in field.name for field in self.fields)
 
     def as_declared(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         """The same with tuples and keys as users see them; leaves `data` as it is."""
@@ -221,7 +218,7 @@ class Schema:
                 value = self.as_declared(cast(dict[str, Any], value), f"{prefix}{key}/")
                 if f"{prefix}{key}" in self.tuples:
                     value = tuple(value.values())
-            converted[key.replace(_SLASH, "/")] = value
+            converted[key.replace(SLASH, "/")] = value
         return converted
 
     def native_fields(self) -> list[tuple[int, int, int, str, np.dtype[Any], tuple[int, ...], tuple[int, ...]]]:
@@ -281,13 +278,13 @@ def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple
     for key, value in spec.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"spec field {key!r}: expected a str as name, got {type(key).__name__}")
-        name = prefix + key.replace("/", _SLASH)
+        name = prefix + key.replace("/", SLASH)
         if not prefix and (key in _OURS or key == "next_obs"):
             raise InvalidInput(
                 f"spec field {name!r}: this name is reserved; reward, terminated, truncated, discount and next_obs "
                 "exist by themselves"
             )
-        if not key or _SLASH in key or (not prefix and "/" in key):
+        if not key or SLASH in key or (not prefix and "/" in key):
             raise InvalidInput(
                 f"spec field {prefix + key!r}: this name is reserved; names are not empty, nor hold U+2215, and those "
                 'of whole fields have no "/"; choose another'
@@ -345,10 +342,10 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 def _require_sequences(declared: _Declared, sequence: Sequences) -> None:
     for group in sequence.initial:
-        if _is_obs(group) or not any(name == group or name.startswith(group + "/") for name in declared):
+        if _is_obs(group) or not any(is_within(name, group) for name in declared):
             raise InvalidInput(
                 f"Sequences.initial: expected fields of the spec other than obs, got {group!r}; "
-                f"declared are {', '.join(declared)}"
+                f"declared are {', '.join(declared).replace(SLASH, '/')}"
             )
     for name, (shape, _) in declared.items():
         if name.split("/")[0] == "mask":
@@ -380,7 +377,7 @@ def _stride(packed: int) -> int:
 def _walk(step: Mapping[str, Any], prefix: str, tuples: tuple[str, ...]) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in step.items():
-        name = prefix + str(key).replace("/", _SLASH) if prefix else key
+        name = prefix + str(key).replace("/", SLASH) if prefix else key
         if isinstance(value, Mapping):
             flat += _walk(value, f"{name}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
         elif name in tuples and isinstance(value, tuple | list):

@@ -8,6 +8,8 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import arguments
 
 _MOST_STEPS = 100_000
+SLASH = "\u2215"
+"""In flat names, in place of a slash within a key such as `walker/position`."""
 
 
 @with_fields
@@ -38,14 +40,19 @@ class Sequences:
 
     def __post_init__(self) -> None:
         integer = arguments.require_int
-        integer("Sequences.length", self.length, least=1, most=_MOST_STEPS)
-        integer("Sequences.burn_in", self.burn_in, least=0, most=_MOST_STEPS)
+        length = integer("Sequences.length", self.length, least=1, most=_MOST_STEPS)
+        checked: dict[str, Any] = {
+            "length": length,
+            "burn_in": integer("Sequences.burn_in", self.burn_in, least=0, most=_MOST_STEPS),
+        }
         if self.period is not None:  # beyond the length, some steps would never be learned from
-            integer("Sequences.period", self.period, least=1, most=self.length)
+            checked["period"] = integer("Sequences.period", self.period, least=1, most=length)
         names: Any = self.initial
         is_names = isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)  # pyright: ignore[reportUnknownVariableType]
         if not is_names:
             raise InvalidInput(f'Sequences.initial: expected names such as ("state",), got {self.initial!r}')
+        for name, value in {**checked, "initial": tuple(map(str, names))}.items():
+            object.__setattr__(self, name, value)  # as Python's own, which a file can hold
 
     @property
     def num_steps(self) -> int:
@@ -59,7 +66,7 @@ class Sequences:
 
     def keeps_initial(self, name: str) -> bool:
         """Whether this field, of flat name, is kept for the first step alone."""
-        return any(name == group or name.startswith(group + "/") for group in self.initial)
+        return any(is_within(name, group) for group in self.initial)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form; `from_json` inverts it."""
@@ -72,6 +79,12 @@ class Sequences:
             return None
         plain: dict[str, Any] = {**values, "initial": tuple(values["initial"])}
         return cls(**plain)
+
+
+def is_within(name: str, group: str) -> bool:
+    """Whether a field, of flat name, is that of this name as it was declared, or in the nested dict of this name."""
+    declared = name.replace(SLASH, "/")
+    return declared == group or declared.startswith(group + "/")
 
 
 def require_sequences(sequence: Any, num_step: int) -> None:

@@ -62,7 +62,7 @@ class Settings:
             gamma=fraction("gamma", values["gamma"], meaning="the discount per step"),
             seed=integer("seed", values["seed"], least=0, most=2**64 - 1),
             share_next_obs=arguments.require_bool("share_next_obs", values["share_next_obs"]),
-            frame_stack=values["frame_stack"],
+            frame_stack=integer("frame_stack", values["frame_stack"], least=1, most=frames.MAX_STACK),
             sequence=values["sequence"],
             schema=values["schema"],
             initial_priority=checks.require_initial_priority(initial, values["prioritized"], values["schema"]),
