@@ -1,5 +1,7 @@
 """What a policy does, as a video: whole episodes, in a file that is complete or not there."""
 
+import shutil
+
 import gymnasium
 import numpy as np
 import pytest
@@ -69,12 +71,22 @@ class Undrawn(Drawn):
         super().__init__()
 
 
-@pytest.fixture
-def policy_of(tmp_path):
-    def trained(env):
-        return load_policy(train("dqn", env, run_dir=str(tmp_path / "run"), **SMALL).run_dir)
+@pytest.fixture(scope="module")
+def run_of_drawn(tmp_path_factory):
+    return train("dqn", "test_video:Drawn", run_dir=str(tmp_path_factory.mktemp("drawn") / "run"), **SMALL).run_dir
 
-    return trained
+
+@pytest.fixture
+def policy_of(run_of_drawn, tmp_path):
+    """The same policy on any of the environments here, whose spaces are alike."""
+
+    def moved(env):
+        shutil.copytree(run_of_drawn, tmp_path / "run")
+        config = tmp_path / "run" / "config.json"
+        config.write_text(config.read_text().replace("test_video:Drawn", env))
+        return load_policy(tmp_path / "run")
+
+    return moved
 
 
 def frames_of(path):
