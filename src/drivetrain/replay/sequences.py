@@ -1,7 +1,7 @@
 """Sequences: what a row is when it is a window of consecutive steps, for recurrent learners."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import InvalidInput
@@ -51,7 +51,7 @@ class Sequences:
         is_names = isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)  # pyright: ignore[reportUnknownVariableType]
         if not is_names:
             raise InvalidInput(f'Sequences.initial: expected names such as ("state",), got {self.initial!r}')
-        for name, value in {**checked, "initial": tuple(map(str, names))}.items():
+        for name, value in {**checked, "initial": tuple(cast("list[str]", names))}.items():
             object.__setattr__(self, name, value)  # as Python's own, which a file can hold
 
     @property

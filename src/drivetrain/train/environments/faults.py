@@ -96,13 +96,12 @@ def require_frame(env_id: str, step: int, drawn: Any) -> NDArray[np.uint8]:
     Raises:
         EnvironmentFault: It is none.
     """
-    one: Any = drawn[-1] if isinstance(drawn, list) and drawn else drawn
-    fits = (
-        isinstance(one, np.ndarray) and one.dtype == np.uint8 and one.ndim == 3 and one.shape[2] == 3 and one.size > 0
-    )
-    if not fits:
-        refuse(env_id, step, f"expected a picture uint8[height, width, 3] from render(), got {kind_of(one)}")
-    return cast("NDArray[np.uint8]", one)
+    several: list[Any] = cast("list[Any]", drawn) if isinstance(drawn, list) else [drawn]
+    last: Any = several[-1] if several else None
+    frame = cast("NDArray[np.uint8]", last if isinstance(last, np.ndarray) else np.empty(0))
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or frame.size == 0:
+        refuse(env_id, step, f"expected a picture uint8[height, width, 3] from render(), got {kind_of(last)}")
+    return frame
 
 
 def require_ends(env_id: str, step: int, terminated: Any, truncated: Any) -> tuple[bool, bool]:

@@ -6,6 +6,7 @@ uint8[height, width, 3] ─▶ enlarged where they are small, even sides ─▶ 
 # PyAV and Pillow are extras, and annotated in part.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
+import importlib
 import io
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -35,10 +36,8 @@ def checked_video(file: Path) -> Path:
     if file.suffix not in _WRITERS:
         raise InvalidInput(f"video: expected a file named {' or '.join(f'*{kind}' for kind in _WRITERS)}, got {file}")
     with naming_extra("video"):
-        import av
-        import PIL.Image  # noqa: F401
-
-        del av
+        for module in ("av", "PIL.Image"):
+            importlib.import_module(module)
     return file
 
 
