@@ -294,3 +294,51 @@ def test_every_fault_is_told_at_once():
         return obs, after, reward + jax.random.uniform(key), *rest
 
     refused(changed(step=step, last=None), r"(?s)- `step` is impure: .*'last'.*\n- `step` cannot be traced")
+
+
+def test_an_episode_may_end_where_every_episode_begins():
+    class Home:
+        name = "Home"
+        default_params = None
+
+        def reset(self, key, params):
+            return jnp.zeros(1), jnp.int32(0)
+
+        def step(self, key, state, action, params):
+            place = state + 2 * action - 1
+            return place[None].astype(jnp.float32), place, jnp.float32(0), place == 0, False, {}
+
+        def action_space(self, params):
+            return Discrete(2)
+
+        def observation_space(self, params):
+            return Box(-1000.0, 1000.0, (1,))
+
+    sim.check_env(Home())
+
+
+def test_an_observation_that_is_none_of_a_choice_or_no_number_is_told():
+    def of(value):
+        class Between(Good):
+            def reset(self, key, params):
+                return jnp.float32(value), Good.reset(self, key, params)[1]
+
+            def step(self, key, state, action, params):
+                _, *others = Good.step(self, key, state, action, params)
+                return jnp.float32(value), *others
+
+            def observation_space(self, params):
+                return Discrete(3)
+
+        return Between()
+
+    for value in (0.5, np.nan):
+        refused(of(value), f"an observation of `reset`, {value}, is not in observation_space")
+
+
+def test_what_a_space_contains_is_asked_of_anything():
+    assert [Discrete(2).contains(x) for x in (0.5, -0.5, 1.9, np.nan, 2, "1")] == [False] * 6
+    assert all(Discrete(2).contains(x) for x in (0, 1, np.int8(1), np.bool_(True)))
+    box = Box(np.zeros(3), np.ones(3), (3,))
+    assert not any(box.contains(x) for x in (np.zeros(2), np.zeros((1, 3)), 0.5, np.full(3, np.nan), "a"))
+    assert box.contains(np.zeros(3))

@@ -1,5 +1,8 @@
 """A program that was compiled before is not simplified again; one that differs in anything is."""
 
+import os
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,3 +79,39 @@ def test_a_folder_that_cannot_be_written_is_named(folder):
     folder.write_text("")
     with pytest.raises(CompileError, match="set DRIVETRAIN_CACHE to a folder"):
         kept_source(traced(lambda x: x - 1), lambda _: "")
+
+
+def test_constants_that_jax_writes_into_the_program_tell_programs_apart(monkeypatch):
+    before = jax.config.jax_use_simplified_jaxpr_constants
+    jax.config.update("jax_use_simplified_jaxpr_constants", True)
+    try:
+        tables = [np.arange(4, dtype=np.float32) + shift for shift in (0, 10)]
+        plain = [traced(lambda x, t=t: jnp.asarray(t)[jnp.int32(x)]).digest for t in tables]
+        within = [traced(lambda x, t=t: jax.jit(lambda y: jnp.asarray(t)[jnp.int32(y)])(x)).digest for t in tables]
+        given = [traced(lambda x, t=t: jnp.asarray(t) * 1).digest for t in tables]
+    finally:
+        jax.config.update("jax_use_simplified_jaxpr_constants", before)
+    assert len({*plain, *within, *given}) == 6
+
+
+def test_a_kernel_that_was_kept_is_not_used_where_random_numbers_are_others():
+    env = sim.make("CartPole-v1")
+    sim.compile(env, 2, 3, "native", record=("obs",))
+    with jax.threefry_partitionable(False):
+        for _ in range(2):
+            with pytest.raises(CompileError, match="jax_threefry_partitionable is off"):
+                sim.compile(env, 2, 3, "native", record=("obs",))
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(folder, monkeypatch):
+    folder.mkdir()
+    exists = os.path.exists
+
+    def refuse(path):
+        if str(path).startswith(str(folder)):
+            raise PermissionError(13, "Permission denied", str(path))
+        return True
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    assert exists(folder)
+    sim.compile(sim.make("CartPole-v1"), 2, 2, "native")

@@ -19,7 +19,7 @@ def test_show_config_prints_the_resolved_settings_and_starts_nothing(tmp_path, c
     shown = json.loads(capsys.readouterr().out)
     expected = preset("sac", "Pendulum-v1").override(seed=3, batch_size=128, num_actors=shown["run"]["num_actors"])
     known = shown.pop("preset")
-    assert known == {"source": PRESETS["sac", "Pendulum-v1"].source, "verified": PRESETS["sac", "Pendulum-v1"].verified}
+    assert known == {"source": PRESETS["sac", "Pendulum-v1"].source, "verified": "not verified with batch_size"}
     assert shown["run"].pop("num_learners") == "worthwhile"  # which is settled when a run begins
     (settled := json.loads(expected.to_json()))["run"].pop("num_learners")
     assert shown == settled
@@ -140,3 +140,21 @@ def test_a_run_that_ends_before_its_encoder_is_to_be_frozen_says_so_when_it_begi
     config = TrainConfig.default("dqn", "images:Any-v0").override(num_actors=1, total_steps=1_000, warmup_steps=500)
     announce(config.override(freeze_encoder_after=after))
     assert ("nothing will be frozen" in capsys.readouterr().err) == says
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        (["--no-prioritized", "--num-step", "1"], "num_step, prioritized"),
+        (["--huber-delta", "inf"], "huber_delta"),
+        (["--seed", "3", "--num-actors", "2", "--total-steps", "9000"], None),
+        ([], None),
+    ],
+)
+def test_returns_are_said_to_be_reached_with_the_settings_that_reached_them_alone(capsys, words, changed):
+    assert main(["train", "dqn", "CartPole-v1", *words, "--show-config"]) == 0
+    said = json.loads(capsys.readouterr().out)["preset"]["verified"]
+    if changed is None:
+        assert said == PRESETS["dqn", "CartPole-v1"].verified
+    else:
+        assert sorted(said.removeprefix("not verified with ").split(", ")) == changed.split(", ")

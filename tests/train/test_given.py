@@ -384,3 +384,9 @@ COMPILED = (compiled_init, jax.jit(sines_apply))
 def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():
     code = "import sys; from drivetrain.train.processes.roles import actor, evaluator; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_jax_may_forbid_arrays_of_unlike_ranks_to_the_caller_alone(tmp_path):
+    with jax.numpy_rank_promotion("raise"):
+        result = train("sac", "Pendulum-v1", run_dir=str(tmp_path), torso=SINES, optimizer=optax.adamw, **SMALL)
+    assert result.num_updates == 10

@@ -18,7 +18,7 @@ from drivetrain.core.threads import prepare_computation
 from drivetrain.core.words import counted, size
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import AGENTS, TrainConfig
-from drivetrain.train.config.presets import preset, preset_for
+from drivetrain.train.config.presets import Preset, preset, preset_for
 from drivetrain.train.episode import succeeded
 from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.ledger.rules import Rules
@@ -43,11 +43,13 @@ def run(argv: list[str]) -> int:
         raise InvalidInput(f"{_SEEDS}: expected no {_SEED} beside it; leave one of them out")
     config = parse(words)
     seeds = None if listed is None else parse_seeds(listed)
-    known = preset_for(config.algo, config.env, _preset_in(words)[1])
+    name = _preset_in(words)[1]
+    known = preset_for(config.algo, config.env, name)
     shown: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-    changed = [name for name in ("env_kwargs", "sim_params") if getattr(config.environment, name)]
-    verified = f"not verified with {' and '.join(changed)}" if changed else known.verified
-    shown["preset"] = {"source": known.source, "verified": verified}
+    shown["preset"] = {
+        "source": known.source,
+        "verified": verified(config, preset(config.algo, config.env, name), known),
+    }
     once = config.weighs_learners and seeds is not None  # for all seeds: they are compared
     if config.is_open or (once and _SHOW not in argv):
         config, reason = sized(config)
@@ -67,6 +69,27 @@ def run(argv: list[str]) -> int:
 
     show(start(config, quiet=False, ready=announce), on_policy=config.on_policy)
     return 0
+
+
+def verified(config: TrainConfig, meant: TrainConfig, known: Preset) -> str:
+    """The returns that we reached with settings of an environment.
+
+    Args:
+        config: The run's.
+        meant: What it began from.
+        known: What we know of that.
+
+    Returns:
+        What `known` says, unless it is of something else: of other settings that decide what is learned.
+    """
+    pairs = [(getattr(config, part), getattr(meant, part)) for part in config.parts if part not in ("run", "simulator")]
+    changed = [
+        entry.name
+        for own, usual in pairs
+        for entry in dataclasses.fields(own)
+        if getattr(own, entry.name) != getattr(usual, entry.name)
+    ]
+    return f"not verified with {', '.join(changed)}" if changed else known.verified
 
 
 def announce(config: TrainConfig) -> None:

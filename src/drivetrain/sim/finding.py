@@ -8,6 +8,7 @@ built ─ traced slowly before? ─no─▶ trace ─▶ engine
 
 import contextlib
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,7 @@ def built(
         slow: Is there when this environment was seen to trace slowly; None where nothing is kept.
     """
     traced: Traced | None = None
-    if slow is None or not (SLOW_TRACE_S == 0 or slow.exists()):
+    if slow is None or not (SLOW_TRACE_S == 0 or os.path.exists(slow)):
         start_s = time.thread_time()
         traced = traced_now()
         if slow is None or time.thread_time() - start_s < SLOW_TRACE_S:

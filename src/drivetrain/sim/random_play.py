@@ -59,9 +59,15 @@ def at(rows: Any, tree: Tree) -> Tree:
 
 
 def resets_itself(reset: Callable[[jax.Array], Any], keys: jax.Array, before: Tree, after: Tree) -> bool:
-    """Whether every one of 16 steps that ended an episode gave, of its own key or a part of its split, a start."""
+    """Whether every one of 16 steps that ended an episode gave, of its own key or a part of its split, a start.
+
+    Where all starts are alike nobody can tell: an episode may end where it began.
+    """
     parts = jax.vmap(jax.random.split)(keys)
-    is_start = [equal(after, reset(used)[1]) for used in (keys, parts[:, 0], parts[:, 1])]
+    starts = [reset(used)[1] for used in (keys, parts[:, 0], parts[:, 1])]
+    if np.all(equal(starts[0], starts[1]) & equal(starts[0], starts[2])):
+        return False
+    is_start = [equal(after, start) for start in starts]
     return bool(np.all(np.any(is_start, axis=0) & ~equal(after, before)))
 
 

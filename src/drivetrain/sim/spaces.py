@@ -6,7 +6,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import jax
@@ -48,7 +47,7 @@ class Discrete:
     def contains(self, x: Any) -> bool:
         """Whether x is one of them."""
         array = numbers(x)
-        return array is not None and array.shape == () and 0 <= int(array) < self.n
+        return array is not None and array.shape == () and array.dtype.kind != "f" and 0 <= int(array) < self.n
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,9 @@ class Box:
     def contains(self, x: Any) -> bool:
         """Whether x has the shape and lies between the bounds."""
         array = numbers(x)
-        if array is None:
+        if array is None or array.shape != tuple(self.shape):
             return False
-        inside = (array >= np.asarray(self.low)) & (array <= np.asarray(self.high))
-        return array.shape == self.shape and int(np.sum(inside)) == prod(self.shape)
+        return bool(np.all((array >= np.asarray(self.low)) & (array <= np.asarray(self.high))))
 
 
 def bounded(low: Any, high: Any, where: Callable[..., Any]) -> tuple[Any, Any]:

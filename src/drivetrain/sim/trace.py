@@ -87,7 +87,8 @@ class Traced:
         """The hash of everything that a source depends on: this program, its constants, and what of ours writes it."""
         text, constants = text_of(self.jaxpr)
         leaves = [len(jax.tree.leaves(tree)) for tree in (self.state, self.action, self.record, self.shared)]
-        hashed = hashlib.sha256("\n".join([own_hash(*WRITERS), jax.__version__, str(leaves), text]).encode())
+        draws = str(getattr(jax.config, "jax_threefry_partitionable", True))  # the same text, and other numbers
+        hashed = hashlib.sha256("\n".join([own_hash(*WRITERS), jax.__version__, draws, str(leaves), text]).encode())
         for constant in constants:
             hashed.update(hashlib.sha256(constant).digest())
         return hashed.hexdigest()
@@ -291,8 +292,13 @@ def text_of(jaxpr: Any) -> tuple[str, list[bytes]]:
 
 
 def constants_of(program: Any) -> list[Any]:
-    """Arrays that a program, open or closed, and those among its equations' parameters close over."""
+    """Arrays that a program, open or closed, and those among its equations' parameters close over.
+
+    With jax_use_simplified_jaxpr_constants they stand in the program itself, which shows their shapes alone as text.
+    """
     found: list[Any] = list(getattr(program, "consts", ()))
+    used = [var for eqn in program.eqns for var in eqn.invars] + list(getattr(program, "jaxpr", program).outvars)
+    found += [var.val for var in used if np.ndim(getattr(var, "val", 0))]
     for eqn in program.eqns:
         for value in eqn.params.values():
             for inner in value if isinstance(value, tuple | list) else [value]:

@@ -114,6 +114,8 @@ class DiscreteActions:
     """How many."""
     start: int
     """What the environment calls action 0."""
+    dtype: str = "int64"
+    """The environment's."""
 
 
 @dataclass(frozen=True, kw_only=True)

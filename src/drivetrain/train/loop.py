@@ -23,7 +23,7 @@ from drivetrain.train.experience.experience import make_experience, stored_inter
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.experience.rounds.rounds import Rounds
 from drivetrain.train.job import Job, result
-from drivetrain.train.learner.compilation import using_compilation_cache
+from drivetrain.train.learner.compilation import broadcasting, using_compilation_cache
 from drivetrain.train.learner.devices import prepare_devices
 from drivetrain.train.learner.learner import make_learner
 from drivetrain.train.ledger.ledger import Counts
@@ -48,7 +48,7 @@ def run_sequentially(job: Job, interruption: Interruption) -> Result:
         BaseException: What a callback has raised, likewise.
     """
     display = Display(job.config.run.total_steps, quiet=job.quiet)
-    with _telling_of_faults(job.run_dir), using_compilation_cache():
+    with _telling_of_faults(job.run_dir), using_compilation_cache(), broadcasting():
         with STARTING, uncollected(), Signals(interruption.note):
             prepare_devices(job.config)
             loop = Loop(job, display, interruption)

@@ -100,3 +100,59 @@ def test_settings_of_atari_are_refused_without_it_and_leave_with_it():
         with pytest.raises(InvalidInput, match=f"{name}: expected {usual} without atari, got {value}"):
             config.override(atari=False, **{name: value})
     assert not preset("dqn", "ALE/Pong-v5").override(atari=False).environment.terminal_on_life_loss
+
+
+def lives_of_episodes(env, num_episodes, seed_of=lambda episode: None):
+    """Lives of each episode at its start and at its end, of random actions."""
+    ale, rng, seen = env._env.unwrapped.ale, np.random.default_rng(0), []
+    env.reset(0)
+    for episode in range(num_episodes):
+        before = ale.lives()
+        while not any(env.step(int(rng.integers(4)))[2:]):
+            pass
+        seen.append((before, ale.lives()))
+        env.reset(seed_of(episode))
+    return seen
+
+
+def test_after_a_lost_life_the_game_goes_on_and_after_the_last_one_another_begins():
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    config = preset("dqn", "ALE/Breakout-v5")
+    interface = describe(config)
+    lives = [(5, 4), (4, 3), (3, 2), (2, 1), (1, 0)]
+    assert lives_of_episodes(Environment(config, interface, training=True), 7) == [*lives, *lives[:2]]
+    assert lives_of_episodes(Environment(config, interface), 2) == [(5, 0)] * 2
+
+
+def test_a_reset_with_a_seed_begins_a_game_whatever_lives_are_left():
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    config = preset("dqn", "ALE/Breakout-v5")
+    env = Environment(config, describe(config), training=True)
+    assert lives_of_episodes(env, 3, seed_of=lambda episode: episode) == [(5, 4)] * 3
+    firsts = [env.reset(7), env.reset(7)]
+    np.testing.assert_array_equal(*firsts)
+
+
+def test_the_lives_of_a_game_are_those_of_stable_baselines3():
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    sb3 = pytest.importorskip("stable_baselines3.common.atari_wrappers", reason="needs the bench extra")
+    config = preset("dqn", "ALE/Breakout-v5").override(frame_stack=1)
+    raw = config.override(terminal_on_life_loss=False).environment
+    theirs = sb3.EpisodicLifeEnv(make(config.env, raw))
+    ours = make(config.env, config.environment, training=True)
+    rng = np.random.default_rng(0)
+    pair = [ours.reset(seed=3)[0], theirs.reset(seed=3)[0]]
+    num_ends = 0
+    while num_ends < 7:
+        np.testing.assert_array_equal(*pair)
+        action = int(rng.integers(4))
+        mine, other = ours.step(action), theirs.step(action)
+        assert mine[1:4] == other[1:4]
+        pair = [mine[0], other[0]]
+        if mine[2] or mine[3]:
+            np.testing.assert_array_equal(*pair)
+            num_ends += 1
+            pair = [ours.reset()[0], theirs.reset()[0]]

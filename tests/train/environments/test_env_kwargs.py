@@ -95,3 +95,15 @@ def test_what_an_environment_does_not_take_is_one_sentence(env_id):
     with pytest.raises(InvalidInput, match=r"cannot be made: .*colour.*; env_kwargs: it is made with colour") as caught:
         describe(TrainConfig.default("dqn", env_id).override(env_kwargs={"colour": "red"}))
     assert "\n" not in str(caught.value)
+
+
+def test_names_that_json_would_make_of_others_are_refused_however_deep():
+    for value in ({"rewards": {0: 1.0}}, {"a": [{1: "a", "1": "b"}]}, {"a": {"b": {None: 1}}}, {"a": ({True: 1},)}):
+        with pytest.raises(InvalidInput, match=r"^env_kwargs: expected values by name that JSON has, as .* got "):
+            TrainConfig.default("dqn", "CartPole-v1").override(env_kwargs=value)
+    for value in (float("inf"), [float("nan")], np.float32("inf")):
+        with pytest.raises(InvalidInput, match=r"^env_kwargs: expected values by name that JSON has"):
+            TrainConfig.default("dqn", "CartPole-v1").override(env_kwargs={"limit": value})
+    deep = {"a": {"b": [{"c": np.float32(0.5)}, (1, None, True)]}}
+    kept = TrainConfig.default("dqn", "CartPole-v1").override(env_kwargs=deep).environment.env_kwargs
+    assert kept == {"a": {"b": [{"c": 0.5}, [1, None, True]]}}

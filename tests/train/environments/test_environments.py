@@ -329,7 +329,7 @@ def test_stacked_vectors_keep_an_axis_for_the_frames():
 
 
 def test_frames_of_anything_but_boxes_are_refused():
-    with pytest.raises(InvalidInput, match="frame_stack is for Box observations, got MultiDiscrete"):
+    with pytest.raises(InvalidInput, match="frame_stack is for Box observations, got Discrete"):
         describe(of("dqn", "Shifted", frame_stack=2))
 
 

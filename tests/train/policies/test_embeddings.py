@@ -96,3 +96,10 @@ def test_environments_without_images_are_refused_before_anything_starts(tmp_path
     assert not (tmp_path / "run").exists()
     with pytest.raises(InvalidInput, match="unknown setting 'freeze_encoder_after' for ppo"):
         TrainConfig.default("ppo", "E").override(freeze_encoder_after=2_000)
+
+
+def test_a_torso_that_learns_nothing_is_refused_before_anything_starts(tmp_path):
+    torso = (lambda key, obs: {}, lambda params, obs: obs.reshape(obs.shape[0], -1)[:, ::40] / 255.0)
+    with pytest.raises(InvalidInput, match="freeze_encoder_after: the torso has no parameters that could be frozen"):
+        train("dqn", "strange_envs:Pictures-v0", run_dir=str(tmp_path / "run"), torso=torso, **SMALL)
+    assert not (tmp_path / "run").exists()

@@ -29,7 +29,7 @@ def table_of(run_dir):
 def test_a_table_has_the_known_columns_first_and_the_algorithms_own_after_them(tmp_path):
     with MetricsFile(CONFIG, tmp_path, None, pytest.fail) as metrics:
         metrics.write({"eval_return": 9.5, "num_steps": 100, "num_updates": 0})
-        assert read(tmp_path / "metrics.csv") == ",".join(COLUMNS) + "\n" + "100,0" + "," * 9 + "9.5,,,\n"
+        assert read(tmp_path / "metrics.csv") == ",".join(COLUMNS) + "\n" + "100,0" + "," * 9 + "9.5,,,,,\n"
         metrics.write({"num_steps": 200, "num_updates": 7, "wall_s": 0.5, "loss": 1 / 3, "q": 2.0})
         metrics.write({"num_steps": 300, "num_updates": 8, "loss": float("nan"), "q": 3.0})
     header, *lines = read(tmp_path / "metrics.csv").splitlines()

@@ -32,7 +32,8 @@ class EnvironmentConfig:
     frame_skip: int = 4
     """Frames for which an action is held, with `atari`."""
     terminal_on_life_loss: bool = False
-    """A lost life ends a training episode, with `atari`; never an evaluation."""
+    """A lost life ends a training episode, with `atari`, and the game goes on in the next one (Mnih et al. 2015), but
+    for deterministic runs, whose episodes each begin a game; never an evaluation's."""
     clip_rewards: bool = False
     """Learn from the sign of each reward (Mnih et al. 2015); returns are reported unclipped."""
     normalize_observations: bool = False

@@ -26,9 +26,9 @@ class NotGivenAgain(InvalidInput):
 class Given(str):
     """An object in the place of its name; as text it says what it is.
 
-    A str, so that messages, files and the command line need not know of it. Equal are those of equal
-    text and content. It is unpickled once: what it has captured, as a table of prices, is in a process once, for all
-    environments that it makes there.
+    A str, so that messages, files and the command line need not know of it. Equal are those of the same object, and
+    of equal text and content. In another process it is unpickled once: what it has captured, as a table of prices, is
+    there once, for all environments that it makes.
 
     Raises:
         InvalidInput: It cannot be pickled.
@@ -49,7 +49,11 @@ class Given(str):
                 f"{setting}: {name} cannot be sent to the run's processes ({sentence}); open what it holds inside it "
                 "when it is called, or put it into a module and name it module:name"
             ) from error
-        return cls._of(_PREFIX + name, pickled)
+        given = cls._of(_PREFIX + name, pickled)
+        # Unpickled here it would be another, and classes of a script or notebook that it names, which stay the same
+        # classes, would get back the attributes that they had when it was pickled.
+        given._value = value
+        return given
 
     @classmethod
     def _of(cls, text: str, pickled: bytes) -> "Given":
@@ -59,7 +63,7 @@ class Given(str):
 
     @property
     def value(self) -> Any:
-        """A copy of the object, the same one each time."""
+        """The object, in the process that was given it; elsewhere a copy, the same one each time."""
         try:
             return self._value
         except AttributeError:  # not asked for yet
@@ -73,13 +77,17 @@ class Given(str):
         return str.__str__(self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Given) and str.__eq__(self, other) and self._pickled == other._pickled
+        if not isinstance(other, Given) or not str.__eq__(self, other):
+            return False
+        # The attributes of a class of a script or notebook are in what was pickled, and may have changed since.
+        mine, theirs = getattr(self, "_value", None), getattr(other, "_value", None)
+        return self._pickled == other._pickled or (mine is not None and mine is theirs)
 
     def __ne__(self, other: object) -> bool:
         return not self == other  # str has its own
 
     def __hash__(self) -> int:
-        return hash((str.__hash__(self), self._pickled))
+        return str.__hash__(self)
 
 
 def named(setting: str, value: Any) -> str:

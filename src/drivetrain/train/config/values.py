@@ -89,12 +89,18 @@ def _by_name(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return _UNFIT
     given: dict[Any, Any] = dict(cast("Mapping[Any, Any]", value))
-    if not all(isinstance(name, str) for name in given):
-        return _UNFIT
     try:
-        return json.loads(json.dumps(given, default=_plain))
+        return json.loads(json.dumps(given, default=_plain, allow_nan=False)) if _is_named(given) else _UNFIT
     except (TypeError, ValueError, RecursionError):
         return _UNFIT
+
+
+def _is_named(value: Any) -> bool:
+    """Whether all keys are names, however deep: JSON would make names of others, as of 1, and take two for one."""
+    if isinstance(value, Mapping):
+        inside = cast("Mapping[Any, Any]", value)
+        return all(isinstance(name, str) for name in inside) and all(map(_is_named, inside.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_named, cast("list[Any]", value)))
 
 
 def _plain(value: Any) -> Any:

@@ -49,6 +49,7 @@ from drivetrain.train.environments.spaces import (
     encoder,
     leaves_of,
     observations_of,
+    require_stackable,
     shapes_of,
 )
 from drivetrain.train.environments.unmade import GYMNASIUM, why
@@ -73,6 +74,8 @@ def interface_of(config: TrainConfig) -> Interface:
 def _describe(env_id: str, settings: EnvironmentConfig, *, in_hindsight: bool = False) -> Interface:
     env = make(env_id, settings)
     try:
+        if settings.frame_stack > 1:
+            require_stackable(cast(Any, env).env.observation_space, env_id)
         shown = _space_of(env, "observation_space", env_id)
         stack = _stack_of(env, shown, settings.frame_stack > 1)
         observations = observations_of(shown, env_id, stack)
@@ -152,8 +155,9 @@ def _stack_of(env: Any, shown: Any, is_asked: bool) -> int:
     """
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, FrameStackObservation):
-            counts = is_asked or all(isinstance(leaf, spaces.Box) for leaf in leaves_of(shown))
             stacking = cast(Any, env)
+            frame = stacking.env.observation_space
+            counts = is_asked or all(isinstance(leaf, spaces.Box) for leaf in leaves_of(frame))
             return int(stacking.stack_size) if counts and stacking.observation_space == shown else 1
         if isinstance(env, gymnasium.ObservationWrapper):
             return 1

@@ -17,6 +17,7 @@ from drivetrain.train.config import EnvironmentConfig, is_simulator
 from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.faults import require_new
+from drivetrain.train.environments.lives import LivesAsEpisodes
 from drivetrain.train.environments.sim_params import usual_params
 from drivetrain.train.environments.unmade import remedy, why
 
@@ -109,8 +110,8 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
             env,
             noop_max=settings.noop_max,
             frame_skip=settings.frame_skip,
-            terminal_on_life_loss=settings.terminal_on_life_loss and training,
         )
+        env = LivesAsEpisodes(env) if settings.terminal_on_life_loss and training else env
     if settings.frame_stack > 1:
         env = FrameStackObservation(env, settings.frame_stack)
     return env

@@ -97,8 +97,9 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     default = np.asarray(known[name])
     if default.ndim or default.dtype.kind not in "fiu":
         raise InvalidInput(f"sim_params: {name} of {_name_of(env)} is no single number, and cannot be given as one")
-    most = np.finfo(np.float32).max if default.dtype.kind == "f" else np.iinfo(np.int32).max
-    if abs(value) > most:
+    most = float(np.finfo(np.float32).max if default.dtype.kind == "f" else np.iinfo(np.int32).max)
+    least = -most if default.dtype.kind == "f" else float(np.iinfo(np.int32).min)
+    if not least <= value <= most:
         raise InvalidInput(
             f"sim_params: {name} of {_name_of(env)}: expected a number of at most {most:.4g}, got {value}"
         )

@@ -98,7 +98,7 @@ def actions_of(space: Any, name: str) -> Actions:
     """
     _require_set(space, "action_space", name)
     if isinstance(space, spaces.Discrete):
-        return DiscreteActions(count=int(space.n), start=int(space.start))
+        return DiscreteActions(count=int(space.n), start=int(space.start), dtype=str(space.dtype))
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         counts, starts = _choices(space)
         return MultiDiscreteActions(counts=counts, starts=starts, shape=space.shape, dtype=str(space.dtype))
@@ -119,8 +119,8 @@ def actions_of(space: Any, name: str) -> Actions:
 def decoder(actions: Actions, xp: ModuleType = np) -> Callable[[Any], Any]:
     """From the agent's action to the environment's; real and multi-discrete ones may be arrays of `jax.numpy`, `xp`."""
     if isinstance(actions, DiscreteActions):
-        start = actions.start
-        return lambda action: np.int64(int(action) + start)  # NumPy's, as the space's own sample() gives them
+        start, number = actions.start, np.dtype(actions.dtype).type
+        return lambda action: number(int(action) + start)  # NumPy's, as the space's own sample() gives them
     shape, dtype = actions.shape, np.dtype(actions.dtype)
     if isinstance(actions, MultiDiscreteActions):
         starts = np.array(actions.starts)
@@ -129,7 +129,8 @@ def decoder(actions: Actions, xp: ModuleType = np) -> Callable[[Any], Any]:
     middle, half = high / 2 + low / 2, high / 2 - low / 2  # the halves: their sum may be beyond a float64
     low, high = low.astype(dtype).reshape(shape), high.astype(dtype).reshape(shape)
     # Clipped: rounding must not carry -1 or 1 past the bounds, which some environments check.
-    return lambda action: xp.clip((middle + half * action).astype(dtype).reshape(shape), low, high)
+    # Of one number without an axis, NumPy's clip makes no array, which the space's own sample() is.
+    return lambda action: xp.asarray(xp.clip((middle + half * action).astype(dtype).reshape(shape), low, high))
 
 
 def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations:
@@ -154,6 +155,23 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
             "names of nested entries are joined by dots, which stand for slashes, too: rename one"
         )
     return Entries(entries=tuple(named.items()), paths=tuple(path for path, _ in leaves))
+
+
+def require_stackable(space: Any, name: str) -> None:
+    """Refuse to stack what is no array: Gymnasium makes one of it, and nobody could tell what its numbers stand for.
+
+    Args:
+        space: Of one frame.
+        name: The environment's.
+
+    Raises:
+        InvalidInput: There is such a thing in it.
+    """
+    other = next((leaf for leaf in leaves_of(space) if not isinstance(leaf, spaces.Box)), None)
+    if other is not None:
+        raise InvalidInput(
+            f"environment {name!r}: frame_stack is for Box observations, got {other} among them; leave it at 1"
+        )
 
 
 def _require_set(space: Any, attribute: str, name: str) -> None:
@@ -200,10 +218,6 @@ def _leaves(space: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
 def _entry(space: Any, name: str, frame_stack: int) -> Entry:
     if isinstance(space, spaces.Box):
         return _box(space, frame_stack)
-    if frame_stack > 1:
-        raise InvalidInput(
-            f"environment {name!r}: frame_stack is for Box observations, got {space} among them; leave it at 1"
-        )
     if isinstance(space, spaces.MultiBinary):
         return Vector(shape=(int(np.prod(space.shape)),), dtype="int8", is_binary=True)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
@@ -294,7 +308,11 @@ def _entry_encoder(entry: Entry, given: tuple[int, ...], name: str = "") -> Call
             return observation  # the usual case
         # Widths may differ, kinds may not: a picture in 0..1 is none in 0..255.
         array = _of_shape(observation, given)
-        return array.astype(kept_as, casting="same_kind", copy=False).reshape(shape)
+        kept = array.astype(kept_as, casting="same_kind", copy=False)
+        if kept_as.kind in "iu" and kept.dtype != array.dtype and not np.array_equal(kept, array):
+            beyond = array.ravel()[int((kept != array).argmax())]
+            raise OverflowError(f"{beyond} is beyond {kept_as}, as which its space declares it")
+        return kept.reshape(shape)
 
     return encode
 

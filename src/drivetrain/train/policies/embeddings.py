@@ -48,12 +48,19 @@ def require_encoder(config: TrainConfig, interface: Interface) -> None:
     """Refuse to freeze what is not there.
 
     Raises:
-        InvalidInput: The run is to store embeddings, and its environment shows no images.
+        InvalidInput: The run is to store embeddings, and its environment shows no images, or its torso learns nothing.
     """
-    if not config.on_policy and config.updates.freeze_encoder_after is not None and not interface.has_images:
+    if config.on_policy or config.updates.freeze_encoder_after is None:
+        return
+    if not interface.has_images:
         raise InvalidInput(
             f"freeze_encoder_after: environment {config.env!r} shows no images, whose encoder could be frozen; "
             "leave it out"
+        )
+    if learned_torso(policy_network(config, interface)) is None:
+        raise InvalidInput(
+            "freeze_encoder_after: the torso has no parameters that could be frozen; leave it out, or have the "
+            "environment show what the torso makes of its pictures"
         )
 
 

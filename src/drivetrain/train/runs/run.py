@@ -50,7 +50,10 @@ def resolve(
             "total_steps=50_000"
         )
     elif (config.algo, config.env) != (algo, named("env", env)):
-        raise InvalidInput(f"config: expected one for {algo} on {env}, got one for {config.algo} on {config.env}")
+        raise InvalidInput(
+            f"config: expected one for {algo} on {env}, got one for {config.algo} on {config.env}; give config.algo "
+            "and config.env again"
+        )
     elif name is not None:
         raise InvalidInput(f"preset: expected none beside a config, got {name!r}")
     return config.override(**fields)

@@ -15,6 +15,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import PPOConfig, TrainConfig
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.compilation import broadcasting
 from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
 from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER
@@ -28,7 +29,8 @@ def require_updates(config: TrainConfig, interface: Interface) -> None:
         InvalidInput: Something raised, the state changes its shapes or kinds, or a schedule of the rate is not heeded.
     """
     try:
-        before, after = _before_and_after(config, interface)
+        with broadcasting():
+            before, after = _before_and_after(config, interface)
     except InvalidInput:
         raise
     except Exception as error:  # whatever the user's functions raise

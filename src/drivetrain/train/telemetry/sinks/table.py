@@ -29,6 +29,8 @@ COLUMNS = (
     "weight_lag",
     "weight_lag_max",
     "eval_return",
+    "success_rate",
+    "eval_success_rate",
     "checkpoint_nbytes",
     "checkpoint_replay_nbytes",
     "checkpoint_s",
