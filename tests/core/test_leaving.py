@@ -44,3 +44,20 @@ leave(patience_s=0.2)
     done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "what is registered\n")
     assert done.stderr == "ended, though threads go on that were waited for: a simulator\n"
+
+
+def test_what_is_registered_is_called_as_long_as_there_is_patience():
+    program = """
+import atexit, multiprocessing, time
+from drivetrain.core.processes import leave
+
+multiprocessing.Process(target=time.sleep, args=(5,)).start()
+atexit.register(print, "what was registered later", flush=True)
+leave(patience_s=0.2)
+"""
+    command = [sys.executable, "-c", program]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.wait(timeout=60) == 0  # its child has the pipes, too
+    out, err = process.communicate()
+    assert out == "what was registered later\n"
+    assert err.startswith("ended, though what was registered with atexit, as by a process that multiprocessing waits")

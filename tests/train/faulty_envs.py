@@ -1,5 +1,7 @@
 """Pendulums that break in the ways that environments do; FAULT says how, FAULT_STEP when, over all steps."""
 
+import asyncio
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -90,7 +92,12 @@ class OfAnotherLibrary:
         raise RuntimeError("no number")
 
 
+def cancel(observation, reward):
+    raise asyncio.CancelledError("the simulator went away")
+
+
 FAULTS = {
+    "cancel": cancel,
     "nan": lambda observation, reward: (observation * np.float32(np.nan), reward),
     "infinite": lambda observation, reward: (observation, np.inf),
     "shape": lambda observation, reward: (observation[:2], reward),
@@ -107,6 +114,30 @@ FAULTS = {
     "hang": hang_once,
 }
 
+
+class Stuck(PendulumEnv):
+    """Is made and reset, and never comes back from a step."""
+
+    def step(self, action):
+        time.sleep(1000)
+
+
+class Helped(PendulumEnv):
+    """Has a process of multiprocessing's beside it, which it forgets to end."""
+
+    def __init__(self):
+        super().__init__()
+        if multiprocessing.current_process().name != "MainProcess" or "pytest" in sys.modules:
+            return
+        context = multiprocessing.get_context("spawn")
+        helper = context.Process(target=time.sleep, args=(1000,))
+        helper.start()
+        sys.stdout.write(f"helper {helper.pid}\n")
+        sys.stdout.flush()
+
+
+gymnasium.register("Stuck-v0", Stuck, max_episode_steps=50)
+gymnasium.register("Helped-v0", Helped, max_episode_steps=50)
 gymnasium.register("Faulty-v0", Faulty, max_episode_steps=50)
 gymnasium.register("Threaded-v0", Threaded, max_episode_steps=50)
 gymnasium.register("Forgetful-v0", Forgetful, max_episode_steps=50)

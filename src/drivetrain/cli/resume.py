@@ -25,6 +25,8 @@ class _Flags:
     """Actor processes, if they are to be others than before, as on another machine."""
     num_learners: int | None = None
     """Learners, likewise."""
+    scratch_dir: str | None = None
+    """Folder on whose disk the replay lies, if it is to be another than before."""
     env: str | None = None
     """The environment again, as module:name, where it was a Python object."""
     torso: str | None = None
@@ -39,7 +41,12 @@ def run(argv: list[str]) -> int:
     from drivetrain.train.runs.resuming import Changes, prepare, take_up
 
     again: dict[str, Any] = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
-    changes = Changes(total_steps=flags.total_steps, num_actors=flags.num_actors, num_learners=flags.num_learners)
+    changes = Changes(
+        total_steps=flags.total_steps,
+        num_actors=flags.num_actors,
+        num_learners=flags.num_learners,
+        scratch_dir=flags.scratch_dir,
+    )
     config, _ = prepare(flags.run_dir, changes, again)
     prepare_this_process(config)
     show(take_up(flags.run_dir, changes, again, quiet=False, ready=announce), on_policy=config.on_policy)

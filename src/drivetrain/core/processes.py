@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NoReturn, Protocol
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -130,27 +130,45 @@ def leave(*, patience_s: float | None = None) -> NoReturn:
     of JAX's process. Threads are waited for, and what was registered with `atexit` is called.
 
     Args:
-        patience_s: Seconds for threads to end, as those of environments may not; None: as long as it takes.
+        patience_s: Seconds for threads to end, as those of environments may not, and then again for what was
+            registered, which may wait for a process; None: as long as it takes.
     """
-    watch = threading.Timer(patience_s or 0.0, _leave_behind)
-    watch.daemon = True
-    if patience_s is not None:
-        watch.start()
-    # Both as multiprocessing does in its forks.
+    watch = _after(patience_s, lambda: _leave_behind(patience_s))
+    # As multiprocessing does in its forks.
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     watch.cancel()
-    _end_well()
+    _end_well(patience_s)
 
 
-def _leave_behind() -> None:
+def _after(seconds: float | None, act: Callable[[], object]) -> threading.Timer:
+    """A thread that does it then; None: that never begins."""
+    timer = threading.Timer(seconds or 0.0, act)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    return timer
+
+
+def _leave_behind(patience_s: float | None) -> None:
     left = [thread.name for thread in threading.enumerate() if not thread.daemon and thread.name != "MainThread"]
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"ended, though threads go on that were waited for: {', '.join(left)}\n")
-    _end_well()
+    _say(f"ended, though threads go on that were waited for: {', '.join(left)}")
+    _end_well(patience_s)
 
 
-def _end_well() -> NoReturn:
+def _end_well(patience_s: float | None) -> NoReturn:
+    """Call what was registered, as long as there is patience for it."""
+    _after(patience_s, _give_up)
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _give_up() -> NoReturn:
+    _say("ended, though what was registered with atexit, as by a process that multiprocessing waits for, goes on")
+    os._exit(0)
+
+
+def _say(words: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"{words}\n".encode())  # another thread may hold the stream

@@ -122,6 +122,7 @@ def resume(
     total_steps: int | None = None,
     num_actors: int | None = None,
     num_learners: int | None = None,
+    scratch_dir: str | None = None,
     callbacks: "Sequence[Callback]" = (),
     **again: Any,
 ) -> "Result":
@@ -138,6 +139,7 @@ def resume(
             Rollouts and deterministic runs keep their environments, shared evenly by the actors; else each actor has
             as many as before.
         num_learners: Learners, likewise; of deterministic runs they stay.
+        scratch_dir: Folder on whose disk the replay lies, if it is to be another than before.
         callbacks: As for `train`; those of before were not kept.
         again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
 
@@ -158,7 +160,9 @@ def resume(
     with _naming_extra():
         from drivetrain.train.runs.resuming import Changes, take_up
 
-    changes = Changes(total_steps=total_steps, num_actors=num_actors, num_learners=num_learners)
+    changes = Changes(
+        total_steps=total_steps, num_actors=num_actors, num_learners=num_learners, scratch_dir=scratch_dir
+    )
     return take_up(Path(run_dir).expanduser(), changes, again, quiet=False, callbacks=callbacks)
 
 

@@ -3,7 +3,7 @@
 run | resuming -> Job -> supervisor (processes) | loop (sequential) -> result
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class Job:
     """It was begun before, and ended before its first checkpoint."""
     recording: Path | None = None
     """Where its processes note what they spend their time on."""
+    begin: Callable[[], None] = lambda: None
+    """To be called once all that it needs is there, and before anything of it is done: changes its folder."""
 
     @property
     def is_resumed(self) -> bool:

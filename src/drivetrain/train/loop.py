@@ -53,6 +53,7 @@ def run_sequentially(job: Job, interruption: Interruption) -> Result:
             prepare_devices(job.config)
             loop = Loop(job, display, interruption)
         try:
+            job.begin()
             with (
                 Signals(interruption.note),
                 MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics,

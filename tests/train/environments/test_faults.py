@@ -20,6 +20,7 @@ from whole_run import ENDLESS, FLAGS, read
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import RunError
 from drivetrain.train import train
+from drivetrain.train.processes import supervisor
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 from live_processes import wait_until_dead
 
@@ -270,3 +271,31 @@ def test_a_second_interrupt_leaves_the_checkpoint_before_whole(start):
     run.process.send_signal(signal.SIGINT)
     assert run.end()[0] == 130
     assert_loads(run.run_dir)
+
+
+def test_what_is_raised_and_is_no_exception_is_told_as_well_and_nothing_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAULT", "cancel")
+    monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 61))
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(RunError, match=r"step 31 of an episode: CancelledError: the simulator went away .*checkpoint"):
+        train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
+    assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 60
+
+
+def test_an_environment_that_never_comes_back_ends_the_run_however_long_it_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "_RESTART_WINDOW_S", 0.0)  # as where the time-out is longer than a third of it
+    settings = {"num_actors": 1, "envs_per_actor": 1, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(RunError, match=r"has not come back for 0\.3 s .* 4 times without a step in between; "):
+        train("ddpg", "faulty_envs:Stuck-v0", run_dir=str(tmp_path / "run"), step_timeout_s=0.3, **settings)
+
+
+def test_a_process_that_an_environment_has_left_does_not_keep_a_run_from_its_end(tmp_path):
+    settings = {"num_actors": 1, "envs_per_actor": 1, "warmup_steps": 50, "hidden": (8,), "batch_size": 16}
+    settings |= {"eval_episodes": 1, "final_eval_episodes": 1, "eval_max_steps": 5, "total_steps": 100}
+    result = train("ddpg", "faulty_envs:Helped-v0", run_dir=str(tmp_path / "run"), **settings)
+    assert result.num_steps == 100
+    helpers = [
+        int(pid) for pid in (tmp_path / "run" / "logs" / "actor-0.log").read_text().split("helper ")[1].split()[:1]
+    ]
+    assert helpers
+    wait_until_dead(helpers)

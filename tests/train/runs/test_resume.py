@@ -125,7 +125,7 @@ def test_a_finished_run_says_so_goes_on_with_more_steps_and_can_be_resumed_from_
 
 def test_what_a_resume_asked_for_holds_if_it_was_killed_before_its_first_checkpoint(tmp_path, monkeypatch):
     train("dqn", "CartPole-v1", total_steps=400, num_actors=0, run_dir=str(tmp_path), **SMALL)
-    monkeypatch.setattr("drivetrain.train.runs.resuming.carry_out", lambda job: None)
+    monkeypatch.setattr("drivetrain.train.runs.resuming.carry_out", lambda job: job.begin())
     resume(tmp_path, total_steps=600)
     monkeypatch.undo()
     assert resume(tmp_path).num_steps == 600
@@ -322,3 +322,50 @@ def test_a_resume_that_is_refused_leaves_the_run_as_it_was(copy):
 def test_nobody_resumes_a_run_that_somebody_is_working_on(copy):
     with RunLock(copy), pytest.raises(InvalidInput, match="another process is working on this run"):
         resume(copy, total_steps=500)
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (
+            lambda run: [path.unlink() for path in (run / "checkpoint").glob("replay-*")],
+            "the checkpoint's replay is gone",
+        ),
+        (lambda run: cut_in_half(next((run / "checkpoint").glob("replay-*"))), "replay-"),
+        (
+            lambda run: (run / "metrics.jsonl").write_text("\0\0\n"),
+            "metrics.jsonl: damaged.*; mend the line, or remove",
+        ),
+    ],
+)
+def test_a_resume_that_cannot_read_what_the_run_has_left_leaves_it_as_it_was(copy, damage, sentence, num_actors):
+    damage(copy)
+    before = [(copy / name).read_text() for name in ("config.json", "result.json")]
+    with pytest.raises(FileFormatError, match=sentence):
+        resume(copy, total_steps=500, num_actors=num_actors)
+    assert [(copy / name).read_text() for name in ("config.json", "result.json")] == before
+
+
+def replay_of(run_dir):
+    (path,) = (run_dir / "checkpoint").glob("replay-*")
+    return path
+
+
+def cut_in_half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_a_replay_whose_folder_is_gone_goes_on_in_another_one(tmp_path):
+    folders = [tmp_path / name for name in ("old", "new")]
+    for folder in folders:
+        folder.mkdir()
+    run_dir = tmp_path / "run"
+    settings = {**SMALL, "num_actors": 0, "scratch_dir": str(folders[0])}
+    train("dqn", "CartPole-v1", total_steps=400, run_dir=str(run_dir), **settings)
+    shutil.rmtree(folders[0])
+    with pytest.raises(InvalidInput, match=r"scratch_dir: expected a folder, as before, got '.*old'; make it, or "):
+        resume(run_dir, total_steps=500)
+    assert json.loads((run_dir / "result.json").read_text())["num_steps"] == 400
+    assert resume(run_dir, total_steps=500, scratch_dir=str(folders[1])).num_steps == 500
+    assert json.loads((run_dir / "config.json").read_text())["replay"]["scratch_dir"] == str(folders[1])

@@ -1,5 +1,7 @@
 """Rows of metrics: when they are due, and what they span."""
 
+import time
+
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import START, Rules
@@ -29,3 +31,16 @@ def test_on_policy_a_row_spans_whole_rollouts_as_an_actors_part_of_one_says_noth
             due.append(committed)
             meter.row(Counts(committed, committed, 0))
     assert due == [1_024, 2_048, 3_072, 4_096, 5_120]
+
+
+def test_a_row_may_be_of_a_moment_before_it_is_written():
+    config = TrainConfig.default("ppo", "CartPole-v1").override(
+        total_steps=10_000, num_envs=4, rollout_length=8, batch_size=32
+    )
+    meter = Meter(Rules.of(config), 32, START)
+    meter.set_learning({"loss": 0.5})
+    now_s = time.monotonic()
+    first = meter.row(Counts(32, 32, 10), now_s + 1)
+    second = meter.row(Counts(96, 96, 30), now_s + 3)
+    assert first["loss"] == 0.5
+    assert (second["steps_per_s"], second["updates_per_s"]) == (32, 10)

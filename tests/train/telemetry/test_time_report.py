@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import time
 
 import numpy as np
@@ -23,6 +24,7 @@ from drivetrain.scope.trace.totals import SiteTotal, ThreadTotals
 from drivetrain.train import resume, train
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.telemetry import time_report
+from drivetrain.train.telemetry.recording import sessions
 
 SEQUENTIAL = {"total_steps": 400, "num_actors": 0, "seed": 1, **SMALL}
 LONGER = {**SEQUENTIAL, "total_steps": 20_000}
@@ -204,3 +206,17 @@ def test_what_may_help_is_about_what_the_learner_does_most(operation, remedy):
     _, most, advice = time_report.words(totals)
     assert most == f"Of its time most is {operation} (100% of what it did)."
     assert advice == f"More actors would not help; {remedy}"
+
+
+def test_sessions_are_what_is_numbered_and_a_new_one_takes_the_next_number(tmp_path, capsys):
+    settings = {"num_actors": 0, "hidden": (8,), "warmup_steps": 60, "batch_size": 8, "num_step": 1, "eval_episodes": 1,
+                "final_eval_episodes": 1, "eval_max_steps": 5}  # fmt: skip
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path), total_steps=80, **settings)
+    resume(tmp_path, total_steps=100)
+    shutil.rmtree(tmp_path / "time" / "0")
+    shutil.copytree(tmp_path / "time" / "1", tmp_path / "time" / "1-old")
+    capsys.readouterr()
+    resume(tmp_path, total_steps=120)
+    assert sorted(folder.name for folder in (tmp_path / "time").iterdir()) == ["1", "1-old", "2"]
+    assert [folder.name for folder in sessions(tmp_path)] == ["1", "2"]
+    assert "not recorded" not in capsys.readouterr().err

@@ -207,7 +207,7 @@ class Environment:
         self._beat()
         try:
             result: Any = self._env.reset(seed=seed)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if isinstance(error, TypeError) and "unexpected keyword argument 'seed'" in str(error):
                 refuse(self._env_id, 0, f"expected reset(*, seed=None, options=None), as of Gymnasium, and {error}")
             self._refuse_raised(error)
@@ -230,7 +230,7 @@ class Environment:
         self._beat()
         try:
             result = self._env.step(self._decode(action))
-        except (Exception, SystemExit) as error:  # a stranger's
+        except BaseException as error:
             self._refuse_raised(error)
         try:
             observation, reward, terminated, truncated, self._info = result
@@ -241,8 +241,13 @@ class Environment:
             terminated, truncated = require_ends(self._env_id, self._num_steps, terminated, truncated)
         return self._encoded(observation), value, terminated, truncated
 
-    def _refuse_raised(self, error: Exception | SystemExit) -> NoReturn:
-        """Say what came in place of an answer; a wrapper of Gymnasium's may have found one of another form."""
+    def _refuse_raised(self, error: BaseException) -> NoReturn:
+        """Say what came in place of an answer; a wrapper of Gymnasium's may have found one of another form.
+
+        Of strangers it may be anything, as that a task of asyncio was cancelled, which is no Exception. Ctrl-C is ours.
+        """
+        if isinstance(error, KeyboardInterrupt):
+            raise error
         if isinstance(error, SystemExit):
             refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -278,7 +283,7 @@ class Environment:
         """
         try:
             drawn: Any = self._env.render()
-        except (Exception, SystemExit) as error:  # a stranger's
+        except BaseException as error:
             if "OpenGL" in message_of(error):
                 told = f"{what(error)}; without a display, MUJOCO_GL=egl or osmesa may help, before MuJoCo is imported"
                 refuse(self._env_id, self._num_steps, f"it cannot draw itself: {told}", error)

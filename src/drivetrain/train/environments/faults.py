@@ -201,7 +201,7 @@ def refuse(env_id: str, step: int | str, sentence: str, cause: BaseException | N
     raise EnvironmentFault(f"environment {env_id!r}, {where}: {sentence}; {REMEDY}") from cause
 
 
-def raised(env_id: str, step: int | str, error: Exception, env: object) -> NoReturn:
+def raised(env_id: str, step: int | str, error: BaseException, env: object) -> NoReturn:
     """Say what an environment has raised, and where in its own file: what that called may be somebody else's.
 
     Raises:

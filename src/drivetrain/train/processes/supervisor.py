@@ -28,6 +28,7 @@ from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.processes.launch import Child, fork_server
 from drivetrain.train.processes.topology import Assignment, Memory, Role
+from drivetrain.train.processes.watching import WatchClock
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
@@ -53,6 +54,7 @@ def supervise(job: Job) -> Result:
     with contextlib.closing(fork_server(job.run_dir)) as server:  # it imports while the memory is made
         supervisor = Supervisor(job, server)
         try:
+            job.begin()
             with Signals(supervisor.interrupt):
                 supervisor.start()
                 return supervisor.run()
@@ -73,6 +75,10 @@ class Supervisor:
         self._children: list[Child] = []
         self._deaths_s: dict[tuple[Role, int], list[float]] = {}
         self._restarts: dict[tuple[Role, int], int] = {}
+        self._made: dict[tuple[Role, int], int] = {}  # at its last death, see `_progress`
+        self._vain_deaths: dict[tuple[Role, int], int] = {}  # one after the other, with nothing made in between
+        self._num_evaluations = 0
+        self._watch_clock = WatchClock()
         self._signum = 0
         self._kill_now = False
         self._failure = ""
@@ -195,15 +201,28 @@ class Supervisor:
         elif "final_episodes" in report:
             self._final_episodes = [Episode(*episode) for episode in report["final_episodes"]]
         elif "num_steps" in report:  # an evaluation, a checkpoint
+            self._num_evaluations += "eval_return" in report
             self._record(report)
         else:
-            self._meter.set_learning(report)
+            self._take_learning(**report)
+
+    def _take_learning(self, learned: Row, after: tuple[int, int, float]) -> None:
+        """What the learner tells of its updates; of rollouts a row with each, as far as one is due."""
+        self._meter.set_learning(learned)
+        num_steps, num_updates, moment_s = after
+        counts = Counts(num_steps, num_steps, num_updates)
+        if self._config.on_policy and self._meter.row_is_due(counts):
+            self._record(self._meter.row(counts, moment_s))
 
     def _kill_the_stuck(self) -> None:
         """End actors, and the evaluator, one of whose environments does not come back."""
         timeout_s = self._config.run.step_timeout_s
+        self._watch_clock.look()
         for child in self._children:
-            if child.role != "learner" and self._memory.ledger.working_s(self._place(child)) > timeout_s:
+            place = self._place(child)
+            if child.role == "learner" or not (working_s := self._memory.ledger.working_s(place)):
+                continue
+            if self._watch_clock.watched_s(place, working_s) > timeout_s:
                 child.kill(f"one of its environments has not come back for {timeout_s:g} s (step_timeout_s)")
 
     def _place(self, child: Child) -> int:
@@ -253,9 +272,12 @@ class Supervisor:
         self._deaths_s[key] = [*recent, now]
         # A deterministic run's environments stand in its checkpoint; a new actor would begin other episodes.
         final = child.role == "learner" or (child.role == "actor" and self._config.run.deterministic)
-        if final or len(recent) >= _NUM_RESTARTS:
-            again = "" if final else f" {len(recent) + 1} times within a minute"
-            self._failure = ended + again
+        made, self._made[key] = self._made.get(key), self._progress(child.role)
+        self._vain_deaths[key] = self._vain_deaths.get(key, 0) + 1 if made in (None, self._made[key]) else 1
+        if final or len(recent) >= _NUM_RESTARTS or self._vain_deaths[key] > _NUM_RESTARTS:
+            times = max(len(recent) + 1, self._vain_deaths[key])
+            how = "within a minute" if len(recent) >= _NUM_RESTARTS else "without a step in between"
+            self._failure = ended if final else f"{ended} {times} times {how}"
             return
         self._display.note(f"{ended}; starting it again\n{child.last_words()}".rstrip())
         self._restarts[key] = self._restarts.get(key, 0) + 1
@@ -264,11 +286,18 @@ class Supervisor:
         except RunError as error:  # the learner, which may live, saves what there is
             self._failure = str(error)
 
+    def _progress(self, role: Role) -> int:
+        """What the others of a run have got of actors, or of the evaluator; the same number where that is nothing."""
+        return self._num_evaluations if role == "evaluator" else self._memory.ledger.counts().committed
+
     def _report(self) -> None:
         counts = self._memory.ledger.counts()
         finished = self._memory.ledger.is_finished(counts)
         if finished and self._finished_s is None:
             self._finished_s = time.monotonic()
+            return  # what the learner has said of its last updates is read before they are told of
+        if self._config.on_policy:
+            return
         taken = counts.committed == self._memory.ledger.rules.total_steps  # the last row waits for the last update
         if (finished and self._meter.has_news(counts)) or (not taken and self._meter.row_is_due(counts)):
             self._write_row(counts)

@@ -36,6 +36,7 @@ from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import describe_interface
 from drivetrain.train.runs.requirements import describe, require_learner
 from drivetrain.train.runs.run import carry_out
+from drivetrain.train.telemetry.metrics import read_rows
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
 
 
@@ -63,6 +64,8 @@ class Changes:
     actors; else each actor has as many as before."""
     num_learners: int | None = None
     """Learners; of deterministic runs, whose bits depend on it, as many as before."""
+    scratch_dir: str | None = None
+    """Folder on whose disk the replay lies, of a run whose replay does."""
 
     def applied(self, config: TrainConfig) -> TrainConfig:
         """The configuration with these changes.
@@ -83,6 +86,8 @@ class Changes:
                     f"depend on it, got {num_learners}; leave it out"
                 )
             changed["num_learners"] = num_learners
+        if self.scratch_dir is not None:
+            changed["scratch_dir"] = self.scratch_dir
         return config.override(**changed)
 
 
@@ -250,10 +255,14 @@ def take_up(
             require_same(config.env, interface, meta["interface"])
             policy_of(config, interface, load_saved_policy(run_dir, "last"))  # refuses one of another network
         require_best(config, interface, run_dir)
+        _require_files(run_dir, config)
         origin = origin_of(run_dir, config, meta)
         (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
-        save_text(run_dir / "config.json", config.to_json())
-        (run_dir / "result.json").unlink(missing_ok=True)
+
+        def begin() -> None:
+            save_text(run_dir / "config.json", config.to_json())
+            (run_dir / "result.json").unlink(missing_ok=True)
+
         job = Job(
             config=config,
             interface=interface,
@@ -263,9 +272,31 @@ def take_up(
             callbacks=Callbacks(callbacks, config, run_dir),
             quiet=quiet,
             begins_anew=meta is None,
+            begin=begin,
         )
         ready(job)
         return carry_out(job)
+
+
+def _require_files(run_dir: Path, config: TrainConfig) -> None:
+    """Refuse what the run would stumble over after it has begun.
+
+    Raises:
+        InvalidInput: The folder for the replay is not there.
+        FileFormatError: The rows of before cannot be read; says what to do.
+    """
+    scratch_dir = None if config.on_policy else config.replay.scratch_dir
+    if scratch_dir is not None and not Path(scratch_dir).expanduser().is_dir():
+        raise InvalidInput(
+            f"scratch_dir: expected a folder, as before, got {scratch_dir!r}; make it, or give another (--scratch-dir)"
+        )
+    if (rows := run_dir / "metrics.jsonl").exists():
+        try:
+            read_rows(rows)
+        except FileFormatError as error:
+            raise FileFormatError(
+                f"{error}; mend the line, or remove the file: the run goes on without the rows of before"
+            ) from error
 
 
 def require_best(config: TrainConfig, interface: Interface, run_dir: Path) -> None:

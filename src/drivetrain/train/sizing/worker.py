@@ -7,6 +7,7 @@ python -m drivetrain.train.sizing.worker    a pickled Question on standard input
 # pyright: reportUnknownMemberType=false
 
 import json
+import math
 import os
 import statistics
 import time
@@ -55,18 +56,22 @@ def measure(call: Callable[[], object], budget_s: float) -> list[Times]:
     if first.wall_s > budget_s / _MIN_SAMPLES:  # too slow to be called for warming up
         return [first]
     per_chunk = max(1, int(_CHUNK_S / max(_time(call, 1).wall_s, 1e-7)))
-    samples = [_time(call, per_chunk)]
+    most_s = budget_s / _MIN_SAMPLES  # of a chunk, some of whose calls may take much longer, as where episodes end
+    samples = [_time(call, per_chunk, most_s)]
     while len(samples) < _MIN_SAMPLES or time.monotonic() - start_s < budget_s:
-        samples.append(_time(call, per_chunk))
+        samples.append(_time(call, per_chunk, most_s))
     return samples
 
 
-def _time(call: Callable[[], object], count: int) -> Times:
+def _time(call: Callable[[], object], count: int, most_s: float = math.inf) -> Times:
+    """Of so many calls, or of as many as fit into the seconds."""
     start = (time.perf_counter(), time.process_time(), _queued_s())
-    for _ in range(count):
+    num_called = 0
+    while num_called < count and (num_called == 0 or time.perf_counter() - start[0] < most_s):
         call()
+        num_called += 1
     end = (time.perf_counter(), time.process_time(), _queued_s())
-    return Times(*((after - before) / count for before, after in zip(start, end, strict=True)))
+    return Times(*((after - before) / num_called for before, after in zip(start, end, strict=True)))
 
 
 def _queued_s() -> float:

@@ -176,9 +176,14 @@ class Meter:
         before, now = self._row_counts.committed, counts.committed
         return now // self._interval_steps > before // self._interval_steps
 
-    def row(self, counts: Counts) -> Row:
-        """The row since the last one; starts the next."""
-        now_s = time.monotonic()
+    def row(self, counts: Counts, now_s: float | None = None) -> Row:
+        """The row since the last one; starts the next.
+
+        Args:
+            counts: What is done.
+            now_s: When that was so, by `time.monotonic`; None: now.
+        """
+        now_s = time.monotonic() if now_s is None else now_s
         elapsed_s = max(now_s - self._row_s, 1e-9)
         row: Row = {
             "num_steps": counts.committed,

@@ -69,15 +69,21 @@ def record_as(name: str, folder: Path | None) -> None:
 
 def sessions(run_dir: Path) -> list[Path]:
     """The folders of the sessions of a run, oldest first."""
-    found = (run_dir / FOLDER).glob("*/session.json")
-    return sorted((file.parent for file in found), key=lambda folder: int(folder.name))
+    return [folder for folder in _numbered(run_dir) if (folder / "session.json").exists()]
+
+
+def _numbered(run_dir: Path) -> list[Path]:
+    """What is named as a session is; anything else there, as a copy of one, is somebody's own."""
+    found = [entry for entry in (run_dir / FOLDER).glob("*") if entry.name.isascii() and entry.name.isdigit()]
+    return sorted(found, key=lambda folder: int(folder.name))
 
 
 def _begun(config: TrainConfig, run_dir: Path) -> Path | None:
     if recording_into() is not None or os.environ.get(FOLDER_VARIABLE):
         return None
-    folder = run_dir / FOLDER / str(len(sessions(run_dir)))
     with never_failing():
+        before = _numbered(run_dir)
+        folder = run_dir / FOLDER / str(int(before[-1].name) + 1 if before else 0)
         create(folder)
         join(folder, name=SUPERVISOR if config.num_actors else SEQUENTIAL, limit_nbytes=_LIMIT_NBYTES)
         return folder

@@ -121,6 +121,7 @@ class Learning:
             if self._ledger.stopping:  # what has been seen since the last updates, or before the first
                 self._observe()
             self._num_steps = self._ledger.counts().committed
+        self._report()
         self._save()
         self._tell()
 
@@ -161,9 +162,10 @@ class Learning:
         now_s = time.monotonic()
         update_s, self._busy_s = (now_s - self._busy_s) / count, now_s
         self._update_s = min(update_s, 2 * self._update_s) if self._update_s else update_s  # one stall is no long call
-        if now_s - self._reported_s > _REPORT_INTERVAL_S:
+        # Of rollouts each has a row of its own; of single updates what is latest will do.
+        if self._config.on_policy or now_s - self._reported_s > _REPORT_INTERVAL_S:
             with METRICS:
-                self._reports.send(self._learner.metrics)
+                self._report()
                 self._tell()
             self._reported_s = time.monotonic()
 
@@ -187,6 +189,11 @@ class Learning:
             elapsed_s=now_s - self._assignment.began_s,
             learning_s=origin.learning_s + now_s - (self._ledger.first_step_s or now_s),
         )
+
+    def _report(self) -> None:
+        """Report what the last call has made of how many steps and updates, and when."""
+        after = (self._num_steps, self._learner.learned.num_updates, time.monotonic())
+        self._reports.send({"learned": self._learner.metrics, "after": after})
 
     def _tell(self) -> None:
         """Report what came of checkpoints."""

@@ -1,0 +1,37 @@
+"""Rows of runs with processes are those of the run without, where the updates are the same."""
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from whole_run import rows_of
+
+from drivetrain.train import train
+
+PPO = {
+    "num_envs": 4, "rollout_length": 8, "batch_size": 32, "num_epochs": 1, "hidden": (8,), "total_steps": 32 * 30,
+    "log_interval_steps": 32, "eval_episodes": 1, "final_eval_episodes": 1, "eval_max_steps": 5,
+    "eval_interval_steps": 100_000, "time_report": False, "checkpoint_interval_s": 1_000.0,
+}  # fmt: skip
+
+
+def test_each_rollout_has_a_row_with_the_losses_of_its_own_updates(tmp_path):
+    rows = []
+    for num_actors in (0, 1):  # which learn the same, to the last bit
+        train("ppo", "CartPole-v1", run_dir=str(tmp_path / str(num_actors)), num_actors=num_actors, **PPO)
+        rows.append([row for row in rows_of(tmp_path / str(num_actors)) if "steps_per_s" in row])
+    learned = [[(row["num_steps"], row["num_updates"], row["loss"]) for row in some] for some in rows]
+    assert [steps for steps, *_ in learned[0]] == list(range(32, 32 * 31, 32))
+    assert learned[1] == learned[0]
+    assert all(0 < row["steps_per_s"] < 1e6 for row in rows[1])
+
+
+def test_the_last_row_has_the_metrics_of_the_last_updates(tmp_path):
+    settings = {"warmup_steps": 100, "batch_size": 8, "hidden": (8,), "num_step": 1, "total_steps": 400, "tolerance": 0,
+                "updates_per_call": 1, "envs_per_actor": 1, "eval_episodes": 1, "final_eval_episodes": 1,
+                "eval_max_steps": 5, "time_report": False, "log_interval_steps": 100_000, "num_actors": 1,
+                "prioritized": False}  # fmt: skip
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path), **settings)
+    last = [row for row in rows_of(tmp_path) if "steps_per_s" in row][-1]
+    assert (last["num_steps"], last["num_updates"]) == (400, 150)
+    assert "loss" in last
