@@ -364,7 +364,7 @@ def test_a_replay_whose_folder_is_gone_goes_on_in_another_one(tmp_path):
     settings = {**SMALL, "num_actors": 0, "scratch_dir": str(folders[0])}
     train("dqn", "CartPole-v1", total_steps=400, run_dir=str(run_dir), **settings)
     shutil.rmtree(folders[0])
-    with pytest.raises(InvalidInput, match=r"scratch_dir: expected a folder, as before, got '.*old'; make it, or "):
+    with pytest.raises(InvalidInput, match=r"scratch_dir: expected a folder, got '.*old'; make it first, or "):
         resume(run_dir, total_steps=500)
     assert json.loads((run_dir / "result.json").read_text())["num_steps"] == 400
     assert resume(run_dir, total_steps=500, scratch_dir=str(folders[1])).num_steps == 500

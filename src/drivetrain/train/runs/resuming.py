@@ -288,7 +288,7 @@ def _require_files(run_dir: Path, config: TrainConfig) -> None:
     scratch_dir = None if config.on_policy else config.replay.scratch_dir
     if scratch_dir is not None and not Path(scratch_dir).expanduser().is_dir():
         raise InvalidInput(
-            f"scratch_dir: expected a folder, as before, got {scratch_dir!r}; make it, or give another (--scratch-dir)"
+            f"scratch_dir: expected a folder, got {scratch_dir!r}; make it first, or give another (--scratch-dir)"
         )
     if (rows := run_dir / "metrics.jsonl").exists():
         try:
