@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 
-import gymnasium
 import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from gymnasium.envs.classic_control import CartPoleEnv
 from tensorboard_rows import scalars
 from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, lose_all_rows, read, rows_of
 
@@ -142,7 +142,7 @@ def test_the_state_of_another_run_is_refused(copy, tmp_path):
 
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_an_environment_that_changes_the_folder_leaves_the_runs_where_they_are(tmp_path, monkeypatch, num_actors):
-    class Elsewhere(gymnasium.envs.classic_control.CartPoleEnv):
+    class Elsewhere(CartPoleEnv):
         def __init__(self):
             super().__init__()
             os.chdir("/")
