@@ -51,11 +51,10 @@ class _Flags:
 def run(argv: list[str]) -> int:
     """Evaluate, print, and write JSON where asked."""
     flags = read_flags(_Flags, argv, prog="drivetrain eval")
-    if not 1 <= flags.episodes <= MOST_EPISODES:
-        raise InvalidInput(f"--episodes: expected 1..{MOST_EPISODES}, got {flags.episodes}")
+    for flag, count in (("--episodes", flags.episodes), ("--shown", flags.shown)):
+        if not 1 <= count <= MOST_EPISODES:
+            raise InvalidInput(f"{flag}: expected 1..{MOST_EPISODES}, got {count}")
     require_run_dir(flags.run_dir)
-    if not 1 <= flags.shown <= MOST_EPISODES:
-        raise InvalidInput(f"--shown: expected 1..{MOST_EPISODES}, got {flags.shown}")
     require_folders(flags.json, flags.video)
     run_dir, json_path = flags.run_dir.resolve(), flags.json and flags.json.resolve()  # environments may go elsewhere
     os.environ.update(one_thread_environment(os.environ))

@@ -53,7 +53,7 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
     maker = _maker(env_id)
     drawn = {} if render_mode is None else {"render_mode": render_mode}
     if maker is not None:
-        env = maker(**settings.env_kwargs, **(drawn if _takes_render_mode(maker) else {}))
+        env = maker(**settings.env_kwargs | (drawn if _takes_render_mode(maker) else {}))
         if not isinstance(env, gymnasium.Env):
             told = ", a simulator: such are named drivetrain/module:Name" if hasattr(env, "default_params") else ""
             raise TypeError(
