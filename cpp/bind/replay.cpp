@@ -3,6 +3,7 @@
 // Converts, releases the GIL, raises. Arrays that do not fit are turned down by a return value, and
 // Python (replay/checks.py) says why: the common path pays nothing for good messages.
 #include "bind/queries.hpp"
+#include "bind/rewriting.hpp"
 #include "bind/row_copy.hpp"
 #include "bind/table.hpp"
 #include "bind/transfer.hpp"
@@ -72,6 +73,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("num_frames", &Table::num_frames)
       .def("update", &Table::update, "keys"_a.none(), "priorities"_a.none())
       .def("read", &Table::read, "keys"_a, "out"_a)
+      .def("rewrite_rows", &bind::rewrite_rows, "keys"_a, "places"_a, "arrays"_a)
       .def("leaf_stats", &bind::leaf_stats)
       .def("all_keys", &bind::all_keys)
       .def("read_priorities", &bind::read_priorities, "keys"_a, "priorities"_a)

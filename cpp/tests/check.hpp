@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -134,6 +135,20 @@ inline Extremes::Range scanned_extremes(const SumTree& tree, std::uint64_t capac
 inline bool extremes_are_right(SumTree& tree, std::uint64_t capacity) {
   const Extremes::Range scanned = scanned_extremes(tree, capacity), kept = tree.extremes();
   return kept.least == scanned.least && kept.largest == scanned.largest;
+}
+
+/// Writes the rows of keys anew, tagged tag, tag + 1, ...; the keys become their new ones. How many were stale.
+inline std::uint64_t retag(ReplayTable& table, std::uint64_t* keys, std::size_t count, std::uint64_t tag) {
+  std::vector<std::uint64_t> first(count), others(count * (kTagWords - 1));
+  for (std::size_t i = 0; i < count; ++i) {
+    first[i] = tag + i;
+    std::fill_n(&others[i * (kTagWords - 1)], kTagWords - 1, tag + i);
+  }
+  const NewField fields[] = {{0, 8, reinterpret_cast<const unsigned char*>(first.data())},
+                             {8, 8 * (kTagWords - 1), reinterpret_cast<const unsigned char*>(others.data())}};
+  std::uint64_t num_stale = 0;
+  CHECK(table.rewrite(keys, 0, count, fields, 2, &num_stale) == Status::kOk);
+  return num_stale;
 }
 
 /// Samples `count` rows and checks that each is whole (all words equal) and was ever written.

@@ -66,6 +66,8 @@ void scenario(ReplayTable& table) {
   }
   std::uint64_t num_stale = 0;
   CHECK(table.update_priorities(keys.data(), leaves, leaves, 8, table.alpha(), &num_stale) == Status::kOk);
+  for (int i = 0; i < 8; ++i) keys[i] = Key::make(i, 2);
+  CHECK(retag(table, keys.data(), 8, 1500) == 0);
   CHECK(insert_tagged(table, 30, 2000));
   update_all(table);
   for (int i = 0; i < 8; ++i) leaves[i] = 1e15f;  // outgrows the unit
@@ -77,6 +79,8 @@ void scenario(ReplayTable& table) {
 
 void uniform_scenario(ReplayTable& table) {
   CHECK(insert_tagged(table, 17, 1000));
+  std::uint64_t keys[2] = {Key::make(16, 2), Key::make(3, 2)};
+  CHECK(retag(table, keys, 2, 1500) == 0);
   CHECK(insert_tagged(table, 30, 2000));
 }
 
@@ -99,10 +103,26 @@ void clearing_scenario(ReplayTable& table) {
   CHECK(locked_and_consistent(table));
 }
 
+// The field of their own of all whole rows, as it is: newest rows of a list and others.
+void rewrite_stacks(ReplayTable& table) {
+  for (std::uint32_t slot = 0; slot < kStackedRows; ++slot) {
+    const std::uint32_t generation = table.row(slot).generation.load();
+    if (!is_committed(generation)) continue;
+    Tag tag;
+    copy_from_shared(&tag, table.fields(slot) + kLinks, sizeof tag);
+    std::uint64_t key = Key::make(slot, generation), num_stale = 0;
+    const NewField field{kLinks, sizeof tag, reinterpret_cast<const unsigned char*>(&tag)};
+    CHECK(table.rewrite(&key, 0, 1, &field, 1, &num_stale) == Status::kOk);
+    CHECK(num_stale == 0 && key == Key::make(slot, generation + 2));
+  }
+  CHECK(locked_and_consistent(table));
+}
+
 // Rows that are overwritten, that end with their frames, and that are dropped; a batch given back.
 void stacked_scenario(ReplayTable& table) {
   StackedWriter steady(table, 2, 2, 1, 9), resetting(table, 1, 1, 100, 1);
   for (int t = 0; t < 6; ++t) CHECK(steady.step() == Status::kOk);
+  rewrite_stacks(table);
   for (int t = 0; t < 6; ++t) CHECK(resetting.step() == Status::kOk);
   for (int t = 0; t < 4; ++t) CHECK(steady.step() == Status::kOk);
   CHECK(table.clear() == Status::kOk);
@@ -384,7 +404,8 @@ int main() {
                            "frames/next_frame", "frames/publish", "frames/next_dependent", "frames/dependents",
                            "frames/end_dependents", "frames/disown", "kill/owner", "kill/generation",
                            "kill/num_committed", "commit/drop", "commit/num_dropped", "clear/max_priority",
-                           "clear/num_used", "clear/next_slot"})
+                           "clear/num_used", "clear/next_slot", "rewrite/owner", "rewrite/generation",
+                           "rewrite/publish", "frames/rehang_first", "frames/rehang"})
     CHECK(seen.count(name) == 1);
   death_between_any_two_writes_is_healed("prioritized", tagged_config(kCapacity), scenario);
   death_between_any_two_writes_is_healed("with extremes", extremes_config(kCapacity), scenario);

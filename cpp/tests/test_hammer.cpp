@@ -44,6 +44,17 @@ void learning(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<
   }
 }
 
+void rewriting(ReplayTable& table, std::uint64_t stream, int rounds, std::atomic<std::uint64_t>& renewed) {
+  std::vector<Draw> draws(16);
+  std::vector<std::uint64_t> tags(16);
+  std::uint64_t keys[16];
+  for (int i = 0; i < rounds;) {
+    if (sample_tagged(table, 16, true, draws.data(), tags.data()) != Status::kOk) continue;  // cleared just now
+    for (int k = 0; k < 16; ++k) keys[k] = Key::make(draws[k].slot, draws[k].generation);
+    renewed.fetch_add(16 - retag(table, keys, 16, (stream << 40) + 1 + 16u * ++i), std::memory_order_relaxed);
+  }
+}
+
 void clearing(ReplayTable& table, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     CHECK(table.clear() == Status::kOk);
@@ -53,8 +64,8 @@ void clearing(ReplayTable& table, int rounds) {
 
 void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const TableConfig& config) {
   SharedTable table(config);
-  std::atomic<std::uint64_t> stale{0}, reread{0};
-  std::atomic<int> num_learning{2};
+  std::atomic<std::uint64_t> stale{0}, reread{0}, renewed{0};
+  std::atomic<int> num_learning{3};
   // Each thread views the table for itself, as each process does.
   std::vector<std::thread> threads;
   for (std::uint64_t t = 1; t <= 3; ++t)
@@ -69,11 +80,16 @@ void threads_never_see_a_torn_row_and_leave_exact_sums(const char* what, const T
       for (int i = 0; i < 300; ++i) CHECK(view.set_alpha(i % 2 ? 0.4 : 0.9, i % 3 != 0) == Status::kOk);
     });
   threads.emplace_back([view = *table]() mutable { clearing(view, 20); });
+  threads.emplace_back([&, view = *table]() mutable {
+    rewriting(view, 6, 800, renewed);
+    --num_learning;
+  });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
-  CHECK(reread.load() > 0);
-  std::printf("%s: %llu stale updates skipped, %llu rows read again\n", what,
-              static_cast<unsigned long long>(stale.load()), static_cast<unsigned long long>(reread.load()));
+  CHECK(reread.load() > 0 && renewed.load() > 0);
+  std::printf("%s: %llu stale updates skipped, %llu rows read again, %llu written anew\n", what,
+              static_cast<unsigned long long>(stale.load()), static_cast<unsigned long long>(reread.load()),
+              static_cast<unsigned long long>(renewed.load()));
 }
 
 void stacks(ReplayTable& table, std::uint64_t stream, int rounds) {
@@ -103,6 +119,19 @@ void draw_stacks(ReplayTable& table, std::uint64_t stream, int rounds, ThreadPoo
   }
 }
 
+// Each row's own field written anew, as it is: the lists of frames have to know the row by its new generation.
+void rewrite_stacks(ReplayTable& table, int rounds) {
+  std::vector<Draw> draws(16);
+  std::vector<Tag> tags(16);
+  std::uint64_t keys[16], num_stale = 0;
+  for (int i = 0; i < rounds; ++i) {
+    if (sample_stacked(table, 16, true, draws.data(), tags.data(), 2) != Status::kOk) continue;
+    for (int k = 0; k < 16; ++k) keys[k] = Key::make(draws[k].slot, draws[k].generation);
+    const NewField field{kLinks, sizeof(Tag), reinterpret_cast<const unsigned char*>(tags.data())};
+    CHECK(table.rewrite(keys, 0, 16, &field, 1, &num_stale) == Status::kOk);
+  }
+}
+
 // Few frames: most rows end with their frames. Few rows: most are overwritten.
 void threads_never_see_a_torn_stack(bool prioritized, std::uint64_t capacity, std::uint64_t num_frames) {
   SharedTable table(stacked_config(capacity, num_frames, prioritized));
@@ -113,6 +142,7 @@ void threads_never_see_a_torn_stack(bool prioritized, std::uint64_t capacity, st
   for (std::uint64_t t = 4; t <= 5; ++t)
     threads.emplace_back([&, t, view = *table]() mutable { draw_stacks(view, t, 3000, pools[t - 4]); });
   threads.emplace_back([view = *table]() mutable { clearing(view, 20); });
+  threads.emplace_back([view = *table]() mutable { rewrite_stacks(view, 1500); });
   for (auto& thread : threads) thread.join();
   CHECK(locked_and_consistent(*table));
   std::printf("%llu rows, %llu frames: %llu dropped\n", static_cast<unsigned long long>(capacity),

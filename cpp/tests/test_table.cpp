@@ -54,6 +54,28 @@ void a_row_being_overwritten_is_taken_out_and_its_keys_go_stale() {
   CHECK(locked_and_consistent(*table));
 }
 
+void a_row_written_anew_keeps_its_place_and_its_leaf_under_a_new_key() {
+  SharedTable table(tagged_config(16));
+  CHECK(insert_tagged(*table, 16, 1));
+  const float leaf = 5.0f;
+  std::uint64_t old[3] = {Key::make(3, 2), Key::make(0, 2), Key::make(9, 2)}, keys[3], num_stale = 0;
+  CHECK(table->update_priorities(old, &leaf, &leaf, 1, table->alpha(), &num_stale) == Status::kOk);
+  CHECK(insert_tagged(*table, 2, 50));  // overwrites slots 0 and 1
+  std::copy_n(old, 3, keys);
+  const float before = table->tree().leaf(3);
+  CHECK(retag(*table, keys, 3, 100) == 1);
+  CHECK(keys[0] == Key::make(3, 4) && keys[1] == old[1] && keys[2] == Key::make(9, 4));
+  CHECK(table->tree().leaf(3) == before && table->header().num_inserted == 18);
+  std::uint64_t words[kTagWords];
+  copy_from_shared(words, table->fields(9), sizeof words);
+  for (std::uint64_t word : words) CHECK(word == 102);
+  copy_from_shared(words, table->fields(0), sizeof words);
+  for (std::uint64_t word : words) CHECK(word == 50);
+  CHECK(table->update_priorities(old, &leaf, &leaf, 1, table->alpha(), &num_stale) == Status::kOk && num_stale == 1);
+  CHECK(table->update_priorities(keys, &leaf, &leaf, 1, table->alpha(), &num_stale) == Status::kOk && num_stale == 1);
+  CHECK(locked_and_consistent(*table));
+}
+
 void new_rows_get_the_leaf_of_the_largest_priority_so_far() {
   SharedTable table(tagged_config(64));
   CHECK(insert_tagged(*table, 1, 1));
@@ -144,6 +166,7 @@ int main() {
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
   a_reserved_row_is_never_drawn_until_it_is_committed();
   a_row_being_overwritten_is_taken_out_and_its_keys_go_stale();
+  a_row_written_anew_keeps_its_place_and_its_leaf_under_a_new_key();
   new_rows_get_the_leaf_of_the_largest_priority_so_far();
   rows_in_flight_by_a_live_process_are_passed_over();
   rows_are_whole_where_generations_begin_again();

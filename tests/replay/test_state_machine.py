@@ -157,6 +157,17 @@ class NativeAgainstOracle(RuleBasedStateMachine):
         priorities = np.resize(np.array(values, dtype), keys.shape)
         assert self.native.update_priorities(keys, priorities) == self.oracle.update_priorities(keys, priorities)
 
+    @precondition(lambda self: self.keys)
+    @rule(age=st.integers(1, 6), seed=st.integers(0, 99), names=st.sampled_from([["action"], ["reward", "action"]]))
+    def write_fields_anew(self, age, seed, names):
+        keys, rng = self.keys[-min(age, len(self.keys))], np.random.default_rng(seed)
+        fields = {field.name: field for field in self.oracle.schema.fields if field.name in names}
+        shapes = {name: (*keys.shape, *field.sampled_shape) for name, field in fields.items()}
+        new = {name: rng.integers(-9, 9, shape).astype(fields[name].dtype) for name, shape in shapes.items()}
+        renewed = self.native.update_fields(keys, **new)
+        np.testing.assert_array_equal(renewed, self.oracle.update_fields(keys, **new))
+        self.keys.append(renewed)
+
     @precondition(lambda self: self.prioritized)
     @rule(alpha=FRACTIONS)
     def change_alpha_for_later_updates(self, alpha):

@@ -135,6 +135,23 @@ class FrameRing {
     DRIVETRAIN_LOCKED_WRITE("frames/dependents", head.dependents = Key::make(row_slot, generation));
   }
 
+  /// Has the list that a row hangs in know it by its new generation; its frames and its place stay.
+  void rehang(std::uint64_t row_key, std::uint32_t generation) noexcept {
+    const std::uint64_t renewed = Key::make(Key::slot(row_key), generation);
+    FrameHeader& head = frame(reached_first(Key::slot(row_key)));
+    if (head.dependents == row_key) {
+      DRIVETRAIN_LOCKED_WRITE("frames/rehang_first", head.dependents = renewed);
+      return;
+    }
+    for (std::uint64_t key = head.dependents; is_alive(key);) {
+      RowLinks& links_of = links(Key::slot(key));
+      key = links_of.next_dependent.load(std::memory_order_relaxed);
+      if (key != row_key) continue;
+      DRIVETRAIN_LOCKED_WRITE("frames/rehang", links_of.next_dependent.store(renewed, std::memory_order_relaxed));
+      return;
+    }
+  }
+
   /// Makes all lists anew from the rows: oldest rows first, so that the newest is first in its list.
   void rebuild_dependents() noexcept {
     for (std::uint64_t slot = 0; slot < config_.num_frames; ++slot)

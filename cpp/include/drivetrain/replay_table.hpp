@@ -14,6 +14,9 @@
 //   * draws beside updates are as likely as they say          test_draws
 //   * a process killed anywhere costs its in-flight rows only test_crash_points, exhaustively
 //
+// Fields of rows that are there are written anew (rewrite) in one hold of the lock per few rows, copy and all: a row
+// keeps its place, its leaf and its frames, and has a new generation.
+//
 // In a framed table rows come with frames (frames.hpp), reserved and published in the same lock holds.
 //
 // Over 400 lines: all that happens under the one lock is in this file, to be read in one go.
@@ -44,6 +47,13 @@ enum class Status {
   kBroken,         // the lock cannot be used any more
   kForgotten,      // leaves by an alpha of 0 do not tell priorities
   kGone,           // a frame to be kept was taken again; store it anew
+};
+
+/// New contents of one field, [count, nbytes] for as many rows.
+struct NewField {
+  std::size_t offset;  // within the fields of a row
+  std::size_t nbytes;
+  const unsigned char* items;
 };
 
 /// The frames that come with rows of a framed table.
@@ -236,6 +246,36 @@ class ReplayTable {
     else
       *num_stale += count - update_current(keys, leaves, priorities, count, alpha);
     if (!settled) header_->exponent.advance(tree_, config_.capacity);
+    return Status::kOk;
+  }
+
+  /// Writes fields of count <= kMaxBatch rows anew, each of another key: keys[i] becomes the row's new one, or stays as
+  /// it is where the row has changed since it was given out; those are counted. It copies with the lock held, so
+  /// give it few bytes at a time. A process killed meanwhile costs one row.
+  Status rewrite(std::uint64_t* keys, std::size_t first, std::size_t count, const NewField* fields,
+                 std::size_t num_fields, std::uint64_t* num_stale) noexcept {
+    const std::uint32_t self = OwnerTag::self();
+    for (std::size_t i = first; i < first + count; ++i) fetch_line_to_write(&row(Key::slot(keys[i])));
+    Lock lock(*this);
+    if (!lock) return Status::kBroken;
+    for (std::size_t i = first; i < first + count; ++i) {
+      const std::uint32_t slot = Key::slot(keys[i]);
+      RowHeader& head = row(slot);
+      const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
+      if (generation != Key::generation(keys[i])) {
+        ++*num_stale;
+        continue;
+      }
+      const std::uint32_t taken = taken_after(generation);
+      DRIVETRAIN_LOCKED_WRITE("rewrite/owner", head.owner.store(self, std::memory_order_relaxed));
+      DRIVETRAIN_LOCKED_WRITE("rewrite/generation", head.generation.store(taken, std::memory_order_relaxed));
+      std::atomic_thread_fence(std::memory_order_release);  // as in reserve(): odd is seen before any new byte
+      for (std::size_t f = 0; f < num_fields; ++f)
+        copy_to_shared(this->fields(slot) + fields[f].offset, fields[f].items + i * fields[f].nbytes, fields[f].nbytes);
+      DRIVETRAIN_LOCKED_WRITE("rewrite/publish", head.generation.store(taken + 1, std::memory_order_release));
+      if (config_.num_frames) frames_.rehang(keys[i], taken + 1);
+      keys[i] = Key::make(slot, taken + 1);
+    }
     return Status::kOk;
   }
 

@@ -539,6 +539,43 @@ class Replay:
                 raise SegmentError("the lock of this replay segment is broken")
         return result
 
+    def update_fields(self, keys: npt.NDArray[np.uint64], /, **fields: Any) -> npt.NDArray[np.uint64]:
+        """Write stored fields of rows anew: recurrent states or targets that were computed again, rewards that a
+        model has learned to judge otherwise.
+
+            states = network(sample.data["obs"])
+            keys = replay.update_fields(sample.keys, state=states)
+            replay.update_priorities(keys, td_errors)
+
+        A row keeps its place, its priority and its other fields, and is another one to those who have its key from
+        before. Samplers get it as it was or as it is, whole. Where a key occurs twice, the last one counts. A process
+        killed meanwhile costs one row.
+
+        Args:
+            keys: From `sample.keys` or `all_keys()`, any shape.
+            fields: As `sample` gives them, nested alike, with the axes of `keys` first: the spec's own and `reward`
+                (the n-step return), some of them or all. Not observations that rows share (`share_next_obs`,
+                `frame_stack`, sequences), nor terminated, truncated, discount and mask.
+
+        Returns:
+            The keys of these rows from now on, same shape; a stale key, whose row was overwritten since, as it was,
+            and nothing was changed there.
+
+        Raises:
+            InvalidInput: Foreign keys, fields that do not fit, no such ones, or rewards that are not finite; nothing
+                was changed.
+            SegmentError: The lock of this replay is broken.
+            Closed: The replay was closed.
+        """
+        keys = checks.fitting_keys(keys, self.capacity)
+        fitting = checks.fitting_fields(self._schema, self._schema.flatten(fields), keys.shape)
+        flat = keys.ravel()
+        # Each row once: the last of those with its key, which are the first ones backwards.
+        renewed, last, of_all = np.unique(flat[::-1], return_index=True, return_inverse=True)
+        arrays = [array.reshape(flat.size, *array.shape[keys.ndim :])[flat.size - 1 - last] for _, array in fitting]
+        self._table.rewrite_rows(renewed, [place for place, _ in fitting], arrays)
+        return renewed[of_all][::-1].reshape(keys.shape)
+
     @property
     def alpha(self) -> float:
         """How much priorities matter now; the same in every process attached."""

@@ -4,7 +4,7 @@ Each function returns arrays that fit, or raises InvalidInput saying expected, g
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -13,13 +13,17 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay.arguments import real_number, require_fraction, require_int, require_one_of
-from drivetrain.replay.schema import PRIORITY, REWARD, Field, Schema
+from drivetrain.replay.schema import FIRST, INITIAL, NEXT, PRIORITY, REWARD, Field, Schema
+from drivetrain.replay.sequences import SLASH
 
 INITIAL_PRIORITIES = ("running_max", "buffer_max", "given")
 """Names for where the priority of a new row comes from, in the order of cpp/include/drivetrain/layout.hpp."""
 
 WEIGHTS_BY = ("batch", "buffer")
 """What the importance weights of a sample are divided by the largest of."""
+
+_REWRITABLE = (FIRST, NEXT, INITIAL, REWARD)
+"""Kinds of fields that one row has to itself, and that say nothing of how its window ended."""
 
 MAX_DRAWS = 2**31  # per call to sample, all batches together
 
@@ -70,29 +74,21 @@ def fitting_steps(inputs: tuple[Field, ...], steps: dict[str, Any], num_envs: in
 def _fitting(
     field: Field, value: Any, leading: tuple[int, ...], marks: npt.NDArray[np.bool_] | None
 ) -> npt.NDArray[Any]:
-    where, shape = f'field "{field.name}"', (*leading, *field.shape)
-    wanted = f"{field.dtype}{list(shape)}"
-    if not hasattr(value, "__array_interface__"):  # what NumPy's arrays and scalars have
-        raise InvalidInput(f"{where}: expected a NumPy array {wanted}, got {type(value).__name__}; use np.asarray")
-    array: npt.NDArray[Any] = np.asarray(value)
-    got = f"{array.dtype}{list(array.shape)}"
-    if array.shape != shape:
-        remedy = "give one row per environment, leading axis first"
+    shape = (*leading, *field.shape)
+
+    def remedy(got: tuple[int, ...]) -> str:
         if len(leading) > 1:
-            remedy = "give one row per step and environment, these two axes first"
-        elif array.shape == field.shape:
-            remedy = "add the leading axis of environments, array[None]"
-        elif array.shape == (1, *shape):
-            remedy = "add one step at a time, array[0], or several with extend"
-        raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
-    is_number = (field.kind == REWARD or field is PRIORITY) and array.dtype.kind in "fiub"
-    if array.dtype != field.dtype and not is_number:
-        remedy = f"cast it with .astype({str(field.dtype)!r})"
-        if field.name.split("/")[0] in ("obs", "action", "next_obs"):
-            remedy += f", or declare {array.dtype} in the spec"
-        raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy}")
+            return "give one row per step and environment, these two axes first"
+        if got == field.shape:
+            return "add the leading axis of environments, array[None]"
+        if got == (1, *shape):
+            return "add one step at a time, array[0], or several with extend"
+        return "give one row per environment, leading axis first"
+
+    array, is_number = _of_field(field, value, shape, remedy)
     if marks is not None and is_number:
         array = np.where(marks, array, np.zeros((), array.dtype))
+    where = _where(field)
     if field is PRIORITY:
         _require_priorities(where, array)
     elif field.kind == REWARD:
@@ -100,6 +96,74 @@ def _fitting(
     if array.dtype != field.dtype and not (field.kind == REWARD and array.dtype == np.float64):  # summed as it is
         array = array.astype(np.float32)
     return np.require(array, requirements=("C", "A"))
+
+
+def _where(field: Field) -> str:
+    return f'field "{field.name}"'
+
+
+def _of_field(
+    field: Field, value: Any, shape: tuple[int, ...], remedy: Callable[[tuple[int, ...]], str]
+) -> tuple[npt.NDArray[Any], bool]:
+    """An array of this shape and of the field's dtype, or of any real one where numbers are meant; whether they are.
+
+    Args:
+        field: Whose it is.
+        value: The array.
+        shape: What it should have.
+        remedy: What to do about another shape.
+    """
+    where, wanted = _where(field), f"{field.dtype}{list(shape)}"
+    if not hasattr(value, "__array_interface__"):  # what NumPy's arrays and scalars have
+        raise InvalidInput(f"{where}: expected a NumPy array {wanted}, got {type(value).__name__}; use np.asarray")
+    array: npt.NDArray[Any] = np.asarray(value)
+    got = f"{array.dtype}{list(array.shape)}"
+    if array.shape != shape:
+        raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy(array.shape)}")
+    is_number = (field.kind == REWARD or field is PRIORITY) and array.dtype.kind in "fiub"
+    if array.dtype != field.dtype and not is_number:
+        cast_it = f"cast it with .astype({str(field.dtype)!r})"
+        if field.name.split("/")[0] in ("obs", "action", "next_obs"):
+            cast_it += f", or declare {array.dtype} in the spec"
+        raise InvalidInput(f"{where}: expected {wanted}, got {got}; {cast_it}")
+    return array, is_number
+
+
+def fitting_fields(
+    schema: Schema, values: dict[str, Any], leading: tuple[int, ...]
+) -> list[tuple[int, npt.NDArray[Any]]]:
+    """New contents of fields of rows: where each stands in the schema, and a contiguous array `[*leading, ...]`.
+
+    Args:
+        schema: Of the replay.
+        values: By flat names.
+        leading: Shape of the keys.
+    """
+    places = {field.name: place for place, field in enumerate(schema.fields) if field.kind in _REWRITABLE}
+    if not values:
+        raise InvalidInput(
+            f"update_fields: expected new contents of a field, such as {next(iter(places))}=..., got none"
+        )
+    for name in values:
+        if name in places:
+            continue
+        why = "there is no such field"
+        if any(field.name == name for field in schema.fields):
+            shared = name.split("/")[0] in ("obs", "next_obs")
+            why = "rows share their observations" if shared else "how an episode ended stays"
+        raise InvalidInput(
+            f'update_fields: expected fields among {", ".join(places)}, got "{name}": {why}'.replace(SLASH, "/")
+        )
+    fitting: list[tuple[int, npt.NDArray[Any]]] = []
+    for name, value in values.items():
+        field = schema.fields[places[name]]
+        shape = (*leading, *field.sampled_shape)
+        array, is_number = _of_field(field, value, shape, lambda _: "give one row per key, the axes of the keys first")
+        if is_number:
+            require_finite(_where(field), array)
+            array = array.astype(np.float32)
+        fitting.append((places[name], np.require(array, requirements=("C", "A"))))
+    return fitting
 
 
 def fitting_marks(where: Any, num_envs: int) -> npt.NDArray[np.bool_]:

@@ -166,6 +166,7 @@ class ReferenceReplay:
         self.generations[self.is_whole()] += np.uint64(1)
         self.leaves[:] = 0
         self.next_slot, self.num_used, self.max_priority = 0, 0, 1.0
+        self.unit_exponent = self._unit_exponent_for(4096.0)
 
     def sample(
         self, batch_size: int, *, beta: float = 0.4, mode: str = "stratified", num_batches: int | None = None
@@ -208,6 +209,20 @@ class ReferenceReplay:
                 self._set_leaves(slots[current], self.leaf_of(raw[current]))
                 self.max_priority = max(self.max_priority, float(raw[current].max()))
         return num_stale
+
+    def update_fields(self, keys: npt.NDArray[np.uint64], **fields: Any) -> npt.NDArray[np.uint64]:
+        """New contents of fields where the key is still that of the row, which has another one then."""
+        flat, renewed = keys.ravel(), keys.copy().ravel()
+        values = {name: np.reshape(value, (flat.size, -1)) for name, value in self.schema.flatten(fields).items()}
+        for key, at in {int(key): at for at, key in enumerate(flat)}.items():  # the last of each
+            slot = key & 2**32 - 1
+            if self.generations[slot] != key >> 32:
+                continue
+            for name, rows in values.items():
+                self.rows[name][slot] = rows[at].reshape(self.rows[name].shape[1:])
+            self.generations[slot] += np.uint64(2)
+            renewed[flat == np.uint64(key)] = self.generations[slot] << np.uint64(32) | np.uint64(slot)
+        return renewed.reshape(keys.shape)
 
     def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
         """The priorities that leaves stand for; NaN for stale keys, and for all when alpha is 0."""
