@@ -22,7 +22,13 @@ class Operation(Span):
     __slots__ = ()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """A function that is recorded whenever it runs; also of coroutines and generators."""
+        """A function that is recorded whenever it runs. A coroutine is in the operation until it ends, and so is a
+        generator, from where it is first asked for a value and also while it is suspended.
+
+        Raises:
+            InvalidInput: It is no function, but a class or a property, say.
+        """
+        _require_function(function)
         return recorded(function, self)
 
     def __reduce__(self) -> tuple[Callable[[Site], "Operation"], tuple[Site]]:
@@ -85,8 +91,11 @@ def recorded(function: Callable[P, R], inside: Span) -> Callable[P, R]:
     """The function, recorded as a site while its own code runs.
 
     A generator is in the site until it ends, also while it is suspended; a coroutine while asyncio runs its task
-    (hooks/asyncio.py).
+    (hooks/asyncio.py). A static or class method stays one.
     """
+    if isinstance(function, staticmethod | classmethod):
+        method: Any = cast(Any, function)
+        return type(method)(recorded(method.__func__, inside))
     if inspect.iscoroutinefunction(function):
         return cast("Callable[P, R]", _recorded_coroutine(function, inside))
     if inspect.isasyncgenfunction(function):
@@ -135,6 +144,16 @@ def _recorded_async_generator(function: Callable[..., Any], inside: Span) -> Cal
                     ask = inner.athrow(error)
 
     return generator
+
+
+def _require_function(found: object) -> None:
+    if isinstance(found, type):
+        what = f"the class {found.__name__}; decorate its methods"
+    elif not callable(found) and not isinstance(found, classmethod):
+        what = f"an object of class {type(found).__name__}; decorate the function in it, below @property and the like"
+    else:
+        return
+    raise InvalidInput(f"operation: expected a function, got {what}")
 
 
 def _checked(name: str, what: str) -> str:
