@@ -147,13 +147,18 @@ venv = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
 venv.reset(seed=0)
 for step in range(10):
     venv.step([step % 2] * 3)  # an episode lasts longer than that: a reset would be a step less
+apart = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="async", vector_kwargs={"context": "fork"})
+apart.reset(seed=0)
+for step in range(10):
+    apart.step([step % 2] * 2)
+apart.close()
 """
     profiled_text(folder, text)
     counts = entered(folder)
     assert counts["Mine.step"] == 50
-    assert counts["CartPoleEnv.step"] == 50 + 30
+    assert counts["CartPoleEnv.step"] == 50 + 30 + 20
     profile = scope.load(folder)
-    assert profile.num_steps() == 110
+    assert profile.num_steps() == profile.num_recorded_steps() == 120, "a step of three, or of two, is one"
     rows = {(row.operation, row.time_class) for row in profile.breakdown()}
     assert {("simulation", "simulator"), ("simulation", "python"), ("other", "python")} <= rows
     assert profile.transitions()["simulation"]["simulator"] >= 130
@@ -270,7 +275,7 @@ if __name__ == "__main__":
     simulated = {row.process for row in profile.breakdown() if row.time_class == "simulator"}
     assert len(simulated) >= 3, "the environments of the subprocesses"
     counts = entered(folder)
-    assert counts["VecEnv.step"] == 100 + 32
+    assert profile.num_steps() == counts["VecEnv.step"] == 100 + 32
     assert counts["DQN.train"] >= 1
     assert counts["PPO.train"] == 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +22,11 @@ from drivetrain.scope import overlap
 from drivetrain.scope.accelerator.devices import Devices
 from drivetrain.scope.accelerator.usage import Usage, usage_of
 from drivetrain.scope.correction import Correction, Interval
-from drivetrain.scope.sites import CLASSES, NATIVE
+from drivetrain.scope.sites import CLASSES, MEMBER, NATIVE
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
 from drivetrain.scope.trace import folder
-from drivetrain.scope.trace.blocks import mask_of_events, num_cut_off_steps, num_unwritten_steps
+from drivetrain.scope.trace.blocks import Blocks, mask_of_events, num_cut_off_steps, num_unwritten_steps
 from drivetrain.scope.trace.events import BEGIN, MARKED, SIMULATED, STEP, Thread, Trace
 
 
@@ -184,38 +185,51 @@ class Profile:
         return sorted(found, key=lambda one: (-one.ns, one.classes, one.operations))
 
     def num_steps(self) -> int:
-        """Steps marked by the program; where it marks none, steps of simulators that hooks saw."""
-        kinds = self._steps_in_events(everywhere=True)
-        for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
-            kinds.update(num_unwritten_steps(blocks))
-            kinds.update(num_cut_off_steps(thread))
-        return kinds[MARKED] or kinds[SIMULATED]
+        """Steps marked by the program; where it marks none, steps of simulators that hooks saw: of a vector environment
+        and not also of those in it, wherever they run.
+        """
+
+        def of(thread: Thread, blocks: Blocks) -> Counter[int]:
+            written = _kinds_of(thread, thread.kind == STEP)
+            return written + num_unwritten_steps(blocks) + num_cut_off_steps(thread)
+
+        return self._sum_of_steps(of)
 
     def num_recorded_steps(self) -> int:
         """Those among them in which all instruments recorded: what counts and times of operations are out of."""
-        kinds = self._steps_in_events(everywhere=False)
-        return kinds[MARKED] or kinds[SIMULATED]
+
+        def of(thread: Thread, _: Blocks) -> Counter[int]:
+            wanted = thread.kind == STEP
+            if (mask := mask_of_events(thread)) is not None:
+                wanted &= mask == 0
+            return _kinds_of(thread, wanted)
+
+        return self._sum_of_steps(of)
 
     def num_gpu_steps(self) -> int:
         """Those while GPUs were recorded: what their times are of."""
         gap = self.devices.gap if self.devices else None
-        kinds: Counter[int] = Counter()
-        for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
+
+        def of(thread: Thread, blocks: Blocks) -> Counter[int]:
             wanted = thread.kind == STEP
             if gap is not None:
                 wanted &= ~gap.contain(thread.time_ns)
-            kinds.update(thread.value[wanted].tolist())
-            kinds.update(num_unwritten_steps(blocks.where(~blocks.gpu_muted)))
-        return kinds[MARKED] or kinds[SIMULATED]
+            return _kinds_of(thread, wanted) + num_unwritten_steps(blocks.where(~blocks.gpu_muted))
 
-    def _steps_in_events(self, *, everywhere: bool) -> Counter[int]:
+        return self._sum_of_steps(of)
+
+    def _sum_of_steps(self, of: Callable[[Thread, Blocks], Counter[int]]) -> int:
+        """Over all threads, of the kind that counts."""
         kinds: Counter[int] = Counter()
-        for thread in self.trace.threads:
-            wanted = thread.kind == STEP
-            if not everywhere and (mask := mask_of_events(thread)) is not None:
-                wanted &= mask == 0
-            kinds.update(thread.value[wanted].tolist())
-        return kinds
+        of_members: Counter[int] = Counter()
+        for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
+            (of_members if self._is_member(thread) else kinds).update(of(thread, blocks))
+        return kinds[MARKED] + of_members[MARKED] or kinds[SIMULATED] or of_members[SIMULATED]
+
+    def _is_member(self, thread: Thread) -> bool:
+        """Whether it is the process of an environment in a vector environment, which counts the same steps."""
+        sites = self.trace.sites
+        return MEMBER in sites and bool(((thread.kind == BEGIN) & (thread.site == sites.index(MEMBER))).any())
 
     def startup_ns(self) -> int:
         """From the session's begin to the first operation that any thread enters: imports, and setting up."""
@@ -268,6 +282,11 @@ class Profile:
             "not_captured": list(self.notes),
             "rows": rows,
         }
+
+
+def _kinds_of(thread: Thread, steps: NDArray[np.bool_]) -> Counter[int]:
+    kinds: list[int] = thread.value[steps].tolist()
+    return Counter(kinds)
 
 
 def _longest_first(totals: NDArray[np.int64], there: NDArray[np.bool_] | None = None) -> list[int]:

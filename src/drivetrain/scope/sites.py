@@ -76,6 +76,10 @@ UNRECORDED = Site("scope: muted, to learn what recording costs", "unrecorded", "
 """Never entered: what a thread is in while instruments are muted (trace/blocks.py). The program's time, and which
 is not known."""
 
+MEMBER = Site("a vector environment's process")
+"""What a process is in, from begin to end, that steps one environment of a vector environment in another process, which
+counts its steps."""
+
 
 class SiteTable:
     """The sites of this process, numbered from 0; thread-safe."""

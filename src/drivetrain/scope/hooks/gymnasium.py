@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from drivetrain.scope.hooks.patch import for_subclasses, record
-from drivetrain.scope.sites import Site
+from drivetrain.scope.sites import MEMBER, Site
 
 SIMULATED = 1  # StepKind of the recorder
 
@@ -25,6 +25,7 @@ def install(module: ModuleType) -> None:
     vector = framework.vector
     containers = tuple(getattr(vector, name) for name in _CONTAINERS if hasattr(vector, name))
     for_subclasses(vector.VectorEnv, lambda cls: _environment(cls, containers))
+    record(vector.async_vector_env, "_async_worker", MEMBER)
 
 
 def _environment(cls: type, containers: type | tuple[type, ...]) -> None:

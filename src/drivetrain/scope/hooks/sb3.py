@@ -6,7 +6,7 @@ from typing import Any
 
 from drivetrain.scope.hooks.gymnasium import SIMULATED
 from drivetrain.scope.hooks.patch import for_subclasses, record
-from drivetrain.scope.sites import Site
+from drivetrain.scope.sites import MEMBER, Site
 
 _REPLAY = Site("SB3 buffer", "replay", "python")
 _BUFFER_METHODS = ("add", "extend", "sample", "_get_samples", "compute_returns_and_advantage", "swap_and_flatten")
@@ -20,6 +20,7 @@ def install(module: ModuleType) -> None:
     for_subclasses(base.BaseAlgorithm, _algorithm)
     for_subclasses(buffers.BaseBuffer, _buffer)
     record(vector.VecEnv, "step", Site("VecEnv.step", "simulation", "python"), ends_step=SIMULATED, collapses=True)
+    record(importlib.import_module(f"{module.__name__}.common.vec_env.subproc_vec_env"), "_worker", MEMBER)
 
 
 def _algorithm(cls: type) -> None:

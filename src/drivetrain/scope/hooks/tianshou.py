@@ -4,12 +4,13 @@ environments, whose members Gymnasium's hook sees.
 Returns that an algorithm computes of a batch (n-step, GAE) are static functions of it, and part of the update.
 """
 
+import importlib
 from types import ModuleType
 from typing import Any
 
 from drivetrain.scope.hooks.gymnasium import SIMULATED
 from drivetrain.scope.hooks.patch import for_subclasses, record
-from drivetrain.scope.sites import Site
+from drivetrain.scope.sites import MEMBER, Site
 
 _REPLAY = Site("Tianshou buffer", "replay", "python")
 _BUFFER_METHODS = ("add", "update", "sample", "sample_indices", "update_weight")
@@ -29,6 +30,7 @@ def install(module: ModuleType) -> None:
             for name, ends_step in (("step", SIMULATED), ("reset", -1)):
                 site = Site(f"Tianshou vector {name}", "simulation", "python")
                 record(framework.BaseVectorEnv, name, site, ends_step=ends_step, collapses=True)
+            record(importlib.import_module("tianshou.env.worker.subproc"), "_worker", MEMBER)
 
 
 def _algorithm(cls: type) -> None:

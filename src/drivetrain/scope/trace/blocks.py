@@ -3,6 +3,7 @@
 events BLOCK, COUNT (cpp/include/drivetrain/event_log_blocks.hpp) -> Blocks
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,16 +90,16 @@ def blocks_of(thread: Thread) -> Blocks:
     )
 
 
-def num_unwritten_steps(blocks: Blocks) -> dict[int, int]:
+def num_unwritten_steps(blocks: Blocks) -> Counter[int]:
     """Steps by kind that are in no event, because everything was muted."""
     hidden = blocks.steps[blocks.all_muted]
-    return {kind: int(hidden[:, kind].sum()) for kind in range(NUM_STEP_KINDS)}
+    return Counter({kind: int(hidden[:, kind].sum()) for kind in range(NUM_STEP_KINDS)})
 
 
-def num_cut_off_steps(thread: Thread) -> dict[int, int]:
+def num_cut_off_steps(thread: Thread) -> Counter[int]:
     """Steps by kind of blocks that were not finished, and muted: counts that belong to no whole block."""
     at = np.flatnonzero(thread.kind == COUNT)
     whole = at[thread.value[at] == 0][:, None] + np.arange(_NUM_COUNTS)
     rest = np.setdiff1d(at, whole)
     kind, count = thread.value[rest] - _FIRST_STEP_COUNT, thread.site[rest].astype(np.int64) & 0xFFFFFFFF
-    return {number: int(count[kind == number].sum()) for number in range(NUM_STEP_KINDS)}
+    return Counter({number: int(count[kind == number].sum()) for number in range(NUM_STEP_KINDS)})
