@@ -39,14 +39,17 @@ def test_a_program_that_takes_the_recording_away_ends_as_it_would_have(folder):
     assert b"Traceback" not in done.stderr
 
 
-def test_a_module_runs_with_relative_imports(folder, tmp_path):
+def test_a_module_runs_with_relative_imports_and_the_command_for_its_report_can_be_copied(tmp_path):
     package = tmp_path / "pack"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "near.py").write_text("value = 3")
     (package / "__main__.py").write_text("from .near import value\nprint(__package__, value)")
+    folder = tmp_path / "my runs" / ("of a long name" * 10)
     done = profiled(folder, "-m", "pack", cwd=tmp_path)
     assert done.stdout == b"pack 3\n"
+    last = done.stderr.decode().splitlines()[-1]
+    assert last == f"profile: {folder}; show it again: drivetrain report '{folder}'"
 
 
 def test_an_uncaught_exception_is_shown_as_ever_and_the_profile_is_readable(folder):

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import resource
+import shlex
 import signal
 import sys
 import time
@@ -87,7 +88,10 @@ def _show(folder: Path) -> None:
         terminal.show(profile, where)
         if not profile.correction.changes:
             prior.remember(multiples(profile.trace, profile.correction.costs))
-    where.print(f"profile: {folder}; show it again: drivetrain report {folder}")
+    # In one line, however long: it is there to be copied.
+    where.print(
+        f"profile: {folder}; show it again: {shlex.join(['drivetrain', 'report', str(folder)])}", soft_wrap=True
+    )
 
 
 def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
