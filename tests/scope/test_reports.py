@@ -17,6 +17,8 @@ from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import page, strip
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.shares import in_words, shares
+from drivetrain.scope.sites import Site
+from drivetrain.scope.spans import span
 from drivetrain.scope.trace.events import BEGIN, END
 
 VOID = {"meta", "link", "br"}
@@ -102,6 +104,21 @@ def test_operations_are_printed_by_the_names_that_programs_give_them(tmp_path, c
         assert main(["report", *(str(tmp_path / folder) for folder in folders)]) == 0
         printed = capsys.readouterr().out.splitlines()
         assert all(any(line.strip().startswith(f"{name} ") for line in printed) for name in names)
+
+
+def test_a_narrow_terminal_cuts_no_name_short_and_no_number_in_two(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with scope.session(tmp_path / "run", calibrate_every=0):
+        for time_class in ("accelerator_api", "accelerator_sync"):
+            with span(Site(time_class, "a name that is longer than any other", time_class)):
+                sum(range(1000))
+    assert main(["report", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in printed
+    numbers = r" +\S+ .?s +\S+% +\S+ .?s +\S+ .?s \.\. \S+ .?s *"
+    assert sum(re.fullmatch(f" a name .*{numbers}", line) is not None for line in lines) == 2
 
 
 def test_words_name_what_dominates_and_what_to_do():

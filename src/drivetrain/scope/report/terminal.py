@@ -23,11 +23,12 @@ def show(profile: Profile, console: rich.console.Console) -> None:
 
 def table(profile: Profile) -> rich.table.Table:
     """Operation and class, with time and share over all threads."""
-    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD)
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for heading in ("operation", "class"):
-        drawn.add_column(heading)
+        # Where they are too long, they go on in the next line: cut short, accelerator_api and accelerator_sync are one.
+        drawn.add_column(heading, overflow="fold")
     for heading in ("raw", "share", "corrected", "bounds"):
-        drawn.add_column(heading, justify="right")
+        drawn.add_column(heading, justify="right", no_wrap=True)
     found = shares(profile.breakdown())
     busy = sum(share.raw_ns for share in found) or 1
     for share in found:
