@@ -198,7 +198,8 @@ def _notes(
             )
     for number, process in enumerate(processes):
         own = [thread for thread in threads if thread.process == number]
-        unended = [thread for thread in own if not thread.num_events or thread.kind[-1] != THREAD_END]
+        # One for whose events there was no room could not say so, and why is told above.
+        unended = [one for one in own if not one.num_dropped and not (one.num_events and one.kind[-1] == THREAD_END)]
         if unended and "end_ns" in about:
             notes.append(
                 f"{len(unended)} of {len(own)} threads of process {process.pid} did not say that they ended "
