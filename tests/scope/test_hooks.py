@@ -126,6 +126,26 @@ def test_a_name_that_leads_nowhere_is_noted_as_that(folder, tmp_path, name):
     assert re.fullmatch(rf"Process \d+: --simulator physics:{name}: module physics has no '{name}'", note)
 
 
+def test_names_of_what_is_not_called_for_each_step_are_noted_and_left_alone(folder, tmp_path):
+    later = "a generator or coroutine, which runs after its call; name what it calls for each step"
+    told = {
+        "bodies:World": ("class World: pass", "a class; name one of its methods, as bodies:World.step"),
+        "facts:gravity": ("gravity = 9.81", "an object of class float"),
+        "flows:states": ("def states(): yield 1", later),
+        "remote:receive": ("async def receive(): pass", later),
+    }
+    modules = [name.partition(":")[0] for name in told]
+    for module, (text, _) in zip(modules, told.values(), strict=True):
+        (tmp_path / f"{module}.py").write_text(text)
+    script = tmp_path / "play.py"
+    script.write_text(f"import {', '.join(modules)}\nclass Mine(bodies.World): pass\nprint('ran')")
+    options = [word for name in told for word in ("--simulator", name)]
+    assert profiled(folder, *options, script).stdout == b"ran\n"
+    said = [note.partition(": --simulator ")[2] for note in scope.load(folder).trace.notes]
+    wanted = "expected a function or a method of instances, got"
+    assert said == [f"{name}: {wanted} {what}" for name, (_, what) in told.items()]
+
+
 def test_a_name_of_no_simulator_is_refused(tmp_path, capsys):
     script = tmp_path / "play.py"
     script.touch()

@@ -20,6 +20,7 @@ from drivetrain.scope.spans import span
 
 VARIABLE = "DRIVETRAIN_SCOPE_SIMULATORS"
 _BETWEEN = ","
+_RUN_LATER = (inspect.isgeneratorfunction, inspect.isasyncgenfunction, inspect.iscoroutinefunction)
 
 
 def checked(name: str) -> str:
@@ -81,12 +82,13 @@ def install(module: ModuleType) -> None:
     """Record what is named of a module.
 
     Raises:
-        InvalidInput: There is no such thing.
+        InvalidInput: There is no such thing, or it is no function whose calls are steps.
         AttributeError: It cannot be replaced.
-        TypeError: It cannot be called, or is a method of a class itself (`classmethod`).
+        TypeError: It is a method of a class itself (`classmethod`).
     """
     for path in by_module()[module.__name__]:
         owner, name = _found(module, path)
+        _require_steps(getattr(owner, name), f"{module.__name__}:{path}")
         site = Site(f"{module.__name__}.{path}", "simulation", "simulator")
         setattr(owner, name, _recorded(owner, name, span(site, ends_step=SIMULATED)))
 
@@ -101,6 +103,19 @@ def _found(module: ModuleType, path: str) -> tuple[Any, str]:
         whole = f"{module.__name__}:{path}"
         raise InvalidInput(f"--simulator {whole}: module {module.__name__} has no {path!r}") from None
     return owner, name
+
+
+def _require_steps(found: object, whole: str) -> None:
+    """Refuse what is not called once for each step."""
+    if isinstance(found, type):  # in whose place nothing else may stand: classes are inherited from
+        what = f"a class; name one of its methods, as {whole}.step"
+    elif not callable(found):
+        what = f"an object of class {type(found).__name__}"
+    elif any(is_kind(found) for is_kind in _RUN_LATER):
+        what = "a generator or coroutine, which runs after its call; name what it calls for each step"
+    else:
+        return
+    raise InvalidInput(f"--simulator {whole}: expected a function or a method of instances, got {what}")
 
 
 def _recorded(owner: Any, name: str, inside: Span) -> Any:
