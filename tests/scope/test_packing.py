@@ -61,6 +61,14 @@ def test_a_packed_session_is_read_as_before_at_six_bytes_per_event_or_fewer(fold
     assert same(after.trace, scope.load(folder).trace)
 
 
+def test_a_report_that_is_written_beside_a_recording_is_written_again_and_outlives_packing(folder):
+    mine = folder / "my-report.json"
+    for _ in range(2):
+        assert main(["report", str(folder), "--json", str(mine)]) == 0
+    assert main(["report", str(folder), "--pack"]) == 0
+    assert sorted(file.name for file in folder.iterdir()) == [mine.name, "session.json", "trace.parquet"]
+
+
 @given(trace=traces(in_order=False, lanes=True))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_trace_comes_back_from_its_file(trace, tmp_path):

@@ -3,6 +3,7 @@
 FOLDER/session.json, *.events, *.sites, ...   ->  pack  ->  FOLDER/session.json, trace.parquet, gpu.parquet
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +16,20 @@ from drivetrain.scope.trace.events import Trace
 PACKED = "trace.parquet"
 PACKED_GPU = "gpu.parquet"
 """Where devices were recorded only."""
-_REPLACED = ("*.events", "*.sites", "*.gpu", "*.gpu-names", "gpu.readings", "*-*.json", notes.PATTERN, "shared")
+_REPLACED = ("*.events", "*.sites", "*.gpu", "*.gpu-names", "gpu.readings", notes.PATTERN, "shared")
 
 
 def is_part(folder: Path, file: Path) -> bool:
     """Whether a file belongs to what a session recorded, and must not be written over."""
-    patterns = ("session.json", PACKED, PACKED_GPU, *_REPLACED)
-    there = {one.resolve() for pattern in patterns for one in folder.glob(pattern)}
-    return file.resolve() in there
+    kept = (folder / name for name in ("session.json", PACKED, PACKED_GPU))
+    return file.resolve() in {one.resolve() for one in (*kept, *_replaced(folder)) if one.exists()}
+
+
+def _replaced(folder: Path) -> Iterator[Path]:
+    """What was recorded; of other files, as reports that were written here, none."""
+    for pattern in _REPLACED:
+        yield from folder.glob(pattern)
+    yield from (file for file in folder.glob("*.json") if segments.PROCESS_FILE.fullmatch(file.name))
 
 
 def read(folder: Path) -> Trace:
@@ -73,6 +80,5 @@ def pack(folder: Path) -> None:
         if trace.gpu is not None:  # first, for the file of the events says that all of it is whole
             gpu_parquet.write(trace.gpu, folder / PACKED_GPU)
         parquet.write(trace, folder / PACKED)
-    for pattern in _REPLACED:
-        for file in folder.glob(pattern):
-            file.unlink()
+    for file in _replaced(folder):
+        file.unlink()

@@ -41,7 +41,8 @@ _SHARED = np.dtype(
     [("magic", "S8"), ("version", "<u4"), ("unused", "<u4"), ("limit", "<u8"), ("taken", "<u8"), ("dropped", "<u8")]
 )
 _UNKNOWN = Site("unknown")
-_PROCESS_FILE = re.compile(r"(\d+)-(\d+)\.json$")
+PROCESS_FILE = re.compile(r"(\d+)-(\d+)\.json$")
+"""Its pid and its begin (scope/session.py)."""
 
 
 class _Segment(NamedTuple):
@@ -137,7 +138,7 @@ def _thread(parts: list[_Segment], process: int, numbers: NDArray[np.int32]) -> 
 def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, ...]:
     found = {key: Process(pid=key[0], start=key[1], parent=0, argv=()) for key in recorded}
     for file in folder.glob("*.json"):
-        if match := _PROCESS_FILE.fullmatch(file.name):
+        if match := PROCESS_FILE.fullmatch(file.name):
             about = read_json(file)
             key = (int(match[1]), int(match[2]))
             alone = {name: (first, second) for name, (first, second) in about.get("alone_ns", {}).items()}
