@@ -119,6 +119,9 @@ def test_a_narrow_terminal_cuts_no_name_short_and_no_number_in_two(tmp_path, cap
     assert "…" not in printed
     numbers = r" +\S+ .?s +\S+% +\S+ .?s +\S+ .?s \.\. \S+ .?s *"
     assert sum(re.fullmatch(f" a name .*{numbers}", line) is not None for line in lines) == 2
+    several = [str(shutil.copytree(tmp_path / "run", tmp_path / name)) for name in "abc"]
+    assert main(["report", *several]) == 0
+    assert "…" not in capsys.readouterr().out
 
 
 def test_words_name_what_dominates_and_what_to_do():

@@ -38,7 +38,7 @@ def _columns(headings: Sequence[str], runs: Sequence[Run]) -> rich.table.Table:
     drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for heading in headings:
         # Names of a program's own operations may be of any length: rich would leave out the numbers.
-        drawn.add_column(heading, max_width=_MOST_WIDTH)
+        drawn.add_column(heading, max_width=_MOST_WIDTH, overflow="fold")
     for run in runs:
         drawn.add_column(run.letter, justify="right")
     for heading in headings_of_ratios(runs):
