@@ -8,13 +8,14 @@ from html.parser import HTMLParser
 
 import pytest
 from browser import FITS, NUM_REQUESTS, needs_chromium, seen, without_scripts
-from brute import thread_of, trace_of, traces
+from brute import thread_of, threads, trace_of, traces
 from hypothesis import given, settings
 
 from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report import page, strip
+from drivetrain.scope.reference import innermost
+from drivetrain.scope.report import page, perfetto, strip
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.shares import in_words, shares
 from drivetrain.scope.sites import Site
@@ -159,3 +160,25 @@ def test_perfetto_and_csv_hold_the_events_and_rows_of_the_profile(folder, tmp_pa
         rows = list(csv.DictReader(lines))
     assert sum(int(row["raw_ns"]) for row in rows) == profile.wall_ns
     assert [row["class"] for row in rows] == [row.time_class for row in profile.breakdown()]
+
+
+@given(thread=threads(0, 200, in_order=False, lanes=True))
+@settings(max_examples=60, deadline=None)
+def test_in_perfetto_every_end_is_of_the_innermost_begin_and_that_is_what_the_thread_is_in(thread):
+    trace = trace_of([thread], 0, 200)
+    shown, stack = {}, []
+    for event in perfetto.events(Profile(trace)):
+        if event["ph"] == "B":
+            stack.append(event["name"])
+        elif event["ph"] == "E":
+            stack.pop()
+        if "ts" in event:
+            shown[round(1000 * event["ts"])] = stack[-1:]
+    assert stack == []
+    entered = thread.site[thread.kind == BEGIN]
+    inner, _ = innermost(thread.kind, thread.site)
+    names = [[trace.sites[entered[begin]].name] if begin >= 0 else [] for begin in inner]
+    now = []
+    for time, name in dict(zip(thread.time_ns.tolist(), names, strict=True)).items():
+        now = shown.get(time, now)
+        assert now == name or time == thread.time_ns[-1]  # where all is left

@@ -9,7 +9,7 @@ from drivetrain.core.aside import text_aside
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import perfetto_gpu
 from drivetrain.scope.sites import Site
-from drivetrain.scope.trace.events import BEGIN, END, STEP, Thread
+from drivetrain.scope.trace.events import BEGIN, END, LANE, STEP, Thread
 
 
 def write(profile: Profile, file: Path) -> None:
@@ -36,10 +36,7 @@ def _thread(profile: Profile, thread: Thread) -> Iterator[dict[str, Any]]:
     where = {"pid": profile.trace.processes[thread.process].pid, "tid": thread.tid}
     yield {"ph": "M", **where, "name": "thread_name", "args": {"name": profile.thread_name(thread)}}
     sites: tuple[Site, ...] = profile.trace.sites
-    columns: Iterable[tuple[int, int, int]] = zip(
-        thread.time_ns.tolist(), thread.kind.tolist(), thread.site.tolist(), strict=True
-    )
-    for time_ns, kind, site in columns:
+    for time_ns, kind, site in _nested(thread):
         at = {**where, "ts": (time_ns - profile.trace.begin_ns) / 1000}
         if kind == BEGIN:
             entered = sites[site]
@@ -50,3 +47,35 @@ def _thread(profile: Profile, thread: Thread) -> Iterator[dict[str, Any]]:
             yield {"ph": "E", **at}
         elif kind == STEP:
             yield {"ph": "i", **at, "s": "t", "name": "step"}
+
+
+def _nested(thread: Thread) -> Iterator[tuple[int, int, int]]:
+    """Time, kind and site of events in which every end is of the innermost begin, as viewers take it, and each begin
+    has one. What stands on another lane's stack (a task of asyncio that others have their turn before) is left, and
+    begun again; so is what lies above a site that is left out of order. Otherwise as `scope/reference.py`.
+    """
+    stacks: dict[int, list[int]] = {0: []}
+    lane, time_ns = 0, 0
+    columns: Iterable[tuple[int, int, int]] = zip(
+        thread.time_ns.tolist(), thread.kind.tolist(), thread.site.tolist(), strict=True
+    )
+    for time_ns, kind, site in columns:
+        stack = stacks[lane]
+        if kind == BEGIN:
+            stack.append(site)
+            yield time_ns, BEGIN, site
+        elif kind == END and site in stack:
+            place = len(stack) - 1 - stack[::-1].index(site)
+            yield from ((time_ns, END, left) for left in reversed(stack[place:]))
+            del stack[place]
+            yield from ((time_ns, BEGIN, again) for again in stack[place:])
+        elif kind == LANE:
+            if lane:
+                yield from ((time_ns, END, left) for left in reversed(stack))
+            lane = site
+            if lane:
+                yield from ((time_ns, BEGIN, again) for again in stacks.setdefault(lane, []))
+        elif kind == STEP:
+            yield time_ns, STEP, site
+    yield from ((time_ns, END, left) for left in stacks[lane])
+    yield from ((time_ns, END, left) for left in stacks[0] if lane)
