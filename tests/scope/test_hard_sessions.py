@@ -6,13 +6,14 @@ import pickle
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope import _native
+from drivetrain.scope import _native, summing
 from drivetrain.scope.session import create, join
 from drivetrain.scope.trace.events import THREAD_END
 
@@ -228,6 +229,15 @@ def test_numbers_may_be_numpys(tmp_path):
     with scope.session(tmp_path / "run.scope", limit_nbytes=np.int64(2**20), calibrate_every=np.int32(5)):
         pass
     assert scope.load(tmp_path / "run.scope").notes == ()
+
+
+def test_arguments_of_the_program_need_not_be_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [Path("notebook"), 3])
+    with scope.session(tmp_path / "one"):
+        pass
+    assert scope.load(tmp_path / "one").trace.about["argv"] == ["notebook", "3"]
+    summing.create(tmp_path / "sums")
+    assert '["notebook", "3"]' in (tmp_path / "sums" / "session.json").read_text()
 
 
 def test_a_session_that_is_refused_beside_another_makes_no_folder(tmp_path):

@@ -100,7 +100,7 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
     about = {
         "format": FORMAT,
-        "argv": argv,
+        "argv": list(map(str, argv)),  # programs put into sys.argv what they like
         "begin_ns": time.monotonic_ns(),
         WALL_CLOCK: time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns(),
         "calibrate_every": int(calibrate_every),

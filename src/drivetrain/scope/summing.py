@@ -31,7 +31,7 @@ def create(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
-    about = {"format": FORMAT, "keeps": TOTALS, "argv": sys.argv, "begin_ns": time.monotonic_ns()}
+    about = {"format": FORMAT, "keeps": TOTALS, "argv": list(map(str, sys.argv)), "begin_ns": time.monotonic_ns()}
     save_text(path / "session.json", json.dumps(about))
 
 
