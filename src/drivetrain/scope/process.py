@@ -56,7 +56,10 @@ def require_silence() -> None:
         InvalidInput: This process records already.
     """
     if _native.recording():
-        raise InvalidInput("session: this process records already; one session at a time")
+        raise InvalidInput(
+            f"session: this process records already, into {_current.folder}; one session at a time: end that one "
+            "first, or run the program without `drivetrain profile`, if that has begun it"
+        )
 
 
 def leave(path: Path) -> bool:
