@@ -272,36 +272,6 @@ def test_a_recorded_function_passes_for_the_function(folder):
     assert pickle.loads(pickle.dumps(recorded_in_module)) is recorded_in_module
 
 
-def test_a_recorded_method_binds_like_a_function():
-    class Thing:
-        @scope.operation("x")
-        def itself(self, *, more=1):
-            return self, more
-
-        @scope.operation("x")
-        @classmethod
-        def kind(cls):
-            return cls
-
-        @scope.operation("x")
-        @staticmethod
-        def apart(what):
-            return what
-
-        @scope.operation("x")
-        @staticmethod
-        async def awaited(what):
-            return what
-
-    thing = Thing()
-    assert Thing.kind() is thing.kind() is Thing
-    assert Thing.apart(3) == thing.apart(3) == asyncio.run(thing.awaited(3)) == 3
-    assert thing.itself(more=2) == (thing, 2)
-    assert Thing.itself(thing) == (thing, 1)
-    assert thing.itself.__self__ is thing
-    assert str(inspect.signature(thing.itself)) == "(*, more=1)"
-
-
 def module_function(first, second=2):
     """Says so."""
     return first, second
@@ -327,13 +297,6 @@ def test_what_cannot_be_recorded_or_read_is_one_clear_error(folder, tmp_path):
         _native.Wrapped(1, _native.Span(0))
     with pytest.raises(TypeError, match="callable and a Span"):
         _native.Wrapped(print, print)
-    for what, told in (
-        (property(print), "an object of class property"),
-        (Path, "the class Path"),
-        (3, "an object of class int"),
-    ):
-        with pytest.raises(InvalidInput, match=f"expected a function, got {told}"):
-            scope.operation("x")(what)
     folder.mkdir()
     (folder / "something").touch()
     with pytest.raises(InvalidInput, match="new or empty folder"), scope.session(folder):
