@@ -156,8 +156,8 @@ def test_a_call_is_timed_by_the_clock_and_by_what_it_computes():
 def test_workers_find_times_for_what_was_asked_and_leave_the_compiled_update_behind(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)  # there what compiles within a second is not kept
-    config = TrainConfig.default("dqn", "CartPole-v1").override(**SMALL | {"num_actors": 1}).resolved()
-    interface = interface_of(config)
+    changes = SMALL | {"num_actors": 1, "normalize_observations": True}
+    interface = interface_of(config := TrainConfig.default("dqn", "CartPole-v1").override(**changes).resolved())
     acting = ask(Question(what="acting", config=config, interface=interface, sizes=(1, 4), asked_by=os.getpid()))
     assert acting["step_s"] > 0
     assert set(acting["act_s"]) == {"1", "4"}

@@ -23,8 +23,7 @@ from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import Experience, make_experience, writers
 from drivetrain.train.interface import Interface
-from drivetrain.train.networks import initial_vector
-from drivetrain.train.policies.policy import make_policy, policy_network
+from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.sizing.measure import Question
 
 _STEPPING_S, _ACTING_S, _UPDATING_S = 1.5, 0.6, 1.0  # how long each is measured; acting: over all sizes
@@ -84,7 +83,7 @@ def _queued_s() -> float:
 
 def acting(config: TrainConfig, interface: Interface, sizes: tuple[int, ...]) -> dict[str, Any]:
     """Seconds of a step of one environment, of these computing, and of choosing actions for so many."""
-    policy = make_policy(config, interface, initial_vector(policy_network(config, interface), _rng(config)))
+    policy = make_policy(config, interface, first_published(config, interface, _rng(config)))
     experience = make_experience(_small(config), interface, shared=False)
     actor = Actor(config, interface, policy, writers(experience, 0))
     start = 0 if config.on_policy else config.updates.warmup_steps  # from where on the network acts
