@@ -23,11 +23,12 @@ from drivetrain.train.experience.experience import make_experience, stored_inter
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.experience.rounds.rounds import Rounds
 from drivetrain.train.job import Job, result
-from drivetrain.train.learner.compilation import broadcasting, using_compilation_cache
+from drivetrain.train.learner.compilation import using_compilation_cache
 from drivetrain.train.learner.devices import prepare_devices
 from drivetrain.train.learner.learner import make_learner
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.networks.broadcasting import broadcasting
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.run_dir.archives import Arrays
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay

@@ -46,11 +46,6 @@ def using_compilation_cache() -> Generator[None]:
             compilation_cache.reset_cache()  # else JAX goes on with the folder that it has opened
 
 
-def broadcasting() -> contextlib.AbstractContextManager[None]:
-    """Where our functions are traced in the caller's process: they add biases to rows, which the caller's may not."""
-    return jax.numpy_rank_promotion("allow")
-
-
 def _settings() -> dict[str, Any]:
     return {name: getattr(jax.config, name) for name in _SETTINGS}
 

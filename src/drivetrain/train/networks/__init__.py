@@ -12,6 +12,7 @@ to actors and what a saved policy holds.
     build.py      TorsoNetwork, a torso under an MLP; which torso suits which observations
     noisy.py      Noisy: layers with learned noise
     custom.py     torsos of the user's own, and networks compiled for actors; imports JAX
+    broadcasting.py  where our functions are traced, whatever the caller's JAX forbids; imports JAX
     products.py   the product by weights, in float32 or bfloat16 (rounded.py; imports JAX)
     joined.py     that vector within compiled code; imports JAX
     rectified.py  the product behind rectified units, without what is multiplied by zero; imports JAX

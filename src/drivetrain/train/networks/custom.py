@@ -21,6 +21,7 @@ import numpy as np
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config.given import load_object
 from drivetrain.train.interface import Observations, zeros
+from drivetrain.train.networks.broadcasting import broadcasting
 from drivetrain.train.networks.network import Layout, Network, Pieces
 
 
@@ -84,11 +85,12 @@ def _shape(torso: CustomTorso) -> _Shape:
     init, apply = _pair(load_object("torso", torso.source))
     try:
         # Within functions of ours: JAX cannot ask those under jax.jit themselves that have travelled by pickle.
-        params = jax.eval_shape(lambda key, obs: init(key, obs), jax.random.key(0), _example(torso.observations))
-        features, of_three = (
-            jax.eval_shape(lambda params, obs: apply(params, obs), params, _example(torso.observations, rows))
-            for rows in (1, 3)
-        )
+        with broadcasting():
+            params = jax.eval_shape(lambda key, obs: init(key, obs), jax.random.key(0), _example(torso.observations))
+            features, of_three = (
+                jax.eval_shape(lambda params, obs: apply(params, obs), params, _example(torso.observations, rows))
+                for rows in (1, 3)
+            )
     except Exception as error:  # whatever the user's functions raise
         raise _unfit(torso, f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
@@ -172,4 +174,8 @@ class Compiled:
 
 @functools.cache
 def _jitted(network: Network) -> Any:
-    return jax.jit(lambda pieces, obs, action: network.apply(pieces, obs, jnp, action))
+    def apply(pieces: Pieces, obs: Any, action: Any) -> Pieces:
+        with broadcasting():
+            return network.apply(pieces, obs, jnp, action)
+
+    return jax.jit(apply)

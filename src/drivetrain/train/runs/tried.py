@@ -15,11 +15,11 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import PPOConfig, TrainConfig
 from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.interface import Interface
-from drivetrain.train.learner.compilation import broadcasting
 from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
 from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER
 from drivetrain.train.learner.updates import Algorithm, empty_batches
+from drivetrain.train.networks.broadcasting import broadcasting
 
 
 def require_updates(config: TrainConfig, interface: Interface) -> None:

@@ -114,14 +114,21 @@ def acting(config: TrainConfig, interface: Interface, sizes: tuple[int, ...]) ->
 
 def updating(config: TrainConfig, interface: Interface) -> dict[str, Any]:
     """Seconds of an update and of its cores, the least seen; and how many GPUs there are."""
-    import jax
-
     from drivetrain.train.learner.compilation import use_compilation_cache
     from drivetrain.train.learner.devices import prepare_devices
-    from drivetrain.train.learner.learner import make_learner
+    from drivetrain.train.networks.broadcasting import broadcasting
 
     use_compilation_cache()
     prepare_devices(config)
+    with broadcasting():
+        return _updating(config, interface)
+
+
+def _updating(config: TrainConfig, interface: Interface) -> dict[str, Any]:
+    import jax
+
+    from drivetrain.train.learner.learner import make_learner
+
     learner = make_learner(config, interface)
     learner.compile()
     experience = _filled(config, interface)

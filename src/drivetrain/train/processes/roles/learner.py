@@ -13,6 +13,7 @@ from drivetrain.train.learner.compilation import use_compilation_cache
 from drivetrain.train.learner.devices import prepare_devices
 from drivetrain.train.learner.learner import make_learner
 from drivetrain.train.ledger.ledger import Ledger
+from drivetrain.train.networks.broadcasting import broadcasting
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.processes.reports import Reports
 from drivetrain.train.processes.topology import (
@@ -41,15 +42,16 @@ _REPORT_INTERVAL_S = 0.1
 
 def run(assignment: Assignment, reports: Reports) -> None:
     """Learn until the run is over, and write the last checkpoint."""
-    with STARTING, uncollected(for_good=True):
-        use_compilation_cache()
-        prepare_devices(assignment.config)
-        learning = Learning(assignment, reports)
-    if assignment.config.run.deterministic:
-        learning.by_rounds()
-    else:
-        learning.as_due()
-    learning.end()
+    with broadcasting():
+        with STARTING, uncollected(for_good=True):
+            use_compilation_cache()
+            prepare_devices(assignment.config)
+            learning = Learning(assignment, reports)
+        if assignment.config.run.deterministic:
+            learning.by_rounds()
+        else:
+            learning.as_due()
+        learning.end()
 
 
 class Learning:

@@ -1,0 +1,18 @@
+"""What our functions need of JAX where they are traced; imports JAX."""
+
+# JAX annotates parts of its interface only:
+# pyright: reportUnknownMemberType=false
+
+import contextlib
+from collections.abc import Generator
+
+import jax
+
+
+@contextlib.contextmanager
+def broadcasting() -> Generator[None]:
+    """Where our functions are traced: they add biases to rows, and counts to real numbers, which the caller's JAX may
+    forbid by its settings, or by variables that reach all processes (JAX_NUMPY_RANK_PROMOTION).
+    """
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        yield
