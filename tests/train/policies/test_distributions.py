@@ -80,3 +80,13 @@ def test_draws_come_as_often_as_their_probabilities_say():
     outputs = {"mean": np.full((count, 2), 0.5, np.float32), "log_std": GAUSSIAN["log_std"]}
     normal = DiagonalGaussian(2).sample(outputs, rng)
     assert scipy.stats.kstest(normal[:, 0], "norm", (0.5, np.exp(-0.5))).pvalue > 1e-4
+
+
+def test_a_draw_that_is_rounded_to_zero_warns_of_nothing_and_lets_no_action_win_that_never_would():
+    class Zero:
+        def standard_exponential(self, size, dtype):
+            return np.array([1, 0], dtype)
+
+    with np.errstate(all="raise"):
+        assert Categorical(2).sample({"logits": np.array([200, 0], np.float32)}, Zero()) == 0
+        assert Categorical(2).sample({"logits": np.array([80, 0], np.float32)}, Zero()) == 1

@@ -18,6 +18,7 @@ from drivetrain.train.interface import DiscreteActions, Interface, MultiDiscrete
 from drivetrain.train.networks import Pieces
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_SMALLEST = np.finfo(np.float32).tiny
 
 
 class Draws(Protocol):
@@ -72,7 +73,8 @@ class Categorical:
     def sample(self, outputs: Pieces, rng: Draws, xp: ModuleType = np) -> Any:
         """By exponential races: argmax of logit - log(exponential) has the softmax's probabilities."""
         logits = outputs["logits"]
-        return (logits - xp.log(rng.standard_exponential(logits.shape, np.float32))).argmax(-1)
+        drawn = xp.maximum(rng.standard_exponential(logits.shape, np.float32), _SMALLEST)  # one in 10^7 is rounded to 0
+        return (logits - xp.log(drawn)).argmax(-1)
 
     def mode(self, outputs: Pieces) -> NDArray[np.int64]:
         """The action of largest logit; the first among equals."""
