@@ -208,6 +208,7 @@ def test_rainbow_is_a_variant_of_an_environments_settings_that_flags_can_change(
     assert rainbow.agent.hidden == plain.agent.hidden
     assert preset_for("dqn", "CartPole-v1", "rainbow").verified == "not verified"  # which the plain settings are
     assert rainbow.override(num_atoms=11).agent.num_atoms == 11
+    assert preset("dqn", "drivetrain/CartPole-v1", "rainbow").agent == rainbow.agent  # compiled, with the same rewards
 
 
 def test_an_unknown_variant_is_refused_with_those_there_are():

@@ -380,13 +380,14 @@ _NAMED: dict[str, dict[str, dict[str, Any]]] = {"dqn": {"rainbow": _RAINBOW}}
 _NAMED_FOR: dict[tuple[str, str], dict[str, Any]] = {
     # Reward 1 per step, so discounted returns at gamma 0.99 are below 100. Noise alone explores too little
     # here: seed 1 stayed at returns of 105 to 140 (design/training-rainbow.md), so epsilon stays.
-    ("rainbow", "CartPole-v1"): {
+    ("rainbow", env): {
         "value_min": 0.0,
         "value_max": 100.0,
         "epsilon_start": 1.0,
         "epsilon_end": 0.02,
         "exploration_steps": 8_000,
-    },
+    }
+    for env in ("CartPole-v1", "drivetrain/CartPole-v1", "gymnax/CartPole-v1")
 }
 """What a variant needs to know of an environment."""
 
