@@ -7,7 +7,7 @@ import pytest
 from children import write_rows
 from stacks import Stacks, pixel_replay, pixel_steps, stack_fields, stack_spec
 
-from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.errors import FileFormatError, InvalidInput, NotEnoughData
 from drivetrain.replay import Replay, Sequences
 from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.frames import num_frames
@@ -130,6 +130,8 @@ def test_short_episodes_make_the_oldest_rows_leave_early():
     numbers = sorted(replay.sample(len(replay)).data["number"])
     assert numbers == list(range(3000 - len(replay), 3000))  # exactly the newest
     check_consistent(replay)
+    with pytest.raises(NotEnoughData, match=r"got \d+; rows end early where frames .* use a larger capacity$"):
+        replay.sample(replay.capacity)
 
 
 def test_memory_is_what_the_documentation_says():

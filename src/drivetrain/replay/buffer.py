@@ -496,8 +496,14 @@ class Replay:
             remedy += f" (a sequence appears when its {self._schema.steps} steps are there or its episode ends)"
         elif self._settings.num_step > 1:
             remedy += f" (with num_step={self._settings.num_step}, a row appears when its window is full)"
-        if dropped := self.num_dropped:
+        stats = self._table.stats()
+        if dropped := stats["num_dropped"]:
             remedy += f"; {dropped:,} rows were dropped, whose frames were gone: use a larger capacity"
+        elif self._table.num_frames and batch_size <= min(self.capacity, stats["num_inserted"]):
+            remedy = (
+                "rows end early where frames that they share are overwritten, as by many short episodes: use a larger "
+            )
+            remedy += "capacity"
         return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
 
     def _fitting_out(self, out: Sample, batch_size: int, num_batches: int | None) -> Sample:
