@@ -1,5 +1,9 @@
 """One rival in a fresh process: job in, outcome out, failures in one line."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +85,57 @@ def test_a_rival_that_hangs_is_ended_with_its_children(make_rival, tmp_path):
         if pid_file.exists() and pid_file.read_text():
             break
     wait_until_dead([pid_file.read_text()])  # the kernel takes a moment
+
+
+def test_the_children_of_a_rival_that_has_ended_itself_are_ended_too(make_rival, tmp_path):
+    text = (
+        "import subprocess, sys\n"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid, flush=True)\n"
+    )
+    process = launch(make_rival("leaves_one", text), [], folder=tmp_path)
+    assert process.wait(60) == 0
+    kill(process)
+    wait_until_dead([last_words(tmp_path)])
+
+
+BENCH = """
+import sys
+from drivetrain.bench.process import Rival
+from drivetrain.bench.train import command
+from drivetrain.cli.main import main
+
+rival = Rival(name="ours", module="goes_on", requires=(), install="")
+command.make_report = lambda options, words, run: run(rival, options.plan().fixed_job(1))
+sys.exit(main(["bench", "train", "--quick"]))
+"""
+GOES_ON = """
+import os, time
+from pathlib import Path
+from drivetrain.bench.train.peers.entry import main
+
+def run(job, watch):
+    Path(os.environ["PID_FILE"]).write_text(str(os.getpid()))
+    time.sleep(600)
+
+main(run)
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_a_rival_goes_away_with_a_bench_that_is_ended(tmp_path, signum):
+    (tmp_path / "goes_on.py").write_text(GOES_ON)
+    pid_file, folder = tmp_path / "pid", tmp_path / "tmp"
+    folder.mkdir()
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": path, "PID_FILE": str(pid_file)}
+    bench = subprocess.Popen([sys.executable, "-P", "-c", BENCH], env=environment, stdout=subprocess.DEVNULL)
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert bench.poll() is None
+        time.sleep(0.01)
+    bench.send_signal(signum)
+    assert bench.wait(60) == (-signum if signum == signal.SIGKILL else 128 + signum)
+    wait_until_dead([pid_file.read_text()])
+    assert signum == signal.SIGKILL or not any(folder.iterdir())
 
 
 LEAVING = """

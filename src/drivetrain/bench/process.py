@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain.bench import tied
 from drivetrain.bench.report import Skipped
 
 # What pins a process to one computation thread, in every framework; read when it is imported.
@@ -72,7 +73,7 @@ def is_installed(module: str) -> bool:
 
 
 def environment_of(threads: int | None, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of a rival's process: our import path, thread counts, no cache.
+    """Environment variables of a rival's process: our import path, thread counts, no cache, who began it.
 
     Args:
         threads: 1 pins every framework to one computation thread; None leaves its own choice.
@@ -81,7 +82,7 @@ def environment_of(threads: int | None, inherited: Mapping[str, str]) -> dict[st
     variables = {name: value for name, value in inherited.items() if name not in ONE_THREAD}
     pinned = ONE_THREAD if threads == 1 else {}
     modules = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    return variables | modules | NO_COMPILATION_CACHE | pinned
+    return variables | modules | NO_COMPILATION_CACHE | pinned | {tied.VARIABLE: str(os.getpid())}
 
 
 def launch(
@@ -126,19 +127,18 @@ def last_words(folder: Path) -> str:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a rival with its children, and wait until all of them are gone.
+    """End a rival with its children, also where it has ended itself, and wait until all of them are gone.
 
     Python's resource trackers among them end by themselves: they first remove the named semaphores and the
     shared memory that those who were killed cannot remove any more.
     """
-    if process.poll() is None:
-        late = time.monotonic() + TIDY_S
-        while pids := list(running_members(process.pid)):
-            for pid in pids:
-                if time.monotonic() > late or not is_resource_tracker(pid):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-            time.sleep(0.002)
+    late = time.monotonic() + TIDY_S
+    while pids := list(running_members(process.pid)):
+        for pid in pids:
+            if time.monotonic() > late or not is_resource_tracker(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
     process.wait()
 
 

@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from drivetrain.bench.tied import end_with_bench
+
 
 class NotOffered(Exception):
     """A contender does not have what a case needs; the message says what, for the report."""
@@ -18,6 +20,7 @@ class NotOffered(Exception):
 
 def serve(answer: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
     """Answer requests until the other side hangs up."""
+    end_with_bench()  # hanging up ends only who is not at a request
     with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rw") as lines:
         for line in lines:
             try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.signals import Signals, raise_for
 
 # what -> one line of help
 BENCHES: dict[str, str] = {
@@ -34,7 +35,8 @@ def run(argv: list[str]) -> int:
         raise InvalidInput(f"there is no bench {what!r}: choose from {', '.join(BENCHES)}")
     module: Any = importlib.import_module(f"drivetrain.bench.{what}.command")
     options = read_flags(module.Options, argv[1:], prog=f"drivetrain bench {what}")
-    return int(module.run(options, argv))
+    with Signals(raise_for):  # SIGTERM by itself would leave the processes that are measured, and their folders
+        return int(module.run(options, argv))
 
 
 def usage() -> str:

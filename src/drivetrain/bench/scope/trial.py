@@ -74,7 +74,8 @@ def finish(words: Sequence[str], folder: Path, timeout_s: float = TIMEOUT_S) -> 
         RunError: It failed, or took longer than that.
     """
     # What earlier programs said of this machine is no part of the measurement.
-    process = start(words, folder=folder, variables={"XDG_CACHE_HOME": str(folder / CACHE)})
+    tied = ("-P", "-m", "drivetrain.bench.tied", *words)
+    process = start(tied, folder=folder, variables={"XDG_CACHE_HOME": str(folder / CACHE)})
     try:
         code = process.wait(timeout_s)
     except subprocess.TimeoutExpired:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from drivetrain.bench import tied
 from drivetrain.bench.process import kill
 from drivetrain.bench.sizing.environment import VARIABLE
 from drivetrain.core.errors import RunError
@@ -39,8 +40,8 @@ class Drawn:
     def command(self, run_dir: Path, *flags: str) -> list[str]:
         """A command line that trains on it for as long as this process lives, without evaluations."""
         return [
-            *(sys.executable, "-P", "-m", "drivetrain.bench.sizing.tied", str(os.getpid())),
-            *(sys.executable, "-P", "-m", "drivetrain.cli.main", "train", "dqn"),
+            *(sys.executable, "-P", "-m", "drivetrain.bench.tied"),
+            *("-P", "-m", "drivetrain.cli.main", "train", "dqn"),
             "drivetrain.bench.sizing.environment:timed",
             *("--run-dir", str(run_dir), "--total-steps", "100000000", "--eval-interval-steps", "100000000"),
             *("--hidden", str(self.width), str(self.width), "--batch-size", str(self.batch_size)),
@@ -51,7 +52,12 @@ class Drawn:
     def environ(self) -> dict[str, str]:
         """The variables of such a run."""
         path = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        return {**os.environ, "PYTHONPATH": path, VARIABLE: f"{self.kind} {self.step_s}"}
+        return {
+            **os.environ,
+            "PYTHONPATH": path,
+            VARIABLE: f"{self.kind} {self.step_s}",
+            tied.VARIABLE: str(os.getpid()),
+        }
 
 
 def chosen(drawn: Drawn) -> dict[str, Any]:

@@ -7,6 +7,7 @@ They share nothing but the machine, so that two threads of one kernel cannot be 
 """
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from drivetrain.bench.sim.contenders import OURS
 from drivetrain.bench.sim.peers.entry import Session
 from drivetrain.bench.sim.peers.ours import simulator
 from drivetrain.bench.sim.scene import from_request
+from drivetrain.bench.tied import VARIABLE
 
 
 class Both:
@@ -55,7 +57,7 @@ def main() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         words = [sys.executable, "-P", "-W", "ignore", "-m", OURS.module, str(theirs.fileno())]
-        subprocess.Popen(words, pass_fds=(theirs.fileno(),))
+        subprocess.Popen(words, pass_fds=(theirs.fileno(),), env={**os.environ, VARIABLE: str(os.getpid())})
     serve(Both(Session(lambda scene: simulator(scene, "native")), ours.makefile("rw")).answer)
 
 

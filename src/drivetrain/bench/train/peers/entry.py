@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drivetrain.bench.tied import end_with_bench
 from drivetrain.bench.train.evaluation import Layers, evaluate
 from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.bench.train.stopwatch import Stopwatch, cpu_seconds
@@ -77,6 +78,7 @@ def main(run: Callable[[Job, Stopwatch], Training], prepare: Callable[[Job], Non
 
     Everything imported so far, and by `prepare`, counts as import; the clock starts with `run`.
     """
+    end_with_bench()
     job_path, outcome_path = map(Path, sys.argv[1:3])
     job = Job.load(job_path)
     prepare(job)
