@@ -222,4 +222,10 @@ def test_a_file_that_holds_no_runs_is_not_written_over(ran, tmp_path):
     path.write_text('{"format": "drivetrain-learning", "format_version": 99, "runs": []}')
     with pytest.raises(FileFormatError, match="newer drivetrain"):
         bench.run(words(tmp_path))
+    path.write_text('{"format": "drivetrain-learning", "runs": []}')
+    with pytest.raises(FileFormatError, match="damaged: expected a whole number as format_version, got None"):
+        bench.run(words(tmp_path))
+    path.write_text('{"format": "drivetrain-learning", "format_version": 1, "runs": [{"case": "ppo CartPole-v1"}]}')
+    with pytest.raises(FileFormatError, match=r"damaged: expected runs with .*; one has no command"):
+        bench.run(words(tmp_path))
     assert ran == []

@@ -8,7 +8,7 @@ import pytest
 from test_bench_report import make_case, make_report
 
 from drivetrain.bench.report import Target
-from drivetrain.bench.saved import load_report
+from drivetrain.bench.saved import load_report, write_page
 from drivetrain.bench.table import as_markdown, number
 from drivetrain.core.errors import FileFormatError
 
@@ -104,8 +104,22 @@ def test_the_page_can_be_made_again_from_the_file(tmp_path):
     assert (tmp_path / "page.md").read_text() == as_markdown(document)
 
 
+def test_a_page_that_cannot_be_made_again_is_one_line(tmp_path, capsys):
+    page, absent = tmp_path / "page.md", tmp_path / "absent.json"
+    assert [write_page(words, lambda path: path.read_text()) for words in ([], [str(absent), str(page)])] == [2, 2]
+    assert capsys.readouterr().err == (
+        "error: expected two names: of the kept report, and of the page to write, as train.json train.md\n"
+        f"error: {absent}: No such file or directory\n"
+    )
+    assert not page.exists()
+
+
 @pytest.mark.parametrize(
-    "text", ["no json", "[1]", '{"format": "other"}', '{"format": "drivetrain-bench", "format_version": 99}']
+    "text",
+    [
+        *("no json", "[1]", '{"format": "other"}', '{"format": "drivetrain-bench", "format_version": 99}'),
+        *('{"format": "drivetrain-bench"}', '{"format": "drivetrain-bench", "format_version": 2, "cases": []}'),
+    ],
 )
 def test_a_foreign_or_newer_file_is_refused(tmp_path, text):
     path = tmp_path / "report.json"

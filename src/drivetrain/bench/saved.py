@@ -1,21 +1,26 @@
 """Reports read back from the JSON that `--json` wrote, in today's form whatever wrote them."""
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from drivetrain.bench.report import FORMAT, FORMAT_VERSION
-from drivetrain.core.errors import FileFormatError
+from drivetrain.core.aside import save_text
+from drivetrain.core.errors import DrivetrainError, FileFormatError, InvalidInput
+from drivetrain.core.outputs import require_folders
+from drivetrain.core.printable import printable
 
 Document = Mapping[str, Any]
+PARTS = frozenset({"title", "machine", "versions", "commit", "command", "weaknesses", "skipped", "cases"})
 
 
 def load_report(path: Path) -> Document:
     """Read a report that `--json` wrote.
 
     Raises:
-        FileFormatError: The file is no such report, or of a newer version.
+        FileFormatError: The file is no such report, damaged, or of a newer version.
     """
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -24,9 +29,54 @@ def load_report(path: Path) -> Document:
     report = cast("dict[str, Any]", document if isinstance(document, dict) else {})
     if report.get("format") != FORMAT:
         raise FileFormatError(f"{path}: not a report of `drivetrain bench`")
-    if report["format_version"] > FORMAT_VERSION:
+    version = version_of(path, report, newest=FORMAT_VERSION, parts=PARTS)
+    return report if version > 1 else upgraded(report)
+
+
+def version_of(path: Path, document: Document, *, newest: int, parts: frozenset[str]) -> int:
+    """The version of a document's format.
+
+    Args:
+        path: Its file, for messages.
+        document: All of it.
+        newest: The latest version that is known here.
+        parts: What every document has.
+
+    Raises:
+        FileFormatError: It has none, is newer, or has not all parts.
+    """
+    version = document.get("format_version")
+    if not isinstance(version, int):
+        raise FileFormatError(f"{path}: damaged: expected a whole number as format_version, got {version!r}")
+    if version > newest:
         raise FileFormatError(f"{path}: written by a newer drivetrain; upgrade to read it")
-    return report if report["format_version"] > 1 else upgraded(report)
+    if absent := sorted(parts - document.keys()):
+        raise FileFormatError(f"{path}: damaged: expected {', '.join(sorted(parts))}; there is no {', '.join(absent)}")
+    return version
+
+
+def write_page(words: Sequence[str], page_of: Callable[[Path], str]) -> int:
+    """Make a page again, as `python -m MODULE REPORT.json PAGE.md` does; what is wrong is one line. The exit code.
+
+    Args:
+        words: The names of both files.
+        page_of: Makes the page of a report's file.
+    """
+    try:
+        if len(words) != 2:
+            raise InvalidInput(
+                "expected two names: of the kept report, and of the page to write, as train.json train.md"
+            )
+        report, page = map(Path, words)
+        require_folders(page)
+        save_text(page, page_of(report))
+        return 0
+    except DrivetrainError as error:
+        message = str(error)
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}"
+    print(f"error: {printable(message)}", file=sys.stderr)
+    return 2
 
 
 def upgraded(document: Document) -> Document:

@@ -5,11 +5,9 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
-from drivetrain.bench.saved import load_report
-from drivetrain.core.aside import save_text
+from drivetrain.bench.saved import load_report, write_page
 
 Document = Mapping[str, Any]
 
@@ -196,4 +194,4 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    save_text(Path(sys.argv[2]), as_markdown(load_report(Path(sys.argv[1]))))
+    sys.exit(write_page(sys.argv[1:], lambda path: as_markdown(load_report(path))))

@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -24,8 +23,8 @@ from drivetrain.bench.learning.summary import (
     scores,
     summed_up,
 )
+from drivetrain.bench.saved import write_page
 from drivetrain.bench.table import bullets, markdown_table
-from drivetrain.core.aside import save_text
 from drivetrain.train.runs.intervals import Estimate, iqm
 
 
@@ -158,5 +157,8 @@ def settings_of(case: LearningCase) -> str:
 
 
 if __name__ == "__main__":
-    against = sys.argv[3] if len(sys.argv) > 3 else SB3.name
-    save_text(Path(sys.argv[2]), as_markdown(load(Path(sys.argv[1])), CONTESTS[against]))
+    against = CONTESTS.get(sys.argv[3]) if len(sys.argv) > 3 else SB3
+    if against is None:
+        sys.exit(f"error: expected {' or '.join(CONTESTS)} as the third word, got {sys.argv[3]!r}")
+    contest = against
+    sys.exit(write_page([*sys.argv[1:3], *sys.argv[4:]], lambda path: as_markdown(load(path), contest)))

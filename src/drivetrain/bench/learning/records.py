@@ -24,6 +24,7 @@ from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import CONTESTS
 from drivetrain.bench.learning.run import Learned
 from drivetrain.bench.machine import Origin
+from drivetrain.bench.saved import version_of
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 
@@ -31,13 +32,20 @@ FORMAT = "drivetrain-learning"
 FORMAT_VERSION = 1
 
 Run = Mapping[str, Any]
+FIELDS = frozenset(
+    {
+        *("case", "side", "seed", "total_steps", "settings"),
+        *("num_steps", "num_updates", "returns", "curve", "cpu_s"),
+        *("commit", "command", "versions", "machine"),
+    }
+)
 
 
 def load(path: Path) -> list[Run]:
     """The records of a file; none where there is no file yet.
 
     Raises:
-        FileFormatError: The file is something else, or of a newer version.
+        FileFormatError: The file is something else, damaged, or of a newer version.
     """
     if not path.exists():
         return []
@@ -47,9 +55,22 @@ def load(path: Path) -> list[Run]:
         raise FileFormatError(f"{path}: expected the JSON of `drivetrain bench learning`, got: {error}") from error
     if not isinstance(document, dict) or cast("Run", document).get("format") != FORMAT:
         raise FileFormatError(f"{path}: holds no runs of `drivetrain bench learning`; name another file")
-    if cast("Run", document)["format_version"] > FORMAT_VERSION:
-        raise FileFormatError(f"{path}: written by a newer drivetrain; upgrade to add to it")
-    return cast("Run", document)["runs"]
+    version_of(path, cast("Run", document), newest=FORMAT_VERSION, parts=frozenset({"runs"}))
+    return [checked(path, run) for run in cast("Run", document)["runs"]]
+
+
+def checked(path: Path, run: Any) -> Run:
+    """A record, if it has all that one has.
+
+    Raises:
+        FileFormatError: It has not.
+    """
+    absent = sorted(FIELDS - cast("Run", run).keys()) if isinstance(run, dict) else sorted(FIELDS)
+    if absent:
+        raise FileFormatError(
+            f"{path}: damaged: expected runs with {', '.join(sorted(FIELDS))}; one has no {absent[0]}"
+        )
+    return cast("Run", run)
 
 
 def add(path: Path, run: Run) -> None:

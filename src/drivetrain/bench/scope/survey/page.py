@@ -5,13 +5,11 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.saved import load_report
+from drivetrain.bench.saved import load_report, write_page
 from drivetrain.bench.scope.survey.survey import CLAIMS, LOADS
 from drivetrain.bench.table import bullets, markdown_table, names_in, number, provenance, skipped_section
-from drivetrain.core.aside import save_text
 
 Document = Mapping[str, Any]
 VERDICTS = {True: "holds", False: "does not hold", None: "cannot be told here"}
@@ -78,4 +76,4 @@ def _with_unit(value: float | None, unit: str) -> str:
 
 
 if __name__ == "__main__":
-    save_text(Path(sys.argv[2]), as_page(load_report(Path(sys.argv[1]))))
+    sys.exit(write_page(sys.argv[1:], lambda path: as_page(load_report(path))))
