@@ -1,12 +1,17 @@
 """`drivetrain doctor` tries things out, reports them all, and judges by what failed."""
 
+import contextlib
 import json
+import multiprocessing
+import signal
 import subprocess
 
 import pytest
 
 from drivetrain.cli import doctor
 from drivetrain.cli.main import main
+from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.interrupts import noting_interrupts
 from drivetrain.scope.cupti import headers
 
 
@@ -45,6 +50,32 @@ def test_native_code_that_does_not_load_is_a_failure_and_no_traceback(monkeypatc
     row = doctor.tried("native code", doctor.native_code)
     assert (row.status, row.found) == ("failed", "ImportError: undefined symbol: somewhere")
     assert row.remedy
+
+
+@pytest.mark.usefixtures("pythons_own_interrupts")
+@pytest.mark.parametrize("error", [ImportError, DrivetrainError])
+def test_ctrl_c_while_native_code_is_loaded_is_no_finding(error):
+    def swallowing():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise error("Encountered an error while initializing the extension.")
+
+    with noting_interrupts(), pytest.raises(KeyboardInterrupt):
+        doctor.tried("native code", swallowing)
+
+
+@pytest.mark.usefixtures("pythons_own_interrupts")
+def test_ctrl_c_does_not_reach_the_process_that_tries_shared_memory(monkeypatch):
+    def start(process):
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        signal.raise_signal(signal.SIGINT)
+        started.append(process)
+
+    started = []
+    monkeypatch.setattr(multiprocessing.get_context("spawn").Process, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        doctor.shared_memory()
+    assert started
 
 
 def test_instructions_that_nobody_knows_are_a_failure_that_says_what_to_do(monkeypatch):

@@ -1,6 +1,8 @@
 """`drivetrain envs` prints its list, and nothing else."""
 
+import contextlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,19 @@ def test_what_environments_say_and_write_while_they_are_looked_at_is_not_in_the_
     os.write(2, b"afterwards\n")
     assert capfd.readouterr().err == "afterwards\n"
     assert Path.cwd() == tmp_path
+
+
+class Interrupted(Chatty):
+    """Ctrl-C comes while it is made, and is swallowed as by a library that loads native code."""
+
+    def __init__(self):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ImportError("Encountered an error while initializing the extension.")
+
+
+@pytest.mark.usefixtures("pythons_own_interrupts")
+def test_ctrl_c_that_an_environment_has_swallowed_ends_the_list(only_chatty, capsys):
+    gymnasium.registry["Chatty-v0"].entry_point = Interrupted
+    assert command.main(["envs", "--all"]) == 130
+    assert capsys.readouterr() == ("", "")

@@ -140,6 +140,17 @@ def test_ctrl_c_while_native_code_is_loaded_is_ctrl_c(verb, capsys):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("pythons_own_interrupts")
+def test_ctrl_c_while_a_class_is_made_is_without_a_word(verb, capsys):
+    class Interrupted:
+        def __set_name__(self, owner, name):
+            signal.raise_signal(signal.SIGINT)
+
+    verb(lambda argv: type("Made", (), {"field": Interrupted()}))  # a RuntimeError, up to Python 3.11
+    assert command.main(["doctor"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_ctrl_c_while_our_native_code_loads_numpy_is_without_a_word():
     code = """
 import signal, sys

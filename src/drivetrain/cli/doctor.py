@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -29,6 +30,7 @@ from drivetrain.core import machine
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.extras import EXTRAS, install_command
+from drivetrain.core.interrupts import raise_swallowed, without_interrupts
 from drivetrain.core.outputs import require_folders
 from drivetrain.core.words import size
 
@@ -101,8 +103,10 @@ def tried(name: str, attempt: Callable[[], str]) -> Row:
     try:
         return Row(name=name, status="ok", found=attempt())
     except DrivetrainError as error:  # says itself what to do
+        raise_swallowed()
         return Row(name=name, status="failed", found=" ".join(str(error).split()))
     except Exception as error:  # a diagnosis must survive whatever it finds
+        raise_swallowed()
         found = " ".join(f"{type(error).__name__}: {error}".split())
         return Row(name=name, status="failed", found=found, remedy="install drivetrain again, and report this")
 
@@ -128,7 +132,9 @@ def shared_memory() -> str:
     try:
         mutex = Mutex(segment.payload, MUTEX_OFFSET, initialize=True)
         child = multiprocessing.get_context("spawn").Process(target=lock_and_die, args=(segment.handle(),))
-        child.start()
+        resource_tracker.ensure_running()  # which lets Ctrl-C through again when it starts
+        with without_interrupts():
+            child.start()
         child.join(CHILD_TIMEOUT_S)
         if child.exitcode != 0:
             child.kill()

@@ -65,9 +65,8 @@ def answer(arguments: list[str]) -> int:
             return INTERRUPTED
         except BrokenPipeError:
             return close_stdout()
-        except (DrivetrainError, ImportError, OSError, MemoryError) as error:
-            is_interrupt = interrupts.came and isinstance(error, ImportError)
-            return INTERRUPTED if is_interrupt else report(error)
+        except Exception as error:  # after Ctrl-C, what it became of, as where a class was being made
+            return INTERRUPTED if interrupts.came else report(error)
 
 
 def open_streams() -> None:
@@ -147,7 +146,7 @@ _REMEDIES = {
 }
 
 
-def report(error: DrivetrainError | ImportError | OSError | MemoryError) -> int:
+def report(error: Exception) -> int:
     """Print one line for a mistake of the user's; raise anything else again, it is a bug of ours."""
     if isinstance(error, ImportError) and not isinstance(error, DrivetrainError):
         error = missing_extra(error) or error

@@ -36,6 +36,27 @@ def noting_interrupts() -> Generator[NotedInterrupts, None, None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def raise_swallowed() -> None:
+    """Where something failed while it was loaded: Ctrl-C, if that came, and was swallowed.
+
+    Raises:
+        KeyboardInterrupt: It came.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, NotedInterrupts) and handler.came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def without_interrupts() -> Generator[None, None, None]:
+    """Start processes inside the block whom Ctrl-C does not reach; here it comes after the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def end_at_next_interrupt() -> None:
     """Let another Ctrl-C end the process without a word.
 

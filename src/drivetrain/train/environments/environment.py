@@ -21,6 +21,7 @@ from gymnasium.wrappers import FrameStackObservation
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.interrupts import raise_swallowed
 from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.signals import time_limit
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
@@ -352,3 +353,5 @@ def _algorithms_for(env_id: str) -> tuple[tuple[str, ...], str]:
             return algorithms_for(_describe(env_id, EnvironmentConfig())), ""
         except Exception as error:  # a stranger's constructor may raise anything
             return (), " ".join(str(error).split())
+        finally:
+            raise_swallowed()
