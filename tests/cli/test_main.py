@@ -1,10 +1,13 @@
 """The command line: verbs, exit codes, and one line for every mistake of the user's."""
 
+import _imp
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -168,6 +171,25 @@ sys.exit(main(["train", "dqn", "CartPole-v1", "--show-config"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.usefixtures("pythons_own_interrupts")
+def test_ctrl_c_while_native_code_is_loaded_waits_until_it_is(verb, monkeypatch, capsys):
+    def create(spec):
+        signal.raise_signal(signal.SIGINT)
+        loaded.append(spec.name)
+        return create_dynamic(spec)
+
+    def run(argv):
+        sys.modules.pop("_opcode", None)
+        importlib.import_module("_opcode")
+        threading.Event().wait(60)
+
+    loaded, create_dynamic = [], _imp.create_dynamic
+    monkeypatch.setattr(_imp, "create_dynamic", create)
+    verb(run)
+    assert command.main(["doctor"]) == 130
+    assert (loaded, capsys.readouterr()) == (["_opcode"], ("", ""))
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly():

@@ -133,11 +133,14 @@ def shared_memory() -> str:
         mutex = Mutex(segment.payload, MUTEX_OFFSET, initialize=True)
         child = multiprocessing.get_context("spawn").Process(target=lock_and_die, args=(segment.handle(),))
         resource_tracker.ensure_running()  # which lets Ctrl-C through again when it starts
-        with without_interrupts():
-            child.start()
-        child.join(CHILD_TIMEOUT_S)
+        try:
+            with without_interrupts():
+                child.start()
+            child.join(CHILD_TIMEOUT_S)
+        finally:
+            if child.is_alive():
+                child.kill()
         if child.exitcode != 0:
-            child.kill()
             raise RuntimeError(f"another process could not attach to a segment (exit code {child.exitcode})")
         with mutex as previous_owner_died:
             if not previous_owner_died:

@@ -5,21 +5,45 @@ import signal
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code of a command that Ctrl-C has ended."""
 
 
+_AGAIN_S = 0.02
+
+
 class NotedInterrupts:
-    """A handler of SIGINT that raises KeyboardInterrupt as Python's own does, and knows afterwards that it came."""
+    """A handler of SIGINT that raises KeyboardInterrupt as Python's own does, and knows afterwards that it came.
+
+    While native code is loaded it waits: jaxlib crashes there, and others make an ImportError of it.
+    """
 
     came = False
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         """Handle one."""
         self.came = True
-        raise KeyboardInterrupt
+        if not _loads_native_code(frame):
+            raise KeyboardInterrupt
+        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signum))
+        again.daemon = True
+        again.start()
+
+
+def _loads_native_code(frame: FrameType | None) -> bool:
+    """Whether an extension module is being made below this frame."""
+    while frame is not None:
+        loader: object = frame.f_locals.get("self") if frame.f_code.co_name in _LOADING else None
+        if isinstance(loader, ExtensionFileLoader):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_LOADING = ("create_module", "exec_module")
 
 
 @contextmanager
