@@ -55,7 +55,8 @@ def draw(found: dict[str, tuple[Curve, int]], path: Path) -> None:
     figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for label, (curve, num_runs) in found.items():
-        (line,) = axes.plot(curve.num_steps, curve.mean, label=f"{label} ({num_runs} run{'s' * (num_runs > 1)})")
+        text = label.replace("$", r"\$")  # two would begin and end a formula
+        (line,) = axes.plot(curve.num_steps, curve.mean, label=f"{text} ({num_runs} run{'s' * (num_runs > 1)})")
         if num_runs > 1:
             axes.fill_between(curve.num_steps, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set_xlabel("environment steps")

@@ -149,11 +149,13 @@ def test_commands_for_one_run_name_the_runs_of_several_seeds(make_run, capsys, c
 def test_the_command_writes_a_picture_and_says_where_the_curves_end(make_run, tmp_path, capsys, suffix, magic):
     pytest.importorskip("matplotlib", reason="needs the plot extra")
     runs = [make_run(str(n), {step: step * (n + 1) / 10 for step in range(0, 1_001, 100)}) for n in range(5)]
+    runs.append(make_run("formula", {1: 1.0, 2: 2.0}, env_kwargs={"sign": "$x_$"}))
     path = tmp_path / f"curves{suffix}"
     assert main(["plot", *map(str, runs), "-o", str(path)]) == 0
     assert path.read_bytes().startswith(magic)
     out = capsys.readouterr().out
     assert "dqn on CartPole-v1, 5 runs: 300.0 (95% interval" in out
+    assert 'dqn on CartPole-v1 (sign "$x_$"), 1 run: 2.0 at the end' in out
     assert str(path) in out
 
 
