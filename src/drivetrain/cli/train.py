@@ -1,12 +1,14 @@
 """`drivetrain train ALGO ENV`: the command line of `drivetrain.train.train`."""
 
+import contextlib
+import ctypes
 import dataclasses
 import itertools
 import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +54,8 @@ def run(argv: list[str]) -> int:
     }
     once = config.weighs_learners and seeds is not None  # for all seeds: they are compared
     if config.is_open or (once and _SHOW not in argv):
-        config, reason = sized(config)
+        with printed_aside() if _SHOW in argv else contextlib.nullcontext():
+            config, reason = sized(config)
         if reason is not None:
             shown["sized"] = reason
             note(f"sized: {reason}")
@@ -152,6 +155,21 @@ def sized(config: TrainConfig) -> "Sizing":
     from drivetrain.train.sizing.choose import settle
 
     return settle(config, interface_of(config))
+
+
+@contextlib.contextmanager
+def printed_aside() -> Generator[None]:
+    """Send what environments print when they are made to standard error, from C too: what is shown is read as JSON."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # C keeps what it prints until the program's end, unless it is for a terminal
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def show(result: "Result", *, on_policy: bool = False) -> None:
