@@ -88,6 +88,13 @@ def test_an_unknown_setting_is_refused_with_the_known_ones():
         PLAIN.override(batchsize=3)
 
 
+def test_a_saved_part_that_is_not_known_is_refused_and_not_left_out(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(PLAIN.to_dict() | {"cluster": {"num_machines": 3}}))
+    with pytest.raises(FileFormatError, match=r"config\.json: .*unknown part 'cluster': written by a newer drivetrain"):
+        TrainConfig.load(path)
+
+
 def test_settings_that_are_no_configuration_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="config: expected a TrainConfig, got dict; settings are arguments by name"):
         train("dqn", "CartPole-v1", config={"total_steps": 3}, run_dir=str(tmp_path))

@@ -14,7 +14,7 @@ from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
 from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
-from drivetrain.train.config.names import unknown
+from drivetrain.train.config.names import require_known_parts, unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
 from drivetrain.train.config.simulator import SimulatorConfig, is_simulator
@@ -371,6 +371,7 @@ class TrainConfig:
         # Of runs from before there were these settings.
         data = {"environment": {}, "simulator": {"sim_engine": "none"}, **data}
         parts = cls.default(data["algo"], "").parts
+        require_known_parts(data, {"algo", "env", "simulator", *parts})
         fields: dict[str, Any] = {name: value for part in parts for name, value in data[part].items()}
         fields = require_again({"env": data["env"], **fields}, again)
         return cls.default(data["algo"], fields.pop("env")).override(**fields)
