@@ -50,6 +50,9 @@ class _Flags:
         for folder in self.folders:
             if not folder.exists():
                 raise InvalidInput(f"DIR: expected the folder of a recorded session, and {folder} is none")
+            if seeds := sorted(config.parent.name for config in folder.glob("seed-*/config.json")):
+                held = f"{folder} holds those of several seeds: {', '.join(seeds)}"
+                raise InvalidInput(f"DIR: expected the folder of one run, and {held}")
             if not folder.is_dir() and (self.pack or self.kineto):
                 raise InvalidInput(f"--pack, --kineto: expected the folder of a recorded session, and {folder} is none")
             if _was_not_recorded(folder):

@@ -137,7 +137,7 @@ def test_a_folder_of_several_seeds_stands_for_their_runs(make_run, tmp_path):
     assert (found.mean[-1], num_runs) == (3.0, 2)
 
 
-@pytest.mark.parametrize("command", ["eval", "resume"])
+@pytest.mark.parametrize("command", ["eval", "resume", "report"])
 def test_commands_for_one_run_name_the_runs_of_several_seeds(make_run, capsys, command):
     folder = make_run("seeds/seed-2", {1: 2.0}).parent
     assert main([command, str(folder)]) == 2
