@@ -1,16 +1,32 @@
 """What the command line of `drivetrain train` shows before anything starts."""
 
+import ctypes
 import json
+import sys
 
 import pytest
 
 pytest.importorskip("gymnasium", reason="needs the train extra")
 
+from drivetrain.cli import train
 from drivetrain.cli.main import main
 from drivetrain.cli.train import announce, show
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.presets import PRESETS, preset, preset_for
 from drivetrain.train.run_dir.results import Result
+
+
+def test_what_an_environment_prints_while_it_is_measured_is_not_among_the_settings_that_are_shown(capfd, monkeypatch):
+    def sized(config):
+        sys.stdout.write("a banner\n")
+        ctypes.CDLL(None).puts(b"a banner of C")
+        return config.override(num_actors=1), "as told"
+
+    monkeypatch.setattr(train, "sized", sized)
+    assert main(["train", "dqn", "CartPole-v1", "--num-actors", "auto", "--show-config"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["sized"] == "as told"
+    assert err.splitlines() == ["a banner", "a banner of C", "sized: as told"]
 
 
 def test_show_config_prints_the_resolved_settings_and_starts_nothing(tmp_path, capsys, monkeypatch):
