@@ -2,13 +2,13 @@
 
 import math
 import operator
-import os
 from pathlib import Path
 from typing import Any, SupportsFloat, cast
 
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.paths import given_path
 
 
 def require_bool(name: str, value: Any) -> bool:
@@ -22,9 +22,7 @@ def require_folder(name: str, value: Any) -> Path | None:
     """`value` as the path of a folder there is; None stays None."""
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike):
-        raise InvalidInput(f"{name}: expected the path of a folder, got {value!r}")
-    path = Path(cast("str | os.PathLike[str]", value)).expanduser()
+    path = given_path(name, value, "the path of a folder")
     if not path.is_dir():
         raise InvalidInput(f"{name}: expected a folder, got {str(path)!r}; make it first")
     return path

@@ -155,15 +155,14 @@ def resume(
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
         BaseException: What a callback has raised, likewise.
     """
-    from pathlib import Path
-
     with _naming_extra():
+        from drivetrain.train.run_dir.folder import given_run_dir
         from drivetrain.train.runs.resuming import Changes, take_up
 
     changes = Changes(
         total_steps=total_steps, num_actors=num_actors, num_learners=num_learners, scratch_dir=scratch_dir
     )
-    return take_up(Path(run_dir).expanduser(), changes, again, quiet=False, callbacks=callbacks)
+    return take_up(given_run_dir(run_dir), changes, again, quiet=False, callbacks=callbacks)
 
 
 def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **again: Any) -> "TrainedPolicy":
@@ -181,9 +180,8 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
         InvalidInput: There is no run, or its environment cannot be made; or `which` or `again` are none of these.
         FileFormatError: Its files are absent or damaged, or the environment has changed.
     """
-    from pathlib import Path
-
     with _naming_extra():
+        from drivetrain.train.run_dir.folder import given_run_dir
         from drivetrain.train.runs.trained import TrainedPolicy
 
-    return TrainedPolicy(Path(run_dir).expanduser(), which, again)
+    return TrainedPolicy(given_run_dir(run_dir), which, again)

@@ -239,6 +239,8 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
         resume(tmp_path / "absent")
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         resume(tmp_path, total_steps=500)
+    with pytest.raises(InvalidInput, match=r"run_dir: expected a path, got '~no-such-user/run', and .* is no user's"):
+        resume("~no-such-user/run")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(FileFormatError, match=r"expected the config.json of a run"):
         resume(tmp_path, total_steps=500)
@@ -256,6 +258,16 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     edit_manifest(copy, config={**saved["config"], "run": 3})
     with pytest.raises(FileFormatError, match="its configuration makes no sense"):
         resume(copy, total_steps=500)
+    edit_manifest(copy, config=saved["config"])
+    for name, sentence in [("logs", "expected a folder"), ("tensorboard", "expected a folder"), ("lock", "its lock")]:
+        there = copy / name
+        aside = there.rename(tmp_path / name) if there.exists() else None
+        there.mkdir() if name == "lock" else there.write_text("")
+        with pytest.raises(InvalidInput, match=f"{sentence}.*(File exists; remove|Is a directory; work on a copy)"):
+            resume(copy, total_steps=500)
+        there.rmdir() if name == "lock" else there.unlink()
+        if aside is not None:
+            aside.rename(there)
     without = {name: value for name, value in saved.items() if name not in ("learning_s", "interface")}
     (copy / "checkpoint" / "manifest.json").write_text(json.dumps(without))
     with pytest.raises(FileFormatError, match="its manifest lacks learning_s, interface"):

@@ -65,7 +65,7 @@ def test_actions_are_those_that_the_environment_takes(tmp_path):
 
 
 def test_what_is_no_observation_and_no_run_is_refused(tmp_path):
-    train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SMALL)
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SMALL)
     policy = load_policy(str(tmp_path / "run"))
     for observation in (np.zeros(3, np.float32), "up", None, np.zeros((2, 4), np.float32)):
         with pytest.raises(InvalidInput, match=r"observation: expected one of 'CartPole-v1', of Box.*make_env"):
@@ -75,6 +75,15 @@ def test_what_is_no_observation_and_no_run_is_refused(tmp_path):
             policy(np.array([0, number, 0, 0], np.float32))
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         load_policy(tmp_path / "nothing")
+    with pytest.raises(InvalidInput, match=r"expected the folder of a run, and a+ is none: File name too long"):
+        load_policy("a" * 300)
+    for given, sentence in [
+        (result, "got Result; give its run_dir"),
+        (None, "got None"),
+        ("~no-such-user/x", "no user's"),
+    ]:
+        with pytest.raises(InvalidInput, match=f"run_dir: expected a path, .*{sentence}"):
+            load_policy(given)
     with pytest.raises(InvalidInput, match="which: expected one of best, last, got 'newest'"):
         load_policy(tmp_path / "run", "newest")
     (tmp_path / "run" / "best" / "policy.npz").unlink()

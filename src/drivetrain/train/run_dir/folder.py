@@ -18,6 +18,7 @@ from typing import Any
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.paths import given_path
 from drivetrain.train.config import TrainConfig
 
 _LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone
@@ -47,7 +48,7 @@ def make_run_dir(config: TrainConfig, here: Path) -> Path:
 
 def _asked(config: TrainConfig) -> Path:
     """The folder that was asked for, or what one is called of itself."""
-    return Path(config.run.run_dir).expanduser() if config.run.run_dir else Path(_default_run_dir(config))
+    return given_path("run_dir", config.run.run_dir) if config.run.run_dir else Path(_default_run_dir(config))
 
 
 def _made_anew(path: Path) -> Path:
@@ -80,14 +81,28 @@ def seed_dirs(config: TrainConfig, seeds: Sequence[int]) -> list[Path]:
     return folders
 
 
+def given_run_dir(run_dir: object) -> Path:
+    """The path of a run's folder, as a caller gives it; whether it is one is not looked at.
+
+    Raises:
+        InvalidInput: It is no path, or that of nobody's home.
+    """
+    if hasattr(run_dir, "run_dir"):  # the result of a run
+        raise InvalidInput(f"run_dir: expected a path, got {type(run_dir).__name__}; give its run_dir")
+    return given_path("run_dir", run_dir)
+
+
 def require_run_dir(path: Path) -> None:
     """Let the folder of a run pass.
 
     Raises:
-        InvalidInput: It is none; those of several seeds are named.
+        InvalidInput: It is none, or cannot be looked into; those of several seeds are named.
     """
-    if (path / "config.json").is_file():
-        return
+    try:
+        if (path / "config.json").is_file():
+            return
+    except OSError as error:
+        raise InvalidInput(f"RUN: expected the folder of a run, and {path} is none: {error.strerror}") from error
     if folders := seed_runs(path):
         names = ", ".join(folder.name for folder in folders)
         raise InvalidInput(f"RUN: expected the folder of one run, and {path} holds those of several seeds: {names}")
@@ -149,11 +164,17 @@ class RunLock:
         wait_s: How long to wait for whoever has it.
 
     Raises:
-        InvalidInput: Somebody else works on the run.
+        InvalidInput: Somebody else works on the run, or its folder lets nothing be written.
     """
 
     def __init__(self, run_dir: Path, wait_s: float = _LOCK_WAIT_S) -> None:
-        self.fd = os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self.fd = os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise InvalidInput(
+                f"{run_dir}: expected a folder to work in, and its lock cannot be written: {error.strerror}; "
+                "work on a copy of the folder"
+            ) from error
         deadline = time.monotonic() + wait_s
         while True:
             try:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.paths import given_path
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
@@ -257,7 +258,7 @@ def take_up(
         require_best(config, interface, run_dir)
         _require_files(run_dir, config)
         origin = origin_of(run_dir, config, meta)
-        (run_dir / "logs").mkdir(exist_ok=True)  # a copy may be without
+        _make_folders(run_dir)
 
         def begin() -> None:
             save_text(run_dir / "config.json", config.to_json())
@@ -278,6 +279,20 @@ def take_up(
         return carry_out(job)
 
 
+def _make_folders(run_dir: Path) -> None:
+    """Those that others of the run's processes write into: a copy may be without them.
+
+    Raises:
+        InvalidInput: One is a file, or cannot be made.
+    """
+    for name in ("logs", "tensorboard"):
+        folder = run_dir / name
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"{folder}: expected a folder: {error.strerror}; remove what is there") from error
+
+
 def _require_files(run_dir: Path, config: TrainConfig) -> None:
     """Refuse what the run would stumble over after it has begun.
 
@@ -286,7 +301,7 @@ def _require_files(run_dir: Path, config: TrainConfig) -> None:
         FileFormatError: The rows of before cannot be read; says what to do.
     """
     scratch_dir = None if config.on_policy else config.replay.scratch_dir
-    if scratch_dir is not None and not Path(scratch_dir).expanduser().is_dir():
+    if scratch_dir is not None and not given_path("scratch_dir", scratch_dir).is_dir():
         raise InvalidInput(
             f"scratch_dir: expected a folder, got {scratch_dir!r}; make it first, or give another (--scratch-dir)"
         )

@@ -13,6 +13,7 @@ from typing import Any
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.garbage import uncollected
+from drivetrain.core.paths import given_path
 from drivetrain.core.signals import Interruption, Signals
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
@@ -99,7 +100,9 @@ def start(
 def _placed(config: TrainConfig) -> TrainConfig:
     """The same whoever goes elsewhere."""
     scratch_dir = None if config.on_policy else config.replay.scratch_dir
-    return config if scratch_dir is None else config.override(scratch_dir=str(Path(scratch_dir).expanduser().resolve()))
+    if scratch_dir is None:
+        return config
+    return config.override(scratch_dir=str(given_path("scratch_dir", scratch_dir).resolve()))
 
 
 def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:
