@@ -189,6 +189,19 @@ def test_other_kinds_of_files_are_refused_before_anything_is_played(tmp_path, po
         policy.record(tmp_path / name)
 
 
+def test_what_is_no_file_that_can_be_written_is_refused_before_anything_is_played(tmp_path, policy_of):
+    policy = policy_of("test_video:Drawn")
+    (tmp_path / "taken.gif").mkdir()
+    for file, sentence in [
+        (tmp_path / "absent" / "v.gif", "its folder does not exist; make it first"),
+        (tmp_path / "taken.gif", "expected the name of a file, got a folder"),
+        ("~no-such-user/v.gif", "video: expected a path, .* is no user's"),
+        (3, "video: expected a path, got 3"),
+    ]:
+        with pytest.raises(InvalidInput, match=sentence):
+            policy.record(file)
+
+
 def test_without_its_extra_a_video_is_refused_with_the_command_that_installs_it(tmp_path, policy_of, monkeypatch):
     policy = policy_of("test_video:Drawn")
     monkeypatch.setitem(__import__("sys").modules, "av", None)
@@ -208,6 +221,16 @@ def test_numbers_of_episodes_that_are_none_are_refused(tmp_path, policy_of, show
     policy_of("test_video:Drawn")
     with pytest.raises(InvalidInput, match=r"--shown: expected 1\.\."):
         main_or_raise(["eval", str(tmp_path / "run"), "--watch", "--shown", shown])
+
+
+@pytest.mark.parametrize("num_episodes", [0, -1, 1.5, "2", None, True, 2**28 + 1])
+def test_they_are_refused_in_python_too_and_a_video_before_stays(tmp_path, policy_of, num_episodes):
+    policy, path = policy_of("test_video:Drawn"), tmp_path / "v.gif"
+    path.write_text("before")
+    for play in (lambda: policy.record(path, num_episodes), lambda: policy.watch(num_episodes)):
+        with pytest.raises(InvalidInput, match=r"num_episodes: expected an integer in 1\.\.268435456, got "):
+            play()
+    assert path.read_text() == "before"
 
 
 def main_or_raise(words):

@@ -5,15 +5,16 @@ observation ─encoder─▶ as stored ─policy.act─▶ the agent's choice �
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.seeding import episode_seeds
+from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.replay import simd_level
+from drivetrain.replay.arguments import require_int
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, interface_of
 from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_finite, require_finite
@@ -96,42 +97,51 @@ class TrainedPolicy:
 
         Args:
             file: NAME.mp4 (H.264) or NAME.gif; one that is there is replaced, once all are played.
-            num_episodes: How many; N.
+            num_episodes: How many; N, at least 1.
 
         Returns:
             What they came to: total reward, length, success.
 
         Raises:
             MissingExtra: The extra "video" is not installed.
-            InvalidInput: It is no such file, or the environment draws no pictures.
+            InvalidInput: It is no such file, its folder is not there, there are no episodes to play, or the environment
+                draws no pictures.
             EnvironmentFault: What it draws, or anything else that it does, is not what it promised.
             OSError: The file cannot be written.
         """
-        path = checked_video(Path(file).expanduser())
+        path = checked_video(file)
+        seeds = self._seeds(num_episodes)
         with contextlib.closing(self._environment("rgb_array")) as env, written_video(path, env.frames_per_s) as add:
-            return self._play(env, num_episodes, lambda: add(env.frame()))
+            return self._play(env, seeds, lambda: add(env.frame()))
 
     def watch(self, num_episodes: int = 1) -> list[Episode]:
         """Play the same episodes in a window, and return what they came to.
 
         Args:
-            num_episodes: How many.
+            num_episodes: How many, at least 1.
 
         Raises:
-            InvalidInput: The environment cannot be shown in a window, as where there is no display.
+            InvalidInput: The environment cannot be shown in a window, as where there is no display; or there are no
+                episodes to play.
             EnvironmentFault: It did what no environment may.
         """
+        seeds = self._seeds(num_episodes)
         with contextlib.closing(self._environment("human")) as env:
-            return self._play(env, num_episodes, lambda: None)
+            return self._play(env, seeds, lambda: None)
 
     def _environment(self, render_mode: str) -> Environment:
         return Environment(self.config, self._interface, render_mode=render_mode)
 
-    def _play(self, env: Environment, num_episodes: int, show: Callable[[], None]) -> list[Episode]:
+    def _seeds(self, num_episodes: int) -> list[int]:
+        """Those of the first episodes of the final evaluation; refuses numbers of which there are none."""
+        count = require_int("num_episodes", num_episodes, least=1, most=MOST_EPISODES)
+        return episode_seeds(self.config.run.seed, "final", count)
+
+    def _play(self, env: Environment, seeds: Sequence[int], show: Callable[[], None]) -> list[Episode]:
         """Whole episodes; `show` is called after each reset and step."""
         most = most_steps(self.config, env)
         episodes: list[Episode] = []
-        for seed in episode_seeds(self.config.run.seed, "final", num_episodes):
+        for seed in seeds:
             set_row(self._row, 0, env.reset(seed))
             show()
             total, length, is_over = 0.0, 0, False

@@ -8,6 +8,7 @@ uint8[height, width, 3] ─▶ enlarged where they are small, even sides ─▶ 
 
 import importlib
 import io
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -20,25 +21,29 @@ from numpy.typing import NDArray
 from drivetrain.core.aside import written_aside
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.extras import naming_extra
+from drivetrain.core.outputs import require_folders
+from drivetrain.core.paths import given_path
 
 Frame = NDArray[np.uint8]
 _LEAST_SIDE = 240  # of a picture, in pixels: smaller ones are enlarged by a whole number
 _GIF_TICK_S = 0.01  # pictures of a GIF stand for whole ones, and for two at least in what shows them
 
 
-def checked_video(file: Path) -> Path:
-    """The file, if its name is that of a video that can be written here.
+def checked_video(file: str | os.PathLike[str]) -> Path:
+    """The file's path, if it is that of a video that can be written here.
 
     Raises:
-        InvalidInput: It is not.
+        InvalidInput: It is not: its name is another's, or it lies in no folder.
         MissingExtra: What writes such is not installed.
     """
-    if file.suffix not in _WRITERS:
-        raise InvalidInput(f"video: expected a file named {' or '.join(f'*{kind}' for kind in _WRITERS)}, got {file}")
+    path = given_path("video", file)
+    if path.suffix not in _WRITERS:
+        raise InvalidInput(f"video: expected a file named {' or '.join(f'*{kind}' for kind in _WRITERS)}, got {path}")
+    require_folders(path)
     with naming_extra("video"):
         for module in ("av", "PIL.Image"):
             importlib.import_module(module)
-    return file
+    return path
 
 
 @contextmanager
