@@ -36,7 +36,7 @@ _OURS_OF_MUJOCO = (
 _REACHED_ON_MUJOCO = {
     ("sac", "HalfCheetah-v5"): "4,383 to 5,837 by the last policies after a tenth of these steps (seeds 1 to 6): "
     'bench learning --cases "sac Half"',
-    ("td3", "Hopper-v5"): "3,146.8 after a fifth of these steps (seed 1): train td3 Hopper-v5 --num-actors 0 "
+    ("td3", "Hopper-v5"): "3,146.8 after a fifth of these steps (seed 1): train td3 Hopper-v5 --num-actors 0 --seed 1 "
     "--total-steps 200000",
     **{
         (algo, env): f"{reached} (seed 1): train {algo} {env} --num-actors 0 --seed 1"
@@ -241,7 +241,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
             verified=verified,
         )
         for family, verified in (
-            ("drivetrain", "500.0 (seed 1): train dqn drivetrain/CartPole-v1 --num-actors 1 --sim-engine xla"),
+            ("drivetrain", "500.0 (seed 1): train dqn drivetrain/CartPole-v1 --num-actors 1 --seed 1 --sim-engine xla"),
             ("gymnax", "481.8, 500.0, 500.0 (seeds 1, 2, 3): train dqn gymnax/CartPole-v1 --num-actors 1"),
         )
     },
@@ -313,7 +313,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
         (algo, "Pendulum-v1"): Preset(
             settings={"total_steps": 20_000, "learning_rate": 1e-3, "eval_interval_steps": 2_000},
             source=source,
-            verified=f"{reached} (seed 1): train {algo} Pendulum-v1 --num-actors 0 --total-steps 10000",
+            verified=f"{reached} (seed 1): train {algo} Pendulum-v1 --num-actors 0 --seed 1 --total-steps 10000",
         )
         for algo, reached, source in (
             (
