@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.importing import imported
 from drivetrain.sim.gymnax import adapted, from_gymnax
 
 # name -> module of `envs`, class
@@ -69,7 +70,7 @@ def _imported(name: str, options: dict[str, Any]) -> Any:
     """What a module's class or function makes."""
     module, _, attribute = name.partition(":")
     try:
-        maker = getattr(importlib.import_module(module), attribute)
+        maker = getattr(imported(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise InvalidInput(
             f"expected module:Name of a class or function that makes an environment, got {name!r} ({error})"

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.core.extras import naming_extra as _naming_extra
+from drivetrain.core.importing import require_not_importing as _require_not_importing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -59,6 +60,7 @@ def train(
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
         BaseException: What a callback has raised, likewise.
     """
+    _require_not_importing("train")
     with _naming_extra():
         from drivetrain.train.runs.run import resolve, start
 
@@ -99,6 +101,7 @@ def train_seeds(
 
     from drivetrain.core.errors import InvalidInput
 
+    _require_not_importing("train_seeds")
     with _naming_extra():
         from drivetrain.train.runs.requirements import describe
         from drivetrain.train.runs.run import resolve, settled
@@ -155,6 +158,7 @@ def resume(
         KeyboardInterrupt: Ctrl-C, after the actors stopped and the checkpoint was saved.
         BaseException: What a callback has raised, likewise.
     """
+    _require_not_importing("resume")
     with _naming_extra():
         from drivetrain.train.run_dir.folder import given_run_dir
         from drivetrain.train.runs.resuming import Changes, take_up

@@ -6,12 +6,12 @@
 Lambdas and functions of notebooks and scripts travel by value. config.json can only say what was given.
 """
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
+from drivetrain.core.importing import imported, importing
 
 with naming_extra("train"):  # here, as settings are imported where nothing else of that extra is
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -67,7 +67,8 @@ class Given(str):
         try:
             return self._value
         except AttributeError:  # not asked for yet
-            self._value = cloudpickle.loads(self._pickled)
+            with importing(str(self)):  # of what has a module, only the name is pickled
+                self._value = cloudpickle.loads(self._pickled)
             return self._value
 
     def __reduce__(self) -> Any:
@@ -105,7 +106,7 @@ def load_object(setting: str, name: str) -> Any:
         return name.value
     module, _, attribute = name.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return getattr(imported(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
             f"{setting}: expected module:name of something that can be imported, got {name!r} ({error})"

@@ -13,6 +13,7 @@ import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.importing import imported
 from drivetrain.train.config import EnvironmentConfig, is_simulator
 from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
@@ -86,19 +87,26 @@ def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) 
 def _maker(env_id: str) -> Callable[[], Any] | None:
     """The function that makes it, where it is given or its module has one of that name."""
     if isinstance(env_id, Given):
-        if not callable(env_id.value):
-            given = "an environment itself" if isinstance(env_id.value, gymnasium.Env) else type(env_id.value).__name__
-            raise TypeError(
-                f"expected an id, or a function that makes an environment each time it is called, got {given}"
-            )
-        return env_id.value
+        return _callable(env_id.value, "an id, or a function")
     module, colon, name = env_id.partition(":")
-    if not colon or name in gymnasium.registry or is_simulator(env_id):
+    if not colon or is_simulator(env_id):
         return None
-    found = getattr(importlib.import_module(module), name, None)  # importing may register ids as well
-    if found is None and not any(known == name or known.startswith(f"{name}-v") for known in gymnasium.registry):
+    was_known = name in gymnasium.registry
+    home = imported(module)  # which may register ids as well
+    found = None if was_known else getattr(home, name, None)
+    if callable(found) or any(known == name or known.startswith(f"{name}-v") for known in gymnasium.registry):
+        return found if callable(found) else None
+    if found is None:
         raise ValueError(f"the module {module} has no function or class {name}, and registers no id of that name")
-    return found if callable(found) else None
+    return _callable(found, f"{name} of the module {module} to be a function")
+
+
+def _callable(value: Any, expected: str) -> Callable[[], Any]:
+    """What makes environments; refuses what does not."""
+    if callable(value):
+        return value
+    got = "an environment itself" if isinstance(value, gymnasium.Env) else type(value).__name__
+    raise TypeError(f"expected {expected} that makes an environment each time it is called, got {got}")
 
 
 def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:

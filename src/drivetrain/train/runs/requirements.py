@@ -47,6 +47,7 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
     """
     if config.num_actors > 0:
         require_known_everywhere(config.env)
+        _require_importable(config)
         _require_room_for_actors(config.num_actors)
     network = policy_network(config, interface)
     _require_room(network.num_parameters)
@@ -55,6 +56,18 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
         from drivetrain.train.runs.tried import require_updates  # imports jax: only where it is needed
 
         require_updates(config, interface)
+
+
+def _require_importable(config: TrainConfig) -> None:
+    """Refuse what is named as the script's or the notebook's own: processes of a run do not execute that."""
+    named = {"env": config.env, "torso": config.agent.torso, "optimizer": config.agent.optimizer}
+    for setting, name in named.items():
+        if name.removeprefix("drivetrain/").startswith("__main__:"):
+            raise InvalidInput(
+                f"{setting}: {name!r} is of the script or notebook, which the run's processes do not execute; give the "
+                "object itself in place of its name, put it into a module and name it module:name, or train in this "
+                "process (num_actors=0)"
+            )
 
 
 def _require_room_for_actors(num_actors: int) -> None:

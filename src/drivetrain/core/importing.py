@@ -1,0 +1,57 @@
+"""Modules that a caller names, imported where they are needed: in this process, and in each process of a run.
+
+A script that names itself is executed by that import. Were it to begin a run by it, that run's processes would import
+it as well and begin runs of their own, and the processes of these as well: without end.
+"""
+
+import importlib
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import ModuleType
+
+from drivetrain.core.errors import InvalidInput
+
+
+class _Importing(threading.local):
+    """What this thread imports, the innermost last."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+
+_importing = _Importing()
+
+
+def imported(module: str) -> ModuleType:
+    """The module of that name.
+
+    Raises:
+        ImportError: There is none.
+        Exception: What the module raises.
+    """
+    with importing(module):
+        return importlib.import_module(module)
+
+
+@contextmanager
+def importing(what: str) -> Generator[None, None, None]:
+    """While this lasts, `require_not_importing` refuses in this thread; `what`: the module, or what lies in it."""
+    _importing.names.append(what)
+    try:
+        yield
+    finally:
+        _importing.names.pop()
+
+
+def require_not_importing(call: str) -> None:
+    """Refuse what a module does when it is imported because a run needs it.
+
+    Raises:
+        InvalidInput: `call` comes from such a module.
+    """
+    if _importing.names:
+        raise InvalidInput(
+            f"{call} is called by a module that is imported for a run ({_importing.names[-1]}), and would begin a run "
+            'within that; put the call below `if __name__ == "__main__":`'
+        )
