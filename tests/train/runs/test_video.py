@@ -1,6 +1,8 @@
 """What a policy does, as a video: whole episodes, in a file that is complete or not there."""
 
 import shutil
+import sys
+import types
 
 import gymnasium
 import numpy as np
@@ -64,6 +66,13 @@ class Drawing64(Drawn):
 class Failing(Drawn):
     def render(self):
         raise RuntimeError("no display")
+
+
+class DrawnByMujoco(Drawn):
+    mujoco_renderer = None
+
+    def reset(self, *, seed=None, options=None):
+        raise SystemExit("GLFW ends the process")
 
 
 class Undrawn(Drawn):
@@ -214,6 +223,30 @@ def test_a_window_shows_the_same_episodes(policy_of, monkeypatch, tmp_path, caps
     assert [one.length for one in policy.watch(2)] == [LENGTH] * 2
     assert main(["eval", str(tmp_path / "run"), "--episodes", "1", "--watch"]) == 0
     assert capsys.readouterr().out.startswith("shown: 1 episode of return 5.0\n")
+
+
+@pytest.fixture
+def no_display(monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_what_shows_itself_in_no_window_for_want_of_a_display_is_refused(policy_of, monkeypatch, no_display):
+    policy = policy_of("test_video:Drawn")
+    display = types.SimpleNamespace(get_init=lambda: True, get_driver=lambda: "offscreen")
+    monkeypatch.setitem(sys.modules, "pygame", types.SimpleNamespace(display=display))
+    with pytest.raises(InvalidInput, match=r"Drawn' cannot be shown in a window: there is no display.*--video FILE"):
+        policy.watch()
+    monkeypatch.setenv("SDL_VIDEODRIVER", "offscreen")  # whoever asks for it has it
+    assert len(policy.watch()) == 1
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert len(policy.watch()) == 1
+
+
+def test_so_is_mujoco_before_it_ends_the_process(policy_of, no_display):
+    with pytest.raises(InvalidInput, match=r"DrawnByMujoco' cannot be shown in a window: there is no display"):
+        policy_of("test_video:DrawnByMujoco").watch()
 
 
 @pytest.mark.parametrize("shown", ["0", "-1", "10000000000"])

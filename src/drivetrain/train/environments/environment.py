@@ -8,6 +8,7 @@ import importlib
 import inspect
 import io
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -290,6 +291,22 @@ class Environment:
                 refuse(self._env_id, self._num_steps, f"it cannot draw itself: {told}", error)
             self._refuse_raised(error)
         return require_frame(self._env_id, self._num_steps, drawn)
+
+    def require_window(self) -> None:
+        """Refuse to go on where it shows itself in no window; its render_mode is "human".
+
+        Raises:
+            InvalidInput: There is no display: MuJoCo would end the process, and pygame draw to nowhere.
+        """
+        if any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
+            return
+        display = getattr(sys.modules.get("pygame"), "display", None)
+        nowhere = display is not None and display.get_init() and display.get_driver() in ("offscreen", "dummy")
+        if self._env.has_wrapper_attr("mujoco_renderer") or (nowhere and "SDL_VIDEODRIVER" not in os.environ):
+            raise InvalidInput(
+                f"environment {self._env_id!r} cannot be shown in a window: there is no display here (neither DISPLAY "
+                "nor WAYLAND_DISPLAY is set); draw a video: `drivetrain eval RUN --video FILE`, or record(file)"
+            )
 
     @property
     def frames_per_s(self) -> float:

@@ -127,7 +127,8 @@ class TrainedPolicy:
         """
         seeds = self._seeds(num_episodes)
         with contextlib.closing(self._environment("human")) as env:
-            return self._play(env, seeds, lambda: None)
+            env.require_window()
+            return self._play(env, seeds, env.require_window)
 
     def _environment(self, render_mode: str) -> Environment:
         return Environment(self.config, self._interface, render_mode=render_mode)
