@@ -31,7 +31,7 @@ def test_environments_of_gymnasium_name_our_extra_and_not_gymnasiums(monkeypatch
 )
 def test_an_environments_module_that_is_not_found_is_looked_for_in_another_folder(env_id):
     with pytest.raises(
-        InvalidInput, match=r"No module named 'no_such_\w+'.*; go to the folder that it lies in, or name"
+        InvalidInput, match=r"No module named 'no_such_\w+'.*; go to the folder that it lies in, or install it, or name"
     ):
         describe(TrainConfig.default("dqn", env_id))
 
@@ -41,3 +41,12 @@ def test_a_module_that_an_environments_own_module_lacks_is_to_be_installed(monke
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InvalidInput, match="No module named 'no_such_physics'; install it, or name its folder"):
         describe(TrainConfig.default("dqn", "lacking_env:make"))
+
+
+def test_one_that_finds_nothing_to_draw_by_without_a_display_says_what_it_needs(monkeypatch, tmp_path):
+    (tmp_path / "OpenGL").mkdir()  # as PyOpenGL raises it, where no library of EGL or OSMesa is
+    (tmp_path / "OpenGL" / "drawing_env.py").write_text("make = lambda: None.glGetError")
+    monkeypatch.syspath_prepend(tmp_path / "OpenGL")
+    sentence = r"has no attribute 'glGetError' .*; without a display set MUJOCO_GL to egl or osmesa"
+    with pytest.raises(InvalidInput, match=sentence):
+        describe(TrainConfig.default("dqn", "drawing_env:make"))

@@ -17,6 +17,10 @@ _PLAIN = (gymnasium.error.Error, ImportError, OSError)
 _PLAIN_OF_OURS = (ValueError, TypeError, AttributeError, AssertionError)
 """The same where ours or Gymnasium's raise them, as of wrappers around what they are not for."""
 _INSTALL = "install it, or name its folder in PYTHONPATH"
+_NO_DISPLAY = (
+    "without a display set MUJOCO_GL to egl or osmesa before MuJoCo is imported, and install what that names (libegl1, "
+    "libosmesa6)"
+)
 
 
 def why(error: Exception | SystemExit) -> str:
@@ -41,7 +45,9 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
     if is_own and (absent := _not_found(error)) is not None:
         module = env_id.removeprefix("drivetrain/").partition(":")[0]
         is_its_module = f"{module}.".startswith(f"{absent.name}.")
-        return "go to the folder that it lies in, or name that in PYTHONPATH" if is_its_module else _INSTALL
+        return f"go to the folder that it lies in, or {_INSTALL}" if is_its_module else _INSTALL
+    if "OpenGL" in why(error):
+        return _NO_DISPLAY
     if settings.atari and "frameskip" in message_of(error):
         return "atari is for games named ALE/NAME or NAMENoFrameskip-v4, whose pictures it preprocesses: leave it out"
     if settings.env_kwargs:
