@@ -4,11 +4,9 @@ A script that names itself is executed by that import. Were it to begin a run by
 it as well and begin runs of their own, and the processes of these as well: without end.
 """
 
-import importlib
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from types import ModuleType
 
 from drivetrain.core.errors import InvalidInput
 
@@ -21,17 +19,6 @@ class _Importing(threading.local):
 
 
 _importing = _Importing()
-
-
-def imported(module: str) -> ModuleType:
-    """The module of that name.
-
-    Raises:
-        ImportError: There is none.
-        Exception: What the module raises.
-    """
-    with importing(module):
-        return importlib.import_module(module)
 
 
 @contextmanager

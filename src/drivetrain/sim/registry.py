@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.importing import imported
+from drivetrain.core.importing import importing
 from drivetrain.sim.gymnax import adapted, from_gymnax
 
 # name -> module of `envs`, class
@@ -70,7 +70,8 @@ def _imported(name: str, options: dict[str, Any]) -> Any:
     """What a module's class or function makes."""
     module, _, attribute = name.partition(":")
     try:
-        maker = getattr(imported(module), attribute)
+        with importing(module):
+            maker = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise InvalidInput(
             f"expected module:Name of a class or function that makes an environment, got {name!r} ({error})"

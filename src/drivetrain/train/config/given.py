@@ -6,12 +6,13 @@
 Lambdas and functions of notebooks and scripts travel by value. config.json can only say what was given.
 """
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
-from drivetrain.core.importing import imported, importing
+from drivetrain.core.importing import importing
 
 with naming_extra("train"):  # here, as settings are imported where nothing else of that extra is
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -106,7 +107,8 @@ def load_object(setting: str, name: str) -> Any:
         return name.value
     module, _, attribute = name.partition(":")
     try:
-        return getattr(imported(module), attribute)
+        with importing(module):
+            return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
             f"{setting}: expected module:name of something that can be imported, got {name!r} ({error})"

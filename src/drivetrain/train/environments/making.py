@@ -13,7 +13,7 @@ import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.importing import imported
+from drivetrain.core.importing import importing
 from drivetrain.train.config import EnvironmentConfig, is_simulator
 from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
@@ -92,7 +92,8 @@ def _maker(env_id: str) -> Callable[[], Any] | None:
     if not colon or is_simulator(env_id):
         return None
     was_known = name in gymnasium.registry
-    home = imported(module)  # which may register ids as well
+    with importing(module):
+        home = importlib.import_module(module)  # which may register ids as well
     found = None if was_known else getattr(home, name, None)
     if callable(found) or any(known == name or known.startswith(f"{name}-v") for known in gymnasium.registry):
         return found if callable(found) else None
