@@ -126,24 +126,6 @@ def test_a_name_of_what_is_no_function_is_refused_likewise():
         describe(TrainConfig.default("dqn", "os:path"))
 
 
-def test_a_module_that_begins_a_run_when_a_process_of_a_run_unpickles_what_is_its_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "unguarded_too.py").write_text(
-        "import gymnasium.envs.classic_control, os\n"
-        "class Mine(gymnasium.envs.classic_control.CartPoleEnv): pass\n"
-        "if os.environ.get('IN_A_RUN'):\n"
-        "    import drivetrain.train\n"
-        "    drivetrain.train.train('dqn', Mine, num_actors=0, total_steps=400)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    there = pickle.dumps(Given("env", importlib.import_module("unguarded_too").Mine))
-    monkeypatch.delitem(sys.modules, "unguarded_too")
-    monkeypatch.setenv("IN_A_RUN", "1")
-    with pytest.raises(InvalidInput, match=r"train is called by a module that is imported for a run \(given from Py"):
-        _ = pickle.loads(there).value
-    assert not (tmp_path / "runs").exists()
-
-
 def test_given_objects_travel_by_value_and_are_equal_by_content():
     first, same, other = (Given("env", functools.partial(divmod, x)) for x in (7, 7, 8))
     assert first == same

@@ -388,44 +388,6 @@ def test_so_is_an_id_that_a_script_registers_of_a_class_elsewhere(tmp_path):
     require_learner(TrainConfig.default("dqn", "CartPole-v1"), describe(TrainConfig.default("dqn", "CartPole-v1")))
 
 
-def test_so_is_what_is_named_as_the_script_s_own(tmp_path, monkeypatch):
-    main = __import__("__main__")
-    monkeypatch.setattr(main, "Mine", gymnasium.envs.classic_control.CartPoleEnv, raising=False)
-    monkeypatch.setattr(main, "torso", (lambda key, obs: {}, lambda params, obs: obs), raising=False)
-    for env, settings, setting in [("__main__:Mine", {}, "env"), ("CartPole-v1", {"torso": "__main__:torso"}, "torso")]:
-        config = TrainConfig.default("dqn", env).override(**settings)
-        interface = describe(config)
-        require_learner(config.override(num_actors=0), interface)
-        with pytest.raises(InvalidInput, match=rf"{setting}: '__main__:.* is of the script .*give the object itself"):
-            require_learner(config.override(num_actors=1), interface)
-
-
-@pytest.mark.parametrize(
-    ("name", "torso", "call"),
-    [
-        ("unguarded:Mine", {}, "train('dqn', 'CartPole-v1', num_actors=0, total_steps=400)"),
-        ("unguarded:Unguarded-v0", {}, "train_seeds('dqn', 'CartPole-v1', seeds=[1], num_actors=0, total_steps=400)"),
-        ("CartPole-v1", {"torso": "unguarded:torso"}, "resume('run')"),
-    ],
-)
-def test_a_module_that_begins_a_run_when_a_run_imports_it_is_refused(tmp_path, monkeypatch, name, torso, call):
-    (tmp_path / "unguarded.py").write_text(
-        "import gymnasium.envs.classic_control, drivetrain.train\n"
-        "class Mine(gymnasium.envs.classic_control.CartPoleEnv): pass\n"
-        "gymnasium.register('Unguarded-v0', Mine, max_episode_steps=20)\n"
-        "torso = lambda key, obs: {}, lambda params, obs: obs\n"
-        f"drivetrain.train.{call}\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(gymnasium.registry, "Unguarded-v0", raising=False)
-    called = call.partition("(")[0]
-    with pytest.raises(InvalidInput, match=rf"{called} is called by .*for a run \(unguarded\).*below `if __name__ =="):
-        train("dqn", name, run_dir=str(tmp_path / "run"), **torso)
-    assert not (tmp_path / "run").exists()
-    assert not (tmp_path / "runs").exists()
-
-
 def test_weights_that_an_actor_acts_by_for_many_steps_are_told_to_be_behind(tmp_path):
     settings = {**SMALL, "update_ratio": 1, "tolerance": 400, "grant_length": 50, "envs_per_actor": 2}
     result = train("dqn", "strange_envs:Slow-v0", total_steps=1_500, num_actors=1, run_dir=str(tmp_path), **settings)

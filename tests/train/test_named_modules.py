@@ -1,0 +1,74 @@
+"""Modules that a run names: its processes import them, and do not execute the script."""
+
+import importlib
+import pickle
+import sys
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.train import train
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import Given
+from drivetrain.train.runs.requirements import describe, require_learner
+
+
+def test_what_is_named_as_the_script_s_own_is_refused_for_processes_alone(monkeypatch):
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "Mine", CartPoleEnv, raising=False)
+    monkeypatch.setattr(main, "torso", (lambda key, obs: {}, lambda params, obs: obs), raising=False)
+    for env, settings, setting in [("__main__:Mine", {}, "env"), ("CartPole-v1", {"torso": "__main__:torso"}, "torso")]:
+        config = TrainConfig.default("dqn", env).override(**settings)
+        interface = describe(config)
+        require_learner(config.override(num_actors=0), interface)
+        with pytest.raises(InvalidInput, match=rf"{setting}: '__main__:.* is of the script .*give the object itself"):
+            require_learner(config.override(num_actors=1), interface)
+
+
+@pytest.mark.parametrize(
+    ("name", "torso", "call"),
+    [
+        ("unguarded:Mine", {}, "train('dqn', 'CartPole-v1', num_actors=0, total_steps=400)"),
+        ("unguarded:Unguarded-v0", {}, "train_seeds('dqn', 'CartPole-v1', seeds=[1], num_actors=0, total_steps=400)"),
+        ("CartPole-v1", {"torso": "unguarded:torso"}, "resume('run')"),
+    ],
+)
+def test_a_module_that_begins_a_run_when_a_run_imports_it_is_refused(tmp_path, monkeypatch, name, torso, call):
+    (tmp_path / "unguarded.py").write_text(
+        "import gymnasium.envs.classic_control, drivetrain.train\n"
+        "class Mine(gymnasium.envs.classic_control.CartPoleEnv): pass\n"
+        "gymnasium.register('Unguarded-v0', Mine, max_episode_steps=20)\n"
+        "torso = lambda key, obs: {}, lambda params, obs: obs\n"
+        f"drivetrain.train.{call}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(gymnasium.registry, "Unguarded-v0", raising=False)
+    called = call.partition("(")[0]
+    with pytest.raises(InvalidInput, match=rf"{called} is called by .*for a run \(unguarded\).*below `if __name__ =="):
+        train("dqn", name, run_dir=str(tmp_path / "run"), **torso)
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_module_that_begins_a_run_when_a_process_of_a_run_unpickles_what_is_its_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "unguarded_too.py").write_text(
+        "import gymnasium.envs.classic_control, os\n"
+        "class Mine(gymnasium.envs.classic_control.CartPoleEnv): pass\n"
+        "if os.environ.get('IN_A_RUN'):\n"
+        "    import drivetrain.train\n"
+        "    drivetrain.train.train('dqn', Mine, num_actors=0, total_steps=400)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    there = pickle.dumps(Given("env", importlib.import_module("unguarded_too").Mine))
+    monkeypatch.delitem(sys.modules, "unguarded_too")
+    monkeypatch.setenv("IN_A_RUN", "1")
+    with pytest.raises(InvalidInput, match=r"train is called by a module that is imported for a run \(given from Py"):
+        _ = pickle.loads(there).value
+    assert not (tmp_path / "runs").exists()
