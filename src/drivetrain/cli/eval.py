@@ -95,9 +95,7 @@ def show(run_dir: Path, which: Which, num_episodes: int, *, video: Path | None, 
     """
     if video is not None and not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
         os.environ.setdefault("MUJOCO_GL", "egl")  # else MuJoCo looks for a display, and ends there
-        os.environ.setdefault(
-            "SDL_AUDIODRIVER", "dummy"
-        )  # else pygame looks for a card, and says what it has not found
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # else pygame tells of the card that it has not found
         if not watch:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # likewise
     from drivetrain.train.runs.trained import TrainedPolicy
