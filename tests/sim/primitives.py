@@ -318,6 +318,8 @@ def random_numbers():
             jax.random.key_data(jax.random.split(first, 3)[2]),
             jax.random.choice(key, 6, (2,)),
             jax.random.bernoulli(key, 0.3),
+            key == jax.random.key(1),  # of both, the first word is 0
+            jax.random.split(key) != first,
         ]
 
     return function, (integers(low=0, high=2**30),)

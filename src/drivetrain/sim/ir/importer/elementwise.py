@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +47,10 @@ def _shift_right_arithmetic(at: Importer, eqn: Any, inputs: list[Parts]) -> Valu
 
 @handles(*ops.COMPARE)
 def _compare(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    return at.builder.elementwise(eqn.primitive.name, inputs[0][0], inputs[1][0])
+    """Keys, which are only equal or not, are equal where both words are."""
+    name = eqn.primitive.name
+    words = [at.builder.elementwise(name, x, y) for x, y in zip(*inputs, strict=True)]
+    return functools.reduce(functools.partial(at.builder.elementwise, "or" if name == "ne" else "and"), words)
 
 
 @handles("eq_to", "le_to", "lt_to")
