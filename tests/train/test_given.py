@@ -389,17 +389,3 @@ COMPILED = (compiled_init, jax.jit(sines_apply))
 def test_an_actor_without_a_torso_of_the_users_own_imports_no_jax():
     code = "import sys; from drivetrain.train.processes.roles import actor, evaluator; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_jax_may_forbid_arrays_of_unlike_ranks_and_kinds_to_the_caller_alone(tmp_path):
-    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
-        result = train("sac", "Pendulum-v1", run_dir=str(tmp_path), torso=SINES, optimizer=optax.adamw, **SMALL)
-        assert load_policy(tmp_path, torso=SINES, optimizer=optax.adamw)(np.zeros(3, np.float32)).shape == (1,)
-    assert result.num_updates == 10
-
-
-def test_variables_by_which_jax_forbids_them_do_not_reach_the_learner(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_NUMPY_RANK_PROMOTION", "raise")
-    monkeypatch.setenv("JAX_NUMPY_DTYPE_PROMOTION", "strict")
-    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path), **SMALL | {"num_actors": 1})
-    assert result.num_updates == 10

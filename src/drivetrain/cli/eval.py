@@ -69,7 +69,7 @@ def run(argv: list[str]) -> int:
     mean = float(np.mean(returns))
     print(
         f"mean return {mean:.1f} (95% interval {low:.1f}..{high:.1f}) of the {flags.which} policy "
-        f"over {len(returns)} episodes{succeeded(rate)}",
+        f"over {counted(len(returns), 'episode')}{succeeded(rate)}",
         flush=True,
     )
     if json_path is not None:  # after what was played for is shown, should the file not be writable

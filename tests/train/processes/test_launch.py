@@ -56,8 +56,23 @@ def test_how_a_process_ended_is_what_it_reports_of_that_or_the_last_that_it_wrot
     assert child.describe_end() == f"ended with exit code {told}"
 
 
-def test_the_reason_of_a_learners_end_is_its_exception_and_not_what_jax_adds_to_that(start, monkeypatch):
-    monkeypatch.setenv("JAX_NUMPY_RANK_PROMOTION", "raise")
-    code, _, err = start(*FLAGS).end()
+BREAKS_IN_THE_LEARNER = """
+import sys
+import jax, optax
+
+def sgd(learning_rate):
+    def update(gradients, state, params=None):
+        if "drivetrain.train.processes.roles.learner" in sys.modules:
+            raise ValueError("joint 3 broke")
+        return jax.tree.map(lambda slope: -learning_rate * slope, gradients), state
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+"""
+
+
+def test_the_reason_of_a_learners_end_is_its_exception_and_not_what_jax_adds_to_that(start, monkeypatch, tmp_path):
+    (tmp_path / "steps.py").write_text(BREAKS_IN_THE_LEARNER)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    code, _, err = start(*FLAGS, "--optimizer", "steps:sgd").end()
     assert code == 1
-    assert "the learner ended with exit code 1: ValueError: Operands could not be broadcast together" in err
+    assert "the learner ended with exit code 1: ValueError: joint 3 broke" in err
+    assert "JAX has removed" not in err
