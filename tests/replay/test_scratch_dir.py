@@ -102,11 +102,12 @@ def test_what_was_saved_is_loaded_onto_a_disk(tmp_path):
         ("absent", "scratch_dir: expected a folder, got '.*absent'; make it first"),
         ("file", "scratch_dir: expected a folder, got '.*file'; make it first"),
         (3, "scratch_dir: expected the path of a folder, got 3"),
+        ("", "scratch_dir: expected the path of a folder, got ''"),
     ],
 )
 def test_what_is_no_folder_is_refused(tmp_path, scratch_dir, message):
     (tmp_path / "file").write_text("")
-    given = tmp_path / scratch_dir if isinstance(scratch_dir, str) else scratch_dir
+    given = tmp_path / scratch_dir if scratch_dir and isinstance(scratch_dir, str) else scratch_dir
     for make in (lambda: Replay(8, TAGGED.spec, scratch_dir=given), lambda: Replay.load("none", scratch_dir=given)):
         with pytest.raises(InvalidInput, match=message):
             make()

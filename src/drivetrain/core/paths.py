@@ -16,10 +16,10 @@ def given_path(name: str, value: object, expected: str = "a path") -> Path:
         expected: What it is to be, for the error.
 
     Raises:
-        InvalidInput: It is neither, or begins with `~` and the name of no user.
+        InvalidInput: It is neither, is empty, or begins with `~` and the name of no user.
     """
     text = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not text:  # no text at all would be the present folder
         raise InvalidInput(f"{name}: expected {expected}, got {value!r}")
     try:
         return Path(text).expanduser()
