@@ -500,10 +500,8 @@ class Replay:
         if dropped := stats["num_dropped"]:
             remedy += f"; {dropped:,} rows were dropped, whose frames were gone: use a larger capacity"
         elif self._table.num_frames and batch_size <= min(self.capacity, stats["num_inserted"]):
-            remedy = (
-                "rows end early where frames that they share are overwritten, as by many short episodes: use a larger "
-            )
-            remedy += "capacity"
+            overwritten = "frames that they share are overwritten, as by many short episodes"
+            remedy = f"rows end early where {overwritten}: use a larger capacity"
         return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
 
     def _fitting_out(self, out: Sample, batch_size: int, num_batches: int | None) -> Sample:
