@@ -35,18 +35,27 @@ class Asked:
         return [next(self.answers[job]) for job in jobs]
 
 
+def a_round(*counted):
+    """Calls after those that do not count, of which the first is slowest."""
+    return [99.0, *[50.0] * (command.LEAD_IN - 1), *counted]
+
+
 def test_a_case_has_both_forms_and_the_target_against_one_learner(monkeypatch):
     half = replace(SMALL, precision="bfloat16")
-    Asked(monkeypatch, {SMALL: [[10.0], [12.0]], half: [[4.0], [6.0]]})
+    Asked(monkeypatch, {SMALL: [a_round(10.0), a_round(12.0)], half: [a_round(4.0), a_round(6.0)]})
     case = command.measure(half, 1.5, rounds=2).as_json()
     assert (case["ours"], case["references"]) == (5.0, {"one learner": 11.0})
     assert case["minima"] == {"ours": 4.0, "one learner": 10.0}
     assert case["targets"] == [{"against": "one learner", "aim": 1.5, "form": "ahead", "got": 2.2, "met": True}]
+    assert case["notes"] == ["the first call after a pause: one learner 99 us, ours 99 us"]
 
 
 def test_beside_two_learners_stand_two_that_never_meet_with_half_of_the_batch_each(monkeypatch):
     two, half = replace(SMALL, num_learners=2), replace(SMALL, batch_size=4)
-    asked = Asked(monkeypatch, {SMALL: [[10.0]], two: [[6.0]], half: [[5.0, 1.0, 5.0], [4.0, 4.0, 9.0]]})
+    asked = Asked(
+        monkeypatch,
+        {SMALL: [a_round(10.0)], two: [a_round(6.0)], half: [a_round(5.0, 1.0, 5.0), a_round(4.0, 4.0, 9.0)]},
+    )
     case = command.measure(two, None, rounds=1).as_json()
     assert asked.together == [[SMALL], [two], [half, half]]
     assert case["references"] == {"one learner": 10.0, command.APART: 5.0}

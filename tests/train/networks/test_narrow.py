@@ -80,6 +80,18 @@ def test_where_it_would_not_pay_the_product_is_xlas(shapes):
     np.testing.assert_allclose(narrow_product(x, weight), x @ weight, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("num_in", [3, 23, 80])
+def test_twins_that_look_at_the_same_rows_give_what_each_gives_alone(num_in):
+    x, weight = drawn(((33, num_in), (2, num_in, 64)))
+    out, pull = jax.vjp(narrow_product, x, weight)
+    (slopes,) = drawn([out.shape], seed=1)
+    by_x, by_weight = pull(slopes)
+    wide = [array.astype(np.float64) for array in (x, weight, slopes)]
+    np.testing.assert_allclose(out, np.stack([wide[0] @ one for one in wide[1]]), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(by_x, sum(of @ one.T for one, of in zip(*wide[1:], strict=True)), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(by_weight, np.stack([wide[0].T @ of for of in wide[2]]), rtol=1e-5, atol=1e-4)
+
+
 def test_other_numbers_than_float32_are_left_to_xla():
     halves = [jnp.asarray(array, jnp.bfloat16) for array in drawn(FITTING["a head"])]
     assert narrow_product(*halves).dtype == jnp.bfloat16

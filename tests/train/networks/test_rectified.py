@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from drivetrain.bench.machine import describe_machine
 from drivetrain.train.native_calls import RECTIFIED
 from drivetrain.train.networks import MLP, for_updates, initial_twins
-from drivetrain.train.networks.rectified import rectified_product
+from drivetrain.train.networks.rectified import rectified, rectified_product
 
 SHAPES = {
     "a layer": ((64, 128), (128, 96)),
@@ -147,3 +147,9 @@ def test_networks_without_rectified_units_or_in_another_precision_are_left_alone
     learning = for_updates(network, change.get("precision", "float32"))
     pieces = network.initial(np.random.default_rng(0))
     assert calls(lambda pieces: learning.apply(pieces, np.ones((32, 6), np.float32), jnp), pieces) == []
+
+
+def test_the_units_alone_have_no_slope_at_zero_and_keep_nan():
+    z = jnp.array([-1.0, -0.0, 0.0, 2.0, jnp.nan])
+    np.testing.assert_array_equal(rectified(z), [0, 0, 0, 2, np.nan])
+    np.testing.assert_array_equal(jax.grad(lambda z: (3 * rectified(z)).sum())(z)[:4], [0, 0, 0, 3])

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.noise import key_of_update
 from drivetrain.train.learner.sharing import Learners
 from drivetrain.train.networks import MLP, Network, Pieces, build, for_updates
 from drivetrain.train.policies.policy import policy_network
@@ -42,4 +43,4 @@ def q_of(network: Network, pieces: Pieces, obs: Any, action: Any) -> jax.Array:
 
 def noise(key: jax.Array, num_updates: jax.Array, shape: tuple[int, ...], learners: Learners) -> jax.Array:
     """Standard normal noise of the update after `num_updates` of them, for this learner's rows: [rows, ...]."""
-    return learners.normal(jax.random.fold_in(key, num_updates), shape)
+    return learners.normal(key_of_update(key, num_updates), shape)

@@ -46,6 +46,7 @@ from drivetrain.train.algos.losses import (
 )
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.noise import key_of_update, standard_normal
 from drivetrain.train.learner.optimizers import Optimizer, optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
 from drivetrain.train.learner.states import owned
@@ -101,7 +102,7 @@ def draw(state: State, network: Network) -> Noises | None:
     """The noise of the next update, the same for every learner; None where no layer is noisy."""
     if not isinstance(network, Noisy):
         return None
-    return Noises(*jax.random.normal(jax.random.fold_in(state.key, state.num_updates), (3, network.num_noise)))
+    return Noises(*standard_normal(key_of_update(state.key, state.num_updates), (3, network.num_noise)))
 
 
 def optimizer(config: DQNConfig) -> Optimizer:

@@ -22,6 +22,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from drivetrain.train.learner.noise import standard_normal
 from drivetrain.train.native_calls import joined
 
 _AXIS = "learner"
@@ -89,16 +90,13 @@ class Learners:
             return tree
         return jax.tree.map(lambda x: jax.lax.all_gather(x, _AXIS, tiled=True), tree)
 
-    def normal(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    def normal(self, key: tuple[Any, Any], shape: tuple[int, ...]) -> jax.Array:
         """Standard normal numbers for this learner's rows of a batch: float32[num_rows, ...].
 
-        A row's numbers depend on the key and on its place in the whole batch, not on who holds it.
+        A row's numbers depend on the key (`noise.key_of_update`) and on its place in the whole batch, not on who
+        holds it.
         """
-        num_rows, *rest = shape
-        first = 0 if self.count == 1 else jax.lax.axis_index(_AXIS) * num_rows
-        return jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), rest, jnp.float32))(
-            first + jnp.arange(num_rows)
-        )
+        return standard_normal(key, shape, 0 if self.count == 1 else jax.lax.axis_index(_AXIS) * shape[0])
 
 
 def _joined(tree: Any) -> tuple[Any, Callable[[Any], Any]]:

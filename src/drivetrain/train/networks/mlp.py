@@ -102,7 +102,7 @@ class MLP:
                 inputs = rectified_product(inputs, weight) + bias
             else:
                 inputs = self._product(features, weight) + bias
-            features = xp.maximum(inputs, 0) if self.activation == "relu" else xp.tanh(inputs)
+            features = self._activated(inputs, xp)
         return {
             name: self._product(features, pieces[f"{name}.weight"]) + pieces[f"{name}.bias"] for name, _ in self.heads
         }
@@ -110,6 +110,15 @@ class MLP:
     @property
     def _skips_zeros(self) -> bool:
         return self.is_learning and self.precision == "float32" and self.activation == "relu"
+
+    def _activated(self, inputs: Any, xp: ModuleType) -> Any:
+        if self.activation == "tanh":
+            return xp.tanh(inputs)
+        if not self.is_learning:
+            return xp.maximum(inputs, 0)
+        from drivetrain.train.networks.rectified import rectified  # imports jax: as above
+
+        return rectified(inputs)
 
     def _product(self, x: Any, weight: Any) -> Any:
         if not self.is_learning or self.precision != "float32":

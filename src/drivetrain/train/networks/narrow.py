@@ -26,8 +26,11 @@ def narrow_product(x: Any, weight: Any) -> Any:
 
     Args:
         x: float32[..., rows, inputs].
-        weight: float32[..., inputs, outputs].
+        weight: float32[..., inputs, outputs]; the first layer of twins has an axis more than x.
     """
+    if x.ndim == 2 and weight.ndim == 3 and weight.shape[-2] <= weight.shape[-1]:
+        # Otherwise JAX makes one wide product of both and turns what comes out, and all its slopes.
+        x = jnp.broadcast_to(x, (len(weight), *x.shape))
     leading, (num_in, num_out) = x.shape[:-2], weight.shape[-2:]
     fits = 2 <= x.ndim <= 3 and leading == weight.shape[:-2] and x.dtype == weight.dtype == jnp.float32
     if not fits or x.shape[-2] < SMALLEST[0] or max(num_in, num_out) < SMALLEST[1]:

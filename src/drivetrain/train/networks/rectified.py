@@ -19,6 +19,14 @@ SMALLEST = (16, 64, 64)
 """Rows, inputs and outputs of a product from which leaving out pays for finding out what."""
 
 
+def rectified(z: Any) -> Any:
+    """The units alone, max(z, 0); the derivative at z = 0 is 0, and NaN stays NaN.
+
+    (The derivative of `jnp.maximum` shares ties out, by a division for every number.)
+    """
+    return jnp.where(z <= 0, 0, z)
+
+
 def rectified_product(z: Any, weight: Any) -> Any:
     """The product max(z, 0) @ weight; its derivative at z = 0 is 0.
 
@@ -46,7 +54,7 @@ def _forward(z: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
 def _backward(kept: tuple[Any, Any], slopes: Any) -> tuple[Any, Any]:
     """Slopes by z and by the weight: two calls, so that the one that nobody needs is left out."""
     z, weight = kept
-    by_weight = call(RECTIFIED[1], weight.shape, lambda z, slopes: transposed(_rectified(z)) @ slopes, z, slopes)
+    by_weight = call(RECTIFIED[1], weight.shape, lambda z, slopes: transposed(rectified(z)) @ slopes, z, slopes)
     by_z = call(
         RECTIFIED[2],
         z.shape,
@@ -60,8 +68,4 @@ _product.defvjp(_forward, _backward)
 
 
 def _whole(z: Any, weight: Any) -> Any:
-    return _rectified(z) @ weight
-
-
-def _rectified(z: Any) -> Any:
-    return jnp.where(z <= 0, 0, z)  # NaN stays NaN
+    return rectified(z) @ weight
