@@ -32,6 +32,8 @@ WHOLE = P()
 """What every learner has all of."""
 ROWS = P(None, _AXIS)
 """Arrays [U, B, ...] of which every learner has its rows."""
+EACH = P(_AXIS)
+"""Results of `Learners.apart`."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class Learners:
             return tree
         return jax.tree.map(lambda x: jax.lax.all_gather(x, _AXIS, tiled=True), tree)
 
+    def apart(self, tree: Any) -> Any:
+        """What each learner has for itself as arrays [M, ...], without an exchange; of one learner as it is."""
+        return tree if self.count == 1 else jax.tree.map(lambda x: x[None], tree)
+
     def normal(self, key: tuple[Any, Any], shape: tuple[int, ...]) -> jax.Array:
         """Standard normal numbers for this learner's rows of a batch: float32[num_rows, ...].
 
@@ -129,7 +135,7 @@ def compiled(
     Args:
         function: What each learner does with its part of the arguments.
         learners: There must be as many devices; the state given must be made ready by `for_everyone`.
-        takes: WHOLE or ROWS, for each argument.
+        takes: WHOLE, ROWS or EACH, for each argument.
         gives: Likewise for each part of the result; what is WHOLE has to be the same for every learner.
     """
     if learners.count == 1:
