@@ -1,7 +1,7 @@
 """Multilayer perceptrons: hidden layers, then one or more heads."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -17,9 +17,9 @@ from drivetrain.train.networks.network import Layout, Pieces, length_of
 from drivetrain.train.networks.products import product
 
 Activation = Literal["relu", "tanh"]
-MOST_NATIVE_ROWS = 8
-"""Rows up to which a network that acts is evaluated by one native call: beyond, NumPy's products gain by reading
-each weight once for all of them."""
+MOST_NATIVE_ROWS: Mapping[Activation, int] = {"relu": 32, "tanh": 3}
+"""Rows up to which a network that acts is evaluated by one native call: beyond, NumPy's products gain by reading each
+weight once for all of them, and its tanh by taking several numbers at once (design/training-networks.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class MLP:
 
     def apply(self, pieces: Pieces, obs: Any, xp: ModuleType, action: Any = None) -> Pieces:
         """The outputs of every head for float32[..., num_inputs], see `Network.apply`."""
-        if self.is_acting and action is None and obs.ndim == 2 and len(obs) <= MOST_NATIVE_ROWS:
+        if self.is_acting and action is None and obs.ndim == 2 and len(obs) <= MOST_NATIVE_ROWS[self.activation]:
             rows = np.ascontiguousarray(obs, np.float32)
             outputs = forward(rows, self._in_order(pieces), len(self.hidden), self.activation == "relu", False)
             return {name: output for (name, _), output in zip(self.heads, outputs, strict=True)}
