@@ -208,6 +208,11 @@ def test_a_missing_file_is_an_ordinary_error(tmp_path):
         Replay.load(tmp_path / "nothing")
 
 
+def test_a_read_that_fails_names_the_file():
+    with pytest.raises(OSError, match="Input/output error: '/proc/self/mem'"):  # whose first page is not there
+        Replay.load("/proc/self/mem")
+
+
 def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, full_disk):
     path = tmp_path / "replay"
     tagged_replay(40, num_rows=8).save(path)

@@ -181,8 +181,9 @@ def opened(path: Path, save_number: int | None = None) -> Generator[Saved, None,
     Raises:
         FileFormatError: It is foreign, from a newer version, damaged, has no whole part, or not the
             one asked for.
+        OSError: It cannot be opened, or read, also later on; the error names it.
     """
-    with open(path, "rb", opener=_opener) as file:
+    with _naming(path), open(path, "rb", opener=_opener) as file:
         head = file.read(HEAD.size)
         if len(head) < HEAD.size or not head.startswith(MAGIC):
             raise FileFormatError(f"{path}: not a replay file of drivetrain (written by Replay.save)")
@@ -220,6 +221,17 @@ def opened(path: Path, save_number: int | None = None) -> Generator[Saved, None,
             _old_state={**header.get("state", {}), "alpha": header["settings"].get("alpha")},
             _identity=identity,
         )
+
+
+@contextmanager
+def _naming(path: Path) -> Generator[None, None, None]:
+    """Has errors of reads, of a disk that fails, say of which file they are."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _opener(name: str, flags: int) -> int:
