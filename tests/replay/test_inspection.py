@@ -165,6 +165,15 @@ def test_a_file_that_is_none_or_damaged_is_one_sentence_and_exit_code_2(saved, c
     assert printed.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [("", "FILE: expected the path of a file, got ''"), ("/proc/self/mem", "/proc/self/mem: Input/output error")],
+)
+def test_no_name_and_a_disk_that_fails_are_one_sentence(capsys, file, message):
+    assert command.main(["replay", "inspect", file]) == 2
+    assert capsys.readouterr().err == f"drivetrain: error: {message}\n"
+
+
 @pytest.mark.parametrize(("argv", "code"), [([], 2), (["--help"], 0), (["nonsense"], 2)])
 def test_the_verb_says_what_it_can_do(capsys, argv, code):
     assert command.main(["replay", *argv]) == code

@@ -208,6 +208,24 @@ def test_a_missing_file_is_an_ordinary_error(tmp_path):
         Replay.load(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("path", [None, 3, b"replay", "", "a\0b", "~no-such-user/replay"])
+def test_what_is_no_path_is_refused(path):
+    for call in (tagged_replay(4).save, Replay.load):
+        with pytest.raises(InvalidInput, match="path: expected the path of a file, got"):
+            call(path)
+
+
+def test_a_tilde_is_a_user_s_folder_and_a_name_where_a_dot_stands_before_it(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "~home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for path, meant in {"~/replay": "home/replay", "./~replay": "~replay", "./~home/replay": "~home/replay"}.items():
+        tagged_replay(4, 4).save(path)
+        assert len(Replay.load(path)) == 4
+        assert (tmp_path / meant).is_file()
+
+
 def test_a_read_that_fails_names_the_file():
     with pytest.raises(OSError, match="Input/output error: '/proc/self/mem'"):  # whose first page is not there
         Replay.load("/proc/self/mem")

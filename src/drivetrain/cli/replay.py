@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 import tyro
 
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.paths import given_path
 from drivetrain.core.printable import printable
 from drivetrain.core.words import size
 from drivetrain.replay.inspection import FileReport, Spread, inspect
@@ -24,7 +24,7 @@ _BAR_WIDTH = 40
 class _Flags:
     """Say what is in a replay file: settings, fields, saves, priorities, rewards. Nothing is loaded."""
 
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """Written by Replay.save."""
     json: bool = False
     """Print it as JSON, with null where there are no numbers."""
@@ -51,7 +51,7 @@ def run_inspect(argv: list[str]) -> int:
     flags = read_flags(_Flags, argv, prog="drivetrain replay inspect")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a part that was not finished: the report tells
-        report = inspect(flags.file)
+        report = inspect(given_path("FILE", flags.file, "the path of a file"))
     print(json.dumps(_without_nan(asdict(report)), indent=2) if flags.json else as_text(report))
     return 0
 

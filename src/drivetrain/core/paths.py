@@ -1,4 +1,7 @@
-"""Paths as callers give them: text or a path, `~` and `~user` for the folders of users."""
+"""Paths as callers give them: text or a path, `~` and `~user` for the folders of users.
+
+What is called so itself is `./~user`, as in a shell.
+"""
 
 import os
 from pathlib import Path
@@ -16,15 +19,18 @@ def given_path(name: str, value: object, expected: str = "a path") -> Path:
         expected: What it is to be, for the error.
 
     Raises:
-        InvalidInput: It is neither, is empty, or begins with `~` and the name of no user.
+        InvalidInput: It is neither, is empty, holds a character of code 0, or begins with `~` and the name of no user.
     """
     text = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(text, str) or not text:  # no text at all would be the present folder
+    if not isinstance(text, str) or not text or "\0" in text:  # no text at all would be the present folder
         raise InvalidInput(f"{name}: expected {expected}, got {value!r}")
+    path = Path(text)
+    if not text.startswith("~") and str(path).startswith("~"):  # ./~name, which a Path holds as ~name
+        return path.absolute()
     try:
-        return Path(text).expanduser()
+        return path.expanduser()
     except RuntimeError as error:
-        user = Path(text).parts[0]
+        user = path.parts[0]
         raise InvalidInput(
             f"{name}: expected {expected}, got {text!r}, and {user} is no user's; write ./{user} for what is called so"
         ) from error

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
+from drivetrain.core.paths import given_path
 from drivetrain.core.segments import Segment, SegmentHandle, refused_memory, require_memory
 from drivetrain.replay import _native, arguments, checks, conversion, files, frames, queries
 from drivetrain.replay.hindsight import HindsightWriter, Judge, Relabelling, Strategy, require_goals
@@ -736,7 +737,7 @@ class Replay:
         save before until this one is complete.
 
         Args:
-            path: Of the file.
+            path: Of the file; `~` and `~user` are the folders of users.
             incremental: Write only what has changed since this object last saved to this file, or was
                 loaded from it. All is written if the file is not as it was left then, or if more than
                 half of it would be of no use any more.
@@ -746,11 +747,13 @@ class Replay:
 
         Raises:
             OSError: The file cannot be written; it is what it was, and nothing else is left behind.
+            InvalidInput: `path` is none; nothing was written.
             Closed: The replay was closed.
         """
+        file = given_path("path", path, "the path of a file")
         settings = {**self._settings.to_json(), "alpha": self.alpha}
         known = self._known if arguments.require_bool("incremental", incremental) else None
-        self._known, nbytes = files.save(Path(path), self._table, settings, self._schema, known)
+        self._known, nbytes = files.save(file, self._table, settings, self._schema, known)
         return nbytes
 
     @property
@@ -776,7 +779,7 @@ class Replay:
         shared, rows may have left that early, because their frames were overwritten; then it draws others.
 
         Args:
-            path: Of the file.
+            path: Of the file, as for `save`.
             capacity: Rows held, instead of as many as the saved one; when there are more rows in the
                 file, the newest are kept.
             shared: Put it where other processes can attach.
@@ -792,17 +795,18 @@ class Replay:
                 the save that was asked for.
             OSError: It is not there, or cannot be read.
             SegmentError: There is not enough memory; nothing but the file's head was read.
-            InvalidInput: `capacity` or `save_number` is out of range.
+            InvalidInput: `path` is none, or `capacity` or `save_number` is out of range.
         """
         if save_number is not None:
             save_number = arguments.require_int("save_number", save_number, least=1)
         shared = arguments.require_bool("shared", shared)
         folder = arguments.require_folder("scratch_dir", scratch_dir)
-        with files.opened(Path(path), save_number) as saved:
-            settings = Settings.of_file(Path(path), saved.settings)
+        file = given_path("path", path, "the path of a file")
+        with files.opened(file, save_number) as saved:
+            settings = Settings.of_file(file, saved.settings)
             as_loaded = settings if capacity is None else settings.with_capacity(capacity)
             replay = cls.__new__(cls)
-            replay._open(as_loaded, shared=shared, scratch_dir=folder, file=Path(path))
+            replay._open(as_loaded, shared=shared, scratch_dir=folder, file=file)
             try:
                 index = saved.index(settings.schema, settings.capacity)
                 replay._known = saved.restore(replay._table, replay._schema, index, replay.capacity)
