@@ -212,6 +212,12 @@ def test_a_list_that_holds_no_specs_is_refused(spec):
         Replay(8, spec)
 
 
+@pytest.mark.parametrize("spec", [BOXES[0], spaces.Dict(x=BOXES[0]), {"x": spaces.Discrete(3)}, {"x": np.zeros(2)}])
+def test_a_space_or_an_array_in_place_of_a_spec_is_answered_with_what_makes_one(spec):
+    with pytest.raises(InvalidInput, match=r"^spec.*: expected .* spec_of\(env\)"):
+        Replay(8, spec)
+
+
 @pytest.mark.parametrize("tuples", [["action"], ["obs/0"], ["obs", "x"], [3], ["obs", "obs"]])
 def test_a_file_cannot_make_a_tuple_of_what_is_none(tuples):
     schema = Replay(8, {"obs": [((2,), "float32")], "action": {"a": ((), "int8")}})._schema

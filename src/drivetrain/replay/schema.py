@@ -319,9 +319,11 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     except InvalidInput:
         raise
     except (TypeError, ValueError, OverflowError) as error:
+        remedy = "in a list, which stands for a tuple of arrays, each needs a spec of its own"
+        if hasattr(value, "shape") and hasattr(value, "dtype"):  # an array, or a space of Gymnasium's
+            remedy = "give its shape and dtype, or take the spec of an environment, spec_of(env)"
         raise InvalidInput(
-            f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; '
-            "in a list, which stands for a tuple of arrays, each needs a spec of its own"
+            f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; {remedy}'
         ) from error
     if dtype.subdtype is not None:  # such as ("float32", (3,)): axes of the item
         dtype, inner = dtype.subdtype

@@ -39,7 +39,10 @@ class Settings:
     def of(cls, *, spec: Any, **values: Any) -> "Settings":
         """Settings from the arguments of Replay."""
         if not isinstance(spec, Mapping):
-            raise InvalidInput(f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}')
+            raise InvalidInput(
+                f'spec: expected a dict such as {{"obs": ((4,), "float32")}}, got {spec!r}; '
+                "that of an environment is spec_of(env), and Replay.for_env(env, capacity) goes by it"
+            )
         if values["sequence"] is not None:
             require_sequences(values["sequence"], values["num_step"])
         stack = frames.stack_of(values["share_next_obs"], values["frame_stack"])
