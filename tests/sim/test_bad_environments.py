@@ -139,6 +139,29 @@ def test_a_state_that_other_engines_cannot_hold_is_told_with_the_environments_na
 def test_an_unsupported_type_is_named():
     with pytest.raises(CompileError, match=r"float16.*use one of bool, int8"):
         compiled(lambda x: x.astype(jnp.float16).astype(jnp.float32))
+    table = np.ones(3, np.float16)
+    with pytest.raises(CompileError, match=r"test_bad_environments.py:\d+: .* a constant of type float16: use one of"):
+        compiled(lambda x: x + (x * table).sum())
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda keys: jax.random.permutation(keys[0], keys), r"`sort` .*: draw an order of their positions, keys\[jax"),
+        (lambda keys: jax.lax.pad(keys, keys[0], [(1, 1, 0)]), "`pad` .*: put them together by jnp.concatenate"),
+        (lambda keys: jax.lax.top_k(keys, 2)[0], r"`top_k` .*: choose by numbers, and take keys\[positions\]"),
+        (
+            lambda keys: keys[jax.lax.argmax(keys, 0, jnp.int32)],
+            "`argmax` .*: compare their words, jax.random.key_data",
+        ),
+    ],
+)
+def test_what_jax_traces_for_keys_and_cannot_compile_is_told_with_the_line(function, told):
+    def of_keys(x):
+        return jax.random.key_data(function(jax.random.split(jax.random.key(x.astype(int)), 4))).sum()
+
+    with pytest.raises(CompileError, match=rf"test_bad_environments.py:\d+: neither JAX nor an engine .* {told}"):
+        compiled(of_keys)
 
 
 class Growing(Applied):

@@ -9,6 +9,7 @@ programs, too, as `reduce` does for two of its elements, so those that call are 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from math import prod
@@ -47,6 +48,14 @@ CALLS = frozenset({
     "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call",
 })  # fmt: skip
 """Primitives that do what the program they hold does."""
+NO_KEYS = {
+    "sort": "draw an order of their positions, keys[jax.random.permutation(key, len(keys))]",
+    "top_k": "choose by numbers, and take keys[positions]",
+    "argmax": "compare their words, jax.random.key_data(keys)",
+    "argmin": "compare their words, jax.random.key_data(keys)",
+    "pad": "put them together by jnp.concatenate",
+}
+"""Primitives that JAX traces for typed keys and then cannot compile, and what does the same."""
 
 
 def import_jaxpr(closed: Any, name: str = "the environment") -> Block:
@@ -94,6 +103,11 @@ def source_line(eqn: Any) -> str:
     return ""
 
 
+def first_use(jaxpr: Any, var: Any) -> str:
+    """FILE:LINE of the first equation that reads a variable; empty when unknown."""
+    return next((source_line(eqn) for eqn in jaxpr.eqns if any(x is var for x in eqn.invars)), "")
+
+
 Handler = Callable[["Importer", Any, list[Parts]], "Value | Sequence[Parts]"]
 HANDLERS: dict[str, Handler] = {}
 
@@ -120,7 +134,8 @@ class Importer:
         """Write a jaxpr's operations here, over these arguments; its results."""
         known: dict[Any, Parts] = {}
         known.update(zip(jaxpr.invars, arguments, strict=True))
-        known.update((var, self.constant(value)) for var, value in zip(jaxpr.constvars, consts, strict=True))
+        for var, value in zip(jaxpr.constvars, consts, strict=True):
+            known[var] = self.constant(value, functools.partial(first_use, jaxpr, var))
         for eqn in jaxpr.eqns:
             self.builder.where = source_line(eqn) or self.builder.where
             inputs = [self.read(known, var) for var in eqn.invars]
@@ -135,13 +150,15 @@ class Importer:
             return (self.builder.const(np.asarray(var.val, self.dtype_of(var.aval))),)
         return known[var]
 
-    def constant(self, value: Any) -> Parts:
-        """A constant that the trace closed over."""
+    def constant(self, value: Any, line_of_use: Callable[[], str]) -> Parts:
+        """A constant that the trace closed over; it comes from no line, so an error names the first that uses it."""
         if hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
             self.check_key(value.dtype)
             words = np.asarray(jax.random.key_data(value))
             return self.builder.const(words[..., 0]), self.builder.const(words[..., 1])
         array = np.asarray(value)
+        if array.dtype.name not in ops.DTYPES:
+            self.builder.where = line_of_use() or self.builder.where
         self.check_dtype(array.dtype.name, "a constant")
         return (self.builder.const(array),)
 
@@ -155,6 +172,11 @@ class Importer:
             if inner is None:
                 raise self.unsupported(f"the primitive `{name}`", ADVICE.get(name, "write it with other primitives"))
             return self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+        if name in NO_KEYS and any(is_key(var.aval) for var in eqn.invars):
+            raise CompileError(
+                f"{self.builder.where or self.name}: neither JAX nor an engine here compiles the primitive `{name}` "
+                f"for typed random keys: {NO_KEYS[name]}"
+            )
         for var in eqn.outvars:
             if is_key(var.aval):
                 self.check_key(var.aval.dtype)
