@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import importlib.util
 import pickle
 import shutil
 import sys
@@ -55,6 +56,22 @@ def test_numpy_on_a_traced_value_names_the_remedy():
 def test_what_jax_cannot_trace_is_told_with_the_line_and_the_remedy(function, told):
     with pytest.raises(CompileError, match=told):
         compiled(function, "xla")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [("jnp.abs(jnp.fft.fft(x[None])).sum()", 'engines other than "xla"'), ("{'x': x}['y']", r"`\w+` cannot be traced")],
+)
+def test_what_a_library_cannot_do_is_told_with_the_authors_line(body, told, tmp_path):
+    installed = tmp_path / "site-packages" / "library.py"
+    installed.parent.mkdir()
+    installed.write_text(f"import jax.numpy as jnp\n\ndef transformed(x):\n    return {body}\n")
+    spec = importlib.util.spec_from_file_location("library", installed)
+    library = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(library)
+    with pytest.raises(CompileError, match=told) as error:
+        compiled(lambda x: library.transformed(x) + 1)
+    assert f"{__file__}:" in str(error.value)
 
 
 def test_text_in_a_state_is_told_with_its_place():
@@ -142,26 +159,6 @@ def test_an_unsupported_type_is_named():
     table = np.ones(3, np.float16)
     with pytest.raises(CompileError, match=r"test_bad_environments.py:\d+: .* a constant of type float16: use one of"):
         compiled(lambda x: x + (x * table).sum())
-
-
-@pytest.mark.parametrize(
-    ("function", "told"),
-    [
-        (lambda keys: jax.random.permutation(keys[0], keys), r"`sort` .*: draw an order of their positions, keys\[jax"),
-        (lambda keys: jax.lax.pad(keys, keys[0], [(1, 1, 0)]), "`pad` .*: put them together by jnp.concatenate"),
-        (lambda keys: jax.lax.top_k(keys, 2)[0], r"`top_k` .*: choose by numbers, and take keys\[positions\]"),
-        (
-            lambda keys: keys[jax.lax.argmax(keys, 0, jnp.int32)],
-            "`argmax` .*: compare their words, jax.random.key_data",
-        ),
-    ],
-)
-def test_what_jax_traces_for_keys_and_cannot_compile_is_told_with_the_line(function, told):
-    def of_keys(x):
-        return jax.random.key_data(function(jax.random.split(jax.random.key(x.astype(int)), 4))).sum()
-
-    with pytest.raises(CompileError, match=rf"test_bad_environments.py:\d+: neither JAX nor an engine .* {told}"):
-        compiled(of_keys)
 
 
 class Growing(Applied):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparing import assert_engine_equals_xla
+from comparing import applied, assert_engine_equals_xla
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
@@ -133,3 +133,23 @@ def test_an_environment_that_draws_with_jax_is_told_what_to_change():
 def test_an_unknown_generator_is_refused():
     with pytest.raises(InvalidInput, match="generator: expected one of threefry, philox, got 'mersenne'"):
         sim.compile(sim.make("CartPole-v1"), 2, 2, "xla", generator="mersenne")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda keys: jax.random.permutation(keys[0], keys), r"`sort` .*: draw an order of their positions, keys\[jax"),
+        (lambda keys: jax.lax.pad(keys, keys[0], [(1, 1, 0)]), "`pad` .*: put them together by jnp.concatenate"),
+        (lambda keys: jax.lax.top_k(keys, 2)[0], r"`top_k` .*: choose by numbers, and take keys\[positions\]"),
+        (
+            lambda keys: keys[jax.lax.argmax(keys, 0, jnp.int32)],
+            "`argmax` .*: compare their words, jax.random.key_data",
+        ),
+    ],
+)
+def test_what_jax_traces_for_keys_and_cannot_compile_is_told_with_the_line(function, told):
+    def of_keys(x):
+        return jax.random.key_data(function(jax.random.split(jax.random.key(x.astype(int)), 4))).sum()
+
+    with pytest.raises(CompileError, match=rf"test_random.py:\d+: neither JAX nor an engine .* {told}"):
+        applied(of_keys, np.zeros(2, np.float32), engine="numpy")

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from drivetrain.core.errors import CompileError
+from drivetrain.sim.ir.importer.importer import INSTALLED
 from drivetrain.sim.random import Counter
 
 FOLDERS = tuple(
@@ -64,14 +65,20 @@ def failure(name: str, what: str, error: Exception) -> CompileError:
 
 
 def line_of(error: Exception) -> str:
-    """The last line of a traceback that is neither a library's nor of what traces; empty if there is none."""
-    where, here = "", error.__traceback__
+    """The last line of a traceback that is neither a library's nor of what traces; empty if there is none.
+
+    Where what traces called a library alone, as gymnax, it is that library's.
+    """
+    own, called, here = "", "", error.__traceback__
     while here is not None:
         file = here.tb_frame.f_code.co_filename
-        if not file.startswith(FOLDERS) and os.path.dirname(file) != OWN:
-            where = f" ({file}:{here.tb_lineno})"
+        if os.path.dirname(file) == OWN:
+            own, called = "", ""  # who called this called no environment
+        elif not file.startswith(FOLDERS):
+            called = f" ({file}:{here.tb_lineno})"
+            own = own if INSTALLED.search(file) else called
         here = here.tb_next
-    return where
+    return own or called
 
 
 def reason(what: str, error: Exception) -> str:

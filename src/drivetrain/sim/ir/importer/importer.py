@@ -10,7 +10,9 @@ programs, too, as `reduce` does for two of its elements, so those that call are 
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
 import functools
+import itertools
 import os
+import re
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -28,6 +30,9 @@ Parts = tuple[Value, ...]
 
 JAX_FOLDER = os.path.dirname(os.path.abspath(jax.__file__))
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
+SIM_FOLDER = os.path.dirname(os.path.dirname(OWN_FOLDER))
+INSTALLED = re.compile(r"[\\/](site|dist)-packages[\\/]")
+"""In the path of a library's file."""
 ADVICE = {
     "pure_callback": "compute it in JAX: a kernel cannot call back into Python",
     "io_callback": "compute it in JAX: a kernel cannot call back into Python",
@@ -95,12 +100,17 @@ def values_like(var: Any) -> list[Value]:
 
 
 def source_line(eqn: Any) -> str:
-    """FILE:LINE of the innermost line outside JAX that produced an equation; empty when unknown, or one of ours."""
+    """FILE:LINE outside JAX that produced an equation; empty when unknown, or one of ours.
+
+    The author's innermost, where a library that was called produced it, as Flax does; else the innermost.
+    """
     traceback = getattr(eqn.source_info, "traceback", None)
-    for frame in getattr(traceback, "frames", ()):
-        if not frame.file_name.startswith((JAX_FOLDER, "<")):
-            return "" if frame.file_name.startswith(OWN_FOLDER) else f"{frame.file_name}:{frame.line_num}"
-    return ""
+    frames = [x for x in getattr(traceback, "frames", ()) if not x.file_name.startswith((JAX_FOLDER, "<"))]
+    if not frames or frames[0].file_name.startswith(OWN_FOLDER):
+        return ""
+    called = itertools.takewhile(lambda x: os.path.dirname(x.file_name) != SIM_FOLDER, frames)  # by what traces
+    frame = next((x for x in called if not INSTALLED.search(x.file_name)), frames[0])
+    return f"{frame.file_name}:{frame.line_num}"
 
 
 def first_use(jaxpr: Any, var: Any) -> str:
