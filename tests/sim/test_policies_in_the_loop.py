@@ -323,6 +323,16 @@ def test_a_policy_that_does_not_fit_gives_one_sentence(policy, words):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("nothing", [(), None, {}])
+def test_parameters_of_a_policy_that_has_none_may_be_left_out_of_a_call(nothing):
+    def right(params, obs, key):
+        return jnp.int32(1)
+
+    rollout = sim.compile(sim.make("CartPole-v1"), 2, 3, "numpy", policy=right, policy_params=nothing)
+    state = rollout.reset()
+    assert_same(rollout(state), rollout(state, policy=nothing))
+
+
 def test_a_network_for_other_observations_says_which_it_has_weights_for():
     env, other = sim.make("CartPole-v1"), sim.make("Pendulum-v1")
     told = "policy: expected observations of 3 numbers, for which it has weights, got 4; make the policy, and its param"
