@@ -323,6 +323,36 @@ def test_a_policy_that_does_not_fit_gives_one_sentence(policy, words):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("engine", ["xla", "numpy", "native"])
+def test_parameters_of_64_bits_are_taken_as_jax_takes_them(engine):
+    def weighed(params, obs, key):
+        return jnp.int32(1), {"sum": obs @ params["w"] + params["n"].sum(), "seen": params}
+
+    wide = {"w": np.linspace(0.1, 2, 4), "n": np.arange(3)}  # NumPy's own types
+    narrow = {"w": wide["w"].astype(np.float32), "n": wide["n"].astype(np.int32)}
+    swapped = {"w": wide["w"].astype(">f8"), "n": wide["n"].astype(">i8")}
+    options = {"policy": weighed, "record": ("sum", "seen")}
+    expected = sim.compile(sim.make("CartPole-v1"), 3, 2, "xla", policy_params=narrow, **options)
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, engine, policy_params=wide, **options)
+    state = expected.reset(4)
+    for given in (wide, narrow, swapped):
+        assert_same(expected(state, policy=narrow)[1], rollout(state, policy=given)[1])
+    with pytest.raises(InvalidInput, match=r"policy\['n'\]: expected numbers that fit int32, got 1099511627776"):
+        rollout(state, policy={**wide, "n": wide["n"] + 2**40})
+
+
+def test_keys_among_a_policys_parameters_are_refused_with_what_to_give():
+    def drawn(words, obs, key):
+        return jax.random.bernoulli(jax.random.wrap_key_data(words)).astype(int)
+
+    env, key = sim.make("CartPole-v1"), jax.random.key(3)
+    with pytest.raises(InvalidInput, match=r"policy_params: expected numbers, got typed random keys; give their words"):
+        sim.compile(env, 2, 3, "xla", policy=drawn, policy_params=key)
+    rollout = sim.compile(env, 2, 3, "xla", policy=drawn, policy_params=jax.random.key_data(key))
+    with pytest.raises(InvalidInput, match=r"policy: expected numbers, got typed random keys; give their words"):
+        rollout(rollout.reset(), policy=key)
+
+
 @pytest.mark.parametrize("nothing", [(), None, {}])
 def test_parameters_of_a_policy_that_has_none_may_be_left_out_of_a_call(nothing):
     def right(params, obs, key):

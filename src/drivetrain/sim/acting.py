@@ -30,6 +30,7 @@ from drivetrain.sim.api import (
     dtype_of,
     name_of,
 )
+from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.narrowing import Narrow, narrowed
 from drivetrain.sim.random import Generator, policy_key
 from drivetrain.sim.transition import strong
@@ -44,7 +45,9 @@ class Acting:
 
     policy: Policy
     params: Tree
-    """Of `jax.ShapeDtypeStruct`."""
+    """Of `jax.ShapeDtypeStruct`, as JAX takes the example: of 64 bits it makes 32."""
+    example: Tree = ()
+    """Of `jax.ShapeDtypeStruct`, as `policy_params` were given."""
     narrow: Narrow | None = None
     """How observations are recorded; the policy sees them wide."""
 
@@ -92,14 +95,30 @@ def acting_of(
         return None
     if not callable(policy):
         raise InvalidInput(f"policy: expected a function (params, obs, key) -> action, got {type(policy).__name__}")
-    return Acting(policy=policy, params=jax.tree.map(shape_of, params), narrow=narrow, generator=generator)
+    example = jax.tree.map(shape_of, params)
+    taken = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype)), example)
+    return Acting(policy=policy, params=taken, example=example, narrow=narrow, generator=generator)
 
 
 def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape and type of an array, of a Python number as JAX would take it, or of what says them."""
+    """Shape and type of an array, of a Python number as JAX would take it, or of what says them.
+
+    Raises:
+        InvalidInput: It holds typed random keys.
+    """
+    refuse_keys("policy_params", leaf)
     if not hasattr(leaf, "dtype"):
         leaf = jax.dtypes.canonicalize_dtype(np.result_type(leaf)).type(leaf)
     return jax.ShapeDtypeStruct(tuple(leaf.shape), dtype_of(leaf))
+
+
+def refuse_keys(name: str, leaf: Any) -> None:
+    """Refuse typed random keys, which no engine passes on."""
+    if hasattr(leaf, "dtype") and is_key(leaf):
+        raise InvalidInput(
+            f"{name}: expected numbers, got typed random keys; give their words, jax.random.key_data(key), and draw "
+            "with jax.random.wrap_key_data(words)"
+        )
 
 
 def check_acts(name: str, space: Tree, action: Tree, extras: dict[str, Any], record: tuple[str, ...]) -> None:
@@ -174,19 +193,22 @@ def observing(runner: Runner, acting: Acting, num_envs: int) -> Runner:
                 "from `reset` of a rollout that was compiled with a policy"
             )
         beside = RolloutState((state.env, state.obs), state.keys, state.step, state.done, None)
-        after, trajectory = runner(beside, actions, checked_params(acting.params, shared))
+        after, trajectory = runner(beside, actions, checked_params(acting, shared))
         env, obs = after.env
         return RolloutState(env, after.keys, after.step, after.done, obs), trajectory
 
     return run
 
 
-def checked_params(expected: Tree, given: Tree) -> Tree:
+def checked_params(acting: Acting, given: Tree) -> Tree:
     """A policy's parameters, if they have the structure, shapes and types that were compiled; values may be any.
+
+    Numbers of 64 bits are taken where the example had them, and become what JAX makes of them.
 
     Raises:
         InvalidInput: They have not.
     """
+    expected = acting.params
     if not jax.tree.leaves(expected) and not jax.tree.leaves(given):
         return expected  # (), None and {} are nothing alike, and a call that leaves them out gives ()
     if jax.tree.structure(given) != jax.tree.structure(expected):
@@ -196,20 +218,26 @@ def checked_params(expected: Tree, given: Tree) -> Tree:
         )
     named = jax.tree_util.tree_leaves_with_path(given)
     leaves = [array_of(f"policy{jax.tree_util.keystr(path)}", leaf) for path, leaf in named]
-    for (path, _), x, y in zip(named, jax.tree.leaves(expected), leaves, strict=True):
-        if (tuple(y.shape), dtype_of(y)) != (x.shape, x.dtype):
+    wide = jax.tree.leaves(acting.example)
+    for number, ((path, _), x, y) in enumerate(zip(named, jax.tree.leaves(expected), leaves, strict=True)):
+        if tuple(y.shape) != x.shape or dtype_of(y).newbyteorder("=") not in (x.dtype, wide[number].dtype):
             raise InvalidInput(
                 f"policy{jax.tree_util.keystr(path)}: expected {describe(x)}, as in policy_params of sim.compile, got "
                 f"{describe(y)}; convert it, or compile anew"
             )
+        if dtype_of(y) != x.dtype and x.dtype.kind == "f":  # integers are the engines' to narrow, where they fit
+            leaves[number] = array_of(f"policy{jax.tree_util.keystr(path)}", y, x.dtype)
     return jax.tree.unflatten(jax.tree.structure(expected), leaves)
 
 
-def array_of(name: str, leaf: Any) -> Any:
-    """An array as it is, or what NumPy makes of a number, or of what speaks nothing but DLPack."""
-    if hasattr(leaf, "dtype"):
+def array_of(name: str, leaf: Any, dtype: Any = None) -> Any:
+    """An array as it is, or NumPy's of a type, of a number, or of what speaks nothing but DLPack."""
+    if hasattr(leaf, "dtype") and dtype is None:
+        refuse_keys(name, leaf)
         return leaf
     try:
-        return np.from_dlpack(leaf) if hasattr(leaf, "__dlpack__") else np.asarray(leaf, shape_of(leaf).dtype)
+        if hasattr(leaf, "__dlpack__") and not hasattr(leaf, "__array__"):
+            leaf = np.from_dlpack(leaf)
+        return np.asarray(leaf, shape_of(leaf).dtype if dtype is None else dtype)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise InvalidInput(f"{name}: expected an array or a number, got a {type(leaf).__name__}: {error}") from error

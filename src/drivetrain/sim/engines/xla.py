@@ -42,7 +42,8 @@ def build(traced: Traced, settings: Settings) -> Runner:
 
     def call(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         refuse_after_fork()
-        if fits(state.env, traced.state, (num_envs,)) and fits(actions, traced.action, (num_steps, num_envs)):
+        alike = fits(shared, traced.shared, ())
+        if alike and fits(state.env, traced.state, (num_envs,)) and fits(actions, traced.action, (num_steps, num_envs)):
             with contextlib.suppress(TypeError, ValueError):  # of JAX, whose words do not name what does not fit
                 return run(state, actions, shared)
         return run(*converted(traced, settings, state, actions, shared))
