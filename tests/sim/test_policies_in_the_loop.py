@@ -328,9 +328,9 @@ def test_parameters_of_64_bits_are_taken_as_jax_takes_them(engine):
     def weighed(params, obs, key):
         return jnp.int32(1), {"sum": obs @ params["w"] + params["n"].sum(), "seen": params}
 
-    wide = {"w": np.linspace(0.1, 2, 4), "n": np.arange(3)}  # NumPy's own types
-    narrow = {"w": wide["w"].astype(np.float32), "n": wide["n"].astype(np.int32)}
-    swapped = {"w": wide["w"].astype(">f8"), "n": wide["n"].astype(">i8")}
+    wide = {"w": np.linspace(0.1, 2, 4), "n": np.arange(3), "x": 0.1}  # NumPy's own types
+    narrow = {"w": wide["w"].astype(np.float32), "n": wide["n"].astype(np.int32), "x": np.float32(0.1)}
+    swapped = {"w": wide["w"].astype(">f8"), "n": wide["n"].astype(">i8"), "x": np.float64(0.1)}
     options = {"policy": weighed, "record": ("sum", "seen")}
     expected = sim.compile(sim.make("CartPole-v1"), 3, 2, "xla", policy_params=narrow, **options)
     rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, engine, policy_params=wide, **options)

@@ -232,6 +232,8 @@ def checked_params(acting: Acting, given: Tree) -> Tree:
 
 def array_of(name: str, leaf: Any, dtype: Any = None) -> Any:
     """An array as it is, or NumPy's of a type, of a number, or of what speaks nothing but DLPack."""
+    if isinstance(leaf, float):
+        leaf = float(leaf)  # NumPy's float64 is one of Python's, as where it comes from np.linspace
     if hasattr(leaf, "dtype") and dtype is None:
         refuse_keys(name, leaf)
         return leaf
