@@ -114,7 +114,7 @@ def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
 
 def refuse_keys(name: str, leaf: Any) -> None:
     """Refuse typed random keys, which no engine passes on."""
-    if hasattr(leaf, "dtype") and is_key(leaf):
+    if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) and is_key(leaf):
         raise InvalidInput(
             f"{name}: expected numbers, got typed random keys; give their words, jax.random.key_data(key), and draw "
             "with jax.random.wrap_key_data(words)"
