@@ -28,6 +28,11 @@ from drivetrain.train.config.parts import RunConfig
             ["resume", "RUN", "--num", "5"],
             "Unrecognized options: --num, 5; perhaps you meant: --num-actors, --num-learners; `",
         ),
+        (
+            ["eval", "RUN", "--episode", "5", "--vide", "x", "--foo"],
+            "Unrecognized options: --episode, 5, --vide, x, --foo; perhaps you meant: --episodes for --episode, "
+            "--video for --vide; `",
+        ),
         (["resume", "--foo", "RUN"], "Unrecognized options: --foo"),
         (["eval", "RUN", "--episodes"], "Missing value for argument '--episodes'"),
         (["eval", "run", "--episodes", "y"], "--episodes: expected a whole number, as 100000, 100_000 or 1e5, got 'y'"),

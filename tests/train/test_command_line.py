@@ -137,6 +137,20 @@ def test_what_is_no_number_is_answered_with_what_one_looks_like(capsys, words, s
     assert capsys.readouterr().err.startswith(f"drivetrain: error: {said}")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["dqn", "--learning-starts", "5"], "perhaps you meant: --warmup-steps; "),
+        (["sac", "--n_envs", "5", "--ent-coef", "1"], "--envs-per-actor for --n_envs, --initial-temperature for --ent"),
+        (["ppo", "--n-envs", "5", "--ent-coef", "1"], "--num-envs for --n-envs, --entropy-coefficient for --ent-coef"),
+        (["ppo", "--lr", "1", "--num-actor", "3"], "--learning-rate for --lr, --num-actors for --num-actor; "),
+    ],
+)
+def test_flags_that_others_have_are_answered_with_ours(capsys, words, said):
+    assert main(["train", words[0], "CartPole-v1", *words[1:]]) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("on_policy", [False, True])
 def test_what_is_said_of_a_finished_run_is_what_its_kind_has(tmp_path, capsys, on_policy):
     result = Result(

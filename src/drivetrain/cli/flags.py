@@ -27,6 +27,7 @@ _NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from
 _NO_VALUE = re.compile(r"Missing value for argument '[^-]")
 _ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
 _FLAG = re.compile(r"^(--[\w-]+)", re.MULTILINE)
+_ABOUT = re.compile(r"Perhaps you meant:|Arguments similar to (--[\w-]+):")
 _RULE = re.compile(r"^-{3,}$")
 _ANY_WIDTH = "10000"  # words are not parted
 
@@ -122,10 +123,18 @@ def _lay_out_help(kind: Any) -> None:
             field.metadata = MappingProxyType({**field.metadata, "help": "\n\n".join(paragraphs)})
 
 
-def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> T:
+def read_flags(
+    kind: type[T],
+    argv: list[str],
+    *,
+    prog: str,
+    meant: Callable[[str], str | None] = lambda name: None,
+    **options: Any,
+) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
 
-    Numbers are read as people write them, as 1e5; values by name as JSON.
+    Numbers are read as people write them, as 1e5; values by name as JSON. `meant` guesses what an unknown flag's name
+    is here, as learning_rate for lr, before names are compared.
 
     Raises:
         InvalidInput: A flag is unknown, or its value is none that it takes.
@@ -148,15 +157,15 @@ def read_flags(kind: type[T], argv: list[str], *, prog: str, **options: Any) -> 
     if flags is not None:
         sys.stderr.write(said)
         return flags
-    why = sentence(said)
+    why = sentence(said, meant)
     if _NO_VALUE.match(why):  # an unknown flag in front of it has swallowed the word; with another word it is named
         _, said = read(["-", *argv])
-        why = sentence(said) if "Unrecognized options" in said else why
+        why = sentence(said, meant) if "Unrecognized options" in said else why
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
 
 
-def sentence(box: str) -> str:
-    """What a box of tyro's says is wrong, on one line: the first paragraph under its title, and flags that it guesses.
+def sentence(box: str, meant: Callable[[str], str | None] = lambda name: None) -> str:
+    """What a box of tyro's says is wrong, on one line: the first paragraph under its title, and flags it may have been.
 
     A value that a dataclass of ours has refused is in the words of the dataclass.
     """
@@ -164,13 +173,35 @@ def sentence(box: str) -> str:
     title, _, text = "\n".join(lines).strip().partition("\n")
     first, *others = re.split(r"\n{2,}", text.strip())
     first = " ".join(first.split())
-    names = [name for paragraph in others if paragraph.startswith("Perhaps") for name in _FLAG.findall(paragraph)]
-    guesses = [f"perhaps you meant: {', '.join(names)}"] if names else []
+    guesses = _guesses(first, others, meant)
     said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
     said = _NONE_OF_SEVERAL.sub(_expected_one, said)
     said = _ABSENT.sub(r"expected \1 (\2), got nothing", said)
     said = _SEVERAL.sub(r"expected values with spaces between them, got \1", said)
     return "; ".join([said, *guesses]).rstrip(".")
+
+
+def _guesses(first: str, others: list[str], meant: Callable[[str], str | None]) -> list[str]:
+    """What flags that are unknown may have been: nothing, or one part of a sentence."""
+    if not first.startswith("Unrecognized options: "):
+        return []
+    unknown = re.findall(r"(?:^|, )(--[\w-]+)", first.removeprefix("Unrecognized options: "))
+    similar: dict[str, list[str]] = {}
+    for paragraph in others:
+        about = _ABOUT.match(paragraph)
+        if about and unknown:  # of a single one tyro does not say the name
+            similar[about[1] or unknown[0]] = _FLAG.findall(paragraph)
+    found: dict[str, list[str]] = {}
+    for flag in unknown:
+        ours = meant(flag.removeprefix("--").replace("-", "_"))
+        names = similar.get(flag, []) if ours is None else ["--" + ours.replace("_", "-")]
+        if names:
+            found[flag] = names
+    if len(unknown) == 1:
+        parts = [name for names in found.values() for name in names]
+    else:
+        parts = [f"{' or '.join(names)} for {flag}" for flag, names in found.items()]
+    return [f"perhaps you meant: {', '.join(parts)}"] if parts else []
 
 
 _KIND_WORDS = {"INT": "a whole number", "FLOAT": "a number"}

@@ -20,10 +20,11 @@ from drivetrain.core.threads import prepare_computation
 from drivetrain.core.words import counted, size
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import AGENTS, TrainConfig
+from drivetrain.train.config.names import called_elsewhere
 from drivetrain.train.config.presets import Preset, preset, preset_for
 from drivetrain.train.episode import succeeded
 from drivetrain.train.learner.devices import device_environment
-from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.runs.remarks import remark
 from drivetrain.train.runs.seed_lists import parse_seeds
 
 if TYPE_CHECKING:
@@ -98,17 +99,7 @@ def verified(config: TrainConfig, meant: TrainConfig, known: Preset) -> str:
 def announce(config: TrainConfig) -> None:
     """Say what begins, how it is carried out, and what will not come to pass."""
     print(f"{config.algo} on {config.env}: {describe(config)}", flush=True)
-    rules = Rules.of(config)
-    if rules.due(config.total_steps) == 0 < rules.ratio:  # the rules' steps may end at a switch
-        note(
-            f"nothing will be learned: there is no update before the end of {config.total_steps:,} steps, with "
-            f"warmup_steps {rules.warmup_steps:,} and {float(rules.ratio):.3g} updates per step"
-        )
-    after = None if config.on_policy else config.updates.freeze_encoder_after
-    if after is not None and config.switch_at is None:
-        note(
-            f"nothing will be frozen: the run ends after {rules.total_steps:,} steps, freeze_encoder_after is {after:,}"
-        )
+    remark(config)
 
 
 def note(words: str) -> None:
@@ -227,10 +218,12 @@ def parse(argv: list[str]) -> TrainConfig:
     # Each part is a field of its own type, so that --help lists what the algorithm has and nothing else.
     types: list[tuple[str, type[Any]]] = [(part, type(config)) for part, config in parts.items()]
     flags_of: Any = dataclasses.make_dataclass("Flags", types, frozen=True, kw_only=True)
+    known = [entry.name for config in parts.values() for entry in dataclasses.fields(config)]
     flags = read_flags(
         flags_of,
         ["--help"] if helps else argv[2:],
         prog="drivetrain train ALGO ENV",
+        meant=lambda name: called_elsewhere(name, known),
         description=_DESCRIPTION.format(algo, f" on {env}" if len(names) > 1 else ""),
         default=flags_of(**parts),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),

@@ -103,6 +103,7 @@ def train_seeds(
 
     _require_not_importing("train_seeds")
     with _naming_extra():
+        from drivetrain.train.runs.remarks import remark
         from drivetrain.train.runs.requirements import describe
         from drivetrain.train.runs.run import resolve, settled
         from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
@@ -115,6 +116,7 @@ def train_seeds(
     if config.is_open or config.weighs_learners:  # once for all of them: seeds of one setting are compared
         config = settled(config, describe(config), quiet=False)
     configs = seed_configs(config, found)
+    remark(configs[0])
     outcomes = tuple(run_seeds(configs, quiet=False, callbacks=callbacks))
     return SeedsResult(run_dir=Path(outcomes[0].run_dir).parent, outcomes=outcomes).require_one()
 

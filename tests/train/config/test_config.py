@@ -11,6 +11,7 @@ import pytest
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
 from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
+from drivetrain.train.config.names import CALLED_ELSEWHERE
 from drivetrain.train.config.presets import preset
 from drivetrain.train.runs.requirements import describe
 
@@ -81,6 +82,30 @@ def test_numbers_of_other_types_and_paths_are_those_of_pythons_own_so_that_confi
 def test_an_unknown_setting_is_told_with_what_it_is_likely_to_mean(name, meant):
     with pytest.raises(InvalidInput, match=rf"unknown setting '{name}' for dqn: did you mean {meant}\? choose from"):
         PLAIN.override(**{name: 3})
+
+
+@pytest.mark.parametrize(
+    ("algo", "name", "meant"),
+    [("ppo", "n_envs", "num_envs"), ("sac", "num_envs", "envs_per_actor"), ("td3", "policy_noise", "target_noise")],
+)
+def test_what_others_call_a_setting_is_what_the_algorithm_has_of_it(algo, name, meant):
+    with pytest.raises(InvalidInput, match=rf"did you mean {meant}\?"):
+        TrainConfig.default(algo, "Pendulum-v1").override(**{name: 3})
+
+
+def test_what_others_have_and_an_algorithm_has_not_is_not_taken_for_something_that_sounds_alike():
+    with pytest.raises(InvalidInput, match="unknown setting 'learning_starts' for ppo: choose from"):
+        TrainConfig.default("ppo", "CartPole-v1").override(learning_starts=3)
+
+
+def test_all_that_is_told_of_others_names_is_a_setting_of_ours():
+    known = {
+        entry.name
+        for algo in AGENTS
+        for part in TrainConfig.default(algo, "CartPole-v1").parts
+        for entry in dataclasses.fields(getattr(TrainConfig.default(algo, "CartPole-v1"), part))
+    }
+    assert {ours for names in CALLED_ELSEWHERE.values() for ours in names.split()} <= known
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones():

@@ -27,6 +27,7 @@ from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.runs.freezing import freeze_encoders
+from drivetrain.train.runs.remarks import remark
 from drivetrain.train.runs.requirements import describe, require_learner
 from drivetrain.train.sizing.choose import settle
 from drivetrain.train.telemetry.recording import CHECKPOINT, STARTING, never_failing, recorded
@@ -64,10 +65,12 @@ def start(
     config: TrainConfig,
     *,
     quiet: bool,
-    ready: Callable[[TrainConfig], None] = lambda config: None,
+    ready: Callable[[TrainConfig], None] | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Carry out a new run; `ready` is told its configuration once nothing stands in its way.
+
+    In place of `ready`, what will come to nothing is said on standard error, unless `quiet`.
 
     Raises:
         MissingExtra: The run asks for what is not installed; nothing was started.
@@ -91,7 +94,10 @@ def start(
         asked, config = config, config.resolved().override(run_dir=str(run_dir))
         save_text(run_dir / "config.json", config.to_json())
         told = Callbacks(callbacks, config, run_dir)
-        ready(asked)
+        if ready is not None:
+            ready(asked)
+        elif not quiet:
+            remark(asked)
         return carry_out(
             Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
         )

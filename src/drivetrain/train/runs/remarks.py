@@ -1,0 +1,63 @@
+"""What will come to nothing in a run, by its settings alone: said before it begins."""
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.ledger.rules import Rules
+
+_MEANS_NOTHING = {
+    "alpha": ("prioritized", False, "without prioritized"),
+    "beta": ("prioritized", False, "without prioritized"),
+    "hindsight_strategy": ("hindsight_goals", 0, "without hindsight_goals"),
+    "value_min": ("num_atoms", 1, "without num_atoms above 1"),
+    "value_max": ("num_atoms", 1, "without num_atoms above 1"),
+    "noise_scale": ("noisy", False, "without noisy"),
+    "target_entropy": ("learn_temperature", False, "without learn_temperature"),
+}
+"""Settings that mean nothing where another has a value: which one, the value, and how that is said."""
+
+
+def remark(config: TrainConfig) -> None:
+    """Tell the user, beside what is printed of the run, what will come to nothing in it."""
+    for sentence in remarks(config):
+        sys.stderr.write(f"{sentence}\n")
+
+
+def remarks(config: TrainConfig) -> list[str]:
+    """What will come to nothing in a run, in a sentence each."""
+    return [*_unlearned(config), *_unfrozen(config), *_unused(config)]
+
+
+def _unlearned(config: TrainConfig) -> Iterator[str]:
+    rules = Rules.of(config)
+    if rules.due(config.total_steps) == 0 < rules.ratio:  # the rules' steps may end at a switch
+        yield (
+            f"nothing will be learned: there is no update before the end of {config.total_steps:,} steps, with "
+            f"warmup_steps {rules.warmup_steps:,} and {float(rules.ratio):.3g} updates per step"
+        )
+
+
+def _unfrozen(config: TrainConfig) -> Iterator[str]:
+    after = None if config.on_policy else config.updates.freeze_encoder_after
+    if after is not None and config.switch_at is None:
+        yield (
+            f"nothing will be frozen: the run ends after {config.total_steps:,} steps, freeze_encoder_after is "
+            f"{after:,}"
+        )
+
+
+def _unused(config: TrainConfig) -> Iterator[str]:
+    usual = TrainConfig.default(config.algo, config.env)
+    values, defaults = _values(config), _values(usual)
+    for name, (needed, value, how) in _MEANS_NOTHING.items():
+        if name in values and values[name] != defaults[name] and values[needed] == value:
+            temperature = name == "alpha" and "initial_temperature" in values
+            remedy = "; the temperature is initial_temperature" if temperature else ""
+            yield f"{name} {values[name]} means nothing {how}{remedy}"
+
+
+def _values(config: TrainConfig) -> dict[str, object]:
+    parts = [getattr(config, part) for part in config.parts]
+    return {entry.name: getattr(part, entry.name) for part in parts for entry in dataclasses.fields(part)}

@@ -1,0 +1,56 @@
+"""What comes to nothing in a run is said before it begins, from Python as on the command line."""
+
+import pytest
+
+pytest.importorskip("gymnasium", reason="needs the train extra")
+
+from drivetrain.train import train, train_seeds
+from drivetrain.train.config.presets import PRESETS, preset
+from drivetrain.train.runs.remarks import remarks
+
+SHORT = {"total_steps": 100, "num_actors": 0, "final_eval_episodes": 1, "time_report": False}
+
+
+@pytest.mark.parametrize(
+    ("algo", "settings", "said"),
+    [
+        ("dqn", {"prioritized": False, "alpha": 0.5}, "alpha 0.5 means nothing without prioritized"),
+        ("td3", {"beta": 1.0}, "beta 1.0 means nothing without prioritized"),
+        (
+            "sac",
+            {"alpha": 0.2},
+            "alpha 0.2 means nothing without prioritized; the temperature is initial_temperature",
+        ),
+        ("sac", {"target_entropy": -3, "learn_temperature": False}, "target_entropy -3.0 means nothing without"),
+        ("dqn", {"hindsight_strategy": "final"}, "hindsight_strategy final means nothing without hindsight_goals"),
+        ("dqn", {"value_max": 500}, "value_max 500.0 means nothing without num_atoms above 1"),
+        ("dqn", {"noise_scale": 0.1}, "noise_scale 0.1 means nothing without noisy"),
+    ],
+)
+def test_a_setting_without_the_one_that_it_needs_is_told_to_mean_nothing(algo, settings, said):
+    (sentence,) = remarks(preset(algo, "nobody:Knows-v0").override(num_actors=1, **settings))
+    assert sentence.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("algo", "settings"),
+    [
+        ("dqn", {"alpha": 0.5, "value_max": 500, "num_atoms": 51, "noise_scale": 0.1, "noisy": True}),
+        ("sac", {"alpha": 0.2, "prioritized": True, "target_entropy": -3}),
+        ("dqn", {"hindsight_strategy": "final", "hindsight_goals": 4}),
+    ],
+)
+def test_a_setting_beside_the_one_that_it_needs_is_not_remarked_upon(algo, settings):
+    assert not remarks(preset(algo, "nobody:Knows-v0").override(num_actors=1, **settings))
+
+
+@pytest.mark.parametrize(("algo", "env"), list(PRESETS))
+def test_nothing_in_a_preset_comes_to_nothing(algo, env):
+    assert not remarks(preset(algo, env))
+
+
+def test_python_is_told_once_for_a_run_and_once_for_all_seeds(tmp_path, capsys):
+    train("dqn", "CartPole-v1", run_dir=tmp_path / "one", **SHORT)
+    assert capsys.readouterr().err.count("nothing will be learned") == 1
+    train_seeds("dqn", "CartPole-v1", seeds=[1, 2], run_dir=tmp_path / "two", **SHORT)
+    assert capsys.readouterr().err.count("nothing will be learned") == 1
