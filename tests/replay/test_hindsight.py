@@ -171,6 +171,11 @@ def test_what_was_given_may_be_used_again_at_once():
     [
         ({"reward": None}, r"reward: expected a function of \(achieved, desired\), or of these and steps, got None"),
         ({"terminated": True}, "terminated: expected a function of"),
+        (
+            {"reward": lambda achieved, desired, info: 0},
+            r"reward: .*got one of \(achieved, desired, info\) \(missing a required argument: .info.\); put one",
+        ),
+        ({"terminated": lambda steps: 0}, r"terminated: .*got one of \(steps\)"),
         ({"strategy": "random"}, 'strategy: expected "future" or "episode" or "final", got \'random\''),
         ({"num_goals": 0}, "num_goals: expected an integer in 1..65536, got 0"),
         ({"num_envs": 0}, "num_envs"),

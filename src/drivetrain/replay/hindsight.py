@@ -64,8 +64,8 @@ class Relabelling:
             )
         num_goals = arguments.require_int("num_goals", values["num_goals"], least=1, most=2**16)
         return cls(
-            reward=_taking_steps(values["reward"]),
-            terminated=None if values["terminated"] is None else _taking_steps(values["terminated"]),
+            reward=_taking_steps("reward", values["reward"]),
+            terminated=None if values["terminated"] is None else _taking_steps("terminated", values["terminated"]),
             num_goals=1 if strategy == "final" else num_goals,
             strategy=cast(Strategy, strategy),
             seed=arguments.require_int("seed", values["seed"], least=0),
@@ -186,13 +186,27 @@ class HindsightWriter:
         return self._rng.integers(first, num_steps, (num_steps, self._relabelling.num_goals))
 
 
-def _taking_steps(judge: Judge) -> Judge:
-    """The function, or around one that has no parameter `steps` one that has."""
+def _taking_steps(name: str, judge: Judge) -> Judge:
+    """The function, or around one that has no parameter `steps` one that has.
+
+    Raises:
+        InvalidInput: It takes other arguments; said now rather than when an episode has ended.
+    """
     try:
-        if "steps" in inspect.signature(judge).parameters:
-            return judge
+        signature = inspect.signature(judge)
     except ValueError:  # of what is written in C
-        pass
+        signature = None
+    if signature is not None:
+        takes_steps = "steps" in signature.parameters
+        try:
+            signature.bind(None, None, **({"steps": None} if takes_steps else {}))
+        except TypeError as error:
+            raise InvalidInput(
+                f"{name}: expected a function of (achieved, desired), or of these and steps, got one of {signature} "
+                f"({error}); put one around it, as lambda achieved, desired: compute_reward(achieved, desired, {{}})"
+            ) from None
+        if takes_steps:
+            return judge
 
     def of_goals(achieved: npt.NDArray[Any], desired: npt.NDArray[Any], steps: dict[str, Any]) -> npt.ArrayLike:
         del steps
