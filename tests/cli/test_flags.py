@@ -33,6 +33,11 @@ from drivetrain.train.config.parts import RunConfig
             "Unrecognized options: --episode, 5, --vide, x, --foo; perhaps you meant: --episodes for --episode, "
             "--video for --vide; `",
         ),
+        (["plot", "RUN", "--out", "FILE"], "Unrecognized options: --out, FILE; perhaps you meant: --output; `"),
+        (
+            ["resume", "RUN", "--learners", "2"],
+            "Unrecognized options: --learners, 2; perhaps you meant: --num-learners; `",
+        ),
         (["resume", "--foo", "RUN"], "Unrecognized options: --foo"),
         (["eval", "RUN", "--episodes"], "Missing value for argument '--episodes'"),
         (["eval", "run", "--episodes", "y"], "--episodes: expected a whole number, as 100000, 100_000 or 1e5, got 'y'"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import io
 import json
 import os
@@ -26,10 +27,11 @@ _SEVERAL = re.compile(r"Could not find valid parse for arguments: \[(.*)\]$")
 _NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from \[(.*)\]")
 _NO_VALUE = re.compile(r"Missing value for argument '[^-]")
 _ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
-_FLAG = re.compile(r"^(--[\w-]+)", re.MULTILINE)
-_ABOUT = re.compile(r"Perhaps you meant:|Arguments similar to (--[\w-]+):")
+_FLAG = re.compile(r"^(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)", re.MULTILINE)
 _RULE = re.compile(r"^-{3,}$")
+_UNKNOWN = "Unrecognized options: "
 _ANY_WIDTH = "10000"  # words are not parted
+_ONE_PANEL = "80"  # help stands in one column: each flag begins a line
 
 _KINDS: Any = tyro.constructors.ConstructorRegistry()
 
@@ -145,10 +147,10 @@ def read_flags(
         _lay_out_help(kind)
         return cli(kind, args=argv, prog=prog, **options)
 
-    def read(words: list[str]) -> tuple[T | None, str]:
+    def read(words: list[str], width: str = _ANY_WIDTH) -> tuple[T | None, str]:
         said = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said), _wide():
+            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _columns(width):
                 return cli(kind, args=words, prog=prog, **options), said.getvalue()
         except SystemExit:
             return None, said.getvalue()
@@ -157,51 +159,56 @@ def read_flags(
     if flags is not None:
         sys.stderr.write(said)
         return flags
-    why = sentence(said, meant)
+    why = sentence(said)
     if _NO_VALUE.match(why):  # an unknown flag in front of it has swallowed the word; with another word it is named
         _, said = read(["-", *argv])
-        why = sentence(said, meant) if "Unrecognized options" in said else why
+        why = sentence(said) if _UNKNOWN in said else why
+    if why.startswith(_UNKNOWN):
+        _, text = read(["--help"], _ONE_PANEL)
+        why = "; ".join([why, *_guesses(why, _FLAG.findall(_unboxed(text)), meant)])
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
 
 
-def sentence(box: str, meant: Callable[[str], str | None] = lambda name: None) -> str:
-    """What a box of tyro's says is wrong, on one line: the first paragraph under its title, and flags it may have been.
+def sentence(box: str) -> str:
+    """What a box of tyro's says is wrong, on one line: the first paragraph under its title.
 
     A value that a dataclass of ours has refused is in the words of the dataclass.
     """
-    lines = [_RULE.sub("", line.strip(_FRAME)) for line in _ESCAPES.sub("", box).splitlines()]
-    title, _, text = "\n".join(lines).strip().partition("\n")
-    first, *others = re.split(r"\n{2,}", text.strip())
-    first = " ".join(first.split())
-    guesses = _guesses(first, others, meant)
+    title, _, text = _unboxed(box).strip().partition("\n")
+    first = " ".join(re.split(r"\n{2,}", text.strip())[0].split())
     said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
     said = _NONE_OF_SEVERAL.sub(_expected_one, said)
     said = _ABSENT.sub(r"expected \1 (\2), got nothing", said)
     said = _SEVERAL.sub(r"expected values with spaces between them, got \1", said)
-    return "; ".join([said, *guesses]).rstrip(".")
+    return said.rstrip(".")
 
 
-def _guesses(first: str, others: list[str], meant: Callable[[str], str | None]) -> list[str]:
-    """What flags that are unknown may have been: nothing, or one part of a sentence."""
-    if not first.startswith("Unrecognized options: "):
-        return []
-    unknown = re.findall(r"(?:^|, )(--[\w-]+)", first.removeprefix("Unrecognized options: "))
-    similar: dict[str, list[str]] = {}
-    for paragraph in others:
-        about = _ABOUT.match(paragraph)
-        if about and unknown:  # of a single one tyro does not say the name
-            similar[about[1] or unknown[0]] = _FLAG.findall(paragraph)
-    found: dict[str, list[str]] = {}
-    for flag in unknown:
-        ours = meant(flag.removeprefix("--").replace("-", "_"))
-        names = similar.get(flag, []) if ours is None else ["--" + ours.replace("_", "-")]
-        if names:
-            found[flag] = names
+def _unboxed(text: str) -> str:
+    """Without colours, frames and rules."""
+    return "\n".join(_RULE.sub("", line.strip(_FRAME)) for line in _ESCAPES.sub("", text).splitlines())
+
+
+def _guesses(why: str, known: list[str], meant: Callable[[str], str | None]) -> list[str]:
+    """What unknown flags may have been: nothing, or one part of a sentence."""
+    unknown = re.findall(r"(?:^|, )(--[\w-]+)", why.removeprefix(_UNKNOWN))
+    found = {flag: names for flag in unknown if (names := _likely(flag, known, meant))}
     if len(unknown) == 1:
         parts = [name for names in found.values() for name in names]
     else:
         parts = [f"{' or '.join(names)} for {flag}" for flag, names in found.items()]
     return [f"perhaps you meant: {', '.join(parts)}"] if parts else []
+
+
+def _likely(flag: str, known: list[str], meant: Callable[[str], str | None]) -> list[str]:
+    """Flags that an unknown one may be, by the first that tells: what is meant, its beginning, its letters, a word."""
+    flag = flag.replace("_", "-")
+    ours = meant(flag.removeprefix("--").replace("-", "_"))
+    if ours is not None:
+        return ["--" + ours.replace("_", "-")]
+    longer = [name for name in known if name.startswith(flag)]
+    alike = difflib.get_close_matches(flag, known, n=3, cutoff=0.75)
+    sharing = [name for name in known if f"-{flag.strip('-')}-" in f"{name}-"]
+    return longer or alike or sharing
 
 
 _KIND_WORDS = {"INT": "a whole number", "FLOAT": "a number"}
@@ -214,10 +221,10 @@ def _expected_one(match: re.Match[str]) -> str:
 
 
 @contextmanager
-def _wide() -> Generator[None, None, None]:
-    """Have what asks for the terminal's width find one without end."""
+def _columns(width: str) -> Generator[None, None, None]:
+    """Have what asks for the terminal's width find this one."""
     before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = _ANY_WIDTH
+    os.environ["COLUMNS"] = width
     try:
         yield
     finally:
