@@ -41,14 +41,25 @@ SETTINGS: Mapping[tuple[str, str], DqnSettings | ContinuousSettings | PpoSetting
         hidden=(),
     ),
     ("ppo", "Pendulum-v1"): PENDULUM,
+    ("ppo", "HalfCheetah-v5"): PpoSettings(
+        num_envs=1,
+        n_steps=2_048,
+        batch_size=64,
+        n_epochs=10,
+        gamma=0.99,
+        gae_lambda=0.95,
+        learning_rate=3e-4,
+        linear=False,
+    ),
     ("sac", "Pendulum-v1"): _SAC,
     ("td3", "Pendulum-v1"): _DETERMINISTIC,
     ("ddpg", "Pendulum-v1"): _DETERMINISTIC,
     ("sac", "HalfCheetah-v5"): _CHEETAH,
     ("td3", "HalfCheetah-v5"): replace(_CHEETAH, action_noise=0.1),
 }
-"""By algorithm and environment: RL Baselines3 Zoo's, less what not everybody has, and Stable-Baselines3's defaults;
-SAC and TD3 on HalfCheetah as in their papers but for the start, Pong for the start and a smaller replay."""
+"""By algorithm and environment: RL Baselines3 Zoo's, less what not everybody has, and Stable-Baselines3's defaults,
+which PPO on HalfCheetah has alone; SAC and TD3 there as in their papers but for the start, Pong for the start and a
+smaller replay."""
 
 STEPS = {"ppo": 100_000, "dqn": 50_000, "ALE/Pong-v5": 5_000}
 """Environment steps of a same-algorithm run by algorithm, or by environment; else 20,000, of about as many updates."""

@@ -94,6 +94,44 @@ _DQN_CLASSIC: dict[str, Any] = {
     "epsilon_end": 0.1,
 }
 
+_PPO_MUJOCO: dict[str, Any] = {
+    "total_steps": 1_000_000,
+    "num_envs": 1,
+    "normalize_observations": True,
+    "normalize_rewards": True,
+    "eval_interval_steps": 50_000,
+}
+_PPO_CHEETAH: dict[str, Any] = {
+    "rollout_length": 512,
+    "batch_size": 64,
+    "num_epochs": 20,
+    "gamma": 0.98,
+    "gae_lambda": 0.92,
+    "learning_rate": 2.0633e-5,
+    "clip_range": 0.1,
+    "entropy_coefficient": 0.000401762,
+    "value_coefficient": 0.58096,
+    "max_gradient_norm": 0.8,
+    "hidden": (256, 256),
+    "activation": "relu",
+    "initial_log_std": -2.0,
+}
+_PPO_CLEANRL: dict[str, Any] = {
+    "rollout_length": 2_048,
+    "batch_size": 64,
+    "num_epochs": 10,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "learning_rate": 3e-4,
+    "learning_rate_schedule": "linear",
+    "clip_range": 0.2,
+    "value_clip_range": 0.2,
+    "entropy_coefficient": 0.0,
+    "value_coefficient": 0.25,  # there 0.5, of half the squared error
+    "max_gradient_norm": 0.5,
+}
+_CLEANRL_PPO = "CleanRL, ppo_continuous_action.py"
+
 _PONG = "ALE/Pong-v5"
 """The game whose settings all of Atari's have, for they are RL-zoo's of all of them."""
 _ATARI: dict[str, Any] = {
@@ -192,6 +230,18 @@ PRESETS: dict[tuple[str, str], Preset] = {
         source=f"{_ZOO}/ppo.yml",
         verified="248.8, 251.6 (seeds 2, 3): train ppo LunarLander-v3",
     ),
+    **{
+        ("ppo", env): Preset(
+            settings={**_PPO_MUJOCO, **settings},
+            source=source,
+            verified=f"{reached} (seeds 1, 2, 3): train ppo {env} --num-actors 0",
+        )
+        for env, settings, source, reached in (
+            ("HalfCheetah-v5", _PPO_CHEETAH, f"{_ZOO}/ppo.yml, HalfCheetah-v3", "5,409.9, 6,472.2, 4,887.2"),
+            ("Hopper-v5", _PPO_CLEANRL, _CLEANRL_PPO, "3,478.8, 2,235.9, 3,296.2"),
+            ("Walker2d-v5", _PPO_CLEANRL, _CLEANRL_PPO, "4,746.1, 4,003.0, 4,729.0"),
+        )
+    },
     ("dqn", _PONG): Preset(
         settings={
             "total_steps": 10_000_000,
