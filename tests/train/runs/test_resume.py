@@ -216,6 +216,10 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_anew_in_its_folder(
     weights, rows = load_saved_policy(run_dir, "last").vector, rows_of(run_dir)
     (run_dir / "result.json").unlink()
     shutil.rmtree(run_dir / "checkpoint")
+    (run_dir / "checkpoint").write_text("")
+    with pytest.raises(InvalidInput, match="checkpoint: expected a folder: File exists; remove what is there"):
+        resume(run_dir)
+    (run_dir / "checkpoint").unlink()
     assert resume(run_dir).num_steps == 240
     np.testing.assert_array_equal(load_saved_policy(run_dir, "last").vector, weights)
     assert [row["num_steps"] for row in rows_of(run_dir)] == [row["num_steps"] for row in rows]
@@ -259,7 +263,8 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     with pytest.raises(FileFormatError, match="its configuration makes no sense"):
         resume(copy, total_steps=500)
     edit_manifest(copy, config=saved["config"])
-    for name, sentence in [("logs", "expected a folder"), ("tensorboard", "expected a folder"), ("lock", "its lock")]:
+    folders = [(name, "expected a folder") for name in ("best", "logs", "tensorboard")]
+    for name, sentence in [*folders, ("lock", "its lock")]:
         there = copy / name
         aside = there.rename(tmp_path / name) if there.exists() else None
         there.mkdir() if name == "lock" else there.write_text("")
@@ -273,8 +278,12 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     with pytest.raises(FileFormatError, match="its manifest lacks learning_s, interface"):
         resume(copy, total_steps=500)
     (copy / "checkpoint" / "manifest.json").write_text(json.dumps(saved))
-    (copy / "checkpoint" / saved["files"]["replay"]).unlink()
+    replay = copy / "checkpoint" / saved["files"]["replay"]
+    replay.unlink()
     with pytest.raises(FileFormatError, match="replay is gone"):
+        resume(copy, total_steps=500)
+    replay.mkdir()
+    with pytest.raises(FileFormatError, match="expected the file of the checkpoint's replay, got a folder; use an"):
         resume(copy, total_steps=500)
     done = subprocess.run([*COMMAND, "resume", str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

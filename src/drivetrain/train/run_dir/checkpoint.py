@@ -167,6 +167,11 @@ def load_replay(run_dir: Path, *, shared: bool, scratch_dir: str | None = None) 
         return None
     if not (folder / name).exists():
         raise FileFormatError(f"{folder / name}: the checkpoint's replay is gone; use an older copy of the folder")
+    if (folder / name).is_dir():
+        raise FileFormatError(
+            f"{folder / name}: expected the file of the checkpoint's replay, got a folder; use an older copy of the "
+            "checkpoint"
+        )
     return Replay.load(folder / name, shared=shared, scratch_dir=scratch_dir, save_number=manifest["replay_save"])
 
 

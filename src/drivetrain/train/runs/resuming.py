@@ -280,12 +280,12 @@ def take_up(
 
 
 def _make_folders(run_dir: Path) -> None:
-    """Those that others of the run's processes write into: a copy may be without them.
+    """Those that the run's processes write into: a copy may be without them.
 
     Raises:
         InvalidInput: One is a file, or cannot be made.
     """
-    for name in ("logs", "tensorboard"):
+    for name in ("best", "checkpoint", "logs", "tensorboard"):
         folder = run_dir / name
         try:
             folder.mkdir(exist_ok=True)
