@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
 from drivetrain.train.run_dir.checkpoint import (
@@ -120,6 +121,27 @@ def test_a_failed_save_leaves_the_checkpoint_before_and_the_next_one_succeeds(tm
         with load_replay(tmp_path, shared=False) as loaded:
             assert content(loaded) == (list(range(20)), 20)
     save_checkpoint(tmp_path, ARRAYS, META, replay=replay)
+    with load_replay(tmp_path, shared=False) as loaded:
+        assert content(loaded) == content(replay)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(24, "Too many open files")])
+def test_an_interrupt_when_the_new_manifest_is_there_leaves_the_new_checkpoint(tmp_path, monkeypatch, error):
+    replay = make_replay()
+    add(replay, 0, 20)
+    save_checkpoint(tmp_path, ARRAYS, META, replay=replay)
+    add(replay, 20, 10)
+
+    def late(path, text):
+        save_text(path, text)
+        raise error
+
+    monkeypatch.setattr("drivetrain.train.run_dir.checkpoint.save_text", late)
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else OSError):
+        save_checkpoint(tmp_path, {"params": np.ones(5)}, {**META, "num_updates": 5}, replay=replay)
+    assert names_in(tmp_path) == ["manifest.json", "replay-2", "state-2.npz"]
+    arrays, meta = load_checkpoint(tmp_path)
+    assert (arrays["params"].sum(), meta["num_updates"]) == (5, 5)
     with load_replay(tmp_path, shared=False) as loaded:
         assert content(loaded) == content(replay)
 

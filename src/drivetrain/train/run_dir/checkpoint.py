@@ -78,8 +78,7 @@ def save_checkpoint(
     """
     folder = run_dir / "checkpoint"
     folder.mkdir(parents=True, exist_ok=True)
-    nothing: dict[str, Any] = {"generation": 0, "files": {}}
-    before = _manifest(folder) if (folder / _MANIFEST).exists() else nothing
+    before = _in_force(folder)
     generation = before["generation"] + 1
     _remove_all_but(folder, before["files"].values())  # what somebody who was killed left
     files = {"state": f"state-{generation}.npz"}
@@ -94,9 +93,9 @@ def save_checkpoint(
             replay_nbytes = (folder / files["replay"]).stat().st_size
             manifest["replay_save"] = replay.save_number
         save_text(folder / _MANIFEST, json.dumps(manifest, indent=1) + "\n")
-    except BaseException:
-        with contextlib.suppress(OSError):
-            _remove_all_but(folder, before["files"].values())
+    except BaseException:  # Ctrl-C, too: it may come when the new manifest is there already
+        with contextlib.suppress(OSError, FileFormatError):
+            _remove_all_but(folder, _in_force(folder)["files"].values())
         raise
     _remove_all_but(folder, files.values())
     return nbytes + replay_nbytes, replay_nbytes
@@ -230,6 +229,11 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: {error}") from error
     return manifest
+
+
+def _in_force(folder: Path) -> dict[str, Any]:
+    """The manifest that is there, or one that names nothing."""
+    return _manifest(folder) if (folder / _MANIFEST).exists() else {"generation": 0, "files": {}}
 
 
 def is_count(value: Any) -> bool:
