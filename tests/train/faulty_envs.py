@@ -79,7 +79,7 @@ def complain(observation, reward):
 
 
 def paint(observation, reward):
-    raise RuntimeError("\x1b]0;owned\x07\x1b[31mred")
+    raise RuntimeError("\x1b]0;owned\x07\x1b[31mred, \udcff")  # the last as in the name of a file that is no UTF-8
 
 
 class OfAnotherLibrary:

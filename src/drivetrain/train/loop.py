@@ -73,7 +73,8 @@ def _telling_of_faults(run_dir: Path) -> Generator[None, None, None]:
     except EnvironmentFault as fault:
         log, noted = run_dir / "logs" / "sequential.log", ""
         if fault.__cause__ is not None:
-            with contextlib.suppress(OSError), log.open("a") as file:  # where there is no room, the sentence has to do
+            # Where there is no room, the sentence has to do; names of files in it may be no UTF-8.
+            with contextlib.suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 traceback.print_exception(fault.__cause__, file=file)
                 noted = f" (log: {log})"
         raise RunError(f"{fault}{noted}; {latest_checkpoint(run_dir)}") from fault.__cause__

@@ -165,11 +165,11 @@ def test_an_actor_that_leaves_without_a_word_is_said_to_have_left(start_faulty):
 
 
 @pytest.mark.parametrize("num_actors", ["0", "1"])
-def test_what_an_environment_raises_cannot_order_the_terminal_about(start_faulty, num_actors):
+def test_what_an_environment_raises_cannot_order_the_terminal_about_and_need_not_be_utf_8(start_faulty, num_actors):
     run = start_faulty("paint", 9, "--num-actors", num_actors, "--total-steps", "1000")
     code, out, err = run.end()
     assert code == 1
-    assert r"RuntimeError: \x1b]0;owned\x07\x1b[31mred" in err
+    assert r"RuntimeError: \x1b]0;owned\x07\x1b[31mred, \udcff" in err
     assert "\x1b" not in out + err
 
 
