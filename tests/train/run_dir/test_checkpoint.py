@@ -247,13 +247,23 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, share, name):
         load_checkpoint(tmp_path)
 
 
-def test_damaged_bytes_are_refused(tmp_path):
-    save_checkpoint(tmp_path, {"params": np.zeros(1_000, np.float32)}, META)
+@pytest.mark.parametrize(
+    ("place", "bits", "told"),
+    [
+        (None, 0xFF, "Bad CRC"),
+        (6, 0x40, "zip file version"),  # of the last file's entry in the list at the end
+        (8, 0x01, "is encrypted"),
+        (10, 0x01, "compression method is not supported"),
+    ],
+)
+def test_damaged_bytes_are_refused(tmp_path, place, bits, told):
+    save_checkpoint(tmp_path, {"params": np.full(1_000, np.nan, np.float32)}, META)
     path = tmp_path / "checkpoint" / "state-1.npz"
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    entry = data.rfind(b"PK\x01\x02")
+    data[len(data) // 2 if place is None else entry + place] ^= bits
     path.write_bytes(data)
-    with pytest.raises(FileFormatError):
+    with pytest.raises(FileFormatError, match=f"truncated, or no state of drivetrain: .*{told}"):
         load_checkpoint(tmp_path)
 
 

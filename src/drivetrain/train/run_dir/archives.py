@@ -22,6 +22,8 @@ Arrays = dict[str, NDArray[Any]]
 
 _FORMAT = 1
 _META = "meta.json"
+# RuntimeError: one bit of the file says that it is encrypted, compressed in another way, or for a newer unzip.
+_DAMAGED = (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile)
 
 
 def save_archive(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> int:
@@ -62,7 +64,7 @@ def load_archive(path: Path, kind: str) -> tuple[Arrays, dict[str, Any]]:
         meta: Any = json.loads(bytes(arrays.pop(_META)))
     except FileNotFoundError as error:
         raise FileFormatError(f"{path}: there is no {kind} here (yet)") from error
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         sentence = " ".join(str(error).split())
         raise FileFormatError(f"{path}: truncated, or no {kind} of drivetrain: {sentence}") from error
     return arrays, checked(path, kind, meta, _FORMAT)
