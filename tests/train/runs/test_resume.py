@@ -184,7 +184,7 @@ def test_a_run_that_died_in_its_last_evaluation_is_resumed_for_that_alone(tmp_pa
 def finished(tmp_path_factory):
     """A finished run; tests work on copies."""
     run_dir = tmp_path_factory.mktemp("finished") / "run"
-    settings = {**SMALL, "num_actors": 0, "total_steps": 400, "capacity": 1_000}
+    settings = {**SMALL, "num_actors": 0, "total_steps": 400, "capacity": 1_000, "csv": True}
     train("dqn", "CartPole-v1", run_dir=str(run_dir), **settings)
     return run_dir
 
@@ -337,6 +337,10 @@ def test_a_resume_that_is_refused_leaves_the_run_as_it_was(copy):
     before = [(copy / name).read_text() for name in ("config.json", "result.json")]
     with pytest.raises(InvalidInput, match="raise total_steps"):
         resume(copy, total_steps=410)
+    (copy / "metrics.csv").unlink()
+    (copy / "metrics.csv").mkdir()
+    with pytest.raises(InvalidInput, match=r"metrics\.csv: expected a file, got a folder; remove it"):
+        resume(copy, total_steps=500)
     assert [(copy / name).read_text() for name in ("config.json", "result.json")] == before
 
 

@@ -297,7 +297,7 @@ def _require_files(run_dir: Path, config: TrainConfig) -> None:
     """Refuse what the run would stumble over after it has begun.
 
     Raises:
-        InvalidInput: The folder for the replay is not there.
+        InvalidInput: The folder for the replay is not there, or one stands where the table of metrics is to be.
         FileFormatError: The rows of before cannot be read; says what to do.
     """
     scratch_dir = None if config.on_policy else config.replay.scratch_dir
@@ -305,6 +305,8 @@ def _require_files(run_dir: Path, config: TrainConfig) -> None:
         raise InvalidInput(
             f"scratch_dir: expected a folder, got {scratch_dir!r}; make it first, or give another (--scratch-dir)"
         )
+    if config.run.csv and (table := run_dir / "metrics.csv").is_dir():
+        raise InvalidInput(f"{table}: expected a file, got a folder; remove it")
     if (rows := run_dir / "metrics.jsonl").exists():
         try:
             read_rows(rows)
