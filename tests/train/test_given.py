@@ -185,6 +185,7 @@ def test_images_reach_a_torso_of_ones_own_as_they_are_stored():
     [
         (3, r"expected a pair \(init, apply\).*got int"),
         ("no_such_module:x", "torso: expected module:name"),
+        ("optax.adamw", "torso: expected module:name .*got 'optax.adamw'; name both, as optax:adamw names"),
         ((sines_init, lambda params, obs: obs[0]), r"apply gave .* not float32\[1, num_features\]"),
         ((lambda key, obs: jnp.zeros(2, jnp.int32), sines_apply), "not float32 alone|raised"),
         ((sines_init, lambda params, obs: 1 / 0), "it raised ZeroDivisionError"),
@@ -252,6 +253,7 @@ def test_an_optimizer_may_keep_the_parameters_it_began_with(tmp_path, algo):
     ("optimizer", "sentence"),
     [
         ("optax:no_such_thing", "optimizer: expected module:name of something that can be imported"),
+        ("adamw", "optimizer: expected module:name .*; name both, as optax:adamw names"),
         (lambda rate: 3, r"optimizer: expected a function .* gave int"),
         (lambda rate: 1 / 0, "does not fit: it raised ZeroDivisionError"),
         (
@@ -263,7 +265,7 @@ def test_an_optimizer_may_keep_the_parameters_it_began_with(tmp_path, algo):
             "its state changes|carry output must have the same",
         ),
     ],
-    ids=["absent", "no optimizer", "raising", "needing more", "growing"],
+    ids=["absent", "no module", "no optimizer", "raising", "needing more", "growing"],
 )
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_an_optimizer_that_cannot_work_is_refused_in_one_sentence_before_anything_starts(

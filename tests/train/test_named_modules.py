@@ -72,3 +72,26 @@ def test_a_module_that_begins_a_run_when_a_process_of_a_run_unpickles_what_is_it
     with pytest.raises(InvalidInput, match=r"train is called by a module that is imported for a run \(given from Py"):
         _ = pickle.loads(there).value
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def init(key, obs):\n    retrun 1", r"SyntaxError: .*{file}, line 2\)"),
+        ("init = no_such_name", r"NameError: name 'no_such_name' is not defined \(.*{file}, line 1\)"),
+        ("import jax\njax.no_such_name", r"AttributeError: .*no_such_name.* \(.*, line \d+\)"),
+        ("raise ValueError", r"ValueError \(.*{file}, line 1\)"),
+        ("raise SystemExit(3)", r"SystemExit: 3 \(.*{file}, line 1\)"),
+    ],
+)
+@pytest.mark.parametrize("setting", ["torso", "optimizer", "env"])
+def test_a_module_of_ones_own_that_raises_is_told_with_the_place_in_one_sentence(
+    tmp_path, monkeypatch, setting, text, told
+):
+    (tmp_path / "unripe_module.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    given = {"env": "CartPole-v1", setting: "unripe_module:x"}
+    with pytest.raises(InvalidInput, match=f"{told.format(file='unripe_module.py')}; mend it") as caught:
+        train("dqn", given.pop("env"), run_dir=tmp_path / "run", num_actors=0, **given)
+    assert "\n" not in str(caught.value)
+    assert "frozen" not in str(caught.value)

@@ -5,6 +5,7 @@ it as well and begin runs of their own, and the processes of these as well: with
 """
 
 import threading
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -42,3 +43,12 @@ def require_not_importing(call: str) -> None:
             f"{call} is called by a module that is imported for a run ({_importing.names[-1]}), and would begin a run "
             'within that; put the call below `if __name__ == "__main__":`'
         )
+
+
+def with_place(error: BaseException, sentence: str) -> str:
+    """An error's kind, its sentence, and the file and line that it was raised at; or those that Python cannot read."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    file, line = place.filename, place.lineno
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        sentence, file, line = error.msg, error.filename, error.lineno
+    return f"{': '.join(filter(None, (type(error).__name__, sentence)))} ({file}, line {line})"

@@ -12,7 +12,7 @@ from typing import Any
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
-from drivetrain.core.importing import importing
+from drivetrain.core.importing import importing, with_place
 
 with naming_extra("train"):  # here, as settings are imported where nothing else of that extra is
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -101,18 +101,26 @@ def load_object(setting: str, name: str) -> Any:
     """The object of a setting.
 
     Raises:
-        InvalidInput: There is no such module, or nothing of that name in it.
+        InvalidInput: There is no such module, or nothing of that name in it, or what it does raises an error.
     """
     if isinstance(name, Given):
         return name.value
     module, _, attribute = name.partition(":")
+    expected = f"{setting}: expected module:name of something that can be imported, got {name!r}"
+    if not (module and attribute):
+        raise InvalidInput(f"{expected}; name both, as optax:adamw names one of optax's optimizers")
     try:
         with importing(module):
-            return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInput(
-            f"{setting}: expected module:name of something that can be imported, got {name!r} ({error})"
-        ) from error
+            home = importlib.import_module(module)
+    except (ImportError, InvalidInput) as error:
+        raise InvalidInput(f"{expected} ({error})") from error
+    except (Exception, SystemExit) as error:  # a stranger's module may raise anything
+        told = with_place(error, " ".join(str(error).split()))
+        raise InvalidInput(f"{expected}, and it raises {told}; mend it") from error
+    try:
+        return getattr(home, attribute)
+    except AttributeError as error:
+        raise InvalidInput(f"{expected} ({error})") from error
 
 
 def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, Any]:

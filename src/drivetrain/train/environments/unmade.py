@@ -6,6 +6,7 @@ from pathlib import Path
 import gymnasium
 
 from drivetrain.core.extras import missing_extra
+from drivetrain.core.importing import with_place
 from drivetrain.train.config import EnvironmentConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.faults import message_of
@@ -29,12 +30,11 @@ def why(error: Exception | SystemExit) -> str:
     found = _not_found(error) if tells_of_import else None
     absent = missing_extra(found) if found is not None else None  # where Gymnasium names extras of its own
     sentence = " ".join(message_of(absent or error).split())
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    file = Path(place.filename)
+    file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     is_of_ours = file.is_relative_to(GYMNASIUM) or file.is_relative_to(_OURS)
     if sentence and (isinstance(error, _PLAIN) or (is_of_ours and isinstance(error, _PLAIN_OF_OURS))):
         return sentence
-    return f"{': '.join(filter(None, (type(error).__name__, sentence)))} ({place.filename}, line {place.lineno})"
+    return with_place(error, sentence)
 
 
 def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemExit) -> str:
