@@ -11,7 +11,7 @@ pytest.importorskip("optax", reason="needs the train extra")
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.atari import is_atari
-from drivetrain.train.config.presets import preset
+from drivetrain.train.config.presets import preset, preset_for
 from drivetrain.train.environments.environment import Environment
 from drivetrain.train.environments.making import make
 from drivetrain.train.interface import Image
@@ -80,8 +80,19 @@ def test_a_name_is_of_atari_where_there_is_such_a_game():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     games = ("ALE/Pong-v5", "PongNoFrameskip-v4", "PongNoFrameskip-v0", "AirRaid-v4", "UpNDown-v0", "Nobody/Ours-v5")
     assert [is_atari(name) for name in games] == [True, True, True, True, True, False]
+    assert [is_atari(f"ale_py:{name}") for name in games] == [True, True, True, True, True, False]
     for other in ("CartPole-v0", "Hopper-v4", "Pong-v5", "Pong", "my:Pong-v4", "drivetrain/Pong", "pong-v4", "../-v4"):
         assert not is_atari(other), other
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "home"),
+    [("dqn", "ALE/Pong-v5", "ale_py"), ("ppo", "ALE/Breakout-v5", "ale_py"), ("dqn", "LunarLander", "gymnasium")],
+)
+def test_an_id_with_the_module_that_registers_it_has_the_settings_of_the_id(algo, env, home):
+    assert preset_for(algo, f"{home}:{env}") == preset_for(algo, env)
+    assert preset_for(algo, env).settings
+    assert not preset_for(algo, f"mine:{env}").settings
 
 
 def test_without_atari_an_old_name_of_its_own_kind_is_known_and_its_extra_named(monkeypatch):

@@ -11,8 +11,10 @@ _OLD = re.compile(r"([A-Z][A-Za-z0-9]*?)(NoFrameskip)?-v[04]")
 def is_atari(env: str) -> bool:
     """Whether it is named as one of ale_py's: ALE/Pong-v5, or as before PongNoFrameskip-v4, Pong-v4, Pong-v0.
 
-    Names of the last kind are many a package's: there has to be a game of that name.
+    Or as one of these of the module ale_py, ale_py:ALE/Pong-v5. Names of the last kind are many a package's: there has
+    to be a game of that name.
     """
+    env = env.removeprefix("ale_py:")
     if env.startswith("ALE/"):
         return True
     match = _OLD.fullmatch(env)
