@@ -86,7 +86,14 @@ def test_an_unknown_setting_is_told_with_what_it_is_likely_to_mean(name, meant):
 
 @pytest.mark.parametrize(
     ("algo", "name", "meant"),
-    [("ppo", "n_envs", "num_envs"), ("sac", "num_envs", "envs_per_actor"), ("td3", "policy_noise", "target_noise")],
+    [
+        ("ppo", "n_envs", "num_envs"),
+        ("sac", "num_envs", "envs_per_actor"),
+        ("td3", "policy_noise", "target_noise"),
+        ("sac", "callback", r"callbacks=\[\.\.\.\]"),
+        ("ppo", "seeds", r"train_seeds\(\.\.\., seeds=\.\.\.\)"),
+        ("td3", "env_id", "env"),
+    ],
 )
 def test_what_others_call_a_setting_is_what_the_algorithm_has_of_it(algo, name, meant):
     with pytest.raises(InvalidInput, match=rf"did you mean {meant}\?"):

@@ -29,6 +29,8 @@ CALLED_ELSEWHERE = {
     "track": "wandb", "cuda": "device",
 }  # fmt: skip
 """What Stable-Baselines3, its zoo and CleanRL call settings of ours; where there are two, no algorithm has both."""
+_NO_SETTINGS = {"callback": "callbacks=[...]", "env_id": "env", "seeds": "train_seeds(..., seeds=...)"}
+"""What is said in Python otherwise than by a setting."""
 
 
 def called_elsewhere(name: str, known: Collection[str]) -> str | None:
@@ -38,7 +40,9 @@ def called_elsewhere(name: str, known: Collection[str]) -> str | None:
 
 def unknown(name: str, algo: str, known: Collection[str]) -> InvalidInput:
     """The refusal of a setting that an algorithm does not have: names what is near, and all that it has."""
-    if name in CALLED_ELSEWHERE:
+    if name in _NO_SETTINGS:
+        meant = _NO_SETTINGS[name]
+    elif name in CALLED_ELSEWHERE:
         meant = called_elsewhere(name, known)
     else:
         meant = next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None)
