@@ -54,6 +54,7 @@ def test_it_acts_as_in_evaluations(tmp_path, algo, env, settings, which):
     seeds = episode_seeds(policy.config.run.seed, "final", 2)
     returns = [episode.total_reward for episode in evaluate(tmp_path, which, 2)]
     assert played(policy, seeds) == pytest.approx(returns)
+    assert [episode.total_reward for episode in policy.evaluate(2)] == returns
     assert 0 < policy.num_steps <= 80
 
 

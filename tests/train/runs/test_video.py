@@ -260,7 +260,11 @@ def test_numbers_of_episodes_that_are_none_are_refused(tmp_path, policy_of, show
 def test_they_are_refused_in_python_too_and_a_video_before_stays(tmp_path, policy_of, num_episodes):
     policy, path = policy_of("test_video:Drawn"), tmp_path / "v.gif"
     path.write_text("before")
-    for play in (lambda: policy.record(path, num_episodes), lambda: policy.watch(num_episodes)):
+    for play in (
+        lambda: policy.record(path, num_episodes),
+        lambda: policy.watch(num_episodes),
+        lambda: policy.evaluate(num_episodes),
+    ):
         with pytest.raises(InvalidInput, match=r"num_episodes: expected an integer in 1\.\.268435456, got "):
             play()
     assert path.read_text() == "before"

@@ -21,7 +21,7 @@ from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_fi
 from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
 from drivetrain.train.episode import Episode
-from drivetrain.train.evaluate import most_steps, policy_of
+from drivetrain.train.evaluate import Evaluator, most_steps, policy_of
 from drivetrain.train.interface import set_row
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
@@ -89,6 +89,25 @@ class TrainedPolicy:
             InvalidInput: It cannot be made, or does not draw itself so.
         """
         return make(self.config.env, self.config.environment, render_mode=render_mode)
+
+    def evaluate(self, num_episodes: int = 100) -> list[Episode]:
+        """Play the episodes of `drivetrain eval RUN --episodes N`, on at most the run's `eval_envs` at a time.
+
+        Their seeds are those of the run's final evaluation, which neither training nor selection has seen.
+
+        Args:
+            num_episodes: How many; N, at least 1.
+
+        Returns:
+            What they came to: total reward, length, success.
+
+        Raises:
+            InvalidInput: There are no episodes to play, or the environment cannot be made.
+            EnvironmentFault: It did what no environment may.
+        """
+        seeds = self._seeds(num_episodes)
+        with contextlib.closing(Evaluator(self.config, self._interface, len(seeds))) as evaluator:
+            return evaluator.play(self._policy, seeds)
 
     def record(self, file: str | os.PathLike[str], num_episodes: int = 1) -> list[Episode]:
         """Play episodes one after another, and draw them into a video.
