@@ -95,3 +95,18 @@ def test_a_module_of_ones_own_that_raises_is_told_with_the_place_in_one_sentence
         train("dqn", given.pop("env"), run_dir=tmp_path / "run", num_actors=0, **given)
     assert "\n" not in str(caught.value)
     assert "frozen" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("boat.py", "got 'boat.py', a file; in its folder name it boat"),
+        ("./envs/boat.py", "got './envs/boat.py', a file; in its folder name it boat"),
+        (".boat", "got '.boat'; give all of its name"),
+    ],
+)
+def test_a_file_or_a_relative_name_in_place_of_a_module_is_refused_with_the_module_s_name(tmp_path, module, told):
+    for settings in ({"env": f"{module}:x"}, {"env": f"drivetrain/{module}:x"}, {"torso": f"{module}:x"}):
+        given = {"env": "CartPole-v1"} | settings
+        with pytest.raises(InvalidInput, match=f"expected a module as `import` names it, {told}"):
+            train("dqn", given.pop("env"), run_dir=tmp_path / "run", num_actors=0, **given)

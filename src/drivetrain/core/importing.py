@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import PurePath
 
 from drivetrain.core.errors import InvalidInput
 
@@ -52,3 +53,16 @@ def with_place(error: BaseException, sentence: str) -> str:
     if isinstance(error, SyntaxError) and error.filename is not None:
         sentence, file, line = error.msg, error.filename, error.lineno
     return f"{': '.join(filter(None, (type(error).__name__, sentence)))} ({file}, line {line})"
+
+
+def require_module(name: str) -> None:
+    """Let the name of a module pass.
+
+    Raises:
+        InvalidInput: It is empty, relative, or a file's.
+    """
+    expected = f"expected a module as `import` names it, got {name!r}"
+    if "/" in name or name.endswith(".py"):
+        raise InvalidInput(f"{expected}, a file; in its folder name it {PurePath(name).name.removesuffix('.py')}")
+    if not name or name.startswith("."):
+        raise InvalidInput(f"{expected}; give all of its name")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.importing import importing
+from drivetrain.core.importing import importing, require_module
 from drivetrain.sim.gymnax import adapted, from_gymnax
 
 # name -> module of `envs`, class
@@ -70,6 +70,7 @@ def _imported(name: str, options: dict[str, Any]) -> Any:
     """What a module's class or function makes."""
     module, _, attribute = name.partition(":")
     try:
+        require_module(module)
         with importing(module):
             maker = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:

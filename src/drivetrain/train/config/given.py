@@ -12,7 +12,7 @@ from typing import Any
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
-from drivetrain.core.importing import importing, with_place
+from drivetrain.core.importing import importing, require_module, with_place
 
 with naming_extra("train"):  # here, as settings are imported where nothing else of that extra is
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -110,6 +110,7 @@ def load_object(setting: str, name: str) -> Any:
     if not (module and attribute):
         raise InvalidInput(f"{expected}; name both, as optax:adamw names one of optax's optimizers")
     try:
+        require_module(module)
         with importing(module):
             home = importlib.import_module(module)
     except (ImportError, InvalidInput) as error:

@@ -13,7 +13,7 @@ import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.importing import importing
+from drivetrain.core.importing import importing, require_module
 from drivetrain.train.config import EnvironmentConfig, is_simulator
 from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
@@ -91,6 +91,7 @@ def _maker(env_id: str) -> Callable[[], Any] | None:
     module, colon, name = env_id.partition(":")
     if not colon or is_simulator(env_id):
         return None
+    require_module(module)
     was_known = name in gymnasium.registry
     with importing(module):
         home = importlib.import_module(module)  # which may register ids as well
