@@ -39,6 +39,14 @@ from drivetrain.train.config.parts import RunConfig
             "Unrecognized options: --learners, 2; perhaps you meant: --num-learners; `",
         ),
         (["resume", "--foo", "RUN"], "Unrecognized options: --foo"),
+        (
+            ["envs", "--all", "True"],
+            "Unrecognized options: True; switches take no value: --NAME, or --no-NAME; `",
+        ),
+        (
+            ["eval", "RUN", "--watch=false", "--vide", "x"],
+            "Unrecognized options: false, --vide, x; perhaps you meant: --video; switches take no value: --NAME, or",
+        ),
         (["eval", "RUN", "--episodes"], "Missing value for argument '--episodes'"),
         (["eval", "run", "--episodes", "y"], "--episodes: expected a whole number, as 100000, 100_000 or 1e5, got 'y'"),
         (

@@ -28,6 +28,7 @@ _NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from
 _NO_VALUE = re.compile(r"Missing value for argument '[^-]")
 _ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
 _FLAG = re.compile(r"^(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)", re.MULTILINE)
+_TRUTH = re.compile(r"(?:: |, )(?:true|false)(?=,|$)", re.IGNORECASE)
 _RULE = re.compile(r"^-{3,}$")
 _UNKNOWN = "Unrecognized options: "
 _ANY_WIDTH = "10000"  # words are not parted
@@ -189,14 +190,15 @@ def _unboxed(text: str) -> str:
 
 
 def _guesses(why: str, known: list[str], meant: Callable[[str], str | None]) -> list[str]:
-    """What unknown flags may have been: nothing, or one part of a sentence."""
+    """What unknown flags may have been, and what a switch's value is told: up to two parts of a sentence."""
     unknown = re.findall(r"(?:^|, )(--[\w-]+)", why.removeprefix(_UNKNOWN))
     found = {flag: names for flag in unknown if (names := _likely(flag, known, meant))}
     if len(unknown) == 1:
         parts = [name for names in found.values() for name in names]
     else:
         parts = [f"{' or '.join(names)} for {flag}" for flag, names in found.items()]
-    return [f"perhaps you meant: {', '.join(parts)}"] if parts else []
+    told = [f"perhaps you meant: {', '.join(parts)}"] if parts else []
+    return [*told, "switches take no value: --NAME, or --no-NAME"] if _TRUTH.search(why) else told
 
 
 def _likely(flag: str, known: list[str], meant: Callable[[str], str | None]) -> list[str]:
