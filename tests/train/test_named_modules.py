@@ -1,6 +1,8 @@
 """Modules that a run names: its processes import them, and do not execute the script."""
 
+import functools
 import importlib
+import importlib.util
 import pickle
 import sys
 
@@ -8,6 +10,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import cloudpickle
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
 
@@ -110,3 +113,30 @@ def test_a_file_or_a_relative_name_in_place_of_a_module_is_refused_with_the_modu
         given = {"env": "CartPole-v1"} | settings
         with pytest.raises(InvalidInput, match=f"expected a module as `import` names it, {told}"):
             train("dqn", given.pop("env"), run_dir=tmp_path / "run", num_actors=0, **given)
+
+
+def test_what_a_module_has_that_no_process_would_find_is_refused_for_processes_alone(tmp_path, monkeypatch):
+    file = tmp_path / "unlisted_boat.py"
+    file.write_text("from gymnasium.envs.classic_control import CartPoleEnv\nclass Boat(CartPoleEnv): pass\n")
+    spec = importlib.util.spec_from_file_location("loaded_by_path", file)
+    boat = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "loaded_by_path", boat)
+    spec.loader.exec_module(boat)
+    for env in (boat.Boat, lambda: boat.Boat(), functools.partial(boat.Boat, sutton_barto_reward=True)):
+        config = TrainConfig.default("dqn", env)
+        interface = describe(config)
+        require_learner(config.override(num_actors=0), interface)
+        with pytest.raises(
+            InvalidInput, match=r"env: 'given .*' needs the module 'loaded_by_path', which .*cannot imp"
+        ):
+            require_learner(config.override(num_actors=1), interface)
+    monkeypatch.syspath_prepend(tmp_path)
+    listed = importlib.import_module("unlisted_boat").Boat
+    require_learner(TrainConfig.default("dqn", listed).override(num_actors=1), interface)
+    cloudpickle.register_pickle_by_value(boat)
+    try:
+        config = TrainConfig.default("dqn", lambda: boat.Boat()).override(num_actors=1)
+        require_learner(config, interface)
+    finally:
+        cloudpickle.unregister_pickle_by_value(boat)
+    assert pickle.loads(pickle.dumps(config.env)) == config.env

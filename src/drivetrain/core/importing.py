@@ -4,6 +4,7 @@ A script that names itself is executed by that import. Were it to begin a run by
 it as well and begin runs of their own, and the processes of these as well: without end.
 """
 
+import sys
 import threading
 import traceback
 from collections.abc import Generator
@@ -66,3 +67,12 @@ def require_module(name: str) -> None:
         raise InvalidInput(f"{expected}, a file; in its folder name it {PurePath(name).name.removesuffix('.py')}")
     if not name or name.startswith("."):
         raise InvalidInput(f"{expected}; give all of its name")
+
+
+def is_found_anew(name: str) -> bool:
+    """Whether a process that begins anew with our `sys.path` finds a module of ours, or else its package.
+
+    Not so of one that was loaded from a file by its path, or made in memory.
+    """
+    package = name.partition(".")[0]
+    return any(finder.find_spec(package, None) is not None for finder in sys.meta_path)

@@ -7,8 +7,11 @@ Lambdas and functions of notebooks and scripts travel by value. config.json can 
 """
 
 import importlib
+import io
+import sys
 from collections.abc import Mapping
-from typing import Any
+from types import FunctionType, ModuleType
+from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.extras import naming_extra
@@ -24,6 +27,20 @@ class NotGivenAgain(InvalidInput):
     """A run's file mentions a Python object that the caller has to give again, or a setting that is not to be given."""
 
 
+class _Pickler(cloudpickle.Pickler):
+    """Cloudpickle's, which notes the modules of what only a name is pickled of."""
+
+    named_modules: set[str]
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = cast(Any, super()).reducer_override(obj)
+        if reduced is NotImplemented and isinstance(obj, type | FunctionType | ModuleType):
+            module = obj.__name__ if isinstance(obj, ModuleType) else obj.__module__
+            if module in sys.modules and module not in cloudpickle.list_registry_pickle_by_value():
+                self.named_modules.add(module)
+        return reduced
+
+
 class Given(str):
     """An object in the place of its name; as text it says what it is.
 
@@ -35,7 +52,9 @@ class Given(str):
         InvalidInput: It cannot be pickled.
     """
 
-    __slots__ = ("_pickled", "_value")
+    __slots__ = ("_pickled", "_value", "named_modules")
+    named_modules: frozenset[str]
+    """What other processes import to have the object; known in the one that was given it."""
     _pickled: bytes
     _value: Any
 
@@ -43,7 +62,7 @@ class Given(str):
         """Pickle an object for the setting of that name."""
         name = getattr(value, "__qualname__", type(value).__qualname__)
         try:
-            pickled: bytes = cloudpickle.dumps(value)  # pyright: ignore[reportUnknownMemberType]
+            pickled, modules = _pickled(value)
         except Exception as error:  # whatever the object's own pickling raises
             sentence = " ".join(str(error).split())
             raise InvalidInput(
@@ -54,12 +73,14 @@ class Given(str):
         # Unpickled here it would be another, and classes of a script or notebook that it names, which stay the same
         # classes, would get back the attributes that they had when it was pickled.
         given._value = value
+        given.named_modules = modules
         return given
 
     @classmethod
     def _of(cls, text: str, pickled: bytes) -> "Given":
         given = super().__new__(cls, text)
         given._pickled = pickled
+        given.named_modules = frozenset()
         return given
 
     @property
@@ -90,6 +111,15 @@ class Given(str):
 
     def __hash__(self) -> int:
         return str.__hash__(self)
+
+
+def _pickled(value: Any) -> tuple[bytes, frozenset[str]]:
+    """An object pickled, and the modules that it names."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.named_modules = set()
+    cast(Any, pickler).dump(value)
+    return file.getvalue(), frozenset(pickler.named_modules)
 
 
 def named(setting: str, value: Any) -> str:

@@ -4,10 +4,12 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 """
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.importing import is_found_anew
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.core.words import size
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import Given
 from drivetrain.train.environments.environment import interface_of, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
@@ -59,7 +61,7 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
 
 
 def _require_importable(config: TrainConfig) -> None:
-    """Refuse what is named as the script's or the notebook's own: processes of a run do not execute that."""
+    """Refuse what processes of a run cannot import: they do not execute the script or the notebook."""
     named = {"env": config.env, "torso": config.agent.torso, "optimizer": config.agent.optimizer}
     for setting, name in named.items():
         if name.removeprefix("drivetrain/").startswith("__main__:"):
@@ -67,6 +69,14 @@ def _require_importable(config: TrainConfig) -> None:
                 f"{setting}: {name!r} is of the script or notebook, which the run's processes do not execute; give the "
                 "object itself in place of its name, put it into a module and name it module:name, or train in this "
                 "process (num_actors=0)"
+            )
+        needed = sorted(name.named_modules) if isinstance(name, Given) else []
+        absent = [module for module in needed if not is_found_anew(module)]
+        if absent:
+            raise InvalidInput(
+                f"{setting}: '{name}' needs the module {absent[0]!r}, which the run's processes cannot import, as it "
+                "was loaded by a path or made in memory; import it by its name, from a folder in sys.path, or train "
+                "in this process (num_actors=0)"
             )
 
 
