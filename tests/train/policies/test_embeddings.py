@@ -46,9 +46,9 @@ def test_values_and_actions_after_the_switch_are_those_of_the_whole_network(tmp_
     interface, before = describe(config), load_checkpoint(run_dir)[0]
     images = load_replay(run_dir, shared=False)
     with full_disk(50_000), pytest.raises(OSError, match="large"):
-        freeze_encoders(config, interface, run_dir)
+        freeze_encoders(config, interface, run_dir, (60, 5))
     assert same(load_checkpoint(run_dir)[0], before), "a switch that fails leaves the checkpoint as it was"
-    origin, sentence = freeze_encoders(config, interface, run_dir)
+    origin, sentence = freeze_encoders(config, interface, run_dir, (60, 5))
     assert (origin.num_steps, origin.num_updates, origin.encoder_frozen) == (60, 5, True)
     assert re.search(r"\d KiB of replay become \d+\.\d\d KiB", sentence)
     after, embeddings = load_checkpoint(run_dir)[0], load_replay(run_dir, shared=False)

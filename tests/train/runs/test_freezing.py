@@ -13,10 +13,11 @@ pytest.importorskip("jax", reason="needs the train extra")
 from whole_run import lose_all_rows, same
 
 from drivetrain.cli import eval as cli_eval
+from drivetrain.core.errors import RunError
 from drivetrain.train import resume, train
 from drivetrain.train.config.presets import preset
 from drivetrain.train.ledger.rules import Origin, Rules
-from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_saved_policy
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_saved_policy, save_checkpoint
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
@@ -149,6 +150,30 @@ def test_a_run_killed_at_the_switch_ends_as_one_that_was_not(tmp_path, importabl
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert bool(frozen(tmp_path / "run")) == (instant == "after")
+    result = resume(tmp_path / "run")
+    assert (result.num_steps, result.num_updates) == (120, 20)
+    assert same(load_checkpoint(tmp_path / "run")[0], whole[0])
+
+
+@pytest.mark.parametrize(
+    ("num_saved", "left"),
+    [(1, "the latest checkpoint is "), pytest.param(0, "there is no checkpoint yet", marks=pytest.mark.slow)],
+)
+def test_a_run_whose_disk_was_full_at_the_switch_goes_on_from_before_and_not_as_if_that_were_the_switch(
+    tmp_path, monkeypatch, whole, num_saved, left
+):
+    saves = []
+
+    def save_until_full(*args, **options):
+        saves.append(args)
+        if len(saves) > num_saved:
+            raise OSError(28, "No space left on device")
+        return save_checkpoint(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("drivetrain.train.run_dir.saving.save_checkpoint", save_until_full)
+        with pytest.raises(RunError, match=f"expected one of step 64, after .*; free some room, and .*; {left}"):
+            train(*FILM, run_dir=str(tmp_path / "run"), **DETERMINISTIC)
     result = resume(tmp_path / "run")
     assert (result.num_steps, result.num_updates) == (120, 20)
     assert same(load_checkpoint(tmp_path / "run")[0], whole[0])

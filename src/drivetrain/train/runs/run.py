@@ -170,11 +170,12 @@ def _work(job: Job) -> Result:
     if rules.switch_at is None:
         return _part(job)
     # Whoever was killed at the switch finds everything before it done.
-    if (job.origin.num_steps, job.origin.num_updates) != (rules.switch_at, rules.due(rules.switch_at)):
+    counts = rules.switch_at, rules.due(rules.switch_at)
+    if (job.origin.num_steps, job.origin.num_updates) != counts:
         done = _part(job)
         if done.num_steps != rules.switch_at:  # a callback has ended it
             return done
-    return _part(_with_embeddings(job))
+    return _part(_with_embeddings(job, counts))
 
 
 def _part(job: Job) -> Result:
@@ -191,14 +192,14 @@ def _part(job: Job) -> Result:
 
 
 @CHECKPOINT
-def _with_embeddings(job: Job) -> Job:
-    """The rest of a run, whose encoders are frozen from here on.
+def _with_embeddings(job: Job, counts: tuple[int, int]) -> Job:
+    """The rest of a run, whose encoders are frozen from here on, after so many steps and updates.
 
     Raises:
-        RunError: The checkpoint could not be replaced.
+        RunError: The checkpoint could not be written, or not be replaced.
     """
     try:
-        origin, sentence = freeze_encoders(job.config, job.interface, job.run_dir)
+        origin, sentence = freeze_encoders(job.config, job.interface, job.run_dir, counts)
     except OSError as error:
         why = f"{job.run_dir / 'checkpoint'}: the embeddings cannot be written: {error.strerror}"
         raise RunError(f"{why}; the checkpoint with images is whole, and `drivetrain resume` tries again") from error
