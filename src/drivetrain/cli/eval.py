@@ -13,7 +13,7 @@ from drivetrain.cli.flags import read_flags
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
-from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
+from drivetrain.core.seeding import MOST_EPISODES
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.core.words import counted
 from drivetrain.train.config import TrainConfig
@@ -124,15 +124,10 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
     Raises:
         FileFormatError: The run's files are absent or damaged, or do not fit each other.
     """
-    from drivetrain.train.evaluate import Evaluator, policy_of
+    from drivetrain.train.evaluate import final_episodes, policy_of
     from drivetrain.train.runs.requirements import describe
 
     config = TrainConfig.load(run_dir / "config.json", **again)
     saved = load_saved_policy(run_dir, which)
     interface = describe(config)
-    evaluator = Evaluator(config, interface, num_episodes)
-    seeds = episode_seeds(config.run.seed, "final", num_episodes)
-    try:
-        return evaluator.play(policy_of(config, interface, saved), seeds)
-    finally:
-        evaluator.close()
+    return final_episodes(config, interface, policy_of(config, interface, saved), num_episodes)

@@ -151,7 +151,7 @@ def read_flags(
     def read(words: list[str], width: str = _ANY_WIDTH) -> tuple[T | None, str]:
         said = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), _columns(width):
+            with contextlib.redirect_stderr(said), _columns(width):
                 return cli(kind, args=words, prog=prog, **options), said.getvalue()
         except SystemExit:
             return None, said.getvalue()
@@ -165,8 +165,9 @@ def read_flags(
         _, said = read(["-", *argv])
         why = sentence(said) if _UNKNOWN in said else why
     if why.startswith(_UNKNOWN):
-        _, text = read(["--help"], _ONE_PANEL)
-        why = "; ".join([why, *_guesses(why, _FLAG.findall(_unboxed(text)), meant)])
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            read(["--help"], _ONE_PANEL)
+        why = "; ".join([why, *_guesses(why, _FLAG.findall(_unboxed(text.getvalue())), meant)])
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
 
 

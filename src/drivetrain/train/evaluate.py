@@ -1,5 +1,6 @@
 """Greedy evaluation, the choice of the best policy, and confidence intervals."""
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -201,6 +202,17 @@ class Selection:
     def close(self) -> None:
         """Release the environments."""
         self._evaluator.close()
+
+
+def final_episodes(config: TrainConfig, interface: Interface, policy: Policy, num_episodes: int) -> list[Episode]:
+    """Episodes of a policy on the first of a run's final seeds, in environments that are made for them.
+
+    Raises:
+        InvalidInput: The environment cannot be made.
+        EnvironmentFault: It did what no environment may.
+    """
+    with contextlib.closing(Evaluator(config, interface, num_episodes)) as evaluator:
+        return evaluator.play(policy, episode_seeds(config.run.seed, "final", num_episodes))
 
 
 def policy_of(config: TrainConfig, interface: Interface, saved: SavedPolicy) -> Policy:

@@ -21,7 +21,7 @@ from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_fi
 from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
 from drivetrain.train.episode import Episode
-from drivetrain.train.evaluate import Evaluator, most_steps, policy_of
+from drivetrain.train.evaluate import final_episodes, most_steps, policy_of
 from drivetrain.train.interface import set_row
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
@@ -105,9 +105,8 @@ class TrainedPolicy:
             InvalidInput: There are no episodes to play, or the environment cannot be made.
             EnvironmentFault: It did what no environment may.
         """
-        seeds = self._seeds(num_episodes)
-        with contextlib.closing(Evaluator(self.config, self._interface, len(seeds))) as evaluator:
-            return evaluator.play(self._policy, seeds)
+        count = require_int("num_episodes", num_episodes, least=1, most=MOST_EPISODES)
+        return final_episodes(self.config, self._interface, self._policy, count)
 
     def record(self, file: str | os.PathLike[str], num_episodes: int = 1) -> list[Episode]:
         """Play episodes one after another, and draw them into a video.
