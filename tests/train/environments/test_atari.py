@@ -10,7 +10,7 @@ pytest.importorskip("optax", reason="needs the train extra")
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.config.atari import is_atari
+from drivetrain.train.config.ids import is_atari
 from drivetrain.train.config.presets import preset, preset_for
 from drivetrain.train.environments.environment import Environment
 from drivetrain.train.environments.making import make
@@ -80,7 +80,8 @@ def test_a_name_is_of_atari_where_there_is_such_a_game():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     games = ("ALE/Pong-v5", "PongNoFrameskip-v4", "PongNoFrameskip-v0", "AirRaid-v4", "UpNDown-v0", "Nobody/Ours-v5")
     assert [is_atari(name) for name in games] == [True, True, True, True, True, False]
-    assert [is_atari(f"ale_py:{name}") for name in games] == [True, True, True, True, True, False]
+    for home in ("ale_py", "gymnasium"):
+        assert [is_atari(f"{home}:{name}") for name in games] == [True, True, True, True, True, False]
     for other in ("CartPole-v0", "Hopper-v4", "Pong-v5", "Pong", "my:Pong-v4", "drivetrain/Pong", "pong-v4", "../-v4"):
         assert not is_atari(other), other
 

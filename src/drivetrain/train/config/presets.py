@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.config.atari import is_atari
+from drivetrain.train.config.ids import is_atari, without_home
 from drivetrain.train.config.whole import TrainConfig
 
 
@@ -448,7 +448,7 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
     Raises:
         InvalidInput: There is no such variant.
     """
-    env = _of_latest_version(_without_home(env)) if isinstance(env, str) else env
+    env = _of_latest_version(without_home(env)) if isinstance(env, str) else env
     known = PRESETS.get((algo, env)) or _of_its_kind(algo, env) if isinstance(env, str) else _NO_PRESET
     if name is None:
         return known
@@ -469,12 +469,6 @@ def _of_its_kind(algo: str, env: str) -> Preset:
         if alike is None
         else replace(alike, source=f"those of {_PONG}: {alike.source}", verified="not verified")
     )
-
-
-def _without_home(env: str) -> str:
-    """The id without the module that it comes from, where that is of those that have the environments known here."""
-    module, _, name = env.rpartition(":")
-    return name if module in ("gymnasium", "ale_py") else env
 
 
 def _of_latest_version(env: str) -> str:

@@ -17,7 +17,7 @@ from drivetrain.train.config.given import NotGivenAgain, named, require_again
 from drivetrain.train.config.names import require_known_parts, unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
-from drivetrain.train.config.simulator import SimulatorConfig, is_simulator
+from drivetrain.train.config.simulator import SimulatorConfig, require_params
 from drivetrain.train.config.values import fitting
 
 _OFF_POLICY_PARTS = ("run", "environment", "replay", "updates", "agent")
@@ -101,7 +101,7 @@ class TrainConfig:
             )
 
     def _check_simulator(self) -> None:
-        self._check_params()
+        require_params(self.env, self.environment, self.fused_engine)
         asked = self.simulator.sim_engine
         if self.fused_engine is None:
             if asked not in ("auto", "none"):
@@ -122,19 +122,6 @@ class TrainConfig:
             raise InvalidInput(
                 f"{name}: not among {kept}, and {self.env!r} is one; leave it out, or step it through Gymnasium with "
                 "sim_engine none"
-            )
-
-    def _check_params(self) -> None:
-        settings, drawn = self.environment, self.environment.drawn_params
-        if settings.sim_params and not is_simulator(self.env):
-            raise InvalidInput(
-                f"sim_params: expected none for {self.env!r}, which is no simulator; environments called "
-                "drivetrain/NAME or gymnax/NAME are, and others are made with env_kwargs"
-            )
-        if drawn and self.fused_engine is None:
-            raise InvalidInput(
-                f"sim_params: expected one number for {drawn[0]}, got {settings.sim_params[drawn[0]]}; environments "
-                "differ in a kernel alone, as dqn and ppo have it with sim_engine native or xla"
             )
 
     def _check_replay(self) -> None:
@@ -220,6 +207,15 @@ class TrainConfig:
         """The parts that the algorithm has; the others stay at their defaults, unread."""
         parts = _ON_POLICY_PARTS if self.on_policy else _OFF_POLICY_PARTS
         return (*parts, "simulator") if isinstance(self.agent, PPOConfig | DQNConfig) else parts
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """Every setting that the algorithm has, with the part that it is of."""
+        return {entry.name: part for part in self.parts for entry in dataclasses.fields(getattr(self, part))}
+
+    def setting(self, name: str) -> Any:
+        """The value of a setting of any part."""
+        return getattr(getattr(self, self.owners[name]), name)
 
     @property
     def fused_engine(self) -> Literal["native", "xla"] | None:
@@ -333,7 +329,7 @@ class TrainConfig:
         """
         parts: dict[str, Any] = {part: getattr(self, part) for part in self.parts}
         changes: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
-        owners = {entry.name: part for part, config in parts.items() for entry in dataclasses.fields(config)}
+        owners = self.owners
         if fields.get("atari") is False:
             fields = {**EnvironmentConfig.of_atari(), **fields}  # those of a preset go with it
         for name, value in fields.items():

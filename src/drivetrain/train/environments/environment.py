@@ -26,8 +26,8 @@ from drivetrain.core.interrupts import raise_swallowed
 from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.signals import time_limit
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
-from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
+from drivetrain.train.config.ids import is_atari
 from drivetrain.train.environments.faults import (
     NoSuchCategory,
     message_of,

@@ -15,8 +15,8 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.importing import importing, require_module
 from drivetrain.train.config import EnvironmentConfig, is_simulator
-from drivetrain.train.config.atari import is_atari
 from drivetrain.train.config.given import Given
+from drivetrain.train.config.ids import is_atari
 from drivetrain.train.environments.faults import require_new
 from drivetrain.train.environments.lives import LivesAsEpisodes
 from drivetrain.train.environments.sim_params import usual_params

@@ -1,6 +1,5 @@
 """What will come to nothing in a run, by its settings alone: said before it begins."""
 
-import dataclasses
 import sys
 from collections.abc import Iterator
 
@@ -50,14 +49,9 @@ def _unfrozen(config: TrainConfig) -> Iterator[str]:
 
 def _unused(config: TrainConfig) -> Iterator[str]:
     usual = TrainConfig.default(config.algo, config.env)
-    values, defaults = _values(config), _values(usual)
     for name, (needed, value, how) in _MEANS_NOTHING.items():
-        if name in values and values[name] != defaults[name] and values[needed] == value:
-            temperature = name == "alpha" and "initial_temperature" in values
-            remedy = "; the temperature is initial_temperature" if temperature else ""
-            yield f"{name} {values[name]} means nothing {how}{remedy}"
-
-
-def _values(config: TrainConfig) -> dict[str, object]:
-    parts = [getattr(config, part) for part in config.parts]
-    return {entry.name: getattr(part, entry.name) for part in parts for entry in dataclasses.fields(part)}
+        if name not in config.owners or config.setting(name) == usual.setting(name) or config.setting(needed) != value:
+            continue
+        temperature = name == "alpha" and "initial_temperature" in config.owners
+        remedy = "; the temperature is initial_temperature" if temperature else ""
+        yield f"{name} {config.setting(name)} means nothing {how}{remedy}"

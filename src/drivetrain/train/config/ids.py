@@ -1,4 +1,4 @@
-"""Which environments are games of Atari, by their names: what they start from and who registers them hangs on it."""
+"""What an environment's id tells: whose it is, where two write it differently, and whether it is a game of Atari."""
 
 import importlib.util
 import re
@@ -6,6 +6,13 @@ from functools import cache
 from pathlib import Path
 
 _OLD = re.compile(r"([A-Z][A-Za-z0-9]*?)(NoFrameskip)?-v[04]")
+_HOMES = ("gymnasium", "ale_py")
+
+
+def without_home(env: str) -> str:
+    """The id without the module that it comes from, where that is one of those whose environments are known here."""
+    module, _, name = env.rpartition(":")
+    return name if module in _HOMES else env
 
 
 def is_atari(env: str) -> bool:
@@ -14,7 +21,7 @@ def is_atari(env: str) -> bool:
     Or as one of these of the module ale_py, ale_py:ALE/Pong-v5. Names of the last kind are many a package's: there has
     to be a game of that name.
     """
-    env = env.removeprefix("ale_py:")
+    env = without_home(env)
     if env.startswith("ALE/"):
         return True
     match = _OLD.fullmatch(env)
