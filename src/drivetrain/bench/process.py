@@ -18,6 +18,7 @@ from pathlib import Path
 
 from drivetrain.bench import tied
 from drivetrain.bench.report import Skipped
+from drivetrain.core.processes import import_path
 
 # What pins a process to one computation thread, in every framework; read when it is imported.
 ONE_THREAD = {
@@ -81,8 +82,7 @@ def environment_of(threads: int | None, inherited: Mapping[str, str]) -> dict[st
     """
     variables = {name: value for name, value in inherited.items() if name not in ONE_THREAD}
     pinned = ONE_THREAD if threads == 1 else {}
-    modules = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    return variables | modules | NO_COMPILATION_CACHE | pinned | {tied.VARIABLE: str(os.getpid())}
+    return variables | import_path() | NO_COMPILATION_CACHE | pinned | {tied.VARIABLE: str(os.getpid())}
 
 
 def launch(

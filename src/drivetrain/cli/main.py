@@ -19,6 +19,7 @@ import drivetrain
 from drivetrain.core.errors import DrivetrainError, InvalidInput, RunError
 from drivetrain.core.extras import missing_extra
 from drivetrain.core.interrupts import INTERRUPTED, end_at_next_interrupt, noting_interrupts
+from drivetrain.core.paths import folder_here
 from drivetrain.core.printable import printable
 
 # verb -> one line of help; each is a file of this folder with `run(argv: list[str]) -> int`.
@@ -95,7 +96,7 @@ def dispatch(arguments: list[str]) -> int:
         print(f"drivetrain {drivetrain.__version__}")
         return 0
     run = load_verb(arguments[0])
-    require_folder_here()
+    folder_here()
     if arguments[0] in TAKE_MODULES:
         find_modules_here()
     return run(arguments[1:])
@@ -122,16 +123,6 @@ def load_verb(verb: str) -> Callable[[list[str]], int]:
         raise InvalidInput(f"unknown {kind} {verb!r}: {remedy}")
     module = importlib.import_module(f"drivetrain.cli.{verb}")
     return cast("Callable[[list[str]], int]", module.run)
-
-
-def require_folder_here() -> None:
-    """Refuse to work in a folder that was removed: relative paths mean nothing there, and no process can start."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise InvalidInput(
-            "the folder in which this was called does not exist any more; `cd` to one that does"
-        ) from None
 
 
 def find_modules_here() -> None:

@@ -10,6 +10,20 @@ from typing import cast
 from drivetrain.core.errors import InvalidInput
 
 
+def folder_here() -> Path:
+    """The folder in which this is called, by its full path.
+
+    Raises:
+        InvalidInput: It was removed: relative paths mean nothing there, and no process can start.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise InvalidInput(
+            "the folder in which this was called does not exist any more; `cd` to one that does"
+        ) from None
+
+
 def given_path(name: str, value: object, expected: str = "a path") -> Path:
     """`value` as a path; what is there is not looked at.
 

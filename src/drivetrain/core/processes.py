@@ -18,6 +18,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NoReturn, Protocol
 
+from drivetrain.core.paths import folder_here
+
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
@@ -60,7 +62,7 @@ def begin(
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,
-        env={**os.environ, **environment, **_path()},
+        env={**os.environ, **environment, **import_path()},
         pass_fds=pass_fds,
         process_group=0,
     )
@@ -88,11 +90,18 @@ def how_ended(code: int) -> str:
 def succeeds_anew(program: str) -> bool:
     """Whether a few lines of Python raise nothing in a new process with our `sys.path`."""
     command = [sys.executable, "-P", "-c", program]
-    return subprocess.run(command, env={**os.environ, **_path()}, capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(command, env={**os.environ, **import_path()}, capture_output=True, check=False).returncode == 0
+    )
 
 
-def _path() -> dict[str, str]:
-    return {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+def import_path() -> dict[str, str]:
+    """The variable of an environment with which another interpreter finds the modules that this one does.
+
+    Raises:
+        InvalidInput: The present folder, which is among them, was removed.
+    """
+    return {"PYTHONPATH": os.pathsep.join(path or str(folder_here()) for path in sys.path)}
 
 
 def end(process: Process) -> None:

@@ -102,3 +102,11 @@ def test_a_folder_may_be_named_from_home(tmp_path, monkeypatch):
         resume("~/runs/of mine")
     with pytest.raises(InvalidInput, match="run_dir: expected a folder, or None"):
         train("ppo", "CartPole-v1", run_dir="a\0b", **PPO)
+
+
+def test_a_run_in_a_folder_that_was_removed_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidInput, match="the folder in which this was called does not exist any more; `cd` to one"):
+        train("ppo", "CartPole-v1", run_dir=str(tmp_path / "run"), **PPO)

@@ -24,6 +24,7 @@ from drivetrain.bench.report import Case, Report, Target
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
 from drivetrain.core.outputs import require_folders
+from drivetrain.core.processes import import_path
 from drivetrain.core.threads import one_thread_environment
 
 ONE = "one learner"
@@ -139,8 +140,8 @@ def counted(calls: Sequence[float]) -> float:
 @contextlib.contextmanager
 def worker(job: Job) -> Generator["subprocess.Popen[str]"]:
     """A process that is ready to be asked; ended afterwards."""
-    environment = {**os.environ, **one_thread_environment(os.environ, num_devices=job.num_learners)}
-    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    devices = one_thread_environment(os.environ, num_devices=job.num_learners)
+    environment = {**os.environ, **devices, **import_path()}
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "drivetrain.bench.learners.worker", job.as_json()],
         stdin=subprocess.PIPE,

@@ -14,6 +14,7 @@ from drivetrain.bench import tied
 from drivetrain.bench.process import kill
 from drivetrain.bench.sizing.environment import VARIABLE
 from drivetrain.core.errors import RunError
+from drivetrain.core.processes import import_path
 
 _START_S = 120.0  # at most, to the first update
 _POLL_S = 0.1
@@ -51,10 +52,9 @@ class Drawn:
 
     def environ(self) -> dict[str, str]:
         """The variables of such a run."""
-        path = os.pathsep.join(path or os.getcwd() for path in sys.path)
         return {
             **os.environ,
-            "PYTHONPATH": path,
+            **import_path(),
             VARIABLE: f"{self.kind} {self.step_s}",
             tied.VARIABLE: str(os.getpid()),
         }

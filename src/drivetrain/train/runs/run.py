@@ -7,13 +7,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.paths import given_path
+from drivetrain.core.paths import folder_here, given_path
 from drivetrain.core.signals import Interruption, Signals
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
@@ -83,7 +82,7 @@ def start(
     require_callbacks(callbacks)
     require_wandb(config)
     require_platforms(config)
-    here = Path.cwd()  # an environment may go elsewhere when it is made
+    here = folder_here()  # an environment may go elsewhere when it is made
     config = _placed(config)
     interface = describe(config)
     require_experience(config, interface)
