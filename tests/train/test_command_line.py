@@ -177,7 +177,7 @@ def test_a_run_that_ends_before_its_encoder_is_to_be_frozen_says_so_when_it_begi
     [
         (["--no-prioritized", "--num-step", "1"], "num_step, prioritized"),
         (["--huber-delta", "inf"], "huber_delta"),
-        (["--seed", "3", "--num-actors", "2", "--total-steps", "9000"], None),
+        (["--seed", "3", "--num-actors", "2", "--total-steps", "50000"], None),
         ([], None),
     ],
 )
@@ -188,3 +188,11 @@ def test_returns_are_said_to_be_reached_with_the_settings_that_reached_them_alon
         assert said == PRESETS["dqn", "CartPole-v1"].verified
     else:
         assert sorted(said.removeprefix("not verified with ").split(", ")) == changed.split(", ")
+
+
+def test_returns_reached_with_other_numbers_of_steps_are_said_with_that_number(capsys):
+    known = PRESETS["dqn", "CartPole-v1"].verified
+    assert main(["train", "dqn", "CartPole-v1", "--total-steps", "9000", "--show-config"]) == 0
+    assert json.loads(capsys.readouterr().out)["preset"]["verified"] == f"with total_steps 50,000: {known}"
+    assert main(["train", "dqn", "MountainCar-v0", "--total-steps", "9000", "--show-config"]) == 0
+    assert json.loads(capsys.readouterr().out)["preset"]["verified"] == "not verified"

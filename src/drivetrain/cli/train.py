@@ -84,16 +84,15 @@ def verified(config: TrainConfig, meant: TrainConfig, known: Preset) -> str:
         known: What we know of that.
 
     Returns:
-        What `known` says, unless it is of something else: of other settings that decide what is learned.
+        What `known` says, unless it is of something else: of other settings that decide what is learned. Where steps
+        are fewer or more than it means, how many it means.
     """
-    pairs = [(getattr(config, part), getattr(meant, part)) for part in config.parts if part not in ("run", "simulator")]
-    changed = [
-        entry.name
-        for own, usual in pairs
-        for entry in dataclasses.fields(own)
-        if getattr(own, entry.name) != getattr(usual, entry.name)
-    ]
-    return f"not verified with {', '.join(changed)}" if changed else known.verified
+    learned = [name for name, part in config.owners.items() if part not in ("run", "simulator")]
+    changed = [name for name in learned if config.setting(name) != meant.setting(name)]
+    if changed:
+        return f"not verified with {', '.join(changed)}"
+    is_known = known.verified != Preset.verified and config.run.total_steps != meant.run.total_steps
+    return f"with total_steps {meant.run.total_steps:,}: {known.verified}" if is_known else known.verified
 
 
 def announce(config: TrainConfig) -> None:
@@ -218,12 +217,11 @@ def parse(argv: list[str]) -> TrainConfig:
     # Each part is a field of its own type, so that --help lists what the algorithm has and nothing else.
     types: list[tuple[str, type[Any]]] = [(part, type(config)) for part, config in parts.items()]
     flags_of: Any = dataclasses.make_dataclass("Flags", types, frozen=True, kw_only=True)
-    known = [entry.name for config in parts.values() for entry in dataclasses.fields(config)]
     flags = read_flags(
         flags_of,
         ["--help"] if helps else argv[2:],
         prog="drivetrain train ALGO ENV",
-        meant=lambda name: called_elsewhere(name, known),
+        meant=lambda name: called_elsewhere(name, base.owners),
         description=_DESCRIPTION.format(algo, f" on {env}" if len(names) > 1 else ""),
         default=flags_of(**parts),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
@@ -270,6 +268,10 @@ def _taken_out(argv: list[str], flag: str, expected: str) -> tuple[list[str], st
     if not value:
         raise InvalidInput(f"{flag}: expected {expected}")
     rest = argv[:index] + argv[index + num_words :]
+    if more := [*itertools.takewhile(str.isdigit, argv[index + num_words :])]:  # 1 2 3
+        raise InvalidInput(
+            f"{flag}: expected one word, got {' '.join([value, *more])}: write {','.join([value, *more])}"
+        )
     if any(word.partition("=")[0] == flag for word in rest):
         raise InvalidInput(f"{flag}: expected it once")
     return rest, value
