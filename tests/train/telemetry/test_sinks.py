@@ -54,6 +54,25 @@ def test_a_resumed_table_has_one_header_and_neither_later_rows_nor_half_a_line(t
     assert read(tmp_path / "metrics.csv").count("num_steps") == 1
 
 
+def test_rows_go_on_in_a_new_file_where_somebody_has_removed_the_old_one_and_damage_is_told_once(tmp_path):
+    said = []
+    with MetricsFile(CONFIG, tmp_path, None, said.append) as metrics:
+        metrics.write({"num_steps": 100})
+        (tmp_path / "metrics.jsonl").unlink()
+        metrics.write({"num_steps": 200, "loss": 1.0})
+        metrics.write({"num_steps": 300})
+        assert [row["num_steps"] for row in rows_of(tmp_path)] == [200, 300]
+        assert table_of(tmp_path) == rows_of(tmp_path)
+        assert not said
+        (tmp_path / "metrics.jsonl").write_text("emptied by hand\n")
+        for steps in (400, 500):
+            metrics.write({"num_steps": steps, f"loss_{steps}": 2.0})
+    (sentence,) = said
+    assert "metrics.jsonl: damaged, or no metrics of drivetrain" in sentence
+    assert "; the run goes on, and rows are lost until that is mended" in sentence
+    assert [row["num_steps"] for row in table_of(tmp_path)] == [200, 300]
+
+
 def test_a_line_that_found_no_room_is_there_once_there_is_room(tmp_path, full_disk):
     rows = [{"num_steps": 1.0}]
     table = Table(tmp_path / "metrics.csv", lambda: rows)

@@ -18,12 +18,13 @@ when its episodes are played, of the steps at which its weights were taken.
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
@@ -75,17 +76,25 @@ class MetricsFile:
         self._evaluated = _evaluated_at(row) or self._evaluated
         finite = {name: value for name, value in row.items() if math.isfinite(value)}
         line = json.dumps(finite).encode() + b"\n"
-        if self._try(str(self._path), lambda: append_whole(self._file, line)):
+        if self._try(str(self._path), lambda: append_whole(self._at_its_path(), line)):
             for sink in self._sinks:
                 self._try(sink.name, partial(sink.write, finite))
+
+    def _at_its_path(self) -> IO[bytes]:
+        """The file; a new one if somebody has removed or replaced it, so that the rows from here on are not lost."""
+        if os.fstat(self._file.fileno()).st_nlink == 0:
+            removed, self._file = self._file, self._path.open("ab", buffering=0)
+            removed.close()
+        return self._file
 
     def _try(self, place: str, write: Callable[[], object]) -> bool:
         """Whether it could be written; says so where it no longer can."""
         try:
             write()
-        except OSError as error:
+        except (OSError, FileFormatError) as error:
             if place not in self._failing:
-                self._complain(f"{place}: {error.strerror}; the run goes on, and rows are lost until that is mended")
+                why = error.strerror if isinstance(error, OSError) else error
+                self._complain(f"{place}: {why}; the run goes on, and rows are lost until that is mended")
             self._failing.add(place)
             return False
         self._failing.discard(place)
