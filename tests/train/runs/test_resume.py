@@ -296,6 +296,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
         ({"num_resumes": "x", "elapsed_s": None}, "its manifest has 'x' as num_resumes, None as elapsed_s"),
         ({"learning_s": float("nan")}, "its manifest has nan as learning_s"),
         ({"num_updates": 10**9}, "its manifest counts 1,000,000,000 updates, and its state"),
+        ({"encoder_frozen": True}, "says after 400 steps that the encoder is frozen, and has settings with none as"),
     ],
 )
 def test_a_manifest_that_has_what_cannot_be_is_refused(copy, wrong, sentence):

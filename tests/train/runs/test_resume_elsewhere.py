@@ -10,7 +10,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 from test_deterministic import require_equal, run
 from whole_run import SMALL, Run
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.normalization.moments import merged, of_as_many
@@ -54,6 +54,12 @@ def test_rollouts_keep_their_environments_however_many_actors_share_them(tmp_pat
         kept = run_settings(run_dir)
         assert (kept["num_actors"], kept["envs_per_actor"]) == (num_actors, 4 // max(1, num_actors))
         assert seen(run_dir) == (total_steps, 4)
+    manifest = run_dir / "checkpoint" / "manifest.json"
+    kept = json.loads(manifest.read_text())
+    del kept["config"]["agent"]["num_epochs"]
+    manifest.write_text(json.dumps(kept))
+    with pytest.raises(FileFormatError, match=r"counts 48 updates, and has settings with 40 after each rollout; use"):
+        resume(run_dir, total_steps=512)
 
 
 def test_a_deterministic_run_ends_with_the_same_bits_with_other_actors(tmp_path):

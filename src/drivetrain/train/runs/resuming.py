@@ -129,6 +129,7 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
     _require_whole(run_dir / "checkpoint", arrays, meta)
+    _require_of_config(run_dir / "checkpoint", config, meta)
     config = changes.applied(_as_last_asked(config, run_dir, again))
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
@@ -153,6 +154,27 @@ def _require_whole(folder: Path, arrays: Mapping[str, NDArray[Any]], meta: Mappi
         raise FileFormatError(
             f"{folder}: its manifest counts {meta['num_updates']:,} updates, and its state {learned.tolist()}; use an "
             "older copy"
+        )
+
+
+def _require_of_config(folder: Path, config: TrainConfig, meta: Mapping[str, Any]) -> None:
+    """Refuse a manifest whose counts a run of its configuration cannot have come to: one of both was changed by hand.
+
+    Raises:
+        FileFormatError: It is such a one.
+    """
+    steps, updates = meta["num_steps"], meta["num_updates"]
+    if config.on_policy and updates % config.updates_per_rollout:
+        raise FileFormatError(
+            f"{folder}: its manifest counts {updates:,} updates, and has settings with {config.updates_per_rollout:,} "
+            "after each rollout; use an older copy"
+        )
+    after = None if config.on_policy else config.updates.freeze_encoder_after
+    if meta.get("encoder_frozen") and (after is None or steps < after):
+        told = "none" if after is None else f"{after:,}"
+        raise FileFormatError(
+            f"{folder}: its manifest says after {steps:,} steps that the encoder is frozen, and has settings with "
+            f"{told} as freeze_encoder_after; use an older copy"
         )
 
 
