@@ -1,5 +1,6 @@
 """The sequential reference: a seed fixes every bit."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
+from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import rows_of, rows_without_times
 
+from drivetrain.core.errors import RunError
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience, writers
@@ -109,6 +112,36 @@ def test_what_observations_are_normalised_by_is_saved_by_an_interrupt_in_the_war
     arrays, meta = load_checkpoint(tmp_path)
     assert meta["num_updates"] == 0
     assert arrays["moments"][:, 0].sum() == meta["num_steps"] > 0
+
+
+@pytest.mark.parametrize(("num_actors", "ends_with"), [(0, "its last step"), (1, "its last step"), (0, "a callback")])
+def test_what_observations_are_normalised_by_is_saved_where_a_run_ends_in_its_warm_up(tmp_path, num_actors, ends_with):
+    def end(event):
+        if ends_with == "a callback" and event.row["num_steps"] >= 100:
+            raise ZeroDivisionError
+
+    settings = {**SMALL, "num_actors": num_actors, "total_steps": 203, "log_interval_steps": 50}
+    settings |= {"warmup_steps": 900, "normalize_observations": True, "run_dir": str(tmp_path), "callbacks": [end]}
+    with contextlib.suppress(ZeroDivisionError):
+        train("dqn", "CartPole-v1", **settings)
+    arrays, meta = load_checkpoint(tmp_path)
+    assert arrays["moments"][:, 0].sum() == meta["num_steps"] > 0
+
+
+def test_what_observations_are_normalised_by_is_saved_where_an_environment_raises(tmp_path):
+    class Failing(CartPoleEnv):
+        num_left = 100
+
+        def step(self, action):
+            self.num_left -= 1
+            assert self.num_left
+            return super().step(action)
+
+    settings = {**SMALL, "envs_per_actor": 1, "normalize_observations": True, "run_dir": str(tmp_path)}
+    with pytest.raises(RunError, match="AssertionError"):
+        train("dqn", Failing, **settings)
+    arrays, meta = load_checkpoint(tmp_path)
+    assert arrays["moments"][:, 0].sum() == meta["num_steps"] == 99
 
 
 def interrupting_at(step):

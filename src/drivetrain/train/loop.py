@@ -238,6 +238,8 @@ class Loop:
 
     @CHECKPOINT
     def _save(self) -> None:
+        if self._rounds is None:  # what has been seen since the last updates, or before the first
+            self._observe()
         arrays = {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
         self._saver.save(arrays, self._progress())
         for outcome in self._saver.outcomes():
@@ -273,8 +275,6 @@ class Loop:
             self._display.note(f"ending at step {last.total_steps:,}, as a callback asks")
 
     def _stop(self) -> NoReturn:
-        if self._rounds is None:  # what has been seen since the last updates, or before the first
-            self._observe()
         self._save()
         self._leave()
 

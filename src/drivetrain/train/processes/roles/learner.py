@@ -120,8 +120,7 @@ class Learning:
     def end(self) -> None:
         """Write the last checkpoint."""
         if self._rounds is None:
-            if self._ledger.stopping:  # what has been seen since the last updates, or before the first
-                self._observe()
+            self._observe()  # what has been seen since the last updates, or before the first
             self._num_steps = self._ledger.counts().committed
         self._report()
         self._save()
