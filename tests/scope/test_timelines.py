@@ -16,7 +16,7 @@ from drivetrain.scope.profile import Profile
 from drivetrain.scope.sites import CLASSES, FORWARD, Site
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import innermost, timeline
-from drivetrain.scope.trace.events import BEGIN, END
+from drivetrain.scope.trace.events import BEGIN, END, THREAD_END
 
 
 def totals(trace, thread):
@@ -83,6 +83,35 @@ def test_the_operations_of_a_mask_are_looked_up_and_not_searched_among_thousands
     mask = 1 << CLASSES.index("python") | (1 << 7 | 1 << 100_000) << len(CLASSES)
     found = overlap.names(mask, SimpleNamespace(operations=Many()))
     assert found == (("python",), ("operation 7", "operation 100000"))
+
+
+def test_a_report_is_of_the_states_that_occur_however_many_there_could_be():
+    names, phases = 40_000, 50  # beyond 16 bits, and 24 million states
+    sites = (
+        *(Site(f"s{i}", f"operation {i}", "python") for i in range(names)),
+        *(Site(f"p{i}", phase=f"epoch {i}") for i in range(phases)),
+    )
+    events = [(10, BEGIN, names + 7), (20, BEGIN, names - 1), (50, END, names - 1), (70, END, names + 7)]
+    trace = replace(
+        trace_of([thread_of([*events, (90, THREAD_END, 0)])], 0, 100, sites),
+        about={"prior": {"call": (1.0, 0.1), "annotation": (1.0, 0.1)}},
+    )
+    profile = Profile(trace)
+    found = {(row.operation, row.time_class, row.phase): row.raw_ns for row in profile.breakdown()}
+    assert found == {
+        ("other", "python", "epoch 7"): 30,
+        ("operation 39999", "python", "epoch 7"): 30,
+        ("other", "python", ""): 20,
+        ("other", "idle", ""): 20,
+    }
+    corrected = profile.correction.of_thread(0)
+    assert corrected is not None
+    assert len(corrected) == len(found)
+    assert {(o.classes, o.operations): o.ns for o in profile.overlaps()} == {
+        (("python",), ("other",)): 50,
+        (("python",), ("operation 39999",)): 30,
+        ((), ()): 20,
+    }
 
 
 @given(traces(), st.integers(0, 2**60), st.randoms(use_true_random=False))

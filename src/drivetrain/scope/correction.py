@@ -41,6 +41,9 @@ class Interval(NamedTuple):
     high_ns: float
 
 
+NOTHING = Interval(0.0, 0.0, 0.0)
+
+
 def interval(columns: Floats) -> Interval:
     """Of one number under all scenarios: likely costs, each factor larger, the earliest and the latest waits."""
     likely = float(columns[0])
@@ -130,21 +133,21 @@ class Correction:
             return None
         return interval(self.trace.end_ns - self.trace.begin_ns - self._earlier_ns)
 
-    def of_thread(self, index: int) -> list[Interval] | None:
-        """Per state; they sum to the corrected wall time. None where nothing can be corrected."""
+    def of_thread(self, index: int) -> dict[int, Interval] | None:
+        """By state; they sum to the corrected wall time. None where nothing can be corrected."""
         columns = self._columns(index)
-        return None if columns is None else list(map(interval, columns))
+        return None if columns is None else {code: interval(row) for code, row in columns.items()}
 
-    def _columns(self, index: int) -> Floats | None:
-        """A thread's corrected time, [states, columns]."""
-        moved = self._moved[index]
+    def _columns(self, index: int) -> dict[int, Floats] | None:
+        """A thread's corrected time in each state that occurs; [columns]."""
+        moved, line, idle = self._moved[index], self.lines[index], self.space.code(IDLE)
         if moved is None:
             return None
-        removed = moved.removed_ns.copy()
-        idle = self.space.code(IDLE)
+        spent, removed = line.spent(), moved.removed_ns
+        found = dict(zip(spent, np.array(list(spent.values()))[:, None] - removed, strict=True))
         # Before and after the thread: what is left of the session.
-        removed[idle] = self._earlier_ns - (removed.sum(axis=0) - removed[idle])
-        return self.lines[index].totals(self.space.size)[:, None] - removed
+        found[idle] = spent.get(idle, 0) - (self._earlier_ns - removed[line.occurring != idle].sum(axis=0))
+        return found
 
     def added(self) -> Interval:
         """What recording cost all threads together, waits not counted: spans, and what CUPTI says of itself."""
@@ -175,9 +178,10 @@ class Correction:
         columns = self._columns(0)
         assert columns is not None
         sums: dict[int, Floats] = {}
-        for code in np.flatnonzero((columns != 0).any(axis=1)).tolist():
-            mask = overlap.mask_of(code, self.space)
-            sums[mask] = sums.get(mask, 0.0) + columns[code]
+        for code, row in columns.items():
+            if row.any():
+                mask = overlap.mask_of(code, self.space)
+                sums[mask] = sums.get(mask, 0.0) + row
         return {mask: interval(row) for mask, row in sums.items()}
 
     def _edges(self, index: int, column: int) -> Floats:

@@ -3,6 +3,7 @@
 time lines -> changes, sorted by time -> how many threads are in each class -> mask of each interval -> totals
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ def totals(edges: Sequence[NDArray[Any]], states: Sequence[NDArray[np.int32]], s
     """
     if not len(edges):
         return {}
+    if len(edges) == 1:
+        return _of_one(edges[0], states[0], space)
     time_ns, before, after = _changes(edges, states)
     words = _words(before, after, space)
     masks = [word.mask[:-1] for word in words]
@@ -49,6 +52,15 @@ def totals(edges: Sequence[NDArray[Any]], states: Sequence[NDArray[np.int32]], s
     spent = np.bincount(place.ravel(), np.diff(time_ns))
     codes = [sum(map(_Word.spread, words, row)) for row in rows.tolist()]
     return {code: ns for code, ns in zip(codes, spent.tolist(), strict=True) if ns}
+
+
+def _of_one(edge_ns: NDArray[Any], state: NDArray[np.int32], space: StateSpace) -> dict[int, float]:
+    """Nobody is beside it: each state has a mask of its own, whatever their number, less phases."""
+    codes, place = np.unique(state, return_inverse=True)
+    found: dict[int, float] = defaultdict(float)
+    for code, ns in zip(codes.tolist(), np.bincount(place, np.diff(edge_ns)).tolist(), strict=True):
+        found[mask_of(code, space)] += ns
+    return {code: ns for code, ns in found.items() if ns}
 
 
 def _changes(

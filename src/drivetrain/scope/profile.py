@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from drivetrain.core.docstrings import with_fields
 from drivetrain.scope import overlap
 from drivetrain.scope.accelerator.devices import Devices
 from drivetrain.scope.accelerator.usage import Usage, usage_of
-from drivetrain.scope.correction import Correction, Interval
+from drivetrain.scope.correction import NOTHING, Correction, Interval
 from drivetrain.scope.sites import CLASSES, MEMBER, NATIVE
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
@@ -86,24 +86,25 @@ class Profile:
 
     def breakdown(self) -> list[Row]:
         """All rows, by process and thread, longest first within a thread; then those of devices, by stream."""
+        return list(self._breakdown)
+
+    @cached_property
+    def _breakdown(self) -> tuple[Row, ...]:
         rows = [row for index in range(len(self.trace.threads)) for row in self._rows(index)]
         for track, line in self.devices.lines_of_tracks.items() if self.devices else ():
             name = self.process_name(track.process)
-            totals = line.totals(self.space.size)
-            rows += [self._row(name, track.name, code, int(totals[code]), None) for code in _longest_first(totals)]
-        return rows
+            rows += [self._row(name, track.name, code, ns, None) for code, ns in _longest_first(line.spent())]
+        return tuple(rows)
 
     def _rows(self, index: int) -> list[Row]:
         thread = self.trace.threads[index]
-        totals = self.timelines[index].totals(self.space.size)
         corrected = self.correction.of_thread(index)
-        there = totals != 0
-        if corrected is not None:  # a thread that ran to the end may end before it without recording
-            there |= np.array([abs(one.likely_ns) >= 1 for one in corrected])
+        # A thread that ran to the end may end before it without recording.
+        also = [code for code, one in (corrected or {}).items() if abs(one.likely_ns) >= 1]
         where = self.process_name(thread.process), self.thread_name(thread)
         return [
-            self._row(*where, code, int(totals[code]), corrected[code] if corrected is not None else None)
-            for code in _longest_first(totals, there)
+            self._row(*where, code, ns, None if corrected is None else corrected.get(code, NOTHING))
+            for code, ns in _longest_first(self.timelines[index].spent(), also)
         ]
 
     def _row(self, process: str, thread: str, code: int, raw_ns: int, corrected: Interval | None) -> Row:
@@ -178,7 +179,7 @@ class Profile:
             overlap.Overlap(
                 *overlap.names(code, self.space),
                 int(raw.get(code, 0)),
-                **_bounds(None if corrected is None else corrected.get(code, Interval(0.0, 0.0, 0.0))),
+                **_bounds(None if corrected is None else corrected.get(code, NOTHING)),
             )
             for code in codes
         ]
@@ -289,10 +290,10 @@ def _kinds_of(thread: Thread, steps: NDArray[np.bool_]) -> Counter[int]:
     return Counter(kinds)
 
 
-def _longest_first(totals: NDArray[np.int64], there: NDArray[np.bool_] | None = None) -> list[int]:
-    """States that have time, or are said to be there."""
-    codes: list[int] = np.flatnonzero(totals != 0 if there is None else there).tolist()
-    return sorted(codes, key=lambda code: -totals[code])
+def _longest_first(spent: Mapping[int, int], also: Iterable[int] = ()) -> list[tuple[int, int]]:
+    """States that have time, or are named, with it."""
+    codes = sorted({*(code for code, ns in spent.items() if ns), *also})
+    return sorted(((code, spent.get(code, 0)) for code in codes), key=lambda item: -item[1])
 
 
 def _bounds(found: Interval | None) -> dict[str, float | None]:

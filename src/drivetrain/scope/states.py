@@ -44,6 +44,11 @@ class StateSpace:
         return tuple(dict.fromkeys([*OPERATIONS, *own]))
 
     @cached_property
+    def _places(self) -> dict[str, int]:
+        """Of operations: a program may have thousands."""
+        return {name: place for place, name in enumerate(self.operations)}
+
+    @cached_property
     def phases(self) -> tuple[str, ...]:
         """No phase first."""
         return tuple(dict.fromkeys(["", *(site.phase for site in self.sites)]))
@@ -82,22 +87,20 @@ class StateSpace:
         return State(self.operations[operation], CLASSES[time_class], self.phases[phase])
 
     @cached_property
-    def set_by(self) -> tuple[NDArray[np.int16], NDArray[np.int16], NDArray[np.int16]]:
+    def set_by(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """Per site the operation, class and phase it sets, -1 where it inherits. A forward pass sets no operation
         here: `rules` decides.
         """
-        operation = [self.operations.index(s.operation) if s.operation in self.operations else -1 for s in self.sites]
+        operation = [self._places.get(s.operation, -1) for s in self.sites]
         time_class = [CLASSES.index(s.time_class) if s.time_class else -1 for s in self.sites]
-        phase = [self.phases.index(s.phase) if s.phase else -1 for s in self.sites]
-        return np.array(operation, np.int16), np.array(time_class, np.int16), np.array(phase, np.int16)
+        phases = {name: place for place, name in enumerate(self.phases)}
+        phase = [phases[s.phase] if s.phase else -1 for s in self.sites]
+        return np.array(operation, np.int32), np.array(time_class, np.int32), np.array(phase, np.int32)
 
     @cached_property
-    def presumed(self) -> NDArray[np.int16]:
+    def presumed(self) -> NDArray[np.int32]:
         """Per site the operation it has where nothing around sets one, -1 for none; `rules` decides forward passes."""
-        operations = self.operations
-        return np.array(
-            [operations.index(s.presumed) if s.presumed in operations else -1 for s in self.sites], np.int16
-        )
+        return np.array([self._places.get(s.presumed, -1) for s in self.sites], np.int32)
 
     @cached_property
     def is_forward(self) -> NDArray[np.bool_]:

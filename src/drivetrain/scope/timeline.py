@@ -8,6 +8,7 @@ vectorised; a stack that was left out of order (by a generator, say) is walked e
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -50,6 +51,21 @@ class Timeline:
             edge_of_event=self.edge_of_event + np.searchsorted(times_ns, self.edge_ns[self.edge_of_event], side="left"),
         )
 
+    @cached_property
+    def occurring(self) -> NDArray[np.int32]:
+        """The states in it, ascending: few of those that a trace with many operations and phases could have."""
+        return np.unique(self.state)
+
+    @property
+    def place(self) -> Ints:
+        """Of each state among those that occur."""
+        return np.searchsorted(self.occurring, self.state)
+
+    def spent(self) -> dict[int, int]:
+        """Nanoseconds by state that occurs; they sum to the session's wall time."""
+        sums = np.bincount(self.place, np.diff(self.edge_ns), len(self.occurring)).astype(np.int64)
+        return dict(zip(self.occurring.tolist(), sums.tolist(), strict=True))
+
     def totals(self, num_states: int, within: tuple[int, int] | None = None) -> Ints:
         """Nanoseconds in each state, of the whole session or between two times; they sum to its wall time."""
         edge_ns = self.edge_ns if within is None else np.clip(self.edge_ns, *within)
@@ -76,12 +92,12 @@ def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
     return Timeline(edges, states, entered, entered_from, np.arange(len(edges)))
 
 
-def own_parts(space: StateSpace, entered: NDArray[np.int32], begins: Ints, parent: Ints) -> NDArray[np.int16]:
+def own_parts(space: StateSpace, entered: NDArray[np.int32], begins: Ints, parent: Ints) -> NDArray[np.int32]:
     """What each begin event sets of [operation, class, phase], -1 where it inherits, and the operation that is presumed
     of it where none is set around it, -1 for none; shape [4, begins].
     """
     if not len(begins):
-        return np.zeros((4, 0), np.int16)
+        return np.zeros((4, 0), np.int32)
     parts = np.stack([part[entered] for part in (*space.set_by, space.presumed)])
     inference, backpropagation = map(space.operations.index, ("inference", "backpropagation"))
     if acting.is_asked(space.sites):
@@ -97,7 +113,7 @@ def own_parts(space: StateSpace, entered: NDArray[np.int32], begins: Ints, paren
     return parts
 
 
-def _states(inner: Ints, parent: Ints, own: NDArray[np.int16], space: StateSpace) -> tuple[Ints, Ints]:
+def _states(inner: Ints, parent: Ints, own: NDArray[np.int32], space: StateSpace) -> tuple[Ints, Ints]:
     """The code after each event, and the code around each begin event."""
     base = np.array(space.parts(BASE), np.int64)
     parts = _inherited(own[:3].astype(np.int64), own[3].astype(np.int64), parent, base)

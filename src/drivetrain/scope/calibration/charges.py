@@ -109,9 +109,9 @@ class Charges:
 
     @cached_property
     def of_states(self) -> Floats:
-        """[states, parts]: how many spans are charged to each state."""
-        parts = map(self.of_intervals, range(NUM_PARTS))
-        columns = [np.bincount(self.line.state, part, self.space.size).astype(np.float64) for part in parts]
+        """[states that occur, parts]: how many spans are charged to each state."""
+        parts, place, num = map(self.of_intervals, range(NUM_PARTS)), self.line.place, len(self.line.occurring)
+        columns = [np.bincount(place, part, num).astype(np.float64) for part in parts]
         return np.stack(columns, axis=1)
 
     def before(self, places: NDArray[np.int64]) -> Floats:

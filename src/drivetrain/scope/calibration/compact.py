@@ -34,7 +34,7 @@ class Moved:
     """A thread's corrections; columns: the scenarios, then `earliest` and `latest` of who ended its waits."""
 
     removed_ns: Floats
-    """[states, columns]: what each state is shorter by."""
+    """[states that occur, columns]: what each state of the time line is shorter by."""
     place: Ints
     """Edges of the time line from which on ..."""
     base_ns: Floats
@@ -90,7 +90,7 @@ class _Line:
         self.rest_from, self.rest_to = self.line.edge_ns[rests], self.line.edge_ns[rests + 1]
         self.base = np.zeros(self.costs.shape[1])
         self.places, self.bases = [0], [self.base]
-        self.saved = np.zeros((space.size, self.costs.shape[1]))
+        self.saved = np.zeros((len(self.line.occurring), self.costs.shape[1]))
         self._cost_before: dict[int, Floats] = {}
 
     @property
@@ -213,5 +213,5 @@ def _settle(lines: Sequence[_Line], wait: _Wait) -> None:
     length = mine.line.edge_ns[wait.first + 1] - mine.line.edge_ns[wait.first]
     after = np.minimum(before + length, until)
     charged = mine.cost_before(wait.first + 1) - mine.cost_before(wait.first)
-    mine.saved[mine.line.state[wait.first]] += (after - before) - charged
+    mine.saved[np.searchsorted(mine.line.occurring, mine.line.state[wait.first])] += (after - before) - charged
     mine.set_shift(wait.first + 1, after)
