@@ -1,5 +1,10 @@
 """What a signal's handler raises reaches a recorded program wherever it was when the signal came."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 from programs import profiled_text
 
@@ -46,3 +51,42 @@ def test_an_interrupt_while_a_hook_is_told_of_a_call_is_the_calls(error):
     recorded = _native.Wrapped(lambda: "called", _native.Span(0), told)
     with pytest.raises(error):
         recorded()
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_program_once_whether_it_is_sent_to_the_profiler_alone_or_to_its_group(
+    tmp_path, signum, send
+):
+    script = tmp_path / "program.py"
+    script.write_text("""
+import signal, sys
+
+def tell(signum, frame):
+    print(signal.Signals(signum).name, flush=True)
+
+for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(signum, tell)
+print("ready", flush=True)
+sys.stdin.read()
+""")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "drivetrain.cli.main", "profile", "-o", tmp_path / "run.scope", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # as in a terminal, `timeout` and schedulers, a group of its own
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        told: list[str] = []
+        for number, how in ((signum, send), (signal.SIGUSR1, os.kill)):
+            how(process.pid, number)
+            told.append(process.stdout.readline().strip())
+        process.stdin.close()
+        rest = process.stdout.read()
+    assert [*told, rest, process.returncode] == [signum.name, "SIGUSR1", "", 0]

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from drivetrain.core.bystander import Bystander
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope.cupti import injection
 from drivetrain.scope.cupti.readings import Readings
@@ -24,7 +25,7 @@ from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 NO_HOOKS: Mapping[str, str] = {named.VARIABLE: "", torch_operators.VARIABLE: ""}
@@ -55,7 +56,8 @@ def run(
 ) -> int:
     """Run a Python program with recording on; returns what its process ended with, negative for a signal.
 
-    The program keeps terminal, standard input and process group, so that Ctrl-C reaches it as ever.
+    The program keeps terminal, standard input and process group, so that Ctrl-C reaches it as ever; signals that this
+    process alone is sent are passed on.
 
     Args:
         folder: A new folder for the session.
@@ -75,20 +77,21 @@ def run(
         leave_note(folder, "gpu-plan", gpu.note)
     named.note_all_as_missing(folder, hooks.get(named.VARIABLE, ""))
     environment = {**os.environ, **hooks, **gpu.environment, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
-    process = subprocess.Popen([sys.executable, *command], env=environment)
+    with Bystander(_FORWARDED) as bystander:
+        process = subprocess.Popen([sys.executable, *command], env=environment)
 
-    def forward(signum: int, frame: FrameType | None) -> None:
-        process.send_signal(signum)
+        def forward(signum: int, frame: FrameType | None) -> None:
+            # What a terminal or `timeout` sends, the program gets too, and decides what comes of it: not twice.
+            if not bystander.was_told_of(signum):
+                process.send_signal(signum)
 
-    before = {signum: signal.signal(signum, forward) for signum in _FORWARDED}
-    # The terminal sends it to the program too, which decides what comes of it.
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with Readings(folder) if gpu.takes_readings else contextlib.nullcontext():
-            code = process.wait()
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+        before = {signum: signal.signal(signum, forward) for signum in _FORWARDED}
+        try:
+            with Readings(folder) if gpu.takes_readings else contextlib.nullcontext():
+                code = process.wait()
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
     with contextlib.suppress(OSError):  # of a full disk, say: how the program ended is told in any case
         end(folder, exit_code=code)
     return code
