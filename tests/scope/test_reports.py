@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -20,7 +21,7 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.shares import in_words, shares
 from drivetrain.scope.sites import Site
 from drivetrain.scope.spans import span
-from drivetrain.scope.trace.events import BEGIN, END
+from drivetrain.scope.trace.events import BEGIN, END, STEP
 
 VOID = {"meta", "link", "br"}
 
@@ -133,6 +134,13 @@ def test_words_name_what_dominates_and_what_to_do():
     assert words[0].startswith("Most of the time is simulation: 65% of the 1 µs")
     assert "vector environment" in words[1]
     assert in_words(Profile(trace_of([]))) == ["Nothing was recorded."]
+
+
+@pytest.mark.parametrize(("site", "is_said"), [(0, True), (2, False)])  # of brute.SITES: inference, native code
+def test_where_no_operation_is_entered_nothing_is_said_to_be_before_the_first(site, is_said):
+    trace = trace_of([thread_of([(0, STEP, 0), (600, BEGIN, site), (900, END, site)])])
+    words = in_words(Profile(replace(trace, about={"argv": []})))
+    assert any("before the first operation" in paragraph for paragraph in words) == is_said
 
 
 @given(traces(in_order=False, lanes=True))

@@ -233,7 +233,9 @@ class Profile:
         return MEMBER in sites and bool(((thread.kind == BEGIN) & (thread.site == sites.index(MEMBER))).any())
 
     def startup_ns(self) -> int:
-        """From the session's begin to the first operation that any thread enters: imports, and setting up."""
+        """From the session's begin to the first operation that any thread enters: imports, and setting up. To its end
+        where none is entered.
+        """
         return self.first_operation_ns() - self.trace.begin_ns
 
     def first_operation_ns(self, process: int | None = None) -> int:

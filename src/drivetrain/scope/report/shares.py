@@ -91,7 +91,8 @@ def in_words(profile: Profile) -> list[str]:
     is_session = bool(profile.trace.about)  # not a trace of torch.profiler alone, which begins anywhere
     advice = _ADVICE if is_session else {**_ADVICE, "other": _ADVICE_ALONE}
     text.append(advice.get(first, f"Look into {first} first: nothing else can save as much."))
-    if is_session and (startup := profile.startup_ns()) > 0.1 * profile.wall_ns:
+    # Where no operation is entered, all of it is the program's, and none a beginning.
+    if is_session and 0.1 * profile.wall_ns < (startup := profile.startup_ns()) < profile.wall_ns:
         text.append(
             f"{seconds(startup)} of {seconds(profile.wall_ns)} passed before the first operation, in imports and "
             "setting up: a longer run has less of that."
