@@ -201,6 +201,22 @@ def test_a_process_without_costs_does_not_keep_others_from_being_corrected():
     assert None not in corrected.values()
 
 
+def test_a_process_without_costs_that_ends_last_keeps_the_end_where_it_is():
+    trace, _ = gather(0, inside_ns=300.0, around_ns=500.0, rounds=6)
+    unknown = replace(trace.processes[1], alone_ns={}, parent=99)
+    longer = replace(trace.threads[1], time_ns=np.append(trace.threads[1].time_ns[:-1], 10 * trace.end_ns))
+    profile = Profile(
+        replace(
+            trace,
+            end_ns=10 * trace.end_ns,
+            processes=(trace.processes[0], unknown, *trace.processes[2:]),
+            threads=(trace.threads[0], longer, *trace.threads[2:]),
+        )
+    )
+    assert profile.wall is not None
+    assert profile.wall.likely_ns == profile.wall_ns
+
+
 def test_a_trace_without_costs_is_left_uncorrected():
     trace = trace_of([thread_of([(0, BEGIN, 0), (10, END, 0)])], 0, 20, SITES)
     profile = Profile(replace(trace, processes=(replace(trace.processes[0], alone_ns={}),)))

@@ -109,6 +109,36 @@ with scope.session(sys.argv[1]):
     assert costs[str(child.tid)]["expected"] == costs[str(profile.trace.processes[0].pid)]["expected"]
 
 
+def test_a_child_whose_parent_ends_at_once_as_daemons_do_is_still_the_childs_parents(folder):
+    text = """
+import os, sys, time
+from drivetrain import scope
+
+middle = 0
+
+def wait_until_orphaned():  # before the recorder is told of the fork
+    while os.getppid() == middle:
+        time.sleep(0.001)
+
+os.register_at_fork(after_in_child=wait_until_orphaned)
+with scope.session(sys.argv[1]):
+    here, there = os.pipe()
+    if os.fork() == 0:
+        middle = os.getpid()
+        if os.fork() == 0:
+            with scope.operation("only in the daemon"):
+                pass
+        os._exit(0)
+    os.close(there)
+    os.read(here, 1)
+"""
+    script(text, folder)
+    profile = scope.load(folder)
+    first, middle, daemon = profile.trace.processes
+    assert (middle.parent, daemon.parent) == (first.pid, middle.pid)
+    assert None not in {row.corrected_ns for row in profile.breakdown()}
+
+
 def test_after_a_kill_everything_up_to_the_last_event_is_read(folder):
     text = """
 import os, signal, sys

@@ -118,13 +118,14 @@ class Correction:
 
     @cached_property
     def _earlier_ns(self) -> Floats:
-        """How much earlier the session ends; [columns]."""
+        """How much earlier the session ends; [columns]. Threads that nothing is known of end as late as they did."""
         ends: list[Floats] = []
+        nothing = np.zeros(self._scenarios.num + 2)
         last = max((int(t.time_ns[-1]) for t in self.trace.threads if t.num_events), default=0)
         for thread, moved in zip(self.trace.threads, self._moved, strict=True):
-            if moved is not None and thread.num_events:
-                ends.append(last - int(thread.time_ns[-1]) + moved.end_shift_ns)
-        return np.min(ends, axis=0) if ends else np.zeros(self._scenarios.num + 2)
+            if thread.num_events:
+                ends.append(last - int(thread.time_ns[-1]) + (nothing if moved is None else moved.end_shift_ns))
+        return np.min(ends, axis=0) if ends else nothing
 
     @property
     def wall(self) -> Interval | None:

@@ -28,6 +28,8 @@ class _Current:
     folder: Path | None = None
     pid = 0
     start = 0
+    forks = 0
+    """The process that forks; its child may have another parent by the time it asks, if that has ended."""
     started = False
 
 
@@ -84,18 +86,21 @@ def goes_by() -> int:
 def describe(folder: Path, **more: Any) -> None:
     """Write who this process is, and what else is known of it."""
     if not _current.started:
-        os.register_at_fork(after_in_child=_after_fork)
+        os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
         _current.started = True
     _current.pid = os.getpid()
-    parent = os.getppid()
     about = {
         "pid": os.getpid(),
         "start": _current.start,
-        "parent": parent,
+        "parent": os.getppid(),
         "argv": sys.orig_argv,
         **more,
     }
     write_json(_own(folder, "json"), about)
+
+
+def _before_fork() -> None:
+    _current.forks = os.getpid()
 
 
 def _after_fork() -> None:
@@ -105,7 +110,7 @@ def _after_fork() -> None:
     pid = _current.pid
     _current.start = process_start_time(os.getpid())
     with contextlib.suppress(OSError):  # a full disk: it is recorded all the same, as a process without arguments
-        describe(folder)
+        describe(folder, parent=_current.forks)
     _current.pid = pid  # the session stays the parent's
     table.after_fork(_own(folder, "sites"))
     if _native.gpu_is_lost():
