@@ -11,7 +11,8 @@ from test_reports import Cells
 
 from drivetrain import scope
 from drivetrain.cli.main import main
-from drivetrain.scope.report import beside, beside_page
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.report import beside, beside_json, beside_page
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.shares import Share, shares
 
@@ -71,6 +72,15 @@ def test_ratios_are_per_step_where_steps_are_known_and_absent_where_one_run_has_
     assert beside.ratio(first, first, key) == pytest.approx(1)
     assert beside.ratio(second, first, ("mine", "python")) is None
     assert set(beside.keys(runs)) >= {("mine", "python"), ("other's", "python")}
+
+
+def test_steps_are_counted_among_all_events_once_and_not_for_every_row(runs, monkeypatch):
+    counted: list[Profile] = []
+    count = Profile.num_recorded_steps
+    monkeypatch.setattr(Profile, "num_recorded_steps", lambda profile: counted.append(profile) or count(profile))
+    assert beside_page.render(runs, "both")
+    assert len(beside_json.as_json(runs)["rows"]) > 2
+    assert counted == [run.profile for run in runs]
 
 
 def test_a_ratio_of_what_cannot_be_told_from_recording_is_not_given(runs):

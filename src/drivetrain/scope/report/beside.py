@@ -34,11 +34,20 @@ class Run:
 
     def per_step_ns(self, share: Share) -> float | None:
         """Corrected time per step; None where no steps are known."""
-        return self._per(self.profile.num_recorded_steps(), share.corrected_ns)
+        return self._per(self._num_recorded_steps, share.corrected_ns)
 
     def gpu_per_step_ns(self, ns: float) -> float | None:
         """Time of GPUs, or of calls to them, per step in which they were recorded; None where no steps are known."""
-        return self._per(self.profile.num_gpu_steps(), ns)
+        return self._per(self._num_gpu_steps, ns)
+
+    # Counted among all events, and asked for by every row.
+    @cached_property
+    def _num_recorded_steps(self) -> int:
+        return self.profile.num_recorded_steps()
+
+    @cached_property
+    def _num_gpu_steps(self) -> int:
+        return self.profile.num_gpu_steps()
 
     @staticmethod
     def _per(steps: int, ns: float) -> float | None:

@@ -50,14 +50,13 @@ def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:
     operation = np.where(line.state // len(profile.space.phases) % len(CLASSES) == CLASSES.index("idle"), -1, operation)
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
     bounds = first + np.arange(NUM_CELLS + 1) * ((last - first) / NUM_CELLS)
-    num = len(profile.space.operations)
-    time_in = np.zeros((num + 1, NUM_CELLS))
-    for index in range(-1, num):
+    found = np.roll(np.unique(np.append(operation, -1)), -1)  # where times are equal, idle comes last
+    time_in = np.zeros((len(found), NUM_CELLS))
+    for place, index in enumerate(found.tolist()):
         spent = np.concatenate([[0], np.cumsum(np.diff(line.edge_ns) * (operation == index))])
         # Time in this operation up to a bound is linear between edges.
-        time_in[index] = np.diff(np.interp(bounds, line.edge_ns, spent))
-    best = time_in.argmax(axis=0)
-    return np.where(best == num, -1, best)
+        time_in[place] = np.diff(np.interp(bounds, line.edge_ns, spent))
+    return found[time_in.argmax(axis=0)]
 
 
 def _bars(profile: Profile, line: Timeline, cells: NDArray[np.int64], colors: dict[str, str]) -> list[Bar]:
