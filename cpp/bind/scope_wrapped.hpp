@@ -2,8 +2,9 @@
 //
 // Put in the place of a method of a class, it binds like a function. All attributes are those of the wrapped
 // callable, its class included, so that inspect, functools.wraps, pickle by name and cloudpickle by value (which takes
-// a function apart, and so passes on one that is not recorded) see no difference. A hook may ask to be told
-// of each call, before it begins, with its arguments if it wants them: from here, so that no traceback shows that.
+// a function apart, and so passes on one that is not recorded, but for what the program itself has decorated: see
+// scope/hooks/cloudpickle.py) see no difference. A hook may ask to be told of each call, before it begins, with its
+// arguments if it wants them: from here, so that no traceback shows that.
 #pragma once
 
 #include <structmember.h>

@@ -5,6 +5,7 @@ import inspect
 from pathlib import Path
 
 import pytest
+from programs import entered, profiled_text
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
@@ -51,3 +52,32 @@ def test_a_recorded_method_binds_like_a_function():
 def test_what_is_no_function_is_not_decorated(what, told):
     with pytest.raises(InvalidInput, match=f"expected a function, got {told}"):
         scope.operation("x")(what)
+
+
+def test_a_function_that_cloudpickle_takes_to_another_process_by_value_keeps_its_operation(tmp_path):
+    pytest.importorskip("cloudpickle")
+    text = """
+import cloudpickle, subprocess, sys
+from drivetrain import scope
+
+@scope.operation("recursive")
+def factorial(n):
+    return 1 if n < 2 else n * factorial(n - 1)
+
+class Simulator:
+    @scope.operation("method")
+    def step(self):
+        return factorial(3)
+
+    @classmethod
+    @scope.operation("of the class")
+    def name(cls):
+        return cls.__name__
+
+# As vector environments hand what a script defines to processes that do not run it.
+text = "import cloudpickle, sys; one, f = cloudpickle.load(sys.stdin.buffer); print(one.step(), one.name(), f(4))"
+subprocess.run([sys.executable, "-c", text], input=cloudpickle.dumps([Simulator(), factorial]), check=True)
+"""
+    assert profiled_text(tmp_path / "run.scope", text).stdout == b"6 Simulator 24\n"
+    counts = entered(tmp_path / "run.scope")
+    assert [counts[name] for name in ("recursive", "method", "of the class")] == [3 + 4, 1, 1]

@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, ParamSpec, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope._native import Span, Wrapped
@@ -29,7 +30,7 @@ class Operation(Span):
             InvalidInput: It is no function, but a class or a property, say.
         """
         _require_function(function)
-        return recorded(function, self)
+        return recorded(function, self, of_program=True)
 
     def __reduce__(self) -> tuple[Callable[[Site], "Operation"], tuple[Site]]:
         """By its site: another process has other numbers."""
@@ -87,22 +88,41 @@ def span(site: Site, *, ends_step: int = -1, collapses: bool = False, is_traced:
     return Span(table.number(site), ends_step, collapses, site.time_class == "wait", is_traced)
 
 
-def recorded(function: Callable[P, R], inside: Span) -> Callable[P, R]:
+def recorded(function: Callable[P, R], inside: Span, *, of_program: bool = False) -> Callable[P, R]:
     """The function, recorded as a site while its own code runs.
 
     A generator is in the site until it ends, also while it is suspended; a coroutine while asyncio runs its task
     (hooks/asyncio.py). A static or class method stays one.
+
+    Args:
+        function: What is recorded.
+        inside: The span of the site.
+        of_program: Whether the program has asked for it, and no hook.
     """
     if isinstance(function, staticmethod | classmethod):
         method: Any = cast(Any, function)
-        return type(method)(recorded(method.__func__, inside))
+        return type(method)(recorded(method.__func__, inside, of_program=of_program))
     if inspect.iscoroutinefunction(function):
         return cast("Callable[P, R]", _recorded_coroutine(function, inside))
     if inspect.isasyncgenfunction(function):
         return cast("Callable[P, R]", _recorded_async_generator(function, inside))
     if inspect.isgeneratorfunction(function):
         return cast("Callable[P, R]", _recorded_generator(function, inside))
-    return cast("Callable[P, R]", Wrapped(function, inside))
+    wrapped = Wrapped(function, inside)
+    if of_program:
+        _annotated[wrapped] = inside
+    return cast("Callable[P, R]", wrapped)
+
+
+_annotated: WeakKeyDictionary[Wrapped, Span] = WeakKeyDictionary()
+
+
+def annotation_of(function: object) -> Span | None:
+    """The operation that the program has decorated a function with; None where it is a function, or recorded by a hook.
+
+    Of coroutines and generators nothing is said: they hold it themselves.
+    """
+    return _annotated.get(function) if type(function) is Wrapped else None
 
 
 def _recorded_coroutine(function: Callable[..., Any], inside: Span) -> Callable[..., Any]:
