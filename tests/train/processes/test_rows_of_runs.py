@@ -1,9 +1,14 @@
 """Rows of runs with processes are those of the run without, where the updates are the same."""
 
+import os
+import sys
+import time
+
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import rows_of
 
 from drivetrain.train import train
@@ -35,3 +40,34 @@ def test_the_last_row_has_the_metrics_of_the_last_updates(tmp_path):
     last = [row for row in rows_of(tmp_path) if "steps_per_s" in row][-1]
     assert (last["num_steps"], last["num_updates"]) == (400, 150)
     assert "loss" in last
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_the_last_row_has_the_last_episodes_however_late_an_actor_tells_of_them(tmp_path, algo):
+    caller = os.getpid()
+
+    class TellingLate(CartPoleEnv):
+        """Episodes of ten steps, whose rewards are the number of the step; what follows the hundredth takes long."""
+
+        def __init__(self):
+            super().__init__()
+            self.num_steps = 0
+            roles = sys.modules.get("drivetrain.train.processes.roles.actor")
+            if roles is not None and os.getpid() != caller:
+                tell = roles.News.tell
+                roles.News.tell = lambda news: (time.sleep(0.5 * (self.num_steps == 100)), tell(news))
+
+        def step(self, action):
+            obs, *_ = super().step(action)
+            self.num_steps += 1
+            return obs, float(self.num_steps), self.num_steps % 10 == 0, False, {}
+
+    settings = {
+        "dqn": {"warmup_steps": 50, "tolerance": 0, "batch_size": 8, "num_step": 1, "envs_per_actor": 1},
+        "ppo": {"num_envs": 1, "rollout_length": 50, "batch_size": 50, "num_epochs": 1},
+    }[algo]
+    settings |= {"eval_max_steps": 5, "eval_episodes": 1, "final_eval_episodes": 1, "hidden": (8,), "num_actors": 1}
+    settings |= {"total_steps": 100, "log_interval_steps": 100, "time_report": False, "run_dir": str(tmp_path)}
+    train(algo, TellingLate, **settings)
+    (row,) = [row for row in rows_of(tmp_path) if "steps_per_s" in row]
+    assert (row["episode_return"], row["episode_length"]) == (sum(range(1, 101)) / 10, 10)

@@ -84,6 +84,7 @@ class Supervisor:
         self._failure = ""
         self._final_episodes: list[Episode] | None = None
         self._finished_s: float | None = None
+        self._learned: tuple[Counts, float] | None = None  # what the learner has told of last, and when that was
         self._began_s = time.monotonic() - job.origin.elapsed_s
         self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin)
         self._memory = Memory(config, job.interface, job.origin, job.checkpoint)
@@ -211,7 +212,9 @@ class Supervisor:
         self._meter.set_learning(learned)
         num_steps, num_updates, moment_s = after
         counts = Counts(num_steps, num_steps, num_updates)
-        if self._config.on_policy and self._meter.row_is_due(counts):
+        self._learned = counts, moment_s
+        is_last = self._memory.ledger.is_finished(counts)
+        if self._config.on_policy and self._meter.row_is_due(counts) and not is_last:
             self._record(self._meter.row(counts, moment_s))
 
     def _kill_the_stuck(self) -> None:
@@ -292,15 +295,22 @@ class Supervisor:
 
     def _report(self) -> None:
         counts = self._memory.ledger.counts()
-        finished = self._memory.ledger.is_finished(counts)
-        if finished and self._finished_s is None:
-            self._finished_s = time.monotonic()
-            return  # what the learner has said of its last updates is read before they are told of
-        if self._config.on_policy:
+        if self._memory.ledger.is_finished(counts):
+            self._finished_s = self._finished_s or time.monotonic()
+            self._report_the_last(counts)
             return
         taken = counts.committed == self._memory.ledger.rules.total_steps  # the last row waits for the last update
-        if (finished and self._meter.has_news(counts)) or (not taken and self._meter.row_is_due(counts)):
+        if not self._config.on_policy and not taken and self._meter.row_is_due(counts):
             self._write_row(counts)
+
+    def _report_the_last(self, counts: Counts) -> None:
+        """Write the last row, once all actors have told of their last episodes, and the learner of its last updates."""
+        are_acting = any(child.role == "actor" for child in self._children)
+        if self._learned is None or are_acting or not self._meter.has_news(counts):
+            return
+        learned, moment_s = self._learned
+        if learned == counts:
+            self._record(self._meter.row(counts, moment_s))
 
     def _write_row(self, counts: Counts) -> None:
         self._record(self._meter.row(counts))
