@@ -113,6 +113,10 @@ def test_what_cannot_be_pickled_is_refused_before_anything_starts(tmp_path):
 def test_a_function_that_makes_no_environment_is_refused_in_one_sentence():
     with pytest.raises(InvalidInput, match=r"cannot be made: .*returns a gymnasium.Env, and it returned int"):
         describe(TrainConfig.default("dqn", lambda: 3))
+    with pytest.raises(
+        InvalidInput, match=r"returned CartPoleVectorEnv, several at once: return one; .*envs_per_actor"
+    ):
+        describe(TrainConfig.default("dqn", lambda: gymnasium.make_vec("CartPole-v1", num_envs=2)))
 
 
 @pytest.mark.parametrize(("given", "got"), [(cartpole(), "an environment itself"), (3, "int")])
@@ -255,6 +259,7 @@ def test_an_optimizer_may_keep_the_parameters_it_began_with(tmp_path, algo):
         ("optax:no_such_thing", "optimizer: expected module:name of something that can be imported"),
         ("adamw", "optimizer: expected module:name .*; name both, as optax:adamw names"),
         (lambda rate: 3, r"optimizer: expected a function .* gave int"),
+        (optax.adam(1e-3), "got a transformation itself; give a function of the rate, as `lambda rate: optax.adam"),
         (lambda rate: 1 / 0, "does not fit: it raised ZeroDivisionError"),
         (
             lambda rate: optax.lbfgs(rate),
@@ -265,7 +270,7 @@ def test_an_optimizer_may_keep_the_parameters_it_began_with(tmp_path, algo):
             "its state changes|carry output must have the same",
         ),
     ],
-    ids=["absent", "no module", "no optimizer", "raising", "needing more", "growing"],
+    ids=["absent", "no module", "no optimizer", "made", "raising", "needing more", "growing"],
 )
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_an_optimizer_that_cannot_work_is_refused_in_one_sentence_before_anything_starts(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import gymnasium
+from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
@@ -56,7 +57,7 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
     if maker is not None:
         env = maker(**settings.env_kwargs | (drawn if _takes_render_mode(maker) else {}))
         if not isinstance(env, gymnasium.Env):
-            told = ", a simulator: such are named drivetrain/module:Name" if hasattr(env, "default_params") else ""
+            told = _what_else(env)
             raise TypeError(
                 f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{told}"
             )
@@ -70,6 +71,13 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
         importlib.import_module("ale_py")  # registers them
     # Gymnasium 1.3 does not say what make() makes.
     return cast(Any, gymnasium).make(env_id, disable_env_checker=True, **options)
+
+
+def _what_else(env: object) -> str:
+    """What an object that is no environment of Gymnasium's may be meant as, after a comma; "" where nobody knows."""
+    if isinstance(env, VectorEnv):
+        return ", several at once: return one; runs make as many as envs_per_actor (of ppo num_envs) says"
+    return ", a simulator: such are named drivetrain/module:Name" if hasattr(env, "default_params") else ""
 
 
 def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) -> _AnyEnv:

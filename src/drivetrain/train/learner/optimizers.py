@@ -58,8 +58,14 @@ def optimizer_of(config: AgentConfig, max_norm: float | None = None, learning_ra
     rate = config.learning_rate if learning_rate is None else learning_rate
     if config.optimizer == "adam":
         return adam(rate, config.adam_epsilon, max_norm)
-    own = load_object("optimizer", config.optimizer)(rate)
-    if not (callable(getattr(own, "init", None)) and callable(getattr(own, "update", None))):
+    maker = load_object("optimizer", config.optimizer)
+    if _is_transformation(maker):
+        raise InvalidInput(
+            "optimizer: expected a function from a learning rate to an optax transformation, got a transformation "
+            "itself; give a function of the rate, as `lambda rate: optax.adam(rate)`, and the rate as learning_rate"
+        )
+    own = maker(rate)
+    if not _is_transformation(own):
         raise InvalidInput(
             f"optimizer: expected a function from a learning rate to an optax transformation, and "
             f"{config.optimizer!r} gave {type(own).__name__}"
@@ -72,6 +78,11 @@ def optimizer_of(config: AgentConfig, max_norm: float | None = None, learning_ra
         return optax.apply_updates(params, changes), state, global_norm(gradients)
 
     return Optimizer(clipped.init, step)
+
+
+def _is_transformation(value: Any) -> bool:
+    """Whether it is what optax calls a gradient transformation."""
+    return callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
 
 
 def adam(learning_rate: Any, epsilon: float, max_norm: float | None = None) -> Optimizer:
