@@ -1,8 +1,8 @@
 """Whether a signal was sent to this process alone or to its whole group, which the kernel does not say.
 
 A terminal, `timeout` and schedulers tell the group, so that the programs started here know already; `kill` and Docker
-tell one process, which has to pass it on. A forked process of the group that does nothing but say what it is told of
-is the witness.
+tell one process, which has to pass it on. A process of the group that does nothing but say what it is told of is the
+witness: this file, as a program of its own, since whoever asks may have threads and cannot be forked.
 """
 
 import contextlib
@@ -10,8 +10,10 @@ import os
 import select
 import signal
 import struct
+import subprocess
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import Self
 
@@ -30,29 +32,27 @@ class Bystander:
     def __init__(self, signums: Sequence[int]) -> None:
         self._signums = signums
         self._told: dict[int, float] = {}
-        self._pid = self._says = self._ends = -1
 
     def __enter__(self) -> Self:
-        self._says, says = os.pipe()
-        ends, self._ends = os.pipe()
-        # A signal that comes before the witness listens would end it.
+        # A signal that comes before the witness listens would end it; the mask is inherited.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signums)
         try:
-            self._pid = os.fork()
-            if self._pid == 0:
-                _stand_by(self._signums, before, says, ends, self._ends)
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", __file__, *map(str, self._signums)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+            )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(says)
-        os.close(ends)
+        assert self._process.stdout is not None
+        self._says = self._process.stdout.fileno()
         os.set_blocking(self._says, False)  # one handler may run inside another
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        os.close(self._ends)
-        os.close(self._says)
-        with contextlib.suppress(ChildProcessError):  # who ignores SIGCHLD has no children to wait for
-            os.waitpid(self._pid, 0)
+        with self._process:  # closes what holds it, and waits
+            pass
 
     def was_told_of(self, signum: int) -> bool:
         """Whether the signal that has just come here came to the whole group; to be called by its handler."""
@@ -72,17 +72,18 @@ class Bystander:
         return time.monotonic() - self._told.get(signum, float("-inf")) < 2 * _WITNESS_S
 
 
-def _stand_by(signums: Sequence[int], mask: Iterable[int], says: int, ends: int, theirs: int) -> None:
-    """The witness's life."""
+def stand_by(signums: Sequence[int]) -> None:
+    """The witness's life: until nobody holds the other end of its standard input any more."""
 
     def say(signum: int, frame: FrameType | None) -> None:
-        os.write(says, _RECORD.pack(signum, time.monotonic()))
+        with contextlib.suppress(OSError):
+            os.write(sys.stdout.fileno(), _RECORD.pack(signum, time.monotonic()))
 
-    try:
-        os.close(theirs)
-        for signum in signums:
-            signal.signal(signum, say)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.read(ends, 1)  # until nobody holds the other end any more
-    finally:
-        os._exit(0)
+    for signum in signums:
+        signal.signal(signum, say)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signums)
+    os.read(sys.stdin.fileno(), 1)
+
+
+if __name__ == "__main__":
+    stand_by(list(map(int, sys.argv[1:])))
