@@ -6,12 +6,12 @@
 
 namespace drivetrain::bind {
 
-// (count, least, largest, sum) of the leaves of a prioritized table.
+// (count, least, largest, sum, alpha) of the leaves of a prioritized table.
 inline nb::tuple leaf_stats(const Table& table) {
   auto held = table.hold();
   LeafStats stats{};
   without_gil(*held, [&](ReplayTable& native) { return drivetrain::leaf_stats(native, &stats); });
-  return nb::make_tuple(stats.count, stats.least, stats.largest, stats.sum);
+  return nb::make_tuple(stats.count, stats.least, stats.largest, stats.sum, stats.alpha);
 }
 
 // The keys of all rows, oldest first.

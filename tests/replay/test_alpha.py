@@ -159,6 +159,28 @@ def change_and_die(handle):
         replay.set_alpha(0.8)
 
 
+@pytest.mark.parametrize("settings", [{}, {"weights_by": "buffer"}])  # the ends by a walk, or kept
+def test_statistics_are_of_one_alpha_while_a_thread_changes_it(settings):
+    replay = filled_replay(3000, initial_priority=3.0, **settings)
+    stop = threading.Event()
+
+    def anneal():
+        while not stop.is_set():
+            for alpha in (0.3, 0.9, 0.6):
+                replay.set_alpha(alpha)
+
+    thread = threading.Thread(target=anneal)
+    thread.start()
+    try:
+        for _ in range(3000):
+            stats = replay.priority_stats()
+            found = [stats.minimum_priority, stats.maximum_priority, stats.mean]
+            np.testing.assert_allclose(found, [3, 3, (3 + 1e-6) ** stats.alpha], rtol=1e-4)
+    finally:
+        stop.set()
+        thread.join()
+
+
 def test_a_process_killed_while_it_rescales_leaves_leaves_that_others_complete(tmp_path):
     replay = filled_replay(50_000, alpha=0.5, shared=True)
     keys = replay.all_keys()

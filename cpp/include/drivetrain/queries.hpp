@@ -16,7 +16,8 @@ struct LeafStats {
   std::uint64_t count;  // rows that can be drawn
   double least;         // smallest of their leaves; 0 when there is none
   double largest;
-  double sum;           // exact: of the same instant as count
+  double sum;    // exact: of the same instant as count
+  double alpha;  // that all leaves were by at that instant
 };
 
 /// Where a walk over all rows begins and how many slots it visits: the oldest row comes first.
@@ -25,27 +26,29 @@ struct RingWalk {
   std::uint64_t used;
 };
 
-/// Completes a change of alpha that is under way, so that all leaves are by the same one.
-inline Status settle(ReplayTable& table) noexcept {
+/// Calls `look` once, with the lock held and all leaves by one alpha; completes a change that is under way.
+template <class Look>
+Status when_settled(ReplayTable& table, Look look) noexcept {
   while (true) {
     ReplayTable::Lock lock(table);
     if (!lock) return Status::kBroken;
-    if (table.is_settled()) return Status::kOk;
-    table.header().exponent.advance(table.tree(), table.config().capacity);
+    if (!table.is_settled()) table.header().exponent.advance(table.tree(), table.config().capacity);
+    if (!table.is_settled()) continue;
+    look();
+    return Status::kOk;
   }
 }
 
-/// Statistics of the leaves of a prioritized table. Without kept extremes, the smallest and largest
-/// are those that a walk over the leaves meets while others may change them.
-inline Status leaf_stats(ReplayTable& table, LeafStats* stats) noexcept {
-  const Status settled = settle(table);
-  if (settled != Status::kOk) return settled;
+/// The smallest and largest leaf that a walk meets while others may change them. Ends early, with `is_whole` false,
+/// where leaves are not all by this alpha.
+inline Status walk_leaves(ReplayTable& table, double alpha, Extremes::Range* range, bool* is_whole) noexcept {
   const std::uint64_t capacity = table.config().capacity;
   float least = std::numeric_limits<float>::infinity(), largest = 0;
-  for (std::uint64_t first = 0; first < capacity && !table.config().keeps_extremes();
-       first += kMaxBatch) {
+  *is_whole = false;
+  for (std::uint64_t first = 0; first < capacity; first += kMaxBatch) {
     ReplayTable::Lock lock(table);
     if (!lock) return Status::kBroken;
+    if (!table.is_settled() || table.alpha() != alpha) return Status::kOk;
     const std::uint64_t end = std::min<std::uint64_t>(first + kMaxBatch, capacity);
     for (std::uint64_t slot = first; slot < end; ++slot) {
       const float leaf = table.tree().leaf(slot);
@@ -53,16 +56,35 @@ inline Status leaf_stats(ReplayTable& table, LeafStats* stats) noexcept {
       largest = std::max(largest, leaf);
     }
   }
-  ReplayTable::Lock lock(table);
-  if (!lock) return Status::kBroken;
-  if (table.config().keeps_extremes()) {
-    const Extremes::Range range = table.tree().extremes();
-    least = range.least, largest = range.largest;
-  }
-  const double unit = std::ldexp(1.0, table.header().tree.unit_exponent);
-  *stats = {table.header().num_committed, std::isinf(least) ? 0.0 : least, largest,
-            static_cast<double>(table.tree().total()) * unit};
+  *range = {std::isinf(least) ? 0.0F : least, largest};
+  *is_whole = true;
   return Status::kOk;
+}
+
+/// Statistics of the leaves of a prioritized table. Without kept extremes, the smallest and largest
+/// are those of a walk, which begins anew where alpha has changed meanwhile.
+inline Status leaf_stats(ReplayTable& table, LeafStats* stats) noexcept {
+  const bool walks = !table.config().keeps_extremes();
+  while (true) {
+    Status status = Status::kOk;
+    double alpha = 0;
+    Extremes::Range range{};
+    bool is_whole = true;
+    if (walks) {
+      status = when_settled(table, [&] { alpha = table.alpha(); });
+      if (status == Status::kOk) status = walk_leaves(table, alpha, &range, &is_whole);
+    }
+    if (status == Status::kOk && is_whole) {
+      status = when_settled(table, [&] {
+        if (!walks) range = table.tree().extremes();
+        const double unit = std::ldexp(1.0, table.header().tree.unit_exponent);
+        *stats = {table.header().num_committed, range.least, range.largest,
+                  static_cast<double>(table.tree().total()) * unit, table.alpha()};
+      });
+    }
+    if (status != Status::kOk) return status;
+    if (!walks || (is_whole && stats->alpha == alpha)) return Status::kOk;
+  }
 }
 
 inline Status begin_walk(ReplayTable& table, RingWalk* walk) noexcept {

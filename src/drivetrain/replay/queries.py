@@ -30,7 +30,8 @@ class PriorityStats:
 
     `count`, `sum` and `mean` are of one instant. Where the replay keeps its extremes
     (`weights_by="buffer"` or `initial_priority="buffer_max"`) so are `minimum` and `maximum`; elsewhere
-    they are what a walk over all rows meets while others may write. Rows being written do not count.
+    they are what a walk over all rows meets while others may write. All are by one alpha, whoever changes it
+    meanwhile. Rows being written do not count.
     """
 
     count: int
@@ -65,13 +66,13 @@ class PriorityStats:
 
 def priority_stats(table: _native.Table) -> PriorityStats:
     """Statistics of all leaves of a prioritized table."""
-    count, least, largest, total = table.leaf_stats()
+    count, least, largest, total, alpha = table.leaf_stats()
     return PriorityStats(
         count=count,
         minimum=least or math.nan,
         maximum=largest or math.nan,
         sum=total,
-        alpha=table.alpha(),
+        alpha=alpha,
     )
 
 
