@@ -284,7 +284,11 @@ def test_killed_while_saving_the_file_is_the_old_one_or_the_new_one(tmp_path):
     assert seen <= {100, 2**17}
 
 
-def test_what_dead_processes_left_aside_is_removed_by_the_next_save_of_that_file(tmp_path):
+@pytest.mark.parametrize("incremental", [False, True])
+def test_what_dead_processes_left_aside_is_removed_by_the_next_save_of_that_file(tmp_path, incremental):
+    replay = tagged_replay(40, num_rows=8)
+    if incremental:
+        replay.save(tmp_path / "replay")  # to which the next adds
     path, script = tmp_path / "replay", "import os, sys; print(os.getpid())"
     dead = int(run_script(script))
     mine, start = os.getpid(), process_start_time(os.getpid())
@@ -295,9 +299,9 @@ def test_what_dead_processes_left_aside_is_removed_by_the_next_save_of_that_file
         (tmp_path / name).write_bytes(b"x")
     with open(tmp_path / locked, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        tagged_replay(40, num_rows=8).save(path)
+        replay.save(path, incremental=incremental)
         assert sorted(os.listdir(tmp_path)) == sorted(["replay", *kept, locked])
-    tagged_replay(40, num_rows=8).save(path)
+    replay.save(path, incremental=incremental)
     assert sorted(os.listdir(tmp_path)) == sorted(["replay", *kept])
 
 

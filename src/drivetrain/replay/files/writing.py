@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from drivetrain.core.aside import written_aside
+from drivetrain.core.aside import remove_stale, written_aside
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import _native
 from drivetrain.replay.files.format import (
@@ -84,6 +84,7 @@ def _add_part(path: Path, table: _native.Table, schema: Schema, known: Known) ->
             return None
         if not _is_ours(file, known) or _is_mostly_dead(table, schema, known):
             return None
+        remove_stale(Path(os.path.realpath(path)))  # as a file that is written anew does
         known, end = known.copy(), known.commit.end
         out = Summed(file)
         try:
