@@ -12,6 +12,7 @@ from saved_files import assert_loads_as_saved_whole, num_parts, stacked_replay, 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import Replay
 from drivetrain.replay.files import writing
+from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.inspection import inspect
 from drivetrain.replay.testing import TaggedStacks
 
@@ -135,6 +136,29 @@ def test_a_file_that_was_added_to_while_it_was_read_is_written_anew(tmp_path, mo
     assert replay.save(path, incremental=True) == path.stat().st_size
     monkeypatch.undo()
     assert_loads_as_saved_whole(path, replay)
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize("num_meanwhile", [8, 120, 512])
+def test_rows_that_come_while_frames_are_written_are_the_newest_of_the_file(
+    tmp_path, monkeypatch, incremental, num_meanwhile
+):
+    replay, path, write_frames = stacked_replay(), tmp_path / "replay", FramesOut.blocks
+    replay.save(path)
+    write_rows(replay, 80, first_tag=1000, num_bytes=16)
+
+    def followed_by_rows(frames):
+        yield from write_frames(frames)
+        write_rows(replay, num_meanwhile, first_tag=2000, num_bytes=16)
+
+    monkeypatch.setattr(FramesOut, "blocks", followed_by_rows)
+    replay.save(path, incremental=incremental)
+    monkeypatch.undo()
+    tags = replay.read(replay.all_keys()).data["tag"]
+    loaded, smaller = Replay.load(path), Replay.load(path, capacity=50)
+    np.testing.assert_array_equal(loaded.read(loaded.all_keys()).data["tag"], tags)
+    np.testing.assert_array_equal(smaller.read(smaller.all_keys()).data["tag"], tags[-50:])
+    assert loaded.num_inserted == replay.num_inserted
 
 
 def test_a_file_known_from_elsewhere_is_another_file(tmp_path):

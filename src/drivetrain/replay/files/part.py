@@ -6,6 +6,7 @@ Rows whose generation differs are written, and leaves alone where only these do.
 """
 
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from drivetrain.replay import _native
 from drivetrain.replay.files.format import BLOCK, COUNT, CRC, Commit, State, num_at_once
 from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.schema import Schema
+
+_STATE_NBYTES = 256  # its seven numbers take some 220 at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,20 +62,35 @@ class Known:
 def write_part(out: "Summed", table: _native.Table, schema: Schema, known: Known) -> None:
     """Write what `known` does not have, and note it there."""
     out.crc = 0
-    stats = table.stats()
-    names = ("max_priority", "random_block", "num_inserted", "next_slot", "unit_exponent")
-    state = State(**{name: stats[name] for name in names}, alpha=table.alpha(), moved=known.moved)
-    text = json.dumps(state.to_json()).encode()
-    out.write(COUNT.pack(len(text)), text)
+    state, begin = _state(table, known), out.nbytes
+    out.write(_packed(state, known))
+    num_frames = 0
     for frames in known.frames.blocks() if known.frames else ():
         out.write(BLOCK.pack(0, 0, len(frames)), frames)
-    for first, stop in ((stats["next_slot"], len(known.leaves)), (0, stats["next_slot"])):
+        num_frames += len(frames)
+    if num_frames:  # which took a while: rows that came meanwhile are not the oldest, where the ring was at first
+        before, state = state, _state(table, known)
+        out.rewrite(begin, _packed(before, known), _packed(state, known))
+    for first, stop in ((state.next_slot, len(known.leaves)), (0, state.next_slot)):
         for start, count in _steps(first, stop, schema):
             changes = _changes(table, schema, known, state.alpha, start, count)
             if len(changes.slots) or len(changes.frames):
                 out.write(*changes.packed())
     out.write(BLOCK.pack(0, 0, 0))
     out.write(CRC.pack(out.crc))
+
+
+def _state(table: _native.Table, known: Known) -> State:
+    """What a part says of the whole replay now."""
+    stats = table.stats()
+    names = ("max_priority", "random_block", "num_inserted", "next_slot", "unit_exponent")
+    return State(**{name: stats[name] for name in names}, alpha=table.alpha(), moved=known.moved)
+
+
+def _packed(state: State, known: Known) -> bytes:
+    """A state as it stands in a file; where it may be written anew, with room for longer numbers."""
+    text = json.dumps(state.to_json()).encode().ljust(_STATE_NBYTES if known.frames else 0)
+    return COUNT.pack(len(text)) + text
 
 
 def _steps(first: int, stop: int, schema: Schema) -> Iterator[tuple[int, int]]:
@@ -153,3 +171,33 @@ class Summed:
             self.nbytes += len(view)
             while view:
                 view = view[self._file.write(view) :]
+
+    def rewrite(self, begin: int, before: bytes, after: bytes) -> None:
+        """Put other bytes, as many, in the place of some that were written when `nbytes` was `begin`."""
+        behind = self.nbytes - begin
+        os.pwrite(self._file.fileno(), after, self._file.tell() - behind)
+        self.crc ^= _crc_behind(zlib.crc32(before) ^ zlib.crc32(after), behind - len(before))
+
+
+def _crc_behind(crc: int, nbytes: int) -> int:
+    """What a difference of two sums (CRC-32) becomes once so many bytes, alike in both, have followed.
+
+    That is crc * x^(8 nbytes), modulo the polynomial of the sum; the highest bit is that of x^0.
+    """
+    power = 1 << 23  # x^8, then its squares
+    while nbytes:
+        if nbytes & 1:
+            crc = _crc_product(crc, power)
+        power = _crc_product(power, power)
+        nbytes >>= 1
+    return crc
+
+
+def _crc_product(a: int, b: int) -> int:
+    """The product of two polynomials, modulo that of the sum."""
+    product = 0
+    for bit in range(31, -1, -1):
+        if a >> bit & 1:
+            product ^= b
+        b = b >> 1 ^ (0xEDB88320 if b & 1 else 0)
+    return product
