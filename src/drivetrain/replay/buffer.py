@@ -826,7 +826,7 @@ class Replay:
             source: Of the same capacity, settings and fields but for `obs`, with `share_next_obs` or
                 `frame_stack`; stays as it is.
             change: From its observations `[N, ...]` to ours, nested as the specs; called with some of them at a
-                time, with each distinct one once.
+                time, with each as often as it is stored: once along an episode.
 
         Raises:
             InvalidInput: They do not fit each other; this one needs `share_next_obs` and no stack.
