@@ -237,6 +237,13 @@ def test_sampling_too_early_says_how_much_there_is():
     assert replay.sample(5).keys.shape == (5,)
 
 
+def test_rows_that_come_just_after_a_sample_found_too_few_are_not_told_as_too_few(monkeypatch):
+    replay = filled_replay(16, num_rows=5)
+    monkeypatch.setattr(Replay, "__len__", lambda self: 8)  # as when a thread has added three meanwhile
+    with pytest.raises(NotEnoughData, match=r"at least 6 committed transitions, got fewer, and 8 now .*sample again"):
+        replay.sample(6)
+
+
 def test_out_is_written_and_returned():
     replay = filled_replay(64, seed=1)
     twin = filled_replay(64, seed=1)

@@ -490,6 +490,9 @@ class Replay:
         return Prefetcher(drawing, depth=depth, timeout_s=timeout_s)
 
     def _not_enough(self, batch_size: int) -> NotEnoughData:
+        num_rows, expected = len(self), f"sample: expected at least {batch_size} committed transitions"
+        if num_rows >= batch_size:
+            return NotEnoughData(f"{expected}, got fewer, and {num_rows} now that others have added some; sample again")
         remedy = "add more before sampling"
         if batch_size > self.capacity:
             remedy = f"this replay holds at most {self.capacity}: draw several batches with num_batches"
@@ -503,7 +506,7 @@ class Replay:
         elif self._table.num_frames and batch_size <= min(self.capacity, stats["num_inserted"]):
             overwritten = "frames that they share are overwritten, as by many short episodes"
             remedy = f"rows end early where {overwritten}: use a larger capacity"
-        return NotEnoughData(f"sample: expected at least {batch_size} committed transitions, got {len(self)}; {remedy}")
+        return NotEnoughData(f"{expected}, got {num_rows}; {remedy}")
 
     def _fitting_out(self, out: Sample, batch_size: int, num_batches: int | None) -> Sample:
         if not isinstance(out, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
