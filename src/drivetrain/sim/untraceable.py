@@ -25,6 +25,11 @@ NEEDS_NUMBER = (
     "it needs a number in Python (NumPy, int(), range(), a shape, an index of a list) that is only known when it runs: "
     "compute it in jax.numpy"
 )
+GIVE_SIZE = (
+    "the size of an array depends on a value that is only known when it runs: give the most that there can be "
+    "(size= of jnp.nonzero, jnp.where and jnp.unique, length= of jnp.bincount, total_repeat_length= of jnp.repeat), or "
+    "mask an array of that size (jnp.arange(most) < n)"
+)
 KINDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     (jax.errors.TracerBoolConversionError, "it decides in Python (`if`, `while`, `and`) by a value that is only known "
      "when it runs: use jnp.where, jax.lax.cond or jax.lax.while_loop"),
@@ -36,6 +41,10 @@ KINDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
      "(`key, other = jax.random.split(key)`) and use each part once"),
 )  # fmt: skip
 """What errors of JAX mean, the more special ones first."""
+CONVERTED = "The problem arose with the"
+"""In the message of an error of JAX's about `float(x)` and the like; others are of functions of JAX's own."""
+SIZED = ("Shapes must be 1D sequences of concrete values", "must have __hash__ and __eq__ methods")
+"""In messages of `jnp.zeros(n)`, and of `jax.random.split(key, n)`."""
 MESSAGES = (
     (Counter.__name__, "under philox its key is a counter, which jax.random does not know: draw with "
      'drivetrain.sim.random, or use generator="threefry"'),
@@ -83,10 +92,15 @@ def line_of(error: Exception) -> str:
 
 def reason(what: str, error: Exception) -> str:
     """What went wrong, and what to do about it."""
+    text = " ".join(str(error).split())
+    of_jax = type(error) is jax.errors.ConcretizationTypeError and CONVERTED not in text
+    if of_jax and "`length` argument to `scan`" in text:
+        return "the length of a jax.lax.scan is only known when it runs: use jax.lax.fori_loop"
+    if of_jax or ("Tracer" in text and any(part in text for part in SIZED)):
+        return GIVE_SIZE
     for kinds, meaning in KINDS:
         if isinstance(error, kinds):
             return meaning
-    text = " ".join(str(error).split())
     for part, meaning in MESSAGES:
         if part in text:
             return meaning
