@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics
 
 from drivetrain import sim
-from drivetrain.core.errors import Closed, InvalidInput
+from drivetrain.core.errors import Closed, CompileError, InvalidInput
 from drivetrain.sim.gymnasium.single import SimEnv
 from drivetrain.sim.spaces import Box, Discrete
 
@@ -364,6 +364,14 @@ def test_a_space_that_says_something_else_than_what_is_given_is_refused():
     env = type("Wrong", (Count,), {"observe": lambda self, state: {"start": jnp.zeros(2), "count": state[1]}})()
     with pytest.raises(InvalidInput, match=r"observation\['start'\]: its space says shape \(1,\), and it has \(2,\)"):
         sim.make_vec(env, 2)
+
+
+def test_a_reset_or_a_space_of_another_form_is_told_as_by_compile():
+    env = type("Three", (Count,), {"reset": lambda self, key, params: (*Count.reset(self, key, params), {})})()
+    with pytest.raises(CompileError, match="`reset` must give two values, obs and state, got 3"):
+        sim.make_vec(env, 2)
+    with pytest.raises(CompileError, match=r"`action_space` cannot be traced: TypeError: 'Discrete' object is not cal"):
+        sim.make_vec(type("Held", (Count,), {"action_space": Discrete(2)})(), 2)  # and no line: none is the author's
 
 
 def test_spaces_of_several_parts_are_dictionaries_or_tuples_of_spaces():

@@ -20,7 +20,8 @@ FOLDERS = tuple(
     for name in ("jax", "jaxlib", "ml_dtypes", "numpy")  # the others come with JAX
 )
 """Whose lines are not the author's."""
-OWN = os.path.dirname(os.path.abspath(__file__))
+OWN = tuple(os.path.join(os.path.dirname(os.path.abspath(__file__)), part).rstrip(os.sep) for part in ("", "gymnasium"))
+"""Where what traces an environment is; ours that are traced are beside it."""
 NEEDS_NUMBER = (
     "it needs a number in Python (NumPy, int(), range(), a shape, an index of a list) that is only known when it runs: "
     "compute it in jax.numpy"
@@ -81,7 +82,7 @@ def line_of(error: Exception) -> str:
     own, called, here = "", "", error.__traceback__
     while here is not None:
         file = here.tb_frame.f_code.co_filename
-        if os.path.dirname(file) == OWN:
+        if os.path.dirname(file) in OWN:
             own, called = "", ""  # who called this called no environment
         elif not file.startswith(FOLDERS):
             called = f" ({file}:{here.tb_lineno})"

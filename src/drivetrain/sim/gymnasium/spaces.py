@@ -19,7 +19,7 @@ from drivetrain.sim.api import Environment, Tree, name_of
 from drivetrain.sim.engines.arrays import on_host
 from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.spaces import Box, parts_of
-from drivetrain.sim.trace import abstract
+from drivetrain.sim.trace import Once, abstract
 from drivetrain.sim.transition import first
 from drivetrain.sim.untraceable import failure
 from drivetrain.sim.varying import Varied
@@ -39,7 +39,8 @@ def single_spaces(
     """
     one = params if differing is None else differing.of(0)
     words, wide = jax.ShapeDtypeStruct((2,), np.uint32), np.dtype(np.int64)
-    obs, _ = abstract(env, "reset", lambda w: first(env, one, first_key(w, generator))[0], words)
+    once = cast("Environment", Once(env, one))
+    obs, _ = abstract(env, "reset", lambda w: first(once, one, first_key(w, generator))[0], words)
     drawn, _ = abstract(env, "action_space", lambda w: env.action_space(one).sample(jax.random.wrap_key_data(w)), words)
     action = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, wide) if x.dtype.kind in "iu" else x, drawn)
     return (
