@@ -73,17 +73,18 @@ import threading, warnings
 from children import *
 from drivetrain.replay import _native
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which is what this is about
-shared, num_rows, num_locked = sys.argv[1] == "True", 4096, 0
+shared, num_rows, num_locked = sys.argv[1] == "True", 2**16, 0
 replay = Replay(num_rows, {"x": ((), "u1")}, shared=shared)
 no = np.zeros(num_rows, bool)
 replay.writer(num_rows).add(x=np.zeros(num_rows, np.uint8), reward=np.zeros(num_rows), terminated=no, truncated=no)
 keys, ending = replay.all_keys(), threading.Event()
+priorities = np.random.default_rng(0).random(num_rows)  # made here, and many: the lock is held nearly all of the time
 memory = replay._segment.payload if shared else replay._private
 lock_word = np.frombuffer(memory, np.uint32, count=1, offset=_native.LOCK_OFFSET)
 
 def update():
     while not ending.is_set():
-        replay.update_priorities(keys, np.random.default_rng(0).random(num_rows))
+        replay.update_priorities(keys, priorities)
 
 def use(was_locked):
     signal.alarm(60)
