@@ -87,8 +87,9 @@ def verified(config: TrainConfig, meant: TrainConfig, known: Preset) -> str:
         What `known` says, unless it is of something else: of other settings that decide what is learned. Where steps
         are fewer or more than it means, how many it means.
     """
+    own, usual = config.settings, meant.settings
     learned = [name for name, part in config.owners.items() if part not in ("run", "simulator")]
-    changed = [name for name in learned if config.setting(name) != meant.setting(name)]
+    changed = [name for name in learned if own[name] != usual[name]]
     if changed:
         return f"not verified with {', '.join(changed)}"
     is_known = known.verified != Preset.verified and config.run.total_steps != meant.run.total_steps
@@ -268,10 +269,9 @@ def _taken_out(argv: list[str], flag: str, expected: str) -> tuple[list[str], st
     if not value:
         raise InvalidInput(f"{flag}: expected {expected}")
     rest = argv[:index] + argv[index + num_words :]
-    if more := [*itertools.takewhile(str.isdigit, argv[index + num_words :])]:  # 1 2 3
-        raise InvalidInput(
-            f"{flag}: expected one word, got {' '.join([value, *more])}: write {','.join([value, *more])}"
-        )
+    numbers = [*itertools.takewhile(lambda word: word[:1].isdigit(), [value, *argv[index + num_words :]])]
+    if len(numbers) > 1:  # 1 2 3, or 1..3 5
+        raise InvalidInput(f"{flag}: expected one word, got {' '.join(numbers)}: write {','.join(numbers)}")
     if any(word.partition("=")[0] == flag for word in rest):
         raise InvalidInput(f"{flag}: expected it once")
     return rest, value

@@ -58,6 +58,8 @@ def test_a_seed_and_seeds_together_are_refused_before_anything_starts(tmp_path, 
     assert "--seeds: expected no --seed beside it" in capsys.readouterr().err
     assert main(["train", "dqn", "CartPole-v1", "--seeds", "1", "2", "3"]) == 2
     assert "--seeds: expected one word, got 1 2 3: write 1,2,3" in capsys.readouterr().err
+    assert main(["train", "dqn", "CartPole-v1", "--preset", "rainbow", "5"]) == 2
+    assert "rainbow,5" not in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="seed: expected none beside seeds, got 3"):
         train_seeds("dqn", "CartPole-v1", seeds="1..2", seed=3)
     assert main(["train", "dqn", "CartPole-v1", "--show-config", "--seeds=4..5"]) == 0

@@ -213,9 +213,10 @@ class TrainConfig:
         """Every setting that the algorithm has, with the part that it is of."""
         return {entry.name: part for part in self.parts for entry in dataclasses.fields(getattr(self, part))}
 
-    def setting(self, name: str) -> Any:
-        """The value of a setting of any part."""
-        return getattr(getattr(self, self.owners[name]), name)
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting that the algorithm has, with its value."""
+        return {name: getattr(getattr(self, part), name) for name, part in self.owners.items()}
 
     @property
     def fused_engine(self) -> Literal["native", "xla"] | None:

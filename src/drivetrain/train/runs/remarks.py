@@ -48,10 +48,9 @@ def _unfrozen(config: TrainConfig) -> Iterator[str]:
 
 
 def _unused(config: TrainConfig) -> Iterator[str]:
-    usual = TrainConfig.default(config.algo, config.env)
+    values, usual = config.settings, TrainConfig.default(config.algo, config.env).settings
     for name, (needed, value, how) in _MEANS_NOTHING.items():
-        if name not in config.owners or config.setting(name) == usual.setting(name) or config.setting(needed) != value:
-            continue
-        temperature = name == "alpha" and "initial_temperature" in config.owners
-        remedy = "; the temperature is initial_temperature" if temperature else ""
-        yield f"{name} {config.setting(name)} means nothing {how}{remedy}"
+        if name in values and values[name] != usual[name] and values[needed] == value:
+            temperature = name == "alpha" and "initial_temperature" in values
+            remedy = "; the temperature is initial_temperature" if temperature else ""
+            yield f"{name} {values[name]} means nothing {how}{remedy}"
