@@ -18,6 +18,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.learner.learner import Learner
 from drivetrain.train.loop import Loop
+from drivetrain.train.policies.policy import EpsilonGreedy
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.runs.requirements import describe
 
@@ -67,6 +68,51 @@ def test_a_run_that_ends_with_a_step_of_some_environments_has_rows_for_its_last_
 
 
 ENDS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]
+
+
+STEPWISE = {**SMALL, "envs_per_actor": 1, "update_ratio": 1, "updates_per_call": 1, "total_steps": 203}
+
+
+def test_the_updates_that_a_step_calls_for_are_done_while_the_environment_steps(tmp_path, monkeypatch):
+    events = []
+
+    def noting(of, name):
+        whole = getattr(of, name)
+
+        def noted(self, *args):
+            events.append((name, len(args[0])) if name == "begin" else name)
+            return whole(self, *args)
+
+        monkeypatch.setattr(of, name, noted)
+
+    for of, name in ((EpsilonGreedy, "explore"), (Learner, "begin"), (CartPoleEnv, "step"), (Learner, "finish")):
+        noting(of, name)
+    train("dqn", CartPoleEnv, run_dir=str(tmp_path), num_step=1, **STEPWISE)
+    first = events.index(("begin", 201))  # the first, before which a replay may be too empty to draw from
+    assert events[first - 2 : first + 2] == ["explore", "step", ("begin", 201), "finish"]
+    assert events[first + 2 : first + 10] == [
+        "explore", ("begin", 201), "step", "finish",
+        "explore", ("begin", 202), "step", "finish",
+    ]  # fmt: skip
+
+
+def test_updates_under_way_when_an_environment_raises_are_finished_and_saved(tmp_path):
+    class Failing(CartPoleEnv):
+        has_failed, num_left = False, 202
+
+        def step(self, action):
+            self.num_left -= 1
+            if not self.num_left and not Failing.has_failed:
+                Failing.has_failed = True
+                raise ZeroDivisionError
+            return super().step(action)
+
+    with pytest.raises(RunError, match="ZeroDivisionError"):
+        train("dqn", Failing, run_dir=str(tmp_path / "run"), **STEPWISE)
+    _, meta = load_checkpoint(tmp_path / "run")
+    assert (meta["num_steps"], meta["num_updates"]) == (201, 2)  # the second is the one that step 202 calls for
+    result = resume(tmp_path / "run", env=Failing)
+    assert (result.num_steps, result.num_updates) == (203, 3)
 
 
 @pytest.mark.usefixtures("usual_hangups")

@@ -1,6 +1,9 @@
 """The sequential reference: actor, learner and evaluation in turn, in one process.
 
-    while steps or updates are left: one step of the environments; the updates now due
+    while steps or updates are left:
+        choose actions
+        step the environments; meanwhile a call of the updates that the step calls for, from what is stored
+        write what happened; do what other updates are due
 
 The same functions as the processes use, in a fixed order, so a seed fixes every bit. Slower where
 there are cores to spare, and the place to set a breakpoint.
@@ -10,6 +13,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +21,7 @@ from drivetrain.core.errors import RunError
 from drivetrain.core.garbage import uncollected
 from drivetrain.core.signals import Interruption, Signals, raise_for
 from drivetrain.train.actor.actor import make_actor
+from drivetrain.train.actor.stepper import nothing
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.experience.experience import make_experience, stored_interface, writers
@@ -123,11 +128,13 @@ class Loop:
         )
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.learned.statistics.table
+        self._overlaps = not (config.on_policy or config.run.deterministic)  # those learn from what was written last
         self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
+        self._begun = 0  # updates of the call that the devices are at
         self._evaluated = -1  # updates behind the weights last evaluated
         self._began_s = time.monotonic()
 
@@ -138,6 +145,7 @@ class Loop:
             return self._run()
         except EnvironmentFault:
             if not self._has_learned:
+                self._finish()
                 self._save()
             raise
 
@@ -187,32 +195,48 @@ class Loop:
         return Rounds(self._config, self._gathered, self._experience, arrays)
 
     def _step(self) -> None:
+        """Take the steps of a grant; beside the last of them begin a call of the updates that they call for."""
         _, committed, updates = self._counts
         at_once = self._actor.steps_per_call
-        num_steps = self._rules.grantable(self._steps_per_grant, committed, updates)
-        for first in range(0, num_steps, at_once):
-            self._meter.add_episodes(self._actor.step(min(at_once, num_steps - first), committed + first))
-        committed += num_steps
-        self._counts = Counts(committed, committed, updates)
-        if self._rounds is not None and self._rules.is_whole(committed):
+        until = committed + self._rules.grantable(self._steps_per_grant, committed, updates)
+        overlaps = self._overlaps and self._rules.can_draw(committed)
+        for start in range(committed, until, at_once):
+            count = min(at_once, until - start)
+            meanwhile = partial(self._begin, until) if overlaps and start + count == until else nothing
+            self._meter.add_episodes(self._actor.step(count, start, meanwhile))
+        self._counts = Counts(until, until, updates)
+        if self._rounds is not None and self._rules.is_whole(until):
             self._rounds.take()
             self._observe()
 
     def _learn(self) -> None:
-        """Do the updates due, so that the next step may be taken."""
+        """Finish the call begun, and do what other updates are due, so that the next step may be taken."""
         committed = self._counts.committed
-        while count := self._rules.takeable(committed, self._counts.updates):
-            if self._rounds is None:
-                self._observe()
-                if self._saver.is_due:
-                    self._save()
-            progress = committed / self._config.run.total_steps
-            self._learner.learn(self._experience, count, progress)
-            with WEIGHTS:
-                self._vector[:] = self._learner.learned.vector
-            self._counts = Counts(committed, committed, self._counts.updates + count)
+        while self._begun or self._begin(committed):
+            self._finish()
+            if self._rounds is None and self._saver.is_due:
+                self._save()
         if self._rounds is not None and self._rules.is_whole(committed):
             self._end_round()
+
+    def _begin(self, committed: int) -> bool:
+        """Begin a call of the updates due by so many steps, if there are any."""
+        self._begun = self._rules.takeable(committed, self._counts.updates)
+        if self._begun:
+            if self._rounds is None:
+                self._observe()
+            self._learner.begin(self._experience, self._begun, committed / self._config.run.total_steps)
+        return self._begun > 0
+
+    def _finish(self) -> None:
+        """Wait for the call begun, if one is, and act by what it has learned."""
+        if not self._begun:
+            return
+        self._learner.finish(self._experience)
+        with WEIGHTS:
+            self._vector[:] = self._learner.learned.vector
+        self._counts = self._counts._replace(updates=self._counts.updates + self._begun)
+        self._begun = 0
 
     def _end_round(self) -> None:
         """As the learner process ends one: what was observed is acted by; checkpoints are of whole rounds."""

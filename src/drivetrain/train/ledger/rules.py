@@ -127,6 +127,10 @@ class Rules:
             return min(owed, self.updates_per_call)
         return 0
 
+    def can_draw(self, committed: int) -> bool:
+        """Whether `committed` steps have called for updates: an off-policy run's replay gives batches by then."""
+        return committed >= self.refill_until and self.due(committed) > 0
+
     def ended_at(self, granted: int) -> "Rules":
         """The rules of a run that ends early, when `granted` steps are taken.
 
