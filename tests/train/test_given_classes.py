@@ -1,12 +1,15 @@
 """Classes of a script or notebook as environments: they stay what they are, and are known again."""
 
+import pickle
 import subprocess
 import sys
+import types
 
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import cloudpickle
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
@@ -44,6 +47,16 @@ print(Pole.level, Pole.returns is returns)
 def test_a_class_of_a_script_stays_as_it_is_and_its_configuration_is_good_twice(tmp_path):
     done = subprocess.run([sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("2 True\n"), done.stderr
+
+
+def test_a_class_of_a_script_travels_by_value_from_a_process_that_multiprocessing_has_spawned_too(monkeypatch):
+    script = types.ModuleType("__mp_main__")  # as such a process has the script
+    exec("import gymnasium\nclass Pole(gymnasium.Wrapper):\n    level = 3\n", script.__dict__)
+    monkeypatch.setitem(sys.modules, "__mp_main__", script)
+    given = Given("env", script.Pole)
+    assert "__mp_main__" not in given.named_modules | cloudpickle.list_registry_pickle_by_value()
+    monkeypatch.delitem(sys.modules, "__mp_main__")  # as a process of a run has none
+    assert pickle.loads(pickle.dumps(given)).value.level == 3
 
 
 def test_another_class_of_the_same_name_is_another_environment():

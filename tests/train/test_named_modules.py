@@ -21,15 +21,20 @@ from drivetrain.train.config.given import Given
 from drivetrain.train.runs.requirements import describe, require_learner
 
 
-def test_what_is_named_as_the_script_s_own_is_refused_for_processes_alone(monkeypatch):
+@pytest.mark.parametrize("script", ["__main__", "__mp_main__"])  # the second where multiprocessing has spawned us
+def test_what_is_named_as_the_script_s_own_is_refused_for_processes_alone(monkeypatch, script):
     main = sys.modules["__main__"]
+    monkeypatch.setitem(sys.modules, script, main)
     monkeypatch.setattr(main, "Mine", CartPoleEnv, raising=False)
     monkeypatch.setattr(main, "torso", (lambda key, obs: {}, lambda params, obs: obs), raising=False)
-    for env, settings, setting in [("__main__:Mine", {}, "env"), ("CartPole-v1", {"torso": "__main__:torso"}, "torso")]:
+    for env, settings, setting in [
+        (f"{script}:Mine", {}, "env"),
+        ("CartPole-v1", {"torso": f"{script}:torso"}, "torso"),
+    ]:
         config = TrainConfig.default("dqn", env).override(**settings)
         interface = describe(config)
         require_learner(config.override(num_actors=0), interface)
-        with pytest.raises(InvalidInput, match=rf"{setting}: '__main__:.* is of the script .*give the object itself"):
+        with pytest.raises(InvalidInput, match=rf"{setting}: '{script}:.* is of the script .*give the object itself"):
             require_learner(config.override(num_actors=1), interface)
 
 

@@ -6,10 +6,12 @@
 Lambdas and functions of notebooks and scripts travel by value. config.json can only say what was given.
 """
 
+import contextlib
 import importlib
 import io
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Generator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
@@ -21,6 +23,8 @@ with naming_extra("train"):  # here, as settings are imported where nothing else
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 _PREFIX = "given from Python: "
+_SPAWNED_SCRIPT = "__mp_main__"  # what a script is called in processes that multiprocessing spawns
+_registry = threading.RLock()  # held while cloudpickle's list of modules is not the caller's
 
 
 class NotGivenAgain(InvalidInput):
@@ -118,8 +122,24 @@ def _pickled(value: Any) -> tuple[bytes, frozenset[str]]:
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.named_modules = set()
-    cast(Any, pickler).dump(value)
+    with _script_by_value():
+        cast(Any, pickler).dump(value)
     return file.getvalue(), frozenset(pickler.named_modules)
+
+
+@contextlib.contextmanager
+def _script_by_value() -> Generator[None]:
+    """Let cloudpickle take a script's objects by value in a spawned process, too, as it takes those of `__main__`."""
+    with _registry:
+        script, registry = sys.modules.get(_SPAWNED_SCRIPT), cast(Any, cloudpickle)
+        if script is None or _SPAWNED_SCRIPT in registry.list_registry_pickle_by_value():
+            yield
+            return
+        registry.register_pickle_by_value(script)
+        try:
+            yield
+        finally:
+            registry.unregister_pickle_by_value(script)
 
 
 def named(setting: str, value: Any) -> str:

@@ -64,7 +64,7 @@ def _require_importable(config: TrainConfig) -> None:
     """Refuse what processes of a run cannot import: they do not execute the script or the notebook."""
     named = {"env": config.env, "torso": config.agent.torso, "optimizer": config.agent.optimizer}
     for setting, name in named.items():
-        if name.removeprefix("drivetrain/").startswith("__main__:"):
+        if name.removeprefix("drivetrain/").startswith(("__main__:", "__mp_main__:")):
             raise InvalidInput(
                 f"{setting}: {name!r} is of the script or notebook, which the run's processes do not execute; give the "
                 "object itself in place of its name, put it into a module and name it module:name, or train in this "
