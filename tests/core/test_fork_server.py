@@ -12,7 +12,7 @@ import pytest
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.fork_server import ForkServer
-from drivetrain.core.processes import end
+from drivetrain.core.processes import end, succeeds_anew
 from live_processes import wait_until_dead
 
 # What runs as the server and in its forks: each does what it is told, with what it has imported.
@@ -186,3 +186,14 @@ def test_an_owner_that_ignores_the_ends_of_its_children_is_told_those_of_its_for
     os.kill(server._process.pid, signal.SIGKILL)
     assert process.wait(60) == -signal.SIGKILL
     assert process.how_ended().endswith("the others, which ended (nobody is told how where SIGCHLD is ignored)")
+
+
+def test_a_new_interpreter_finds_what_lies_in_a_folder_with_a_colon_whatever_else_is_in_the_path(tmp_path, monkeypatch):
+    folder = tmp_path / "run 10:30"
+    folder.mkdir()
+    (folder / "lies_there.py").touch()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        sys, "path", [str(folder), tmp_path, b"bytes", *sys.path]
+    )  # paths and bytes, which import skips
+    assert succeeds_anew("import lies_there, drivetrain")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol, cast
 
 from drivetrain.core.paths import folder_here
 
@@ -98,10 +98,15 @@ def succeeds_anew(program: str) -> bool:
 def import_path() -> dict[str, str]:
     """The variable of an environment with which another interpreter finds the modules that this one does.
 
+    A folder with a colon in its name, which parts folders there, is named as seen from here, where the other begins.
+
     Raises:
         InvalidInput: The present folder, which is among them, was removed.
     """
-    return {"PYTHONPATH": os.pathsep.join(path or str(folder_here()) for path in sys.path)}
+    listed = [
+        path or str(folder_here()) for path in sys.path if isinstance(cast(object, path), str)
+    ]  # as `import` does
+    return {"PYTHONPATH": os.pathsep.join(os.path.relpath(path) if os.pathsep in path else path for path in listed)}
 
 
 def end(process: Process) -> None:
