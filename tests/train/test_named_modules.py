@@ -145,3 +145,22 @@ def test_what_a_module_has_that_no_process_would_find_is_refused_for_processes_a
     finally:
         cloudpickle.unregister_pickle_by_value(boat)
     assert pickle.loads(pickle.dumps(config.env)) == config.env
+
+
+def test_a_module_of_a_folder_that_was_left_is_refused_with_that_folder(tmp_path, monkeypatch):
+    (tmp_path / "left_boat.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\nclass Boat(CartPoleEnv): pass\n"
+    )
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as of a notebook
+    monkeypatch.chdir(tmp_path)
+    boat = importlib.import_module("left_boat")
+    given = [TrainConfig.default("dqn", env).override(num_actors=1) for env in (boat.Boat, "left_boat:Boat")]
+    interface = describe(given[0])
+    for config in given:
+        require_learner(config, interface)
+    monkeypatch.chdir("/")
+    for config in given:
+        with pytest.raises(
+            InvalidInput, match=rf"needs the module 'left_boat', which .* its folder '{tmp_path}' is not"
+        ):
+            require_learner(config, interface)

@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from drivetrain.core.errors import InvalidInput
 
@@ -76,3 +76,14 @@ def is_found_anew(name: str) -> bool:
     """
     package = name.partition(".")[0]
     return any(finder.find_spec(package, None) is not None for finder in sys.meta_path)
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder by which `sys.path` would find a module of ours, or its package; None: it is of no such file."""
+    package = name.partition(".")[0]
+    file = getattr(sys.modules.get(package), "__file__", None)
+    if file is None:
+        return None
+    found = Path(file).absolute()
+    found = found.parent if found.stem == "__init__" else found
+    return found.parent if found.stem == package else None

@@ -4,7 +4,7 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 """
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.importing import is_found_anew
+from drivetrain.core.importing import folder_of, is_found_anew
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.core.words import size
 from drivetrain.replay import simd_level
@@ -70,14 +70,26 @@ def _require_importable(config: TrainConfig) -> None:
                 "object itself in place of its name, put it into a module and name it module:name, or train in this "
                 "process (num_actors=0)"
             )
-        needed = sorted(name.named_modules) if isinstance(name, Given) else []
+        needed = sorted(name.named_modules) if isinstance(name, Given) else _module_in(name)
         absent = [module for module in needed if not is_found_anew(module)]
         if absent:
             raise InvalidInput(
-                f"{setting}: '{name}' needs the module {absent[0]!r}, which the run's processes cannot import, as it "
-                "was loaded by a path or made in memory; import it by its name, from a folder in sys.path, or train "
-                "in this process (num_actors=0)"
+                f"{setting}: '{name}' needs the module {absent[0]!r}, which the run's processes cannot import, as "
+                f"{_why_absent(absent[0])}, or train in this process (num_actors=0)"
             )
+
+
+def _module_in(name: str) -> list[str]:
+    """The module of module:name; none where a setting names none."""
+    module, colon, _ = name.removeprefix("drivetrain/").partition(":")
+    return [module] if colon else []
+
+
+def _why_absent(module: str) -> str:
+    folder = folder_of(module)
+    if folder is None:
+        return "it was loaded by a path or made in memory; import it by its name, from a folder in sys.path"
+    return f"its folder {str(folder)!r} is not in sys.path, or not from where you are now; append it there"
 
 
 def _require_room_for_actors(num_actors: int) -> None:
