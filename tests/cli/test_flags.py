@@ -43,6 +43,8 @@ from drivetrain.train.config.parts import RunConfig
             ["envs", "--all", "True"],
             "Unrecognized options: True; switches take no value: --NAME, or --no-NAME; `",
         ),
+        (["envs", "--all", "yes"], "Unrecognized options: yes; switches take no value: --NAME, or --no-NAME; `"),
+        (["envs", ""], "Unrecognized options:; an empty word is among the arguments, as of a shell's variable that is"),
         (
             ["eval", "RUN", "--watch=false", "--vide", "x"],
             "Unrecognized options: false, --vide, x; perhaps you meant: --video; switches take no value: --NAME, or",

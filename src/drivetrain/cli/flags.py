@@ -28,9 +28,10 @@ _NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from
 _NO_VALUE = re.compile(r"Missing value for argument '[^-]")
 _ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
 _FLAG = re.compile(r"^(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)", re.MULTILINE)
-_TRUTH = re.compile(r"(?:: |, )(?:true|false)(?=,|$)", re.IGNORECASE)
+_TRUTH = re.compile(r"(?:: |, )(?:true|false|yes|no|on|off)(?=,|$)", re.IGNORECASE)
 _RULE = re.compile(r"^-{3,}$")
-_UNKNOWN = "Unrecognized options: "
+_UNKNOWN = "Unrecognized options:"
+_EMPTY = "an empty word is among the arguments, as of a shell's variable that is not set"
 _ANY_WIDTH = "10000"  # words are not parted
 _ONE_PANEL = "80"  # help stands in one column: each flag begins a line
 
@@ -167,7 +168,8 @@ def read_flags(
     if why.startswith(_UNKNOWN):
         with contextlib.redirect_stdout(io.StringIO()) as text:
             read(["--help"], _ONE_PANEL)
-        why = "; ".join([why, *_guesses(why, _FLAG.findall(_unboxed(text.getvalue())), meant)])
+        guesses = _guesses(why, _FLAG.findall(_unboxed(text.getvalue())), meant)
+        why = "; ".join([why, *guesses, *([_EMPTY] if "" in argv else [])])
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
 
 
@@ -192,7 +194,7 @@ def _unboxed(text: str) -> str:
 
 def _guesses(why: str, known: list[str], meant: Callable[[str], str | None]) -> list[str]:
     """What unknown flags may have been, and what a switch's value is told: up to two parts of a sentence."""
-    unknown = re.findall(r"(?:^|, )(--[\w-]+)", why.removeprefix(_UNKNOWN))
+    unknown = re.findall(r"(?:^|, )(--[\w-]+)", why.removeprefix(_UNKNOWN).strip())
     found = {flag: names for flag in unknown if (names := _likely(flag, known, meant))}
     if len(unknown) == 1:
         parts = [name for names in found.values() for name in names]
