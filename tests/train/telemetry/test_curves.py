@@ -112,7 +112,9 @@ def test_a_run_without_steps_in_common_with_others_is_left_out_and_named(make_ru
 def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(make_run, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="needs the plot extra")
     runs = [make_run("seeds/seed-1", {1: 2.0}), make_run("seeds/seed-2", {}), make_run("seeds/seed-3", {1: 4.0})]
-    assert curves(runs).left_out == {runs[1]: "has no evaluations yet"}
+    runs.append(make_run("seeds/seed-4", {}))
+    (runs[3] / "metrics.jsonl").unlink()  # it ended before it had any
+    assert curves(runs).left_out == dict.fromkeys([runs[1], runs[3]], "has no evaluations yet")
     assert main(["plot", str(runs[0].parent), "-o", str(tmp_path / "curves.png")]) == 0
     out = capsys.readouterr().out
     assert f"left out: {runs[1]} has no evaluations yet" in out

@@ -63,16 +63,16 @@ def evaluations(run_dir: Path) -> Evaluations:
     """
     require_run_dir(run_dir)
     label = label_of(run_dir)
-    found = {
-        row["num_steps"]: row["eval_return"] for row in read_rows(run_dir / "metrics.jsonl") if "eval_return" in row
-    }
+    file = run_dir / "metrics.jsonl"
+    rows = read_rows(file) if file.exists() else []  # one that ended before its processes had begun has none
+    found = {row["num_steps"]: row["eval_return"] for row in rows if "eval_return" in row}
     steps = sorted(found)
     try:
         returns = np.array([found[step] for step in steps], np.float64)
         if returns.ndim != 1:
             raise ValueError("there are lists among them")
     except (TypeError, ValueError) as error:
-        raise FileFormatError(f"{run_dir / 'metrics.jsonl'}: expected numbers as eval_return: {error}") from error
+        raise FileFormatError(f"{file}: expected numbers as eval_return: {error}") from error
     return Evaluations(label, settings_of(run_dir), np.array(steps, np.float64), returns)
 
 
