@@ -108,8 +108,9 @@ def test_operations_are_printed_by_the_names_that_programs_give_them(tmp_path, c
         assert all(any(line.strip().startswith(f"{name} ") for line in printed) for name in names)
 
 
-def test_a_narrow_terminal_cuts_no_name_short_and_no_number_in_two(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.parametrize("columns", ["80", "40"])
+def test_a_narrow_terminal_cuts_no_name_short_and_no_number_in_two(tmp_path, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
     with scope.session(tmp_path / "run", calibrate_every=0):
         for time_class in ("accelerator_api", "accelerator_sync"):
             with span(Site(time_class, "a name that is longer than any other", time_class)):
