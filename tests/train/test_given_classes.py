@@ -14,8 +14,9 @@ import gymnasium
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
+from drivetrain.train.environments.making import make
 
 NOTEBOOK = """
 import gymnasium
@@ -71,3 +72,14 @@ def test_another_class_of_the_same_name_is_another_environment():
     assert Given("env", first).value is first
     with pytest.raises(InvalidInput, match=r"give config\.algo and config\.env again"):
         train("dqn", second, config=TrainConfig.default("dqn", first))
+
+
+def test_what_an_environment_pickles_of_its_script_is_to_be_put_into_a_module():
+    def serve():
+        """What a process of the environment's own is to do, as one of the script, which a run's process is not."""
+
+    serve.__module__, serve.__qualname__ = "__main__", "serve"
+    with pytest.raises(
+        InvalidInput, match=r"cannot be made: .*__main__.*; .* do not execute the script: put .* module"
+    ):
+        make(Given("env", lambda: pickle.dumps(serve)), EnvironmentConfig())

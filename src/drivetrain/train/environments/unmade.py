@@ -1,5 +1,6 @@
 """Why an environment cannot be made, described or closed, by what that has raised, and what is to be done about it."""
 
+import pickle
 import traceback
 from pathlib import Path
 
@@ -46,6 +47,8 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
         module = env_id.removeprefix("drivetrain/").partition(":")[0]
         is_its_module = f"{module}.".startswith(f"{absent.name}.")
         return f"go to the folder that it lies in, or {_INSTALL}" if is_its_module else _INSTALL
+    if is_own and isinstance(error, pickle.PicklingError) and "__main__" in message_of(error):
+        return "the run's processes do not execute the script: put what is pickled there into a module, and import it"
     if "OpenGL" in why(error):
         return _NO_DISPLAY
     if settings.atari and "frameskip" in message_of(error):
