@@ -57,6 +57,20 @@ class OneByOne(Bits):
         return bool(np.linalg.norm(achieved - desired) < 0.5)
 
 
+class ManyAtOnce(Bits):
+    """Functions that answer for many goals at once alone, which is all that Stable-Baselines3 asks for."""
+
+    def __init__(self, num_bits=4, *, changes_goals=False):
+        super().__init__(num_bits)
+        self.changes_goals = changes_goals
+
+    def is_reached(self, achieved, desired):
+        differ = achieved - desired
+        if self.changes_goals:
+            achieved[...] = desired
+        return ~differ.any(axis=1)
+
+
 class Numbered(Bits):
     """Goals are the number that the bits make, from 10 on."""
 

@@ -8,11 +8,14 @@ import pytest
 
 pytest.importorskip("optax", reason="needs the train extra")
 
-from goal_envs import Bits, Numbered, OneByOne, Squares
+from goal_envs import Bits, ManyAtOnce, Numbered, OneByOne, Squares
 from gymnasium import spaces
 
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import train
+from drivetrain.train.environments.goals import Goals
+from drivetrain.train.environments.spaces import actions_of, observations_of
+from drivetrain.train.interface import Interface
 from drivetrain.train.run_dir.checkpoint import load_replay
 
 SMALL = {
@@ -45,6 +48,22 @@ def test_steps_stand_in_the_replay_once_more_for_each_goal_with_its_reward_and_e
     # 60 steps are rows of their own; those of the two open episodes, of up to 3 steps, have no other goals yet.
     assert 60 + 3 * (60 - 2 * 3) <= len(reached) <= 60 + 3 * 60
     assert (len(reached) - 60) % 3 == 0
+
+
+@pytest.mark.parametrize("num", [1, 5])
+@pytest.mark.parametrize("changes", [False, True])
+def test_functions_that_answer_for_many_goals_alone_are_asked_for_many(num, changes):
+    env = ManyAtOnce(changes_goals=changes)
+    interface = Interface(
+        observations=observations_of(env.observation_space, "it"), actions=actions_of(env.action_space, "it")
+    )
+    goals = Goals(env, "it", interface, clip_rewards=False)
+    for _ in range(2):
+        achieved, desired = np.random.default_rng(0).integers(0, 2, (2, num, 4)).astype(np.float32)
+        desired[0] = achieved[0]
+        reached = (achieved == desired).all(-1)
+        assert np.array_equal(goals.reward(achieved, desired), reached - 1.0)
+        assert np.array_equal(goals.terminated(achieved, desired), reached)
 
 
 def test_actors_continue_to_choose_goals_by_the_seed(tmp_path):

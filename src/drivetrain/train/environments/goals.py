@@ -5,7 +5,7 @@ stored goals [N, ...] --as the environment has them--> its compute_reward, compu
 The functions are those of Gymnasium-Robotics' goal environments, `compute_reward(achieved_goal, desired_goal, info)`,
 whose info is empty here, as in Stable-Baselines3. Some answer for many goals at once and some for one, and no
 declaration says which: the first goals are asked for in both ways, and a function that answers otherwise for many is
-asked for one at a time from then on.
+asked for one at a time from then on. One that answers for many alone, as is enough for Stable-Baselines3, is asked so.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.environments.faults import raised, refuse, shown
+from drivetrain.train.environments.faults import EnvironmentFault, raised, refuse, shown
 from drivetrain.train.interface import Categories, Entries, Interface, entries_of
 
 _ACHIEVED, _DESIRED = "achieved_goal", "desired_goal"
@@ -100,21 +100,31 @@ class _Judge:
         self._takes_many: bool | None = None  # not known yet
 
     def __call__(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float64]:
-        achieved, desired = self._as_shown(achieved), self._as_shown(desired)
+        pairs = self._as_shown(achieved), self._as_shown(desired)  # copies, in which it may compute
         if self._takes_many:
-            return self._checked(self._asked(achieved, desired, [{} for _ in achieved]), len(achieved))
-        one_by_one = [self._asked(*pair, {}) for pair in zip(achieved, desired, strict=True)]
-        values = np.concatenate([self._checked(value, 1) for value in one_by_one])
+            return self._checked(self._asked(*pairs, [{} for _ in achieved]), len(achieved))
+        try:
+            one_by_one = [self._asked(*pair, {}) for pair in zip(*pairs, strict=True)]
+            values = np.concatenate([self._checked(value, 1) for value in one_by_one])
+        except EnvironmentFault:
+            together = self._of_many(achieved, desired) if self._takes_many is None else None
+            if together is None:
+                raise
+            self._takes_many = True
+            return together
         if self._takes_many is None and len(values) > 1:
-            self._takes_many = self._same_for_many(achieved, desired, values)
+            together = self._of_many(achieved, desired)
+            self._takes_many = together is not None and np.allclose(together, values)
         return values
 
-    def _same_for_many(self, achieved: NDArray[Any], desired: NDArray[Any], values: NDArray[np.float64]) -> bool:
+    def _of_many(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float64] | None:
+        """What it says of all at once; None where that does not fit."""
         try:
-            together = np.asarray(self._function(achieved, desired, [{} for _ in achieved]))
-            return together.shape == values.shape and bool(np.allclose(together.astype(np.float64), values))
-        except Exception:  # a stranger's, who did not expect so many
-            return False
+            pairs = self._as_shown(achieved), self._as_shown(desired)
+            together = np.asarray(self._function(*pairs, [{} for _ in achieved]))
+            return self._checked(together, len(achieved)) if together.shape == (len(achieved),) else None
+        except (Exception, SystemExit):  # a stranger's, who did not expect so many
+            return None
 
     def _asked(self, achieved: NDArray[Any], desired: NDArray[Any], info: Any) -> Any:
         try:
