@@ -123,6 +123,11 @@ class WithoutReward(Bits):
         return self.shown(), 0.0, False, False, {}
 
 
+class WithoutInfo(Bits):
+    def compute_terminated(self, achieved, desired):
+        return self.is_reached(achieved, desired)
+
+
 class OtherGoals(Bits):
     def __init__(self):
         super().__init__()
@@ -138,6 +143,12 @@ class OtherGoals(Bits):
             "a dict with achieved_goal and desired_goal, .* those of 'CartPole-v1' have no names",
         ),
         (WithoutReward, {}, r"has no compute_reward\(achieved_goal, desired_goal, info\)"),
+        (
+            WithoutInfo,
+            {},
+            r"expected compute_terminated\(achieved_goal, desired_goal, info\), .*WithoutInfo' is "
+            r"compute_terminated\(achieved, desired\) \(too many positional",
+        ),
         (OtherGoals, {}, "expected desired_goal to be as achieved_goal is"),
         (
             Bits,

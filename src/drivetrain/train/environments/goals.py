@@ -8,6 +8,7 @@ declaration says which: the first goals are asked for in both ways, and a functi
 asked for one at a time from then on. One that answers for many alone, as is enough for Stable-Baselines3, is asked so.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -49,6 +50,8 @@ def require_goals(env: _AnyEnv, env_id: str, interface: Interface) -> None:
             f"hindsight_goals: environment {env_id!r} has no {_REWARD}({_ACHIEVED}, {_DESIRED}, info), which says what "
             "steps with other goals are worth; give it one, as Gymnasium-Robotics' have it"
         )
+    for name in (_REWARD, _TERMINATED):
+        _require_arguments(env, name, env_id)
 
 
 class Goals:
@@ -150,6 +153,27 @@ def _function(env: _AnyEnv, name: str) -> Callable[..., Any] | None:
     """Of the environment, or of the wrapper that changes goals."""
     found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return found if callable(found) else None
+
+
+def _require_arguments(env: _AnyEnv, name: str, env_id: str) -> None:
+    """Refuse a function, where there is one, that cannot be asked: an episode has ended before it is.
+
+    Raises:
+        InvalidInput: It takes other arguments.
+    """
+    function = _function(env, name)
+    try:
+        signature = None if function is None else inspect.signature(function)
+    except (TypeError, ValueError):  # one of C, which does not say
+        return
+    try:
+        if signature is not None:
+            signature.bind(None, None, {})
+    except TypeError as error:
+        raise InvalidInput(
+            f"hindsight_goals: expected {name}({_ACHIEVED}, {_DESIRED}, info), as Gymnasium-Robotics' environments "
+            f"have it, and that of {env_id!r} is {name}{signature} ({error}); give it these three arguments"
+        ) from None
 
 
 def _as_shown(space: Any, interface: Interface) -> Callable[[NDArray[Any]], NDArray[Any]]:
