@@ -1,6 +1,7 @@
 """A run's policy by itself: it acts as in the run's evaluations, on what the environment shows."""
 
 import contextlib
+import pickle
 
 import gymnasium
 import numpy as np
@@ -55,6 +56,7 @@ def test_it_acts_as_in_evaluations(tmp_path, algo, env, settings, which):
     returns = [episode.total_reward for episode in evaluate(tmp_path, which, 2)]
     assert played(policy, seeds) == pytest.approx(returns)
     assert [episode.total_reward for episode in policy.evaluate(2)] == returns
+    assert played(pickle.loads(pickle.dumps(policy)), seeds) == pytest.approx(returns)
     assert 0 < policy.num_steps <= 80
 
 
@@ -63,6 +65,7 @@ def test_actions_are_those_that_the_environment_takes(tmp_path):
     policy = load_policy(tmp_path, env=strange_envs.Oblong)
     action = policy(5)
     assert strange_envs.Oblong.action_space.contains(action)
+    assert np.array_equal(pickle.loads(pickle.dumps(policy))(5), action)
 
 
 def test_what_is_no_observation_and_no_run_is_refused(tmp_path):

@@ -32,7 +32,7 @@ class TrainedPolicy:
     """The policy of a run, acting for best return: `action = policy(observation)`.
 
     Observations are those of `make_env()`: raw, as normalising is part of the policy; stacked and preprocessed where
-    the run's settings say so. Not safe for threads.
+    the run's settings say so. Not safe for threads; each may have a copy, and so may other processes, by pickle.
 
     Attributes:
         config: The run's settings.
@@ -47,15 +47,29 @@ class TrainedPolicy:
         simd_level()  # refuses a name that is none
         require_run_dir(run_dir)
         self.config = TrainConfig.load(run_dir / "config.json", **again)
-        saved = load_saved_policy(run_dir, which)
+        self._saved = saved = load_saved_policy(run_dir, which)
         self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
-        self._interface = interface = interface_of(self.config)
-        self._policy = policy_of(self.config, interface, saved)
+        self._interface = interface_of(self.config)
         with contextlib.closing(self.make_env()) as env:
             self._space = env.observation_space
+        self._make_ready()
+
+    def _make_ready(self) -> None:
+        """What acts, of what was loaded."""
+        interface = self._interface
+        self._policy = policy_of(self.config, interface, self._saved)
         self._encode = encoder(interface.observations, shapes_of(self._space))
         self._decode = decoder(interface.actions)
         self._row = interface.zero_observations(1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was loaded; functions cannot be pickled."""
+        made = ("_policy", "_encode", "_decode", "_row")
+        return {name: value for name, value in vars(self).items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_ready()
 
     def __call__(self, observation: Any) -> Any:
         """The action for one observation of the environment.
