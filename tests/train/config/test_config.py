@@ -209,6 +209,25 @@ def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):
         config.override(learning_rate="fast")
 
 
+@pytest.mark.parametrize("schedule", [lambda progress: progress, "lin_3e-4"])
+@pytest.mark.parametrize(
+    ("algo", "name", "remedy"),
+    [
+        (
+            "sac",
+            "learning_rate",
+            r"optimizer=lambda rate: optax\.adam\(optax\.linear_schedule\(rate, 0, num_updates\)\)",
+        ),
+        ("ppo", "learning_rate", 'learning_rate_schedule="linear", by which it falls to 0'),
+        ("ppo", "clip_range", 'clip_range_schedule="linear", by which it falls to 0'),
+        ("dqn", "gamma", "(>|')"),
+    ],
+)
+def test_a_schedule_in_the_place_of_a_number_is_answered_with_where_it_goes(algo, name, remedy, schedule):
+    with pytest.raises(InvalidInput, match=f"^{name}: expected a number, got .*{remedy}$"):
+        TrainConfig.default(algo, "CartPole-v1").override(**{name: schedule})
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}', '{"algo": "dqn", "env": "E", "run": 3}'],

@@ -38,7 +38,18 @@ def fitting(part: object, name: str, value: Any) -> Any:
         found = _as(kind, value)
         if found is not _UNFIT:
             return found
-    raise InvalidInput(f"{name}: expected {' or '.join(map(_words, kinds))}, got {value!r}")
+    told = _scheduled(part, name, value)
+    raise InvalidInput(f"{name}: expected {' or '.join(map(_words, kinds))}, got {value!r}{told}")
+
+
+def _scheduled(part: object, name: str, value: Any) -> str:
+    """What to give for a schedule, a function or a text as "lin_3e-4" of RL Baselines3 Zoo; "" where it is none."""
+    if not (callable(value) or (isinstance(value, str) and value.startswith("lin_"))):
+        return ""
+    if hasattr(part, f"{name}_schedule"):
+        return f'; give its first value, and {name}_schedule="linear", by which it falls to 0'
+    of_updates = "optax.adam(optax.linear_schedule(rate, 0, num_updates))"
+    return f"; give its first value, and optimizer=lambda rate: {of_updates}" if name == "learning_rate" else ""
 
 
 def _kinds(hint: Any) -> list[Any]:
