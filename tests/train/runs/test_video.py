@@ -160,6 +160,8 @@ def test_an_environment_given_as_a_function_is_asked_for_pictures_where_that_tak
         assert env.render().shape == (31, 45, 3)
     with policy.make_env() as env:
         assert env.render_mode is None
+    with pytest.raises(InvalidInput, match="render_mode: expected one of rgb_array, human, got 'rgb'"):
+        policy.make_env(render_mode="rgb")
 
 
 def test_one_whose_maker_takes_no_mode_is_refused_in_one_sentence(tmp_path, policy_of, capsys):

@@ -24,6 +24,7 @@ from drivetrain.train.environments.sim_params import usual_params
 from drivetrain.train.environments.unmade import remedy, why
 
 _AnyEnv = gymnasium.Env[Any, Any]
+_DRAWN = ("rgb_array", "human", "rgb_array_list")  # what is asked for, and found by whoever draws not to be there
 
 
 def make(
@@ -145,9 +146,14 @@ def _takes_render_mode(maker: Callable[..., Any]) -> bool:
 
 def _require_drawing(env: _AnyEnv, render_mode: str | None) -> None:
     """Refuse an environment that draws itself in another way than is asked for."""
+    if render_mode is None:
+        return
     got = getattr(env, "render_mode", None)
-    if render_mode is not None and got != render_mode:
+    if got != render_mode:
         raise ValueError(
             f"render_mode: expected {render_mode!r}, by which it draws itself, and it has {got!r}; what makes it has "
             "to take render_mode, and to give it to the environment"
         )
+    modes: Any = env.metadata.get("render_modes") or _DRAWN
+    if render_mode not in (*modes, *_DRAWN):  # Gymnasium lets it pass, and nothing would be drawn
+        raise ValueError(f"render_mode: expected one of {', '.join(map(str, modes))}, got {render_mode!r}")
