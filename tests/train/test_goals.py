@@ -66,6 +66,22 @@ def test_functions_that_answer_for_many_goals_alone_are_asked_for_many(num, chan
         assert np.array_equal(goals.terminated(achieved, desired), reached)
 
 
+class Seen(Bits):
+    """Bits as a picture."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space["observation"] = spaces.Box(0, 255, (36, 36), np.uint8)
+
+    def shown(self):
+        return {**super().shown(), "observation": np.resize(self.bits, (36, 36)).astype(np.uint8)}
+
+
+def test_a_replay_of_images_has_room_for_its_capacity_in_hindsight(tmp_path):
+    train("dqn", Seen, run_dir=str(tmp_path), num_actors=0, **SMALL | {"capacity": 100})
+    assert len(rows_of(tmp_path).reward) == 100
+
+
 def test_actors_continue_to_choose_goals_by_the_seed(tmp_path):
     runs = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

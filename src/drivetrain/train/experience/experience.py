@@ -152,6 +152,8 @@ def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> R
 
 
 def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any]:
+    # Steps with goals of their own share no observation with the next, and would have two frames each.
+    goals_differ = config.in_hindsight and config.replay.hindsight_strategy != "final"
     return {
         "capacity": config.replay.capacity,
         "spec": {"obs": interface.observations.stored, "action": interface.stored_action},
@@ -159,6 +161,6 @@ def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any
         "alpha": config.replay.alpha,
         "num_step": config.replay.num_step,
         "gamma": config.updates.gamma,
-        "share_next_obs": interface.shares_next_obs,
+        "share_next_obs": interface.shares_next_obs and not goals_differ,
         "frame_stack": interface.frame_stack,
     }
