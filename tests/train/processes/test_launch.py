@@ -1,6 +1,7 @@
 """A process of a run that cannot be begun leaves nothing behind, and one that ends says why."""
 
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -54,6 +55,20 @@ def test_how_a_process_ended_is_what_it_reports_of_that_or_the_last_that_it_wrot
     child.inbox.close()
     child.reason = reason
     assert child.describe_end() == f"ended with exit code {told}"
+
+
+def test_logs_that_somebody_removes_are_begun_anew_and_what_takes_their_place_is_named(tmp_path):
+    assigned = SimpleNamespace(**ASSIGNED, run_dir=tmp_path)
+    for _ in range(2):
+        child = Child(Ended(b"the pole broke\n", 1), assigned)
+        child.inbox.close()
+        assert child.last_words() == "the pole broke"
+        shutil.rmtree(tmp_path / "logs")
+        assert child.last_words() == ""
+        assert child.describe_end() == "ended with exit code 1"
+    (tmp_path / "logs").touch()
+    with pytest.raises(RunError, match=r"logs/actor-0.log: cannot be written: .*xist"):
+        Child(Ended(b"", 1), assigned)
 
 
 BREAKS_IN_THE_LEARNER = """

@@ -15,9 +15,9 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.errors import DrivetrainError, RunError
 from drivetrain.core.fork_server import ForkServer, Service, serve
 from drivetrain.core.garbage import uncollected
 from drivetrain.core.processes import end, end_group, go_by, leave, told
@@ -56,7 +56,7 @@ class Child:
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         try:
-            with self.log.open("ab") as log:
+            with _opened(self.log) as log:
                 self.process = server.begin(
                     assignment,
                     environment=_computation(assignment),
@@ -96,11 +96,15 @@ class Child:
         return self.process.how_ended() + (f": {why}" if why else "")
 
     def last_words(self) -> str:
-        """What this process wrote to its log, at most the last 4 KB: the traceback if it raised."""
-        with self.log.open("rb") as file:
+        """What this process wrote to its log, at most the last 4 KB: the traceback if it raised.
+
+        Nothing where somebody has removed that.
+        """
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, end - _LOG_TAIL_NBYTES))
             return file.read().decode(errors="replace").rstrip()
+        return ""
 
     def kill(self, reason: str = "") -> None:
         """End it at once, with what it has started, and wait until it is gone."""
@@ -135,6 +139,19 @@ def log_path(assignment: Assignment) -> Path:
     return assignment.run_dir / "logs" / f"{assignment.role}-{assignment.index}.log"
 
 
+def _opened(log: Path) -> IO[bytes]:
+    """A log to be written on; its folder is made again if somebody has removed it.
+
+    Raises:
+        RunError: It cannot be.
+    """
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab")
+    except OSError as error:
+        raise RunError(f"{log}: cannot be written: {error.strerror}") from error
+
+
 class _Log(io.FileIO):
     """What takes what a process prints; where there is no room for that it is lost, and the process goes on."""
 
@@ -158,7 +175,7 @@ def print_without_fail() -> None:
 
 def fork_server(run_dir: Path) -> ForkServer:
     """What the processes of a run are forked from; what importing prints is in its logs."""
-    with (run_dir / "logs" / "fork-server.log").open("ab") as log:
+    with _opened(run_dir / "logs" / "fork-server.log") as log:
         return ForkServer(_MODULE, environment=one_thread_environment(os.environ), log=log)
 
 
