@@ -24,6 +24,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.folder import make_run_dir
 from drivetrain.train.runs.requirements import describe, require_learner
+from drivetrain.train.telemetry import time_report
 from live_processes import is_running, wait_until_dead
 
 
@@ -38,6 +39,7 @@ def test_a_run_with_two_actors_finishes_exactly(tmp_path):
     assert any("episode_return" in row for row in rows)
     assert any("weight_lag" in row for row in rows)
     assert any("eval_return" in row for row in rows)
+    assert time_report.load(tmp_path).notes == []  # nobody seems to have been killed
 
 
 def test_lock_step_finishes_exactly_and_never_acts_on_stale_weights(tmp_path):

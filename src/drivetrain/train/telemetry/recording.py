@@ -5,6 +5,7 @@
 A session is left as it is when its run is killed, and counts all the same when the run is resumed.
 """
 
+import atexit
 import contextlib
 import os
 import sys
@@ -65,6 +66,7 @@ def record_as(name: str, folder: Path | None) -> None:
     if folder is not None and recording_into() is None:
         with never_failing():
             join(folder, name=name)
+            atexit.register(leave, folder)  # it ends without what an interpreter's end would do: it would seem killed
 
 
 def sessions(run_dir: Path) -> list[Path]:
