@@ -162,6 +162,13 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert any(note.startswith("Killed in session 1") for note in totals.notes)
 
 
+def test_a_session_that_goes_on_is_not_taken_for_one_that_was_killed(folder):
+    meanwhile = []
+    totals = Totals.load([recorded(folder, lambda: meanwhile.append(Totals.load([folder])))])
+    assert meanwhile[0].notes == ["Session 1 goes on: this is what its processes had spent so far."]
+    assert totals.notes == []
+
+
 def test_where_the_space_does_not_suffice_the_program_runs_on(folder):
     def work():
         with scope.operation("inference"):

@@ -106,7 +106,9 @@ class Totals:
         """What was not captured, and why, in sentences."""
         notes: list[str] = []
         for number, (about, threads) in enumerate(self.sessions, 1):
-            if "end_ns" not in about:
+            if "end_ns" not in about and any(thread.is_running for thread in threads):
+                notes.append(f"Session {number} goes on: this is what its processes had spent so far.")
+            elif "end_ns" not in about:
                 notes.append(f"Session {number} was killed: what came after the last event of a process is missing.")
             killed = [_label(thread) for thread in threads if not thread.has_ended and "end_ns" in about]
             if killed:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivetrain.core._native import process_is_alive
 from drivetrain.core.errors import FileFormatError
 from drivetrain.scope.format import TOTALS
 from drivetrain.scope.sites import Site
@@ -77,6 +78,8 @@ class ThreadTotals:
     """Entries of paths for which there was no room; their time is that of the path around."""
     paths: tuple[SiteTotal, ...]
     """The first is outside all sites."""
+    is_running: bool = False
+    """Whether its process was alive when this was read."""
 
 
 def read(folder: Path) -> tuple[dict[str, Any], list[ThreadTotals]]:
@@ -139,6 +142,7 @@ def _thread(folder: Path, file: Path) -> ThreadTotals | None:
         has_ended=bool(head["has_ended"]),
         num_unplaced=int(head["num_unplaced"]),
         paths=_resolved(paths, sites_of(folder, pid, start)),
+        is_running=process_is_alive(pid, start),
     )
 
 
