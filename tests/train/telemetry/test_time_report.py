@@ -193,6 +193,21 @@ def test_the_report_says_which_side_the_run_waits_for(actors, learner, said):
     assert time_report.words(totals)[0].startswith(said)
 
 
+def test_a_run_that_went_on_with_processes_or_without_is_told_as_both():
+    alone, threads = (
+        (waiting("run", 0.0),),
+        (waiting("supervisor", 0.9), waiting("actor 0", 0.7), waiting("learner", 0.02)),
+    )
+    of_both, of_one = (
+        time_report.words(Totals(sessions=tuple(({"begin_ns": 0, "end_ns": 10**9}, part) for part in parts)))
+        for parts in ((alone, threads), (alone,))
+    )
+    one = "One process did everything in turn; most of its time is backpropagation (100% of what it did)."
+    assert of_one == [f"{one} Actors would do that beside the updates."]
+    assert of_both[0] == f"{one} That was one part of the run; the other had processes:"
+    assert of_both[1].startswith("The run waits for the learner: actors wait 70%")
+
+
 @pytest.mark.parametrize(
     ("operation", "remedy"),
     [

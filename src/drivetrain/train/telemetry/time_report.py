@@ -13,7 +13,7 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.totals_rows import by_group, waited
 from drivetrain.scope.totals import Totals
 from drivetrain.train.run_dir.folder import label_of
-from drivetrain.train.telemetry.recording import SEQUENTIAL, sessions
+from drivetrain.train.telemetry.recording import SEQUENTIAL, SUPERVISOR, sessions
 
 REPORT = "report.html"
 CONFIG = "config.json"
@@ -73,8 +73,15 @@ def facts(totals: Totals) -> str:
 def words(totals: Totals) -> list[str]:
     """Which side the run waits for, what that side does most, and what could be done about it."""
     groups = by_group(totals)
-    if SEQUENTIAL in groups:
-        return [_sequential(totals)]
+    if SEQUENTIAL not in groups:
+        return _beside(totals)
+    if SUPERVISOR not in groups:
+        return [f"{_sequential(totals)} Actors would do that beside the updates."]
+    return [f"{_sequential(totals)} That was one part of the run; the other had processes:", *_beside(totals)]
+
+
+def _beside(totals: Totals) -> list[str]:
+    """Of actors and learner in processes of their own."""
     actors, learner = waited(totals, "actors"), waited(totals, "learner")
     said = f"actors wait {actors:.0%} of their time, the learner {learner:.0%} of its"
     if actors >= _MUCH and learner < _MUCH:
@@ -92,8 +99,7 @@ def words(totals: Totals) -> list[str]:
 
 
 def _sequential(totals: Totals) -> str:
-    most = _most(totals, SEQUENTIAL)
-    return f"One process did everything in turn; most of its time is {most}. Actors would do that beside the updates."
+    return f"One process did everything in turn; most of its time is {_most(totals, SEQUENTIAL)}."
 
 
 def _most(totals: Totals, group: str) -> str:
