@@ -97,6 +97,7 @@ def test_learners_come_and_go_from_the_command_line(tmp_path):
 
 
 CONFIGS = {
+    "dqn": TrainConfig.default("dqn", "CartPole-v1"),
     "sac": TrainConfig.default("sac", "Pendulum-v1").override(deterministic=True, num_actors=2, envs_per_actor=2),
     "ppo": TrainConfig.default("ppo", "CartPole-v1").override(num_actors=0, **ROLLOUTS),
 }
@@ -110,6 +111,8 @@ CONFIGS = {
         ("sac", {"num_learners": 2}, "num_learners: expected 1, as before, in a deterministic run, .*got 2; leave"),
         ("ppo", {"num_learners": 3}, r"num_learners: expected a divisor of batch_size \(16\), got 3"),
         ("ppo", {"num_actors": -1}, "num_actors: expected 0"),
+        ("ppo", {"num_actors": "auto"}, "num_actors: expected a whole number or None, got 'auto'; .*: give a number"),
+        ("dqn", {"num_learners": "worthwhile"}, "num_learners: expected a whole number or None, got 'worthwhile'; "),
         ("ppo", {"total_steps": 0}, "total_steps: expected in 1"),
     ],
 )

@@ -19,6 +19,7 @@ from drivetrain.core.paths import given_path
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import NotGivenAgain
+from drivetrain.train.config.values import fitting
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
@@ -75,7 +76,7 @@ class Changes:
             InvalidInput: It cannot have them.
         """
         changed: dict[str, Any] = {} if self.total_steps is None else {"total_steps": self.total_steps}
-        num_actors, num_learners = self.num_actors, self.num_learners
+        num_actors, num_learners = self._count("num_actors"), self._count("num_learners")
         if num_actors is not None and num_actors != config.num_actors:
             changed["num_actors"] = num_actors
             if config.on_policy or config.run.deterministic:
@@ -90,6 +91,13 @@ class Changes:
         if self.scratch_dir is not None:
             changed["scratch_dir"] = self.scratch_dir
         return config.override(**changed)
+
+    def _count(self, name: str) -> int | None:
+        """As a number: "auto" and the like are settled when a run begins, and mean nothing here."""
+        try:
+            return fitting(self, name, getattr(self, name))
+        except InvalidInput as error:
+            raise InvalidInput(f"{error}; nothing is measured for a run that goes on: give a number") from error
 
 
 def _shared_evenly(num_envs: int, num_actors: int) -> int:
