@@ -11,6 +11,7 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 from drivetrain.cli import train
 from drivetrain.cli.main import main
 from drivetrain.cli.train import announce, show
+from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.presets import PRESETS, preset, preset_for
 from drivetrain.train.run_dir.results import Result
@@ -100,6 +101,15 @@ def test_all_games_of_atari_start_from_the_settings_of_pong(algo):
     assert preset(algo, "ALE/Breakout-v5").environment.atari
     assert not preset_for("sac", "ALE/Breakout-v5").settings
     assert not preset_for(algo, "Nobody/Breakout-v5").settings
+
+
+def test_games_without_their_preprocessing_lose_its_settings_as_they_do_in_python():
+    words, usual = ["dqn", "ALE/Breakout-v5"], preset("dqn", "ALE/Breakout-v5")
+    for off in (["--no-atari"], ["--no_atari"], ["--atari", "--no-atari"]):
+        assert train.parse([*words, *off]) == usual.override(atari=False)
+    assert train.parse([*words, "--no-atari", "--atari"]) == usual
+    with pytest.raises(InvalidInput, match=r"^frame_skip: expected 4 without atari, got 3; "):
+        train.parse([*words, "--no-atari", "--frame-skip", "3"])
 
 
 @pytest.mark.parametrize(("warmup_steps", "says"), [(1_000, True), (999, True), (998, False)])

@@ -37,6 +37,7 @@ _SHOW = "--show-config"
 _PRESET = "--preset"
 _SEED = "--seed"
 _SEEDS = "--seeds"
+_ATARI = ("--atari", "--no-atari")
 
 
 def run(argv: list[str]) -> int:
@@ -214,6 +215,9 @@ def parse(argv: list[str]) -> TrainConfig:
         )
     algo, env = [*names, *("dqn", "ENV")[len(names) :]]
     base = preset(algo, env, name)
+    switches = [flag for flag in (word.replace("_", "-") for word in argv) if flag in _ATARI]
+    if switches[-1:] == ["--no-atari"]:
+        base = base.override(atari=False)  # flags are read one by one: what a preset has for it would stay
     parts: dict[str, Any] = {**({"command": _Command()} if helps else {}), **{p: getattr(base, p) for p in base.parts}}
     # Each part is a field of its own type, so that --help lists what the algorithm has and nothing else.
     types: list[tuple[str, type[Any]]] = [(part, type(config)) for part, config in parts.items()]
