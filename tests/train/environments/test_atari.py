@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("optax", reason="needs the train extra")
 
+from gymnasium.wrappers import AtariPreprocessing, TimeLimit
+
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.ids import is_atari
@@ -53,6 +55,20 @@ def test_atari_preprocesses_pictures_alone():
     with pytest.raises(InvalidInput, match=r"atari: expected pictures, which it preprocesses, got Box.*; leave one"):
         describe(ram)
     assert describe(ram.override(atari=False, frame_stack=1)).observations.shape == (128,)
+
+
+def test_atari_preprocesses_what_is_not_preprocessed_yet():
+    ale_py = pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("cv2", reason="needs the atari extra")
+
+    def game():
+        return ale_py.AtariEnv("breakout", frameskip=1)
+
+    twice = TrainConfig.default("dqn", lambda: AtariPreprocessing(game())).override(atari=True)  # 16 frames a step
+    with pytest.raises(InvalidInput, match=r"got Box\(0, 255, \(84, 84\), uint8\), which a wrapper has made of them: "):
+        describe(twice)
+    once = [twice.override(atari=False), TrainConfig.default("dqn", lambda: TimeLimit(game(), 9)).override(atari=True)]
+    assert [describe(config).observations for config in once] == [Image(shape=(84, 84), axes="HW")] * 2
 
 
 @pytest.mark.parametrize("env", ["BreakoutNoFrameskip-v4", "Breakout-v4", "Breakout-v0"])

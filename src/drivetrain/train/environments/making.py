@@ -125,6 +125,11 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
         shown = env.observation_space
         if len(shown.shape or ()) < 2:
             raise ValueError(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
+        if shown != env.unwrapped.observation_space:  # its own come from the emulator, past all wrappers
+            raise ValueError(
+                f"atari: expected pictures as the game shows them, {env.unwrapped.observation_space}, got {shown}, "
+                "which a wrapper has made of them: leave out that, or atari"
+            )
         env = AtariPreprocessing(
             env,
             noop_max=settings.noop_max,
