@@ -246,6 +246,15 @@ def test_what_shows_itself_in_no_window_for_want_of_a_display_is_refused(policy_
     assert len(policy.watch()) == 1
 
 
+def test_so_is_a_game_of_atari_whose_window_is_nobodys(policy_of, monkeypatch, no_display):
+    policy = policy_of("test_video:Drawn")
+    monkeypatch.setattr(Drawn, "ale", object(), raising=False)
+    with pytest.raises(InvalidInput, match=r"Drawn' cannot be shown in a window: there is no display.*--video FILE"):
+        policy.watch()
+    monkeypatch.setenv("SDL_VIDEODRIVER", "offscreen")
+    assert len(policy.watch()) == 1
+
+
 def test_so_is_mujoco_before_it_ends_the_process(policy_of, no_display):
     with pytest.raises(InvalidInput, match=r"DrawnByMujoco' cannot be shown in a window: there is no display"):
         policy_of("test_video:DrawnByMujoco").watch()

@@ -296,12 +296,13 @@ class Environment:
         """Refuse to go on where it shows itself in no window; its render_mode is "human".
 
         Raises:
-            InvalidInput: There is no display: MuJoCo would end the process, and pygame draw to nowhere.
+            InvalidInput: There is no display: MuJoCo would end the process, pygame and Atari's games draw to nowhere.
         """
         if any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
             return
         display = getattr(sys.modules.get("pygame"), "display", None)
         nowhere = display is not None and display.get_init() and display.get_driver() in ("offscreen", "dummy")
+        nowhere = nowhere or hasattr(self._env.unwrapped, "ale")  # whose SDL is its own, and tells nobody
         if self._env.has_wrapper_attr("mujoco_renderer") or (nowhere and "SDL_VIDEODRIVER" not in os.environ):
             raise InvalidInput(
                 f"environment {self._env_id!r} cannot be shown in a window: there is no display here (neither DISPLAY "
