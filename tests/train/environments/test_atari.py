@@ -48,6 +48,14 @@ def test_atari_preprocessing_of_something_else_is_refused_in_one_sentence():
         describe(TrainConfig.default("dqn", "CartPole-v1").override(atari=True))
 
 
+@pytest.mark.parametrize("settings", [{}, {"frame_skip": 1, "noop_max": 0}])
+def test_pictures_of_something_else_are_not_taken_for_those_of_a_game(settings):
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    config = TrainConfig.default("dqn", "strange_envs:Gray").override(atari=True, **settings)
+    with pytest.raises(InvalidInput, match=r"atari: expected a game of ale_py's, got Gray; leave it out"):
+        describe(config)
+
+
 def test_atari_preprocesses_pictures_alone():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("cv2", reason="needs the atari extra")

@@ -122,14 +122,7 @@ def _callable(value: Any, expected: str) -> Callable[[], Any]:
 
 def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:
     if settings.atari:
-        shown = env.observation_space
-        if len(shown.shape or ()) < 2:
-            raise ValueError(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
-        if shown != env.unwrapped.observation_space:  # its own come from the emulator, past all wrappers
-            raise ValueError(
-                f"atari: expected pictures as the game shows them, {env.unwrapped.observation_space}, got {shown}, "
-                "which a wrapper has made of them: leave out that, or atari"
-            )
+        _require_game(env)
         env = AtariPreprocessing(
             env,
             noop_max=settings.noop_max,
@@ -139,6 +132,20 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
     if settings.frame_stack > 1:
         env = FrameStackObservation(env, settings.frame_stack)
     return env
+
+
+def _require_game(env: _AnyEnv) -> None:
+    """Refuse to preprocess what is no game of Atari, or has been preprocessed."""
+    shown, own = env.observation_space, env.unwrapped.observation_space
+    if len(shown.shape or ()) < 2:
+        raise ValueError(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
+    if not hasattr(env.unwrapped, "ale"):
+        raise ValueError(f"atari: expected a game of ale_py's, got {type(env.unwrapped).__name__}; leave it out")
+    if shown != own:  # the pictures that are preprocessed come from the emulator, past all wrappers
+        raise ValueError(
+            f"atari: expected pictures as the game shows them, {own}, got {shown}, which a wrapper has made of them: "
+            "leave out that, or atari"
+        )
 
 
 def _takes_render_mode(maker: Callable[..., Any]) -> bool:
