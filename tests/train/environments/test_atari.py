@@ -56,6 +56,19 @@ def test_pictures_of_something_else_are_not_taken_for_those_of_a_game(settings):
         describe(config)
 
 
+def test_a_game_whose_actions_are_real_numbers_idles_nowhere():
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    sac = TrainConfig.default("sac", "ALE/Breakout-v5").override(atari=True, env_kwargs={"continuous": True})
+    with pytest.raises(InvalidInput, match=r"noop_max: expected discrete actions, .* got Box.*; set noop_max to 0, "):
+        describe(sac)
+    sac = sac.override(noop_max=0)
+    with pytest.raises(InvalidInput, match=r"terminal_on_life_loss: expected discrete actions, "):
+        describe(sac.override(terminal_on_life_loss=True))
+    env = Environment(sac, describe(sac), training=True)
+    assert env.reset(0).shape == env.step(np.zeros(3, np.float32))[0].shape == (84, 84)
+
+
 def test_atari_preprocesses_pictures_alone():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("cv2", reason="needs the atari extra")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import gymnasium
+from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
@@ -123,6 +124,7 @@ def _callable(value: Any, expected: str) -> Callable[[], Any]:
 def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:
     if settings.atari:
         _require_game(env)
+        _require_idle_action(env, settings)
         env = AtariPreprocessing(
             env,
             noop_max=settings.noop_max,
@@ -145,6 +147,16 @@ def _require_game(env: _AnyEnv) -> None:
         raise ValueError(
             f"atari: expected pictures as the game shows them, {own}, got {shown}, which a wrapper has made of them: "
             "leave out that, or atari"
+        )
+
+
+def _require_idle_action(env: _AnyEnv, settings: EnvironmentConfig) -> None:
+    """Refuse to idle where action 0 is none, as of games that are made with continuous=True."""
+    idles = [name for name in ("noop_max", "terminal_on_life_loss") if getattr(settings, name)]
+    if idles and not isinstance(env.action_space, Discrete):
+        raise ValueError(
+            f"{idles[0]}: expected discrete actions, the first of which idles, got {env.action_space}; "
+            "set noop_max to 0, without terminal_on_life_loss"
         )
 
 
