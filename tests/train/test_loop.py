@@ -12,7 +12,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import rows_of, rows_without_times
 
-from drivetrain.core.errors import RunError
+from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience, writers
@@ -73,30 +73,36 @@ ENDS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signa
 STEPWISE = {**SMALL, "envs_per_actor": 1, "update_ratio": 1, "updates_per_call": 1, "total_steps": 203}
 
 
-def test_the_updates_that_a_step_calls_for_are_done_while_the_environment_steps(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("prioritized", "each_step"),
+    [(False, ["explore", "step", "begin", "finish"]), (True, ["explore", "step", "finish", "begin"])],
+)
+def test_the_updates_that_a_step_calls_for_are_done_while_the_environment_steps(
+    tmp_path, monkeypatch, prioritized, each_step
+):
     events = []
 
     def noting(of, name):
         whole = getattr(of, name)
 
         def noted(self, *args):
-            events.append((name, len(args[0])) if name == "begin" else name)
+            events.append(name)
             return whole(self, *args)
 
         monkeypatch.setattr(of, name, noted)
 
     for of, name in ((EpsilonGreedy, "explore"), (Learner, "begin"), (CartPoleEnv, "step"), (Learner, "finish")):
         noting(of, name)
-    train("dqn", CartPoleEnv, run_dir=str(tmp_path), num_step=1, **STEPWISE)
-    first = events.index(("begin", 201))  # the first, before which a replay may be too empty to draw from
-    assert events[first - 2 : first + 2] == ["explore", "step", ("begin", 201), "finish"]
-    assert events[first + 2 : first + 10] == [
-        "explore", ("begin", 201), "step", "finish",
-        "explore", ("begin", 202), "step", "finish",
-    ]  # fmt: skip
+    train("dqn", CartPoleEnv, run_dir=str(tmp_path), prioritized=prioritized, **STEPWISE)
+    first = events.index("begin")  # that of step 201
+    assert events[:first] == ["explore", "step"] * 201, "the replay may give no batch before"
+    saving = ["begin", "finish", "begin"]  # the first checkpoint is written before another call is begun
+    rest = [*saving, *each_step, "explore", "step", "finish"]  # of the last step, which no other follows
+    assert events[first : first + len(rest)] == rest
 
 
-def test_updates_under_way_when_an_environment_raises_are_finished_and_saved(tmp_path):
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_updates_under_way_when_an_environment_raises_are_finished_and_saved(tmp_path, num_actors):
     class Failing(CartPoleEnv):
         has_failed, num_left = False, 202
 
@@ -107,11 +113,23 @@ def test_updates_under_way_when_an_environment_raises_are_finished_and_saved(tmp
                 raise ZeroDivisionError
             return super().step(action)
 
+    run_dir = tmp_path / "run"
     with pytest.raises(RunError, match="ZeroDivisionError"):
-        train("dqn", Failing, run_dir=str(tmp_path / "run"), **STEPWISE)
-    _, meta = load_checkpoint(tmp_path / "run")
+        train("dqn", Failing, run_dir=str(run_dir), **STEPWISE)
+    _, meta = load_checkpoint(run_dir)
     assert (meta["num_steps"], meta["num_updates"]) == (201, 2)  # the second is the one that step 202 calls for
-    result = resume(tmp_path / "run", env=Failing)
+    with pytest.raises(InvalidInput, match="steps that call for the 2 updates done, got 201, which call for 1"):
+        resume(run_dir, env=Failing, total_steps=201)
+    result = resume(run_dir, env=Failing, num_actors=num_actors)
+    assert (result.num_steps, result.num_updates) == (203, 3)
+
+
+def test_a_callback_that_stops_a_run_has_the_step_taken_that_updates_are_under_way_for(tmp_path):
+    def stop(event):
+        return "stop" if event.row["num_steps"] == 202 else None
+
+    settings = {**STEPWISE, "log_interval_steps": 202, "total_steps": 1_000}
+    result = train("dqn", CartPoleEnv, run_dir=str(tmp_path), callbacks=[stop], **settings)
     assert (result.num_steps, result.num_updates) == (203, 3)
 
 

@@ -1,19 +1,18 @@
 """The sequential reference: actor, learner and evaluation in turn, in one process.
 
     while steps or updates are left:
-        choose actions
-        step the environments; meanwhile a call of the updates that the step calls for, from what is stored
-        write what happened; do what other updates are due
+        one step of the environments
+        begin the updates that the next step calls for, from what is stored; finish those of this step
 
-The same functions as the processes use, in a fixed order, so a seed fixes every bit. Slower where
-there are cores to spare, and the place to set a breakpoint.
+The same functions as the processes use, in a fixed order, so a seed fixes every bit: each step is acted by the weights
+after all updates due before it, while the devices are at those that it calls for. The place to set a breakpoint.
 """
 
 import contextlib
 import time
 import traceback
+from collections import deque
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,7 +20,6 @@ from drivetrain.core.errors import RunError
 from drivetrain.core.garbage import uncollected
 from drivetrain.core.signals import Interruption, Signals, raise_for
 from drivetrain.train.actor.actor import make_actor
-from drivetrain.train.actor.stepper import nothing
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.experience.experience import make_experience, stored_interface, writers
@@ -128,13 +126,16 @@ class Loop:
         )
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.learned.statistics.table
-        self._overlaps = not (config.on_policy or config.run.deterministic)  # those learn from what was written last
+        # Those are learned from when they are whole.
+        self._looks_ahead = not (config.on_policy or config.run.deterministic)
+        takes_turns = config.on_policy or config.replay.prioritized  # a draw needs the priorities of the call before
+        self._most_begun = 1 if takes_turns else 2
         self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
-        self._begun = 0  # updates of the call that the devices are at
+        self._begun: deque[int] = deque()  # updates of each call that the devices are at
         self._evaluated = -1  # updates behind the weights last evaluated
         self._began_s = time.monotonic()
 
@@ -145,7 +146,6 @@ class Loop:
             return self._run()
         except EnvironmentFault:
             if not self._has_learned:
-                self._finish()
                 self._save()
             raise
 
@@ -159,7 +159,7 @@ class Loop:
             self._learn()
             if self._meter.row_is_due(self._counts):  # first, as a run that is taken up again here would not write it
                 self._write(self._row())
-            if self._interruption.signum:
+            if self._interruption.signum and self._counts.granted == self._counts.committed:
                 self._stop()
             if self._counts.committed >= next_eval:
                 self._evaluate()
@@ -195,48 +195,59 @@ class Loop:
         return Rounds(self._config, self._gathered, self._experience, arrays)
 
     def _step(self) -> None:
-        """Take the steps of a grant; beside the last of them begin a call of the updates that they call for."""
-        _, committed, updates = self._counts
+        granted, committed, updates = self._counts
+        if granted == committed:
+            granted += self._rules.grantable(self._steps_per_grant, committed, updates)
         at_once = self._actor.steps_per_call
-        until = committed + self._rules.grantable(self._steps_per_grant, committed, updates)
-        overlaps = self._overlaps and self._rules.can_draw(committed)
-        for start in range(committed, until, at_once):
-            count = min(at_once, until - start)
-            meanwhile = partial(self._begin, until) if overlaps and start + count == until else nothing
-            self._meter.add_episodes(self._actor.step(count, start, meanwhile))
-        self._counts = Counts(until, until, updates)
-        if self._rounds is not None and self._rules.is_whole(until):
+        for start in range(committed, granted, at_once):
+            self._meter.add_episodes(self._actor.step(min(at_once, granted - start), start))
+        self._counts = Counts(granted, granted, updates)
+        if self._rounds is not None and self._rules.is_whole(granted):
             self._rounds.take()
             self._observe()
 
     def _learn(self) -> None:
-        """Finish the call begun, and do what other updates are due, so that the next step may be taken."""
+        """Do the updates due, so that the next step may be taken, and begin those that it calls for."""
         committed = self._counts.committed
-        while self._begun or self._begin(committed):
+        if self._looks_ahead:
+            self._grant()
+        while self._rules.takeable(committed, self._counts.updates):
+            if self._rounds is None:
+                self._observe()
+            is_due = self._rounds is None and self._saver.is_due
+            self._begin(committed)
+            if not is_due:
+                self._begin(self._counts.granted)
             self._finish()
-            if self._rounds is None and self._saver.is_due:
+            if is_due:
                 self._save()
+        if self._looks_ahead:
+            self._begin(self._counts.granted)
         if self._rounds is not None and self._rules.is_whole(committed):
             self._end_round()
 
-    def _begin(self, committed: int) -> bool:
-        """Begin a call of the updates due by so many steps, if there are any."""
-        self._begun = self._rules.takeable(committed, self._counts.updates)
-        if self._begun:
-            if self._rounds is None:
-                self._observe()
-            self._learner.begin(self._experience, self._begun, committed / self._config.run.total_steps)
-        return self._begun > 0
+    def _grant(self) -> None:
+        """Grant the next step now, if nothing is known that ends the run before it."""
+        committed = self._counts.committed
+        ends = self._interruption.signum or self._job.callbacks.wants_stop or self._job.callbacks.error is not None
+        if not ends and self._rules.can_draw(committed):
+            granted = min(committed + self._steps_per_grant, self._rules.total_steps)
+            self._counts = self._counts._replace(granted=granted)
+
+    def _begin(self, num_steps: int) -> None:
+        """Begin a call of what updates so many steps call for, if there are any that are not begun."""
+        if len(self._begun) == self._most_begun:
+            return
+        if count := self._rules.takeable(num_steps, self._counts.updates + sum(self._begun)):
+            self._learner.begin(self._experience, count, num_steps / self._config.run.total_steps)
+            self._begun.append(count)
 
     def _finish(self) -> None:
-        """Wait for the call begun, if one is, and act by what it has learned."""
-        if not self._begun:
-            return
+        """Wait for the oldest call, and act by what is learned."""
         self._learner.finish(self._experience)
         with WEIGHTS:
             self._vector[:] = self._learner.learned.vector
-        self._counts = self._counts._replace(updates=self._counts.updates + self._begun)
-        self._begun = 0
+        self._counts = self._counts._replace(updates=self._counts.updates + self._begun.popleft())
 
     def _end_round(self) -> None:
         """As the learner process ends one: what was observed is acted by; checkpoints are of whole rounds."""
@@ -262,6 +273,8 @@ class Loop:
 
     @CHECKPOINT
     def _save(self) -> None:
+        while self._begun:
+            self._finish()
         if self._rounds is None:  # what has been seen since the last updates, or before the first
             self._observe()
         arrays = {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
@@ -294,7 +307,7 @@ class Loop:
         if callbacks.error is not None:
             self._save()
             callbacks.require_none_raised()
-        if callbacks.wants_stop and (last := self._rules.ended_at(self._counts.committed)) != self._rules:
+        if callbacks.wants_stop and (last := self._rules.ended_at(self._counts.granted)) != self._rules:
             self._rules = last
             self._display.note(f"ending at step {last.total_steps:,}, as a callback asks")
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.seeding import stream
-from drivetrain.train.actor.stepper import Stepper, nothing
+from drivetrain.train.actor.stepper import Stepper
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import require_finite
@@ -73,7 +73,7 @@ class Actor:
             first = self._envs[lane].reset(seed) if episodes is None else self._bring_back(lane, seed, episodes)
             self._begin(lane, first)
 
-    def step(self, num_envs: int, start: int, meanwhile: Callable[[], object] = nothing, /) -> list[Episode]:
+    def step(self, num_envs: int, start: int, /) -> list[Episode]:
         """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.
 
         Fewer than all happens at the very end of a run; the others stay where they are, with their n-step windows.
@@ -83,7 +83,6 @@ class Actor:
         """
         obs = first_rows(self._obs, num_envs)
         actions = self._actions(self._policy, obs, start)
-        meanwhile()
         with SIMULATION:
             for index in range(num_envs):
                 observation, reward, terminated, truncated = self._envs[index].step(actions[index])

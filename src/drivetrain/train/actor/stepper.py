@@ -5,15 +5,10 @@ Stepper
 `-- fused.actor.FusedActor    a compiled simulator, a grant's steps of all at a time
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 from drivetrain.train.episode import Episode
 from drivetrain.train.normalization import Moments
-
-
-def nothing() -> None:
-    """What is done meanwhile, where nothing is."""
 
 
 class Stepper(Protocol):
@@ -29,14 +24,12 @@ class Stepper(Protocol):
         """The most that `step` takes at once, over all environments."""
         ...
 
-    def step(self, num_steps: int, start: int, meanwhile: Callable[[], object] = nothing, /) -> list[Episode]:
+    def step(self, num_steps: int, start: int, /) -> list[Episode]:
         """Take so many steps, from the run's step `start`; write the transitions.
 
         Args:
             num_steps: `steps_per_call`, or fewer, which happens at the very end of a run.
             start: Of the first of them.
-            meanwhile: Called once, when all their actions are chosen and none of them is written: begins what the
-                devices may do while the environments step.
 
         Returns:
             The episodes that ended.

@@ -24,7 +24,7 @@ from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
 from drivetrain.train.learner.devices import require_platforms
-from drivetrain.train.ledger.rules import Origin
+from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.checkpoint import (
     has_best_policy,
     has_checkpoint,
@@ -142,6 +142,12 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
         raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
+    # An environment that fails may leave updates that the step after it calls for.
+    if not config.on_policy and (due := Rules.of(config).due(wanted)) < meta["num_updates"]:
+        raise InvalidInput(
+            f"total_steps: expected steps that call for the {meta['num_updates']:,} updates done, got {wanted:,}, "
+            f"which call for {due:,}; give more"
+        )
     if load_result(run_dir) is not None and wanted <= done:
         raise InvalidInput(f"{run_dir} is finished ({done:,} steps); give more total_steps to go on with it")
     return config.resolved(), meta

@@ -6,7 +6,6 @@ weights -> kernel -> a block of steps [num_steps, num_envs, ...] -> replay, roll
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +17,6 @@ from drivetrain.train.actor.fused.acting import CHOICE
 from drivetrain.train.actor.fused.episodes import Counting
 from drivetrain.train.actor.fused.kernel import Kernel, compiled
 from drivetrain.train.actor.fused.layout import stored
-from drivetrain.train.actor.stepper import nothing
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import refuse, require_finite
 from drivetrain.train.episode import Episode
@@ -78,10 +76,9 @@ class FusedActor:
         """What was seen so far, for normalisation."""
         self._begin()
 
-    def step(self, num_steps: int, start: int, meanwhile: Callable[[], object] = nothing, /) -> list[Episode]:
+    def step(self, num_steps: int, start: int, /) -> list[Episode]:
         """See `Stepper`. The kernel takes all its steps; of the last grant of a run, only those granted are kept."""
         block = self._taken(start)
-        meanwhile()
         ended = block.terminated | block.truncated
         self._require_numbers(block, ended)
         rows, rest = divmod(num_steps, self._num_envs)
