@@ -126,11 +126,11 @@ class Loop:
         )
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.learned.statistics.table
-        # Those are learned from when they are whole.
-        self._looks_ahead = not (config.on_policy or config.run.deterministic)
+        self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
+        # Rollouts and rounds are learned from when they are whole.
+        self._steps_ahead = 0 if config.on_policy or config.run.deterministic else self._steps_per_grant
         takes_turns = config.on_policy or config.replay.prioritized  # a draw needs the priorities of the call before
         self._most_begun = 1 if takes_turns else 2
-        self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
@@ -209,8 +209,22 @@ class Loop:
     def _learn(self) -> None:
         """Do the updates due, so that the next step may be taken, and begin those that it calls for."""
         committed = self._counts.committed
-        if self._looks_ahead:
-            self._grant()
+        following = min(committed + self._steps_ahead, self._rules.total_steps)
+        if self._rules.takeable(following, self._counts.updates):
+            if self._goes_on():
+                self._counts = self._counts._replace(granted=following)
+            self._update(committed)
+        if self._rounds is not None and self._rules.is_whole(committed):
+            self._end_round()
+
+    def _goes_on(self) -> bool:
+        """Whether updates may be begun that the next step calls for: nothing is known that ends the run before it."""
+        callbacks = self._job.callbacks
+        ends = self._interruption.signum or callbacks.wants_stop or callbacks.error is not None
+        return not ends and self._rules.can_draw(self._counts.committed)
+
+    def _update(self, committed: int) -> None:
+        """Do the updates due by the steps taken, and begin those due by the steps granted."""
         while self._rules.takeable(committed, self._counts.updates):
             if self._rounds is None:
                 self._observe()
@@ -221,18 +235,7 @@ class Loop:
             self._finish()
             if is_due:
                 self._save()
-        if self._looks_ahead:
-            self._begin(self._counts.granted)
-        if self._rounds is not None and self._rules.is_whole(committed):
-            self._end_round()
-
-    def _grant(self) -> None:
-        """Grant the next step now, if nothing is known that ends the run before it."""
-        committed = self._counts.committed
-        ends = self._interruption.signum or self._job.callbacks.wants_stop or self._job.callbacks.error is not None
-        if not ends and self._rules.can_draw(committed):
-            granted = min(committed + self._steps_per_grant, self._rules.total_steps)
-            self._counts = self._counts._replace(granted=granted)
+        self._begin(self._counts.granted)
 
     def _begin(self, num_steps: int) -> None:
         """Begin a call of what updates so many steps call for, if there are any that are not begun."""
