@@ -133,6 +133,17 @@ def test_a_callback_that_stops_a_run_has_the_step_taken_that_updates_are_under_w
     assert (result.num_steps, result.num_updates) == (203, 3)
 
 
+@pytest.mark.parametrize("variant", [{"prioritized": False}, {"prioritized": True, "normalize_observations": True}])
+def test_what_a_run_in_turns_learns_hangs_on_no_checkpoint(tmp_path, variant):
+    arrays = []
+    for interval_s in (1e-6, 1e3):  # before each step, and at the end
+        run_dir = tmp_path / str(interval_s)
+        settings = {**SMALL, **variant, "update_ratio": 2, "updates_per_call": 3, "total_steps": 303}
+        train("dqn", "CartPole-v1", run_dir=str(run_dir), checkpoint_interval_s=interval_s, **settings)
+        arrays.append(load_checkpoint(run_dir)[0])
+    assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])
+
+
 @pytest.mark.usefixtures("usual_hangups")
 @pytest.mark.parametrize(("signum", "ends_with"), ENDS)
 def test_an_interrupt_ends_the_final_evaluation_at_once_and_everything_is_saved(tmp_path, signum, ends_with):

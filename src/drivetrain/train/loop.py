@@ -224,7 +224,10 @@ class Loop:
         return not ends and self._rules.can_draw(self._counts.committed)
 
     def _update(self, committed: int) -> None:
-        """Do the updates due by the steps taken, and begin those due by the steps granted."""
+        """Do the updates due by the steps taken, and begin those due by the steps granted.
+
+        What is begun in the end hangs on no clock, also where a checkpoint comes between.
+        """
         while self._rules.takeable(committed, self._counts.updates):
             if self._rounds is None:
                 self._observe()
@@ -235,15 +238,17 @@ class Loop:
             self._finish()
             if is_due:
                 self._save()
-        self._begin(self._counts.granted)
+        while self._begin(self._counts.granted):
+            pass
 
-    def _begin(self, num_steps: int) -> None:
-        """Begin a call of what updates so many steps call for, if there are any that are not begun."""
+    def _begin(self, num_steps: int) -> bool:
+        """Begin a call of what updates so many steps call for, if there are any, and room for a call."""
         if len(self._begun) == self._most_begun:
-            return
+            return False
         if count := self._rules.takeable(num_steps, self._counts.updates + sum(self._begun)):
             self._learner.begin(self._experience, count, num_steps / self._config.run.total_steps)
             self._begun.append(count)
+        return count > 0
 
     def _finish(self) -> None:
         """Wait for the oldest call, and act by what is learned."""
