@@ -30,9 +30,6 @@ class _Simulated:
         self.update_s = measured.updates[config.num_learners].wall_s
 
     def run(self):
-        if self.num_actors == 0:
-            seconds = self.computing_s + self.waiting_s + float(self.rules.ratio) * self.grant * self.update_s
-            return self.grant / seconds
         self.computing, self.waiting, self.learning = {}, {}, 0.0
         self.done, self.granted, self.updates, self.taken = [0] * self.num_actors, 0, 0, 0
         now, mark, ratio = 0.0, None, float(self.rules.ratio)

@@ -99,8 +99,8 @@ def continuous_rows(algo: str, env: str, peers: Sequence[str], *, quick: bool) -
             units=CONTINUOUS_UNITS,
         )
         for form, note in (
-            ("sequential", "one environment on all sides; ours in one thread"),
-            ("sequential, 2 learners", "one environment on all sides; ours in two threads, one for each learner"),
+            ("sequential", "one environment on all sides; ours updates in one thread"),
+            ("sequential, 2 learners", "one environment on all sides; ours updates in two threads, one for each learner"),
             ("parallel", "one environment for the peers, the default processes and environments for ours"),
             ("2 learners", "one environment for the peers, one actor of 8 and two learners for ours"),
         )

@@ -45,14 +45,16 @@ _PPO = (
 _CONTINUOUS = (
     "Two networks of two layers and one batch size; it says nothing about images, larger networks, accelerators or "
     "slow environments.",
-    "The peers step one environment and update after each step, in one process. Ours does the same in the sequential "
-    "rows, by one learner or by two that halve each batch; in the other rows actors and learners are processes and go "
-    "on beside each other, at the same number of steps and updates.",
+    "The peers step one environment and update after each step, in one process. Ours does one update for each step in "
+    "one process, too, in the sequential rows, by one learner or by two that halve each batch, but the update that a step "
+    "calls for draws from the rows before it and is computed while the environment steps; each step is acted by the "
+    "weights after all updates before it, as on the other sides. In the other rows actors and learners are processes and "
+    "go on beside each other, at the same number of steps and updates.",
     "Compilation is on the clock of those who compile, in every run and without a cache.",
     _IMPORTS,
     "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
-    "3,000 steps. Ours has one thread for each actor and learner: in the first row a core stands idle, in the parallel "
-    "one it waits for the learner most of the time.",
+    "3,000 steps. Ours has one thread for each actor and learner, which in one process are the thread that steps and "
+    "those of its learners: with one learner a core waits for it most of the time.",
     "SBX's and our update are compiled as a whole; Stable-Baselines3 and CleanRL run eager PyTorch, as their users do.",
     _CLEANRL + " Its SAC updates the policy twice after every second update of the critics.",
     "A shared or virtual machine: only the ratios of one run count, and a few seeds are few.",

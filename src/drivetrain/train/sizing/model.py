@@ -6,9 +6,9 @@ For each environment step, after warm-up, in seconds:
     learning  ratio * update(M)
     cores     CPU time of both / cores
 
-Off-policy, actors and learner overlap as far as the tolerance lets them, and the slowest of the three counts. A
-sequential run, a rollout and its updates, or lock-step: acting and learning take turns. What it leaves out stands in
-design/training-sizing.md.
+Off-policy, actors and learner overlap as far as the tolerance lets them, and the slowest of the three counts; in one
+process they overlap altogether. A rollout and its updates, rounds, or lock-step: acting and learning take turns. What
+it leaves out stands in design/training-sizing.md.
 """
 
 import math
@@ -92,10 +92,9 @@ def estimate(config: TrainConfig, measured: Measurements) -> Estimate:
     rules = Rules.of(config)
     acting = _acting(config, rules, measured)
     learning_s = _learning_s(config, rules, measured, acting)
-    in_turn = config.on_policy or config.num_actors == 0
     cores_s = acting.computing_s + float(rules.ratio) * measured.updates[config.num_learners].cpu_s
-    cores_s = 0.0 if in_turn else cores_s / measured.cores
-    overlap = 0.0 if in_turn else _overlap(rules, config.envs_per_actor)
+    cores_s = 0.0 if config.on_policy else cores_s / measured.cores
+    overlap = _overlap(config, rules)
     total_s = max(learning_s, overlap * acting.wall_s) + (1 - overlap) * acting.wall_s
     bound: Bound = "learner" if learning_s > acting.wall_s else "actor"
     if cores_s > _CLEARLY * max(learning_s, acting.wall_s):
@@ -123,7 +122,7 @@ def _learning_s(config: TrainConfig, rules: Rules, measured: Measurements, actin
     """Seconds that the learner takes per environment step."""
     update = measured.updates[config.num_learners]
     learning_s = float(rules.ratio) * update.wall_s
-    alone = config.on_policy or config.num_actors == 0 or config.num_learners == 1
+    alone = config.on_policy or config.num_learners == 1
     if not alone and acting.num_computing + update.num_computing > measured.cores:
         learning_s += acting.computing_s  # a learner whose core an actor has holds up the others
     return learning_s
@@ -136,13 +135,15 @@ def _most_granted(rules: Rules, envs: int) -> int:
     return math.ceil((rules.tolerance + 1) / (rules.ratio * envs))
 
 
-def _overlap(rules: Rules, envs: int) -> float:
+def _overlap(config: TrainConfig, rules: Rules) -> float:
     """The share of acting that may happen while the learner is at a call, in 0..1.
 
     A call of n updates, which stand for n / ratio steps, leaves room for tolerance - n updates, and one grant.
     """
-    if rules.ratio == 0:
+    if config.on_policy:
+        return 0.0
+    if rules.ratio == 0 or config.num_actors == 0:
         return 1.0
-    per_grant = float(rules.ratio * envs)
+    per_grant = float(rules.ratio * config.envs_per_actor)
     call = min(rules.updates_per_call, rules.tolerance + max(1.0, per_grant))
     return min(1.0, max(0.0, (rules.tolerance - call + per_grant) / call))
