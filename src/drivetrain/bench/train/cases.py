@@ -100,7 +100,7 @@ def continuous_rows(algo: str, env: str, peers: Sequence[str], *, quick: bool) -
         )
         for form, note in (
             ("sequential", "one environment on all sides; ours updates in one thread"),
-            ("sequential, 2 learners", "one environment on all sides; ours updates in two threads, one for each learner"),
+            ("sequential, 2 learners", "one environment on all sides; ours updates in two threads"),
             ("parallel", "one environment for the peers, the default processes and environments for ours"),
             ("2 learners", "one environment for the peers, one actor of 8 and two learners for ours"),
         )

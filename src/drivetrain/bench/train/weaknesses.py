@@ -45,11 +45,11 @@ _PPO = (
 _CONTINUOUS = (
     "Two networks of two layers and one batch size; it says nothing about images, larger networks, accelerators or "
     "slow environments.",
-    "The peers step one environment and update after each step, in one process. Ours does one update for each step in "
-    "one process, too, in the sequential rows, by one learner or by two that halve each batch, but the update that a step "
-    "calls for draws from the rows before it and is computed while the environment steps; each step is acted by the "
-    "weights after all updates before it, as on the other sides. In the other rows actors and learners are processes and "
-    "go on beside each other, at the same number of steps and updates.",
+    "The peers step one environment and update after each step, in one process. Ours does so, too, in the "
+    "sequential rows, by one learner or by two that halve each batch, but the update that a step calls for draws from "
+    "the rows before it and is computed while the environment steps; each step is acted by the weights after all "
+    "updates due before it, as on the other sides. In the other rows actors and learners are processes and go on beside "
+    "each other, at the same number of steps and updates.",
     "Compilation is on the clock of those who compile, in every run and without a cache.",
     _IMPORTS,
     "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
