@@ -48,8 +48,8 @@ _CONTINUOUS = (
     "The peers step one environment and update after each step, in one process. Ours does so, too, in the "
     "sequential rows, by one learner or by two that halve each batch, but the update that a step calls for draws from "
     "the rows before it and is computed while the environment steps; each step is acted by the weights after all "
-    "updates due before it, as on the other sides. In the other rows actors and learners are processes and go on beside "
-    "each other, at the same number of steps and updates.",
+    "updates due before it, as on the other sides. In the other rows actors and learners are processes and go on "
+    "beside each other, at the same number of steps and updates.",
     "Compilation is on the clock of those who compile, in every run and without a cache.",
     _IMPORTS,
     "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
