@@ -63,14 +63,14 @@ def test_a_sequential_run_reports_what_its_one_process_did_and_the_page_shows_th
         if row.ns > 0.01 * totals.wall_ns and row.time_class != "profiler":
             assert row.operation in page
             assert row.operation in text
-    assert "One process did everything in turn" in text
+    assert "One process did everything; most" in text
     assert json.dumps(totals.as_json())
 
 
 def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is_refused(run_dir, tmp_path, capfd):
     page, numbers = tmp_path / "page.html", tmp_path / "numbers.json"
     assert main(["report", str(run_dir), "--html", str(page), "--json", str(numbers)]) == 0
-    assert "One process did everything in turn" in " ".join(capfd.readouterr().out.split())
+    assert "One process did everything; most" in " ".join(capfd.readouterr().out.split())
     assert page.read_text() == (run_dir / "report.html").read_text()
     assert json.loads(numbers.read_text()) == time_report.load(run_dir).as_json()
     for words in (["--csv", "x.csv"], ["--pack"], [str(tmp_path)]):
@@ -202,8 +202,8 @@ def test_a_run_that_went_on_with_processes_or_without_is_told_as_both():
         time_report.words(Totals(sessions=tuple(({"begin_ns": 0, "end_ns": 10**9}, part) for part in parts)))
         for parts in ((alone, threads), (alone,))
     )
-    one = "One process did everything in turn; most of its time is backpropagation (100% of what it did)."
-    assert of_one == [f"{one} Actors would do that beside the updates."]
+    one = "One process did everything; most of its time is backpropagation (100% of what it did)."
+    assert of_one == [f"{one} A smaller network, fewer and larger batches, or several learners may help."]
     assert of_both[0] == f"{one} That was one part of the run; the other had processes:"
     assert of_both[1].startswith("The run waits for the learner: actors wait 70%")
 
@@ -221,6 +221,19 @@ def test_what_may_help_is_about_what_the_learner_does_most(operation, remedy):
     _, most, advice = time_report.words(totals)
     assert most == f"Of its time most is {operation} (100% of what it did)."
     assert advice == f"More actors would not help; {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "advice"),
+    [
+        ("simulation", "Actors, processes of their own, would share that (--num-actors)."),
+        ("checkpoint", "Fewer checkpoints (--checkpoint-interval-s), or ones without the replay may help."),
+    ],
+)
+def test_what_may_help_one_process_is_about_what_it_does_most(operation, advice):
+    totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, (waiting("run", 0.0, operation),)),))
+    (sentence,) = time_report.words(totals)
+    assert sentence.endswith(f"(100% of what it did). {advice}")
 
 
 def test_sessions_are_what_is_numbered_and_a_new_one_takes_the_next_number(tmp_path, capsys):

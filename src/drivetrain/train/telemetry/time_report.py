@@ -19,6 +19,7 @@ REPORT = "report.html"
 CONFIG = "config.json"
 _MUCH = 0.2
 """Share of its time from which on a process is said to wait."""
+_ACTING = ("simulation", "inference")
 _FEWER_UPDATES = "a smaller network, fewer and larger batches, or several learners"
 _REMEDIES = {"checkpoint": "fewer checkpoints (--checkpoint-interval-s), or ones without the replay"}
 """What may help a learner that does one thing most; else fewer updates."""
@@ -76,7 +77,7 @@ def words(totals: Totals) -> list[str]:
     if SEQUENTIAL not in groups:
         return _beside(totals)
     if SUPERVISOR not in groups:
-        return [f"{_sequential(totals)} Actors would do that beside the updates."]
+        return [f"{_sequential(totals)} {_advice(totals)}"]
     return [f"{_sequential(totals)} That was one part of the run; the other had processes:", *_beside(totals)]
 
 
@@ -99,7 +100,16 @@ def _beside(totals: Totals) -> list[str]:
 
 
 def _sequential(totals: Totals) -> str:
-    return f"One process did everything in turn; most of its time is {_most(totals, SEQUENTIAL)}."
+    return f"One process did everything; most of its time is {_most(totals, SEQUENTIAL)}."
+
+
+def _advice(totals: Totals) -> str:
+    """For one process."""
+    what = _what(totals, SEQUENTIAL)
+    if what in _ACTING:
+        return "Actors, processes of their own, would share that (--num-actors)."
+    remedy = _REMEDIES.get(what, _FEWER_UPDATES)
+    return f"{remedy[0].upper()}{remedy[1:]} may help."
 
 
 def _most(totals: Totals, group: str) -> str:
