@@ -103,10 +103,9 @@ def import_path() -> dict[str, str]:
     Raises:
         InvalidInput: The present folder, which is among them, was removed.
     """
-    listed = [
-        path or str(folder_here()) for path in sys.path if isinstance(cast(object, path), str)
-    ]  # as `import` does
-    return {"PYTHONPATH": os.pathsep.join(os.path.relpath(path) if os.pathsep in path else path for path in listed)}
+    texts = [path for path in sys.path if isinstance(cast(object, path), str)]  # `import` looks at no others
+    folders = [path or str(folder_here()) for path in texts]
+    return {"PYTHONPATH": os.pathsep.join(os.path.relpath(path) if os.pathsep in path else path for path in folders)}
 
 
 def end(process: Process) -> None:
