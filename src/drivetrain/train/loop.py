@@ -129,8 +129,6 @@ class Loop:
         self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
         # Rollouts and rounds are learned from when they are whole.
         self._steps_ahead = 0 if config.on_policy or config.run.deterministic else self._steps_per_grant
-        takes_turns = config.on_policy or config.replay.prioritized  # a draw needs the priorities of the call before
-        self._most_begun = 1 if takes_turns else 2
         self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
@@ -243,7 +241,7 @@ class Loop:
 
     def _begin(self, num_steps: int) -> bool:
         """Begin a call of what updates so many steps call for, if there are any, and room for a call."""
-        if len(self._begun) == self._most_begun:
+        if len(self._begun) == self._learner.most_begun:
             return False
         if count := self._rules.takeable(num_steps, self._counts.updates + sum(self._begun)):
             self._learner.begin(self._experience, count, num_steps / self._config.run.total_steps)

@@ -61,6 +61,8 @@ class Learner:
         self.learned = Learned(algorithm.init, algorithm.policy, config, interface, encoders)
         """By all updates so far."""
         self._updates = compile_updates(algorithm, Learners(config.num_learners))
+        self.most_begun = 1 if config.replay.prioritized else 2
+        """Calls to be begun at a time: a second one waits, unless its draw needs the first's priorities."""
         self._begun: deque[Call] = deque()
         self._finished: Call | None = None
 
@@ -156,6 +158,8 @@ class AnyLearner(Protocol):
 
     learned: Learned
     """By all updates so far."""
+    most_begun: int
+    """Calls to be begun at a time."""
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""

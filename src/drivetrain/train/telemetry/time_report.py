@@ -89,7 +89,7 @@ def _beside(totals: Totals) -> list[str]:
         return [
             f"The run waits for the learner: {said}.",
             f"Of its time most is {_most(totals, 'learner')}.",
-            f"More actors would not help; {_REMEDIES.get(_what(totals, 'learner'), _FEWER_UPDATES)} may.",
+            f"More actors would not help; {_remedy(totals, 'learner')} may.",
         ]
     if learner >= _MUCH and actors < _MUCH:
         advice = "More actors help while there are cores for them (--num-actors), or more environments for each."
@@ -105,11 +105,15 @@ def _sequential(totals: Totals) -> str:
 
 def _advice(totals: Totals) -> str:
     """For one process."""
-    what = _what(totals, SEQUENTIAL)
-    if what in _ACTING:
+    if _what(totals, SEQUENTIAL) in _ACTING:
         return "Actors, processes of their own, would share that (--num-actors)."
-    remedy = _REMEDIES.get(what, _FEWER_UPDATES)
+    remedy = _remedy(totals, SEQUENTIAL)
     return f"{remedy[0].upper()}{remedy[1:]} may help."
+
+
+def _remedy(totals: Totals, group: str) -> str:
+    """What may help a group that learns."""
+    return _REMEDIES.get(_what(totals, group), _FEWER_UPDATES)
 
 
 def _most(totals: Totals, group: str) -> str:

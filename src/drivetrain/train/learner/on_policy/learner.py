@@ -40,6 +40,8 @@ class RolloutLearner:
         self._interface = interface
         self.learned = Learned(algorithm.init, algorithm.policy, config, interface)
         """By all updates so far."""
+        self.most_begun = 1
+        """Calls to be begun at a time: the next rollout is acted by what comes of this one."""
         self._acted_by = self.learned.statistics.parameters
         self._learn = compile_learning(algorithm, Learners(config.num_learners))
         self._metrics: Metrics = {}

@@ -150,8 +150,7 @@ class Learning:
         The next draw needs the priorities of the call before, the next rollout its weights, and a checkpoint its state.
         Otherwise this waits while the devices are busy in any case.
         """
-        takes_turns = isinstance(self._experience, RolloutBuffer) or self._config.replay.prioritized
-        if takes_turns or self._saver.is_due:
+        if self._learner.most_begun == 1 or self._saver.is_due:
             return 0
         return self._ledger.wait_for_updates(begun, timeout_s=begun * self._update_s / 2)
 
