@@ -18,13 +18,14 @@ from live_processes import wait_until_dead
 
 JOB = Job(kind="fixed", env="CartPole-v1", seed=3, total_steps=10, settings=DqnSettings(hidden=(8,)))
 ANSWER = """
-import os, sys
+import os, sys, tempfile
 from pathlib import Path
 from drivetrain.bench.train.job import Job, Outcome
 
 job = Job.load(Path(sys.argv[1]))
 sum(range(3_000_000))
 details = {"folder": os.listdir(), "threads": os.environ.get("OMP_NUM_THREADS")}
+details["keeps_to_it"] = tempfile.gettempdir() == os.getcwd()
 Outcome(
     cpu_s=1.0, wall_s=2.0, import_cpu_s=0.5, num_steps=job.total_steps, num_updates=job.seed, details=details
 ).save(Path(sys.argv[2]))
@@ -53,6 +54,7 @@ def test_a_rival_gets_its_job_and_answers(make_rival):
     outcome = run_rival(make_rival("answering", ANSWER), JOB)
     assert (outcome.num_steps, outcome.num_updates) == (10, 3)
     assert outcome.details["threads"] == "1"
+    assert outcome.details["keeps_to_it"]
     assert sorted(outcome.details["folder"]) == ["job.json", "log.txt"]
     assert outcome.process_cpu_s is not None
     assert outcome.process_cpu_s > 0

@@ -106,12 +106,15 @@ def start(
     pass_fds: Sequence[int] = (),
     variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start Python with these words on its command line, and more environment variables, in the same way."""
+    """Start Python with these words on its command line, and more environment variables, in the same way.
+
+    What it leaves among temporary files lies in the folder, too: Stable-Baselines3 makes a directory for each training.
+    """
     with (folder / LOG_NAME).open("w") as log:
         return subprocess.Popen(
             [sys.executable, *words],
             cwd=folder,
-            env=environment_of(threads, {**os.environ, **(variables or {})}),
+            env=environment_of(threads, {**os.environ, **(variables or {})}) | {"TMPDIR": str(folder.absolute())},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
