@@ -42,6 +42,21 @@ def length_of_an_episode(env):
     raise AssertionError("the episode has no end")
 
 
+@pytest.mark.parametrize("env_id", ["Pong-v5", "PongDeterministic-v4"])
+def test_a_game_by_another_name_is_told_the_one_that_it_has(env_id):
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    with pytest.raises(InvalidInput, match=r"cannot be made: .*; take ALE/Pong-v5, or one that `drivetrain envs` li"):
+        describe(TrainConfig.default("dqn", env_id))
+
+
+@pytest.mark.parametrize(("frame_skip", "frames_per_s"), [(4, 15), (1, 60)])
+def test_a_preprocessed_game_is_shown_at_the_pace_at_which_it_is_played(frame_skip, frames_per_s):
+    pytest.importorskip("ale_py", reason="needs the atari extra")
+    pytest.importorskip("cv2", reason="needs the atari extra")
+    config = TrainConfig.default("dqn", "ALE/Pong-v5").override(atari=True, frame_skip=frame_skip)
+    assert Environment(config, describe(config), training=False).frames_per_s == frames_per_s
+
+
 def test_atari_preprocessing_of_something_else_is_refused_in_one_sentence():
     pytest.importorskip("cv2", reason="needs the atari extra")
     with pytest.raises(InvalidInput, match=r"'CartPole-v1' cannot be made: .*; atari is for games named ALE/NAME or "):

@@ -25,11 +25,11 @@ def is_atari(env: str) -> bool:
     if env.startswith("ALE/"):
         return True
     match = _OLD.fullmatch(env)
-    return match is not None and (match[2] is not None or _has_game(match[1]))
+    return match is not None and (match[2] is not None or has_game(match[1]))
 
 
 @cache
-def _has_game(name: str) -> bool:
+def has_game(name: str) -> bool:
     """Whether ale_py, which is not imported, comes with a game of this name."""
     package = importlib.util.find_spec("ale_py")
     if package is None or package.origin is None:

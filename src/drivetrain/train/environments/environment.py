@@ -60,6 +60,8 @@ from drivetrain.train.interface import Arrays, Interface, rows_of
 
 _AnyEnv = gymnasium.Env[Any, Any]
 _FRAMES_PER_S = 30.0
+_GAME_FRAMES_PER_S = 60.0
+"""Of the console, of which a step of the preprocessed game is some."""
 
 
 def interface_of(config: TrainConfig) -> Interface:
@@ -311,7 +313,9 @@ class Environment:
 
     @property
     def frames_per_s(self) -> float:
-        """Of its pictures, as it says itself; else 30."""
+        """Of its pictures, as it says itself, else 30; games of Atari at the pace of their 60 frames per second."""
+        if self._env.has_wrapper_attr("ale") and self._env.has_wrapper_attr("frame_skip"):
+            return _GAME_FRAMES_PER_S / self._env.get_wrapper_attr("frame_skip")
         said: Any = self._env.metadata.get("render_fps")
         return float(said) if isinstance(said, int | float) and 0 < said < math.inf else _FRAMES_PER_S
 

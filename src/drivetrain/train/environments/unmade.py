@@ -1,6 +1,7 @@
 """Why an environment cannot be made, described or closed, by what that has raised, and what is to be done about it."""
 
 import pickle
+import re
 import traceback
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import gymnasium
 
 from drivetrain.core.extras import missing_extra
 from drivetrain.core.importing import with_place
-from drivetrain.train.config import EnvironmentConfig
+from drivetrain.train.config import EnvironmentConfig, is_simulator
 from drivetrain.train.config.given import Given
+from drivetrain.train.config.ids import has_game
 from drivetrain.train.environments.faults import message_of
 
 GYMNASIUM = Path(gymnasium.__file__).parent
@@ -55,7 +57,25 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
         return "atari is for games named ALE/NAME or NAMENoFrameskip-v4, whose pictures it preprocesses: leave it out"
     if settings.env_kwargs:
         return f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
-    return "mend it" if is_own else "`drivetrain envs` lists those that can"
+    if is_own:
+        return "mend it"
+    alike = None if is_simulator(env_id) else _namesake(env_id)
+    is_news = alike is not None and alike not in why(error)
+    return f"take {alike}, or one that `drivetrain envs` lists" if is_news else "`drivetrain envs` lists those that can"
+
+
+def _namesake(env_id: str) -> str | None:
+    """The newest id of the same name, in whatever namespace, or the game that is meant; None where there is neither."""
+    bare = _bare(env_id)
+    if bare[:1].isupper() and has_game(bare):
+        return f"ALE/{bare}-v5"
+    alike = [spec for spec in gymnasium.registry.values() if _bare(spec.id).lower() == bare.lower()]
+    return max(alike, key=lambda spec: spec.version or 0).id if alike else None
+
+
+def _bare(env_id: str) -> str:
+    """An id without namespace and version, and a game's without the way in which it skips frames."""
+    return re.sub(r"(Deterministic|NoFrameskip)?(-v\d+)?$", "", env_id.rpartition("/")[2])
 
 
 def _not_found(error: Exception | SystemExit) -> ModuleNotFoundError | None:
