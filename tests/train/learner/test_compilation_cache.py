@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -45,6 +46,34 @@ def test_programs_compiled_for_different_numbers_of_threads_are_kept_apart(monke
 def test_a_folder_that_the_user_chose_is_left_alone(monkeypatch, tmp_path):
     chosen = str(tmp_path / "mine")
     assert cache_dir(monkeypatch, tmp_path, JAX_COMPILATION_CACHE_DIR=chosen) == chosen
+
+
+_COMPILE = """
+from drivetrain.train.learner.compilation import use_compilation_cache
+import jax, sys
+use_compilation_cache()
+print(jax.jit(lambda x: x * 2)(int(sys.argv[1])))
+"""
+
+
+def test_a_program_that_was_kept_by_half_is_kept_anew(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def compile_it():
+        return subprocess.run([sys.executable, "-c", _COMPILE, "4"], capture_output=True, text=True, check=True)
+
+    compile_it()
+    whole = {path: path.read_bytes() for path in tmp_path.rglob("*-cache")}
+    assert whole
+    if any(content.startswith(bytes.fromhex("28b52ffd")) for content in whole.values()):
+        pytest.skip("JAX packs by Zstandard here, and only what it packs by zlib is looked at")
+    for path, content in whole.items():
+        path.write_bytes(content[: len(content) // 2])
+    again = compile_it()
+    assert (again.stdout, again.stderr) == ("8\n", "")
+    for path in whole:
+        assert zlib.decompress(path.read_bytes())
 
 
 def set_to(values):

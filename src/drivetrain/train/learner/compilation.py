@@ -5,7 +5,9 @@
 
 import contextlib
 import os
+import zlib
 from collections.abc import Generator, Iterable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ from drivetrain.core.machine import num_cores
 
 _FOLDER = "jax_compilation_cache_dir"
 _SETTINGS = (_FOLDER, "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
+_ZSTANDARD = bytes.fromhex("28b52ffd")
 
 
 def use_compilation_cache() -> None:
@@ -30,7 +33,37 @@ def use_compilation_cache() -> None:
     if _settings()[_FOLDER] is not None:
         return
     threads = os.environ.get("PJRT_NPROC") or num_cores()
-    _set(zip(_SETTINGS, (str(user_cache(f"jax-{threads}-threads")), 0.0, -1), strict=True))
+    folder = user_cache(f"jax-{threads}-threads")
+    with contextlib.suppress(OSError):  # JAX says that it cannot be used
+        _remove_unfinished(folder)
+    _set(zip(_SETTINGS, (str(folder), 0.0, -1), strict=True))
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a process that was killed, or a full disk, has left half-written since this was last asked.
+
+    JAX cannot read such a program, says so in each run that needs it, compiles it, and keeps the half that is there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = folder / "checked"
+    before = asked.stat().st_mtime if asked.exists() else None
+    asked.touch()
+    for entry in os.scandir(folder) if before is not None else ():
+        if entry.name.endswith("-cache") and entry.stat().st_mtime >= before and _is_cut_off(Path(entry.path)):
+            Path(entry.path).unlink(missing_ok=True)
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Whether it is the beginning of a program; where JAX has packed it by Zstandard, nobody here can tell."""
+    packed = path.read_bytes()
+    if packed.startswith(_ZSTANDARD):
+        return False
+    reader = zlib.decompressobj()
+    try:
+        reader.decompress(packed)
+    except zlib.error:
+        return True
+    return not reader.eof
 
 
 @contextlib.contextmanager
