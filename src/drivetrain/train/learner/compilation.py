@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false
 
 import contextlib
+import math
 import os
 import zlib
 from collections.abc import Generator, Iterable
@@ -46,9 +47,9 @@ def _remove_unfinished(folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     asked = folder / "checked"
-    before = asked.stat().st_mtime if asked.exists() else None
+    before = asked.stat().st_mtime if asked.exists() else math.inf
     asked.touch()
-    for entry in os.scandir(folder) if before is not None else ():
+    for entry in os.scandir(folder):
         if entry.name.endswith("-cache") and entry.stat().st_mtime >= before and _is_cut_off(Path(entry.path)):
             Path(entry.path).unlink(missing_ok=True)
 
