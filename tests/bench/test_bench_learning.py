@@ -51,10 +51,11 @@ def words(tmp_path, *more):
 def test_every_case_seed_and_side_is_run_once_and_kept(ran, tmp_path):
     assert bench.run(words(tmp_path, "--seeds", "1..2")) == 0
     name = "dqn CartPole-v1"
-    assert ran == [(name, side, seed) for seed in (1, 2) for side in ("ours", "ours-processes", "sb3")]
+    sides = ("ours", "ours-processes", "sb3", "sb3-eight")
+    assert ran == [(name, side, seed) for seed in (1, 2) for side in sides]
     runs = load(tmp_path / "learning.json")
     assert [(run["case"], run["side"], run["seed"]) for run in runs] == [
-        (name, side, seed) for side in ("ours", "ours-processes", "sb3") for seed in (1, 2)
+        (name, side, seed) for side in sides for seed in (1, 2)
     ]
     assert runs[0]["returns"] == [101.0] * 4
     assert runs[0]["command"].startswith("drivetrain bench learning --json")
@@ -97,7 +98,7 @@ def test_a_run_at_other_settings_or_steps_does_not_count(ran, tmp_path):
     ran.clear()
     bench.run(words(tmp_path, "--seeds", "1"))
     assert [side for _, side, _ in ran] == ["ours", "ours-processes"]
-    assert len(load(path)) == 5
+    assert len(load(path)) == 6
     assert len(counting(load(path), CARTPOLE, "ours")) == 1
 
 
@@ -129,7 +130,7 @@ def test_a_failing_run_is_named_and_the_others_go_on(ran, monkeypatch, tmp_path,
     monkeypatch.setattr(command, "run_side", answer)
     assert bench.run(words(tmp_path, "--seeds", "1..2")) == 1
     assert capsys.readouterr().out.count("failed: sb3 ended with code 1: boom") == 2
-    assert len(load(tmp_path / "learning.json")) == 4
+    assert len(load(tmp_path / "learning.json")) == 6
 
 
 def test_who_is_not_installed_is_announced_and_left_out(ran, monkeypatch, tmp_path, capsys):
@@ -151,7 +152,7 @@ def test_a_quick_run_is_short_and_keeps_nothing(ran, monkeypatch, tmp_path):
     steps = []
     monkeypatch.setattr(command, "run_side", lambda side, case, seed: steps.append(case.total_steps) or learned(case))
     assert bench.run(["learning", "--quick", "--json", str(tmp_path / "learning.json")]) == 0
-    assert len(steps) == 3 * len(CASES)
+    assert len(steps) == 3 * len(CASES) + sum(case.algo == "dqn" for case in CASES)
     assert max(steps) < 11_000
     assert not (tmp_path / "learning.json").exists()
 

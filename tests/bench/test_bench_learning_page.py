@@ -102,13 +102,23 @@ def test_the_margin_is_a_twentieth_of_the_range_of_returns():
 
 def test_each_form_of_ours_is_compared_with_the_peer_on_the_score_of_its_runs():
     runs = records(CARTPOLE, ours=[480.0] * 5, ours_processes=[400.0] * 5, sb3=[490.0] * 5)
-    found = {each.form.name: (each.difference.value, each.verdict) for each in compared(runs, CARTPOLE, SB3)}
+    found = {each.form.name: (each.difference.value, each.verdict) for each in compared(runs, CARTPOLE, SB3.pairs)}
     assert found == {"ours": (-10.0, "parity"), "ours-processes": (-90.0, "behind")}
 
 
 def test_without_runs_of_both_sides_nothing_is_compared():
-    assert compared(records(CARTPOLE, ours=[480.0] * 5), CARTPOLE, SB3) == []
-    assert compared(records(CARTPOLE, sb3=[480.0] * 5), CARTPOLE, SB3) == []
+    assert compared(records(CARTPOLE, ours=[480.0] * 5), CARTPOLE, SB3.pairs) == []
+    assert compared(records(CARTPOLE, sb3=[480.0] * 5), CARTPOLE, SB3.pairs) == []
+
+
+def test_what_more_environments_cost_the_peer_itself_is_shown_and_judges_nothing():
+    runs = records(CARTPOLE, ours=[480.0] * 5, ours_processes=[400.0] * 5, sb3=[490.0] * 5, sb3_eight=[395.0] * 5)
+    page = as_markdown(runs)
+    assert "Of 2 comparisons, parity: 1, not shown: 0, behind: 1." in page
+    _, _, control = page.partition("### As many environments on both sides")
+    assert "| dqn CartPole-v1 | SB3, 8 environments | SB3 | -95.0 [-95.0, -95.0] |" in control
+    assert "| dqn CartPole-v1 | ours, processes | SB3, 8 environments | 5.0 [5.0, 5.0] |" in control
+    assert "### As many" not in as_markdown(records(CARTPOLE, ours=[480.0] * 5, sb3=[490.0] * 5))
 
 
 def test_all_cases_together_are_those_with_enough_runs_on_one_scale():
@@ -137,7 +147,7 @@ def test_the_way_there_is_read_at_each_tenth_from_the_latest_evaluation():
 
 def test_how_fast_they_learn_is_compared_by_the_mean_over_the_tenths():
     runs = records(CARTPOLE, ours=[190.0] * 5, sb3=[100.0] * 5)
-    (found,) = compared(runs, CARTPOLE, SB3)
+    (found,) = compared(runs, CARTPOLE, SB3.pairs)
     assert found.on_the_way == pytest.approx((25.0, 25.0, 25.0))  # (190 - 100) / 2 at five of nine tenths
 
 

@@ -39,7 +39,7 @@ class Options:
     cases: tuple[str, ...] = ()
     """Only cases with one of these words in their name, such as dqn or Pendulum."""
     sides: tuple[str, ...] = ()
-    """Only these of: ours, ours-processes, sb3; on simulators: fused, fused-processes, gymnasium."""
+    """Only these of: ours, ours-processes, sb3, sb3-eight; on simulators: fused, fused-processes, gymnasium."""
     seeds: str | None = None
     """Which seeds, such as 1..5 or 7; by default as many as a case needs for a verdict."""
     quick: bool = False
@@ -134,7 +134,7 @@ def planned(options: Options, sides: Sequence[Side]) -> Iterator[tuple[LearningC
     """Every run asked for: case by case, the sides of a seed one after the other."""
     for case in options.contest.matching(options.cases):
         for seed in [1] if options.quick else options.seeds_for(case):
-            for side in sides:
+            for side in [side for side in sides if case.algo in side.algos]:
                 yield case.quickened() if options.quick else case, seed, side
 
 

@@ -33,6 +33,11 @@ METHOD = (
     "**Parity** is said only where the interval of the difference excludes a loss beyond the margin, **behind** where "
     "it does not and lies below 0 as a whole, **not shown** otherwise."
 )
+CONTROL = (
+    "The other side with as many environments as an actor of ours has, at the same settings, steps and updates, "
+    "less itself with one; and ours with processes less the other side so. Nothing is judged by it: it tells what is "
+    "the environments' share of a difference above, and what is the processes'."
+)
 ON_THE_WAY = (
     "Interquartile mean over seeds of the mean return of 10 episodes, by the latest evaluation at each tenth of the "
     "steps but the last; our evaluator process skips one when it is behind. The table of differences has in its last "

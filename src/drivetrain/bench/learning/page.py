@@ -10,7 +10,7 @@ import numpy as np
 
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import CONTESTS, SB3, Contest
-from drivetrain.bench.learning.notes import METHOD, ON_THE_WAY
+from drivetrain.bench.learning.notes import CONTROL, METHOD, ON_THE_WAY
 from drivetrain.bench.learning.provenance import provenance
 from drivetrain.bench.learning.records import Run, counting, load
 from drivetrain.bench.learning.sides import Side
@@ -30,8 +30,8 @@ from drivetrain.train.runs.intervals import Estimate, iqm
 
 def as_markdown(runs: Sequence[Run], contest: Contest = SB3) -> str:
     """The page of some kept runs; equal runs give equal pages."""
-    found = [compared(runs, case, contest) for case in contest.cases]
-    comparisons = [comparison for each in found for comparison in each]
+    comparisons = [found for case in contest.cases for found in compared(runs, case, contest.pairs)]
+    controls = [found for case in contest.cases for found in compared(runs, case, contest.control_pairs)]
     sections = [
         f"# {contest.title}",
         "Generated from the kept runs by `drivetrain bench learning`; do not edit.",
@@ -40,6 +40,7 @@ def as_markdown(runs: Sequence[Run], contest: Contest = SB3) -> str:
         table_of_returns(runs, contest),
         table_of_differences(comparisons, contest),
         *together(runs, contest),
+        *control_of(controls),
         "## On the way\n\n" + ON_THE_WAY,
         table_of_curves(runs, contest),
         "## Every run\n\nMean return of 100 episodes, by seed.",
@@ -62,7 +63,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
 
 def absent(runs: Sequence[Run], contest: Contest) -> list[str]:
     """Cases without runs of both sides."""
-    names = [case.name for case in contest.cases if not compared(runs, case, contest)]
+    names = [case.name for case in contest.cases if not compared(runs, case, contest.pairs)]
     return [f"Not compared yet: {', '.join(names)}."] if names else []
 
 
@@ -100,6 +101,21 @@ def table_of_differences(comparisons: Sequence[Comparison], contest: Contest) ->
     ]
     header = ["case", "who", f"{contest.difference} [95%]", "margin", "verdict", "late [95%]", "on the way [95%]"]
     return markdown_table(header, rows)
+
+
+def control_of(controls: Sequence[Comparison]) -> list[str]:
+    """What the peer's other form costs itself, and how who has the same form compares with it."""
+    if not controls:
+        return []
+    rows = [
+        [
+            *(c.case.name, c.form.title, c.peer.title),
+            *(interval(estimate, 1) for estimate in (c.difference, c.late, c.on_the_way)),
+        ]
+        for c in controls
+    ]
+    header = ["case", "who", "less", "difference [95%]", "late [95%]", "on the way [95%]"]
+    return ["### As many environments on both sides\n\n" + CONTROL + "\n\n" + markdown_table(header, rows)]
 
 
 def together(runs: Sequence[Run], contest: Contest) -> list[str]:

@@ -25,7 +25,7 @@ TIMEOUT_S = 12 * 3_600.0  # a run may be paused for hours; it ends by its number
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One run: a case by name, a seed, the form of our side (see `Side`), and the steps (a quick run has fewer).
+    """One run: a case by name, a seed, the form of the side (see `Side`), and the steps (a quick run has fewer).
 
     `command_pid` is the process that asks; the run ends with it.
     """
@@ -35,6 +35,7 @@ class Task:
     num_actors: int | None
     total_steps: int
     sim_engine: SimEngine = "auto"
+    num_envs: int | None = None
     command_pid: int = field(default_factory=os.getpid)
 
     def save(self, path: Path) -> None:
@@ -86,6 +87,7 @@ def run_side(side: Side, case: LearningCase, seed: int) -> Learned:
         num_actors=side.num_actors,
         total_steps=case.total_steps,
         sim_engine=side.sim_engine,
+        num_envs=side.num_envs,
     )
     with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
         folder = Path(name)

@@ -20,6 +20,9 @@ class Side:
         num_actors: Ours only: 0 is one process, in which steps and updates take turns; None is our
             default: processes, and their environments.
         sim_engine: Ours only, where the environment is a simulator: see `SimulatorConfig`.
+        num_envs: Of the peer, whose settings are for one: environments, with the steps of all between blocks of
+            updates. None: as the settings have it.
+        algos: Algorithms that it is there for.
     """
 
     name: str
@@ -27,6 +30,8 @@ class Side:
     rival: Rival
     num_actors: int | None = None
     sim_engine: SimEngine = "auto"
+    num_envs: int | None = None
+    algos: Sequence[str] = ("dqn", "ddpg", "td3", "sac", "ppo")
 
 
 def _at(rival: Rival, module: str) -> Rival:
@@ -34,12 +39,16 @@ def _at(rival: Rival, module: str) -> Rival:
 
 
 _OURS = _at(OURS, "ours")
+_SB3 = _at(SB3, "sb3")
 AGAINST_SB3 = (
     Side(name="ours", title="ours", rival=_OURS, num_actors=0),
     Side(name="ours-processes", title="ours, processes", rival=_OURS),
-    Side(name="sb3", title="SB3", rival=_at(SB3, "sb3")),
+    Side(name="sb3", title="SB3", rival=_SB3),
 )
 """Ours in turns with one environment, as Stable-Baselines3 does; with our processes; and Stable-Baselines3."""
+SB3_WITH_EIGHT = Side(name="sb3-eight", title="SB3, 8 environments", rival=_SB3, num_envs=8, algos=("dqn",))
+"""Stable-Baselines3 with as many environments as an actor of ours has, at the settings for one. Of DQN alone: PPO's
+settings say how many, and SAC, TD3 and DDPG update after every step."""
 ON_SIMULATORS = (
     Side(name="fused", title="fused", rival=_OURS, num_actors=0),
     Side(name="fused-processes", title="fused, processes", rival=_OURS, num_actors=1),

@@ -22,7 +22,7 @@ LATE = 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One form against its peer, in one case.
+    """One form against another, in one case.
 
     Attributes:
         difference: Of the scores, the form's less the peer's.
@@ -33,6 +33,7 @@ class Comparison:
 
     case: LearningCase
     form: Side
+    peer: Side
     difference: Estimate
     on_the_way: Estimate
     late: Estimate
@@ -73,12 +74,11 @@ def summed_up(runs: Sequence[Run]) -> Estimate:
     return estimate(scores(runs))
 
 
-def compared(runs: Sequence[Run], case: LearningCase, contest: Contest) -> list[Comparison]:
-    """The forms that have runs of a case, against the peer's; none without runs of its."""
-    theirs = counting(runs, case, contest.peer.name)
+def compared(runs: Sequence[Run], case: LearningCase, pairs: Sequence[tuple[Side, Side]]) -> list[Comparison]:
+    """The pairs of forms and peers of which both have runs of a case."""
     comparisons: list[Comparison] = []
-    for form in contest.forms:
-        ours = counting(runs, case, form.name)
+    for form, peer in pairs:
+        ours, theirs = counting(runs, case, form.name), counting(runs, case, peer.name)
         if not ours or not theirs:
             continue
         found = difference(scores(ours), scores(theirs))
@@ -86,6 +86,7 @@ def compared(runs: Sequence[Run], case: LearningCase, contest: Contest) -> list[
             Comparison(
                 case=case,
                 form=form,
+                peer=peer,
                 difference=found,
                 on_the_way=difference(averages(ours, case), averages(theirs, case)),
                 late=difference(late(ours, case), late(theirs, case)),

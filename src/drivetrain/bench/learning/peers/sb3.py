@@ -65,7 +65,13 @@ def make(task: Task) -> BaseAlgorithm:
     settings = case.settings
     assert not isinstance(settings, PresetSettings), "settings of ours alone"
     job = Job(
-        kind="fixed", algo=case.algo, env=case.env, seed=task.seed, total_steps=task.total_steps, settings=settings
+        kind="fixed",
+        algo=case.algo,
+        env=case.env,
+        seed=task.seed,
+        total_steps=task.total_steps,
+        settings=settings,
+        num_envs=task.num_envs or 1,
     )
     makers = {"dqn": sb3_dqn.make_model, "ppo": sb3_ppo.make_model}
     return makers.get(case.algo, sb3_continuous.make_model)(job)
