@@ -164,7 +164,7 @@ class RunLock:
         wait_s: How long to wait for whoever has it.
 
     Raises:
-        InvalidInput: Somebody else works on the run, or its folder lets nothing be written.
+        InvalidInput: Somebody else works on the run, or its folder lets nothing be written, or nothing be locked.
     """
 
     def __init__(self, run_dir: Path, wait_s: float = _LOCK_WAIT_S) -> None:
@@ -175,19 +175,28 @@ class RunLock:
                 f"{run_dir}: expected a folder to work in, and its lock cannot be written: {error.strerror}; "
                 "work on a copy of the folder"
             ) from error
-        deadline = time.monotonic() + wait_s
+        try:
+            self._take(run_dir, time.monotonic() + wait_s)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        _HELD.add(self)
+
+    def _take(self, run_dir: Path, deadline_s: float) -> None:
         while True:
             try:
-                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _HELD.add(self)
-                return
+                return fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() > deadline:
-                    os.close(self.fd)
+                if time.monotonic() > deadline_s:
                     raise InvalidInput(
                         f"{run_dir}: another process is working on this run; wait for it, or stop it"
                     ) from None
                 time.sleep(_POLL_S)
+            except OSError as error:  # Lustre, or a folder of the host of a virtual machine, as some are mounted
+                raise InvalidInput(
+                    f"{run_dir}: expected a folder on a disk whose files can be locked (flock), which keeps other "
+                    f"processes out of a run, and that disk says: {error.strerror}; choose a folder elsewhere"
+                ) from error
 
     def close(self) -> None:
         """Let go of it."""
