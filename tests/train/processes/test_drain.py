@@ -41,8 +41,9 @@ def test_once_the_learner_is_through_others_have_seconds(monkeypatch):
 
 
 @pytest.mark.parametrize(("ending", "works"), [("while True: pass", True), ("time.sleep(1000)", False)])
-def test_a_process_is_at_work_if_the_kernel_counts_time_for_any_of_its_threads(ending, works):
-    body = f"import threading, time\ndef go():\n  print('ready', flush=True)\n  {ending}"
+def test_a_process_is_at_work_if_the_kernel_counts_time_for_any_of_its_threads_whatever_they_are_called(ending, works):
+    called = r"ctypes.CDLL(None).prctl(15, b'\xc3')"  # half of a letter, as of a name that was cut
+    body = f"import ctypes, threading, time\ndef go():\n  {called}\n  print('ready', flush=True)\n  {ending}"
     program = f"{body}\nthreading.Thread(target=go).start()"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         try:

@@ -121,9 +121,9 @@ def work_of(pid: int) -> tuple[int, bool]:
     ticks, waits_for_disk = 0, False
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # a thread that ended in between
-            state, *numbers = stat.read_text().rpartition(")")[2].split()
+            state, *numbers = stat.read_bytes().rpartition(b")")[2].split()  # before it a name, which need be no text
             ticks += int(numbers[10]) + int(numbers[11])  # utime, stime
-            waits_for_disk |= state == "D"
+            waits_for_disk |= state == b"D"
     return ticks, waits_for_disk
 
 
