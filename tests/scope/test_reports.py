@@ -1,11 +1,14 @@
 """Reports say the same as the profile, and the page needs nothing but itself."""
 
 import csv
+import io
 import json
 import re
 import shutil
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from browser import FITS, NUM_REQUESTS, needs_chromium, seen, without_scripts
@@ -18,6 +21,7 @@ from drivetrain.scope.profile import Profile
 from drivetrain.scope.reference import innermost
 from drivetrain.scope.report import page, perfetto, strip
 from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.console import console, path_shown
 from drivetrain.scope.report.shares import in_words, shares
 from drivetrain.scope.sites import Site
 from drivetrain.scope.spans import span
@@ -125,6 +129,17 @@ def test_a_narrow_terminal_cuts_no_name_short_and_no_number_in_two(tmp_path, cap
     several = [str(shutil.copytree(tmp_path / "run", tmp_path / name)) for name in "abc"]
     assert main(["report", *several]) == 0
     assert "…" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_terminal_without_letters_has_tables_with_question_marks_and_paths_that_can_be_told(monkeypatch, stream):
+    text = io.TextIOWrapper(io.BytesIO(), "ascii", "backslashreplace")
+    monkeypatch.setattr(sys, stream, text)
+    where = console(stderr=stream == "stderr")
+    where.print("5 µs")
+    where.print(path_shown(Path("ö\udce9"), where))
+    text.flush()
+    assert text.buffer.getvalue() == b"5 ?s\n\\xf6\\udce9\n"
 
 
 def test_words_name_what_dominates_and_what_to_do():

@@ -17,7 +17,7 @@ from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.costs import multiples
 from drivetrain.scope.cupti.plan import plan
 from drivetrain.scope.report import terminal
-from drivetrain.scope.report.console import console
+from drivetrain.scope.report.console import console, path_shown
 from drivetrain.scope.session import CALIBRATE_EVERY, check_calibrate_every
 
 USAGE = """usage: drivetrain profile [OPTIONS] SCRIPT.py [ARGS...]
@@ -89,9 +89,8 @@ def _show(folder: Path) -> None:
         if not profile.correction.changes:
             prior.remember(multiples(profile.trace, profile.correction.costs))
     # In one line, however long: it is there to be copied.
-    where.print(
-        f"profile: {folder}; show it again: {shlex.join(['drivetrain', 'report', str(folder)])}", soft_wrap=True
-    )
+    shown = path_shown(folder, where)
+    where.print(f"profile: {shown}; show it again: {shlex.join(['drivetrain', 'report', shown])}", soft_wrap=True)
 
 
 def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:

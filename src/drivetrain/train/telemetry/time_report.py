@@ -10,6 +10,7 @@ import rich.console
 from drivetrain.core.aside import save_text
 from drivetrain.scope.report import totals_page, totals_terminal
 from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.console import path_shown
 from drivetrain.scope.report.totals_rows import by_group, waited
 from drivetrain.scope.totals import Totals
 from drivetrain.train.run_dir.folder import label_of
@@ -60,7 +61,7 @@ def show(run_dir: Path, console: rich.console.Console) -> None:
     for text in words(totals):
         console.print(text, highlight=False, soft_wrap=True)
     if (run_dir / REPORT).exists():
-        console.print(f"more: {run_dir / REPORT}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"more: {path_shown(run_dir / REPORT, console)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def facts(totals: Totals) -> str:
