@@ -106,3 +106,30 @@ def test_fields_that_are_missing_are_named_before_their_shapes_are_looked_at():
         pytest.raises(InvalidInput, match=r"extend: expected exactly the fields .*; missing action, reward, termin"),
     ):
         replay.writer(1).extend()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "remedy"),
+    [
+        ("reward", (2, 1), r"float32\[2\], got .*; take the last axis away, array\[\.\.\., 0\]"),
+        ("obs", (2, 3, 1), r"got float32\[2, 3, 1\]; take the last axis away"),
+        ("torque", (2,), r"\[2, 1\], got .*; add the last axis, array\[\.\.\., None\]"),
+        ("reward", (5, 2, 1), r"got \[5, 2, 1\]; take the last axis away"),
+        ("terminated", (5, 2, 1), r"bool\[5, 2, 1\]; take the last axis away"),
+        ("torque", (5, 2), r"got float32\[5, 2\]; add the last axis"),
+    ],
+)
+def test_an_axis_of_one_that_is_too_much_or_missing_is_told_as_such(name, shape, remedy):
+    """Stable-Baselines3, cpprb, TorchRL and many files have rewards and ends as [N, 1]."""
+    spec = FLAT | {"torque": ((1,), "float32")}
+    steps, method = steps_of(spec, 5, 2), "extend"
+    if shape[0] == 2:
+        steps, method = at(steps, 0), "add"
+    steps[name] = steps[name].reshape(shape)
+    with Replay(16, spec) as replay, pytest.raises(InvalidInput, match=remedy):
+        getattr(replay.writer(2), method)(**steps)
+
+
+def test_steps_of_one_environment_without_its_axis_are_told_to_take_it():
+    with Replay(16, FLAT) as replay, pytest.raises(InvalidInput, match=r"got \[5\]; .*: give array\[:, None\] of each"):
+        replay.writer(1).extend(**{name: array[:, 0] for name, array in steps_of(FLAT, 5, 1).items()})

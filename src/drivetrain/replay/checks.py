@@ -64,9 +64,14 @@ def fitting_steps(inputs: tuple[Field, ...], steps: dict[str, Any], num_envs: in
     _require_names(inputs, steps, "extend")
     shape = np.shape(steps["reward"])
     if len(shape) != 2:
+        remedy = "every array has these two axes first"
+        if len(shape) == 1 and num_envs == 1:
+            remedy += ": give array[:, None] of each"
+        elif len(shape) == 3 and shape[1:] == (num_envs, 1):
+            remedy = "take the last axis away, array[..., 0]"
         raise InvalidInput(
             f"extend: expected rewards of [steps, {num_envs}], one per step and environment, got {list(shape)}; "
-            "every array has these two axes first"
+            f"{remedy}"
         )
     return fitting_step(inputs, steps, (shape[0], num_envs))
 
@@ -77,6 +82,10 @@ def _fitting(
     shape = (*leading, *field.shape)
 
     def remedy(got: tuple[int, ...]) -> str:
+        if got == (*shape, 1):  # as other replays want rewards and ends
+            return "take the last axis away, array[..., 0]"
+        if (*got, 1) == shape and got != field.shape:
+            return "add the last axis, array[..., None]"
         if len(leading) > 1:
             return "give one row per step and environment, these two axes first"
         if got == field.shape:
