@@ -195,6 +195,8 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ({"x": ((4,), "flaot32")}, "a dtype of NumPy's, or of ml_dtypes' where that is installed, .* got 'flaot32'"),
         ({"x": ((4,), None)}, r"\(shape, dtype\)"),
         ({"x": ((4.5,), "float32")}, r"\(shape, dtype\)"),
+        ({"x": {"shape": (4,), "dtype": "float32"}}, r"x/shape'.*, got \(4,\); write both as one pair, .* of a dict"),
+        ({"x": {"dtype": np.float32}}, "x/dtype'.*float32'>; write both as one pair"),
         ({"x": ((4,), object)}, "no fixed size"),
         ({"x": ((4,), "S0")}, "no fixed size"),
         ({"x": ((4,), [("a", "f4"), ("b", "O")])}, "no fixed size"),

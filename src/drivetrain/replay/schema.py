@@ -322,6 +322,8 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         remedy = "in a list, which stands for a tuple of arrays, each needs a spec of its own"
         if hasattr(value, "shape") and hasattr(value, "dtype"):  # an array, or a space of Gymnasium's
             remedy = "give its shape and dtype, or take the spec of an environment, spec_of(env)"
+        if name.endswith(("/shape", "/dtype")):  # of cpprb's dicts for each field
+            remedy = "write both as one pair, with the shape first, in place of a dict of them"
         raise InvalidInput(
             f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; {remedy}'
         ) from error
