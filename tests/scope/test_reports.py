@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from browser import FITS, NUM_REQUESTS, needs_chromium, seen, without_scripts
-from brute import thread_of, threads, trace_of, traces
+from brute import SITES, thread_of, threads, trace_of, traces
 from hypothesis import given, settings
 
 from drivetrain import scope
@@ -23,9 +23,9 @@ from drivetrain.scope.report import page, perfetto, strip
 from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.console import console, path_shown
 from drivetrain.scope.report.shares import in_words, shares
-from drivetrain.scope.sites import Site
+from drivetrain.scope.sites import UNRECORDED, Site
 from drivetrain.scope.spans import span
-from drivetrain.scope.trace.events import BEGIN, END, STEP
+from drivetrain.scope.trace.events import BEGIN, BLOCK, END, STEP
 
 VOID = {"meta", "link", "br"}
 
@@ -184,6 +184,25 @@ def test_perfetto_and_csv_hold_the_events_and_rows_of_the_profile(folder, tmp_pa
         rows = list(csv.DictReader(lines))
     assert sum(int(row["raw_ns"]) for row in rows) == profile.wall_ns
     assert [row["class"] for row in rows] == [row.time_class for row in profile.breakdown()]
+
+
+def test_perfetto_shows_what_was_not_recorded_as_that():
+    blocks = [(20, BLOCK, 3), (30, BLOCK, 1), (50, BLOCK, 0), (70, BLOCK, 3)]
+    thread = thread_of([(0, BLOCK, 0), (5, BEGIN, 0), *blocks, (80, END, 0), (90, BLOCK, 0), (95, STEP, 0)])
+    profile = Profile(trace_of([thread], 0, 100, (*SITES, UNRECORDED)))
+    spans, stack = [], []
+    for event in perfetto.events(profile):
+        if event["ph"] == "B":
+            stack.append(event)
+        elif event["ph"] == "E":
+            begun = stack.pop()
+            spans.append((begun["name"], round(1000 * begun["ts"]), round(1000 * event["ts"])))
+    muted = [(begin, end) for name, begin, end in spans if name == UNRECORDED.name]
+    assert muted == [(20, 50), (70, 80), (80, 90)]  # cut where what is around it ends
+    assert ("act", 5, 80) in spans
+    assert stack == []
+    shown_ns = sum(row.raw_ns for row in profile.breakdown() if row.time_class == UNRECORDED.time_class)
+    assert shown_ns == sum(end - begin for begin, end in muted)
 
 
 @given(thread=threads(0, 200, in_order=False, lanes=True))

@@ -8,8 +8,11 @@ from typing import Any
 from drivetrain.core.aside import text_aside
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import perfetto_gpu
-from drivetrain.scope.sites import Site
-from drivetrain.scope.trace.events import BEGIN, END, LANE, STEP, Thread
+from drivetrain.scope.sites import UNRECORDED, Site
+from drivetrain.scope.trace.events import BEGIN, BLOCK, END, LANE, STEP, Thread
+
+_MUTED = -1
+"""In the place of a site: what a thread did was not recorded."""
 
 
 def write(profile: Profile, file: Path) -> None:
@@ -39,7 +42,7 @@ def _thread(profile: Profile, thread: Thread) -> Iterator[dict[str, Any]]:
     for time_ns, kind, site in _nested(thread):
         at = {**where, "ts": (time_ns - profile.trace.begin_ns) / 1000}
         if kind == BEGIN:
-            entered = sites[site]
+            entered = UNRECORDED if site == _MUTED else sites[site]
             about = {"operation": entered.operation, "class": entered.time_class, "phase": entered.phase}
             args = {name: value for name, value in about.items() if value}
             yield {"ph": "B", **at, "name": entered.name, "cat": entered.operation or "scope", "args": args}
@@ -52,7 +55,8 @@ def _thread(profile: Profile, thread: Thread) -> Iterator[dict[str, Any]]:
 def _nested(thread: Thread) -> Iterator[tuple[int, int, int]]:
     """Time, kind and site of events in which every end is of the innermost begin, as viewers take it, and each begin
     has one. What stands on another lane's stack (a task of asyncio that others have their turn before) is left, and
-    begun again; so is what lies above a site that is left out of order. Otherwise as `scope/reference.py`.
+    begun again; so is what lies above a site that is left out of order. Otherwise as `scope/reference.py`. Blocks of
+    steps that are muted are entered and left like a site: without, their time looks like that of what is around them.
     """
     stacks: dict[int, list[int]] = {0: []}
     lane, time_ns = 0, 0
@@ -61,6 +65,10 @@ def _nested(thread: Thread) -> Iterator[tuple[int, int, int]]:
     )
     for time_ns, kind, site in columns:
         stack = stacks[lane]
+        if kind == BLOCK:
+            if bool(site) == (_MUTED in stack):  # two muted blocks in a row are one
+                continue
+            kind, site = (BEGIN if site else END), _MUTED
         if kind == BEGIN:
             stack.append(site)
             yield time_ns, BEGIN, site
