@@ -149,11 +149,11 @@ def test_a_reader_of_the_table_that_went_away_is_not_told_that_nothing_was_recor
     assert capfd.readouterr().err == ""
 
 
-def waiting(name, share, operation="backpropagation"):
+def waiting(name, share, operation="backpropagation", phase=""):
     """A process that waits for this share of its time, and does one thing else."""
     states = [(operation, "backend", 1 - share), ("other", "wait", share)]
     paths = [
-        SiteTotal(site=Site(""), state=State(operation, kind, ""), ns=int(part * 1e9), num_entered=1)
+        SiteTotal(site=Site(""), state=State(operation, kind, phase), ns=int(part * 1e9), num_entered=1)
         for operation, kind, part in states
     ]
     return ThreadTotals(
@@ -224,14 +224,20 @@ def test_what_may_help_is_about_what_the_learner_does_most(operation, remedy):
 
 
 @pytest.mark.parametrize(
-    ("operation", "advice"),
+    ("operation", "phase", "advice"),
     [
-        ("simulation", "Actors, processes of their own, would share that (--num-actors)."),
-        ("checkpoint", "Fewer checkpoints (--checkpoint-interval-s), or ones without the replay may help."),
+        ("simulation", "", "Actors, processes of their own, would share that (--num-actors)."),
+        ("checkpoint", "", "Fewer checkpoints (--checkpoint-interval-s), or ones without the replay may help."),
+        (
+            "simulation",
+            "evaluation",
+            "Evaluations less often (--eval-interval-steps), or of fewer episodes (--eval-episodes, "
+            "--final-eval-episodes) may help.",
+        ),
     ],
 )
-def test_what_may_help_one_process_is_about_what_it_does_most(operation, advice):
-    totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, (waiting("run", 0.0, operation),)),))
+def test_what_may_help_one_process_is_about_what_it_does_most(operation, phase, advice):
+    totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, (waiting("run", 0.0, operation, phase),)),))
     (sentence,) = time_report.words(totals)
     assert sentence.endswith(f"(100% of what it did). {advice}")
 

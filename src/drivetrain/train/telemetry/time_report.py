@@ -24,6 +24,11 @@ _ACTING = ("simulation", "inference")
 _FEWER_UPDATES = "a smaller network, fewer and larger batches, or several learners"
 _REMEDIES = {"checkpoint": "fewer checkpoints (--checkpoint-interval-s), or ones without the replay"}
 """What may help a learner that does one thing most; else fewer updates."""
+_EVALUATING = ", evaluation"
+"""How labels of what one process did for evaluations end."""
+_FEWER_EVALUATIONS = (
+    "evaluations less often (--eval-interval-steps), or of fewer episodes (--eval-episodes, --final-eval-episodes)"
+)
 
 
 def load(run_dir: Path) -> Totals | None:
@@ -114,7 +119,8 @@ def _advice(totals: Totals) -> str:
 
 def _remedy(totals: Totals, group: str) -> str:
     """What may help a group that learns."""
-    return _REMEDIES.get(_what(totals, group), _FEWER_UPDATES)
+    what = _what(totals, group)
+    return _FEWER_EVALUATIONS if what.endswith(_EVALUATING) else _REMEDIES.get(what, _FEWER_UPDATES)
 
 
 def _most(totals: Totals, group: str) -> str:
