@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivetrain.core.words import counted, duration, size
+from drivetrain.core.words import counted, duration, reward, size
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,13 @@ def test_a_size_has_the_unit_that_suits(nbytes, words):
 @pytest.mark.parametrize(("seconds", "words"), [(90, "90 s"), (0.0015, "1.5 ms"), (2.5e-6, "2.5 us")])
 def test_so_has_a_duration(seconds, words):
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"), [(0, "0.0"), (195.26, "195.3"), (-1, "-1.0"), (0.5, "0.5"), (-0.04837, "-0.0484")]
+)
+def test_a_small_return_is_not_rounded_to_nothing(amount, words):
+    assert reward(amount) == words
 
 
 def test_one_is_singular():

@@ -15,7 +15,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES
 from drivetrain.core.threads import one_thread_environment
-from drivetrain.core.words import counted
+from drivetrain.core.words import counted, reward
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode, succeeded, success_rate
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
@@ -68,7 +68,7 @@ def run(argv: list[str]) -> int:
     low, high = interval(returns)
     mean = float(np.mean(returns))
     print(
-        f"mean return {mean:.1f} (95% interval {low:.1f}..{high:.1f}) of the {flags.which} policy "
+        f"mean return {reward(mean)} (95% interval {reward(low)}..{reward(high)}) of the {flags.which} policy "
         f"over {counted(len(returns), 'episode')}{succeeded(rate)}",
         flush=True,
     )
@@ -108,7 +108,7 @@ def show(run_dir: Path, which: Which, num_episodes: int, *, video: Path | None, 
 
 
 def _returns(episodes: list[Episode]) -> str:
-    totals = ", ".join(f"{one.total_reward:.1f}" for one in episodes)
+    totals = ", ".join(reward(one.total_reward) for one in episodes)
     return f"{counted(len(episodes), 'episode')} of return {totals}"
 
 

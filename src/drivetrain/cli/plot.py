@@ -12,6 +12,7 @@ from drivetrain.cli.flags import read_flags
 from drivetrain.core.aside import write_all, written_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
+from drivetrain.core.words import reward
 from drivetrain.train.telemetry.curves import Curve, curves
 
 _SUFFIXES = (".png", ".svg", ".pdf")
@@ -40,8 +41,8 @@ def run(argv: list[str]) -> int:
     for run_dir, why in left_out.items():
         print(f"left out: {run_dir} {why}")
     for label, (curve, num_runs) in found.items():
-        interval = f" (95% interval {curve.low[-1]:.1f}..{curve.high[-1]:.1f})" if num_runs > 1 else ""
-        print(f"{label}, {num_runs} run{'s' * (num_runs > 1)}: {curve.mean[-1]:.1f}{interval} at the end")
+        interval = f" (95% interval {reward(curve.low[-1])}..{reward(curve.high[-1])})" if num_runs > 1 else ""
+        print(f"{label}, {num_runs} run{'s' * (num_runs > 1)}: {reward(curve.mean[-1])}{interval} at the end")
     print(f"written to {flags.output}")
     return 0
 

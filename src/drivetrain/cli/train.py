@@ -17,7 +17,7 @@ import tyro
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.core.threads import prepare_computation
-from drivetrain.core.words import counted, size
+from drivetrain.core.words import counted, reward, size
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.names import called_elsewhere
@@ -181,7 +181,7 @@ def show(result: "Result", *, on_policy: bool = False) -> None:
     of_replay = "" if on_policy else f", of which replay {replay_nbytes}"
     checkpoint = f"{nbytes}{of_replay}" if result.checkpoint_nbytes else "none could be written"
     print(
-        f"mean return {result.mean_return:.1f} (95% interval {low:.1f}..{high:.1f}) of the best policy "
+        f"mean return {reward(result.mean_return)} (95% interval {reward(low)}..{reward(high)}) of the best policy "
         f"over {len(result.returns)} evaluation episodes{succeeded(result.success_rate)}\n"
         f"{result.steps_per_s:,.0f} environment steps/s, {result.updates_per_s:,.0f} updates/s{ratio}\n"
         f"checkpoint: {checkpoint}\n"

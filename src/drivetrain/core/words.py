@@ -21,6 +21,11 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
+def reward(amount: float) -> str:
+    """A return, or a reward: one digit behind the point, or three that say something where it is below 1."""
+    return f"{amount:.3g}" if 0 < abs(amount) < 1 else f"{amount:.1f}"
+
+
 def counted(count: int, noun: str) -> str:
     """As in "1 actor", "2 actors"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

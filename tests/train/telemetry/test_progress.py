@@ -50,6 +50,6 @@ def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
     display = Display(1_000, quiet=False)
-    display.show({"num_steps": 500, "episode_return": 20.0})
-    assert terminal.text == "500/1,000 steps  return 20.0\n"
+    display.show({"num_steps": 500, "episode_return": 20.0, "eval_return": -0.0484})
+    assert terminal.text == "500/1,000 steps  return 20.0  evaluated -0.0484\n"
     display.close()

@@ -16,7 +16,7 @@ import numpy as np
 
 from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import DrivetrainError, RunError
-from drivetrain.core.words import counted
+from drivetrain.core.words import counted, reward
 from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.folder import seed_dirs
@@ -92,9 +92,10 @@ class SeedsResult:
         lines = [header, *(_line(outcome, tells_success=tells) for outcome in self.outcomes)]
         if self.results:
             value, low, high = self.interquartile_mean
-            interval = "" if low is None or high is None else f" (95% interval over seeds {low:.1f}..{high:.1f})"
+            bounds = None if low is None or high is None else f"{reward(low)}..{reward(high)}"
+            interval = "" if bounds is None else f" (95% interval over seeds {bounds})"
             count = counted(len(self.results), "seed")
-            means = f"mean return {self.mean_return:.1f}, interquartile mean {value:.1f}{interval} of {count}"
+            means = f"mean return {reward(self.mean_return)}, interquartile mean {reward(value)}{interval} of {count}"
             rate = self.success_rate
             lines.append(means if rate is None else f"{means}, of whose episodes {rate:.0%} succeeded")
         return "\n".join(lines)
@@ -167,4 +168,4 @@ def _line(outcome: Outcome, *, tells_success: bool) -> str:
     rate = "" if result.success_rate is None else f"{result.success_rate:.0%}"
     success = f"{rate:>{len(_SUCCEEDED)}}" if tells_success else ""
     counts = f"{result.num_steps:>11,}  {result.num_updates:>11,}"
-    return f"{outcome.seed:>4}  {result.mean_return:>10.1f}{success}  {counts}  {outcome.run_dir}"
+    return f"{outcome.seed:>4}  {reward(result.mean_return):>10}{success}  {counts}  {outcome.run_dir}"

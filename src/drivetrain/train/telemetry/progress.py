@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from drivetrain.core.printable import printable
+from drivetrain.core.words import reward
 from drivetrain.scope.report.console import Console
 from drivetrain.train.telemetry.metrics import Row
 
@@ -74,12 +75,13 @@ class Display:
 
 
 def _numbers(row: Row) -> str:
+    returns = {name: reward(row[name]) for name in ("episode_return", "eval_return") if name in row}
     formats = {
-        "episode_return": "return {:.1f}",
-        "eval_return": "evaluated {:.1f}",
+        "episode_return": "return {}",
+        "eval_return": "evaluated {}",
         "eval_success_rate": "succeeded {:.0%}",
         "steps_per_s": "{:,.0f} steps/s",
         "updates_per_s": "{:,.0f} updates/s",
         "update_ratio": "ratio {:.3f}",
     }
-    return "  ".join(text.format(row[name]) for name, text in formats.items() if name in row)
+    return "  ".join(text.format(returns.get(name, row[name])) for name, text in formats.items() if name in row)
