@@ -57,8 +57,12 @@ def draw(found: dict[str, tuple[Curve, int]], path: Path) -> None:
     axes = figure.subplots()
     for label, (curve, num_runs) in found.items():
         text = label.replace("$", r"\$")  # two would begin and end a formula
-        (line,) = axes.plot(curve.num_steps, curve.mean, label=f"{text} ({num_runs} run{'s' * (num_runs > 1)})")
-        if num_runs > 1:
+        text = f"{text} ({num_runs} run{'s' * (num_runs > 1)})"
+        is_point = len(curve.num_steps) == 1  # a line, and what lies between two, needs more to be seen
+        (line,) = axes.plot(curve.num_steps, curve.mean, marker="o" if is_point else None, label=text)
+        if num_runs > 1 and is_point:
+            axes.vlines(curve.num_steps, curve.low, curve.high, color=line.get_color(), alpha=0.5)
+        elif num_runs > 1:
             axes.fill_between(curve.num_steps, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return of an evaluation")

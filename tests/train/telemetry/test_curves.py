@@ -161,6 +161,16 @@ def test_the_command_writes_a_picture_and_says_where_the_curves_end(make_run, tm
     assert str(path) in out
 
 
+@pytest.mark.parametrize("num_runs", [1, 3])
+def test_a_curve_of_one_point_can_be_seen(make_run, tmp_path, num_runs):
+    image = pytest.importorskip("matplotlib.image", reason="needs the plot extra")
+    path = tmp_path / "point.png"
+    assert main(["plot", *(str(make_run(str(n), {600: 10.0 + n})) for n in range(num_runs)), "-o", str(path)]) == 0
+    red, _, blue, _ = np.moveaxis(image.imread(path), -1, 0)
+    below_legend = (blue - red > 0.3)[len(blue) // 4 :]
+    assert below_legend.sum() >= 20
+
+
 def test_the_command_refuses_another_kind_of_file(make_run, tmp_path, capsys):
     assert main(["plot", str(make_run("a", {1: 1.0})), "-o", str(tmp_path / "curves.txt")]) == 2
     assert "expected a file ending in .png or .svg or .pdf" in capsys.readouterr().err
