@@ -29,7 +29,7 @@ class _Flags:
     run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
     episodes: int = 100
-    """Episodes to play."""
+    """Episodes to play: the first of the run's final evaluation, and others after them."""
     which: Which = "best"
     """The best policy by periodic evaluation, or the last of the checkpoint."""
     json: Path | None = None

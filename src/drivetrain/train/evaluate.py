@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.core.seeding import episode_seeds
+from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment, close_all
 from drivetrain.train.environments.faults import EnvironmentFault, require_finite
@@ -191,7 +191,7 @@ class Selection:
 
     def final(self) -> list[Episode]:
         """Episodes of the best policy on the final seeds."""
-        seeds = episode_seeds(self._config.run.seed, "final", self._config.run.final_eval_episodes)
+        seeds = final_seeds(self._config, self._config.run.final_eval_episodes)
         if self._unsaved is not None and not has_best_policy(self._run_dir):
             policy = make_policy(self._config, self._interface, self._unsaved)
         else:
@@ -204,15 +204,27 @@ class Selection:
         self._evaluator.close()
 
 
+def final_seeds(config: TrainConfig, num_episodes: int) -> list[int]:
+    """Seeds of the first episodes of a run's final evaluation; where it has fewer, others follow."""
+    seed, size = config.run.seed, config.run.final_eval_episodes
+    seeds = dict.fromkeys(episode_seeds(seed, "final", size))
+    block = 0
+    while len(seeds) < num_episodes:  # drawn in blocks, which do not depend on how many are asked for; some meet
+        block += 1
+        size = min(2 * size, MOST_EPISODES)
+        seeds |= dict.fromkeys(episode_seeds(seed, "final", size, block))
+    return list(seeds)[:num_episodes]
+
+
 def final_episodes(config: TrainConfig, interface: Interface, policy: Policy, num_episodes: int) -> list[Episode]:
-    """Episodes of a policy on the first of a run's final seeds, in environments that are made for them.
+    """The first episodes of a run's final evaluation, by any policy, in environments that are made for them.
 
     Raises:
         InvalidInput: The environment cannot be made.
         EnvironmentFault: It did what no environment may.
     """
     with contextlib.closing(Evaluator(config, interface, num_episodes)) as evaluator:
-        return evaluator.play(policy, episode_seeds(config.run.seed, "final", num_episodes))
+        return evaluator.play(policy, final_seeds(config, num_episodes))
 
 
 def policy_of(config: TrainConfig, interface: Interface, saved: SavedPolicy) -> Policy:

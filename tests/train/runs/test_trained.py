@@ -15,6 +15,7 @@ from drivetrain.cli.eval import evaluate
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train import load_policy, resume, train
+from drivetrain.train.evaluate import final_seeds
 
 SMALL = {
     "hidden": (8,), "num_actors": 0, "warmup_steps": 40, "batch_size": 8, "envs_per_actor": 2, "total_steps": 80,
@@ -58,6 +59,19 @@ def test_it_acts_as_in_evaluations(tmp_path, algo, env, settings, which):
     assert [episode.total_reward for episode in policy.evaluate(2)] == returns
     assert played(pickle.loads(pickle.dumps(policy)), seeds) == pytest.approx(returns)
     assert 0 < policy.num_steps <= 80
+
+
+def test_however_many_episodes_are_played_they_are_the_first_of_the_final_evaluation(tmp_path):
+    result = train("dqn", "CartPole-v1", run_dir=str(tmp_path), **SMALL)
+    policy = load_policy(tmp_path)
+    seeds = final_seeds(policy.config, 9)
+    assert seeds[:2] == episode_seeds(0, "final", 2)
+    assert len(set(seeds)) == 9
+    assert all(final_seeds(policy.config, num) == seeds[:num] for num in range(9))
+    returns = [episode.total_reward for episode in policy.evaluate(9)]
+    assert returns == pytest.approx(played(policy, seeds))
+    assert tuple(returns[:2]) == result.returns
+    assert [episode.total_reward for episode in policy.evaluate(1)] == returns[:1]
 
 
 def test_actions_are_those_that_the_environment_takes(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
+from drivetrain.core.seeding import MOST_EPISODES
 from drivetrain.replay import simd_level
 from drivetrain.replay.arguments import require_int
 from drivetrain.train.config import TrainConfig
@@ -21,7 +21,7 @@ from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_fi
 from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
 from drivetrain.train.episode import Episode
-from drivetrain.train.evaluate import final_episodes, most_steps, policy_of
+from drivetrain.train.evaluate import final_episodes, final_seeds, most_steps, policy_of
 from drivetrain.train.interface import set_row
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
@@ -107,10 +107,10 @@ class TrainedPolicy:
     def evaluate(self, num_episodes: int = 100) -> list[Episode]:
         """Play the episodes of `drivetrain eval RUN --episodes N`, on at most the run's `eval_envs` at a time.
 
-        Their seeds are those of the run's final evaluation, which neither training nor selection has seen.
+        They are the first of the run's final evaluation, on seeds that neither training nor selection has seen.
 
         Args:
-            num_episodes: How many; N, at least 1.
+            num_episodes: How many; N, at least 1. Beyond `final_eval_episodes`, others follow.
 
         Returns:
             What they came to: total reward, length, success.
@@ -168,7 +168,7 @@ class TrainedPolicy:
     def _seeds(self, num_episodes: int) -> list[int]:
         """Those of the first episodes of the final evaluation; refuses numbers of which there are none."""
         count = require_int("num_episodes", num_episodes, least=1, most=MOST_EPISODES)
-        return episode_seeds(self.config.run.seed, "final", count)
+        return final_seeds(self.config, count)
 
     def _play(self, env: Environment, seeds: Sequence[int], show: Callable[[], None]) -> list[Episode]:
         """Whole episodes; `show` is called after each reset and step."""
