@@ -192,7 +192,7 @@ def test_config_json_is_resolved_and_comes_back_equal(tmp_path, algo):
     path = tmp_path / "config.json"
     path.write_text(config.to_json())
     assert isinstance(json.loads(path.read_text())["run"]["num_actors"], int)
-    assert TrainConfig.load(path) == config.resolved()
+    assert TrainConfig.load(path) == TrainConfig.load(str(path)) == config.resolved()
 
 
 def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):

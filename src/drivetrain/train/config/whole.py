@@ -374,7 +374,7 @@ class TrainConfig:
         return cls.default(data["algo"], fields.pop("env")).override(**fields)
 
     @classmethod
-    def load(cls, path: Path, /, **again: Any) -> "TrainConfig":
+    def load(cls, path: str | Path, /, **again: Any) -> "TrainConfig":
         """Read a config.json.
 
         Args:
@@ -386,7 +386,7 @@ class TrainConfig:
             NotGivenAgain: As in `from_dict`.
         """
         try:
-            return cls.from_dict(json.loads(path.read_text()), **again)
+            return cls.from_dict(json.loads(Path(path).read_text()), **again)
         except NotGivenAgain:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
