@@ -25,7 +25,7 @@ class Result:
     num_steps: int
     """Environment steps taken."""
     num_updates: int
-    """Updates done."""
+    """Updates done; PPO's that `target_kl` left out are among them."""
     update_ratio: float
     """Updates per environment step after warm-up, as achieved."""
     learning_s: float
