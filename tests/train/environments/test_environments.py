@@ -326,6 +326,32 @@ def test_stacked_frames_are_the_newest_last_and_known_to_the_replay():
     assert not np.array_equal(then[2], first[2])
 
 
+class WritesIntoOneArray(gymnasium.Env):
+    """Shows the number of its step, always in the same array."""
+
+    observation_space = gymnasium.spaces.Box(0, 10, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.shown = np.zeros(2, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.shown[:] = 1
+        return self.shown, {}
+
+    def step(self, action):
+        self.shown += 1
+        return self.shown, 0.0, False, False, {}
+
+
+def test_frames_of_an_environment_that_writes_into_one_array_are_those_of_their_steps():
+    config = TrainConfig.default("dqn", WritesIntoOneArray).override(frame_stack=3)
+    env = Environment(config, describe(config))
+    stacks = [env.reset(0), *(env.step(0)[0] for _ in range(3)), env.reset(0)]
+    found = [np.ravel(stack)[::2].tolist() for stack in stacks]
+    assert found == [[1, 1, 1], [1, 1, 2], [1, 2, 3], [2, 3, 4], [1, 1, 1]]
+
+
 def test_stacked_vectors_keep_an_axis_for_the_frames():
     config = TrainConfig.default("dqn", "CartPole-v1").override(frame_stack=4)
     assert describe(config).observations == Vector(shape=(4, 4))

@@ -3,6 +3,7 @@
 gymnasium.make(id), module:function, drivetrain/NAME, gymnax/NAME -> preprocessing -> frame stack
 """
 
+import copy
 import importlib
 import inspect
 import warnings
@@ -132,8 +133,15 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
         )
         env = LivesAsEpisodes(env) if settings.terminal_on_life_loss and training else env
     if settings.frame_stack > 1:
-        env = FrameStackObservation(env, settings.frame_stack)
+        env = FrameStackObservation(_Copying(env), settings.frame_stack)
     return env
+
+
+class _Copying(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Shows copies: FrameStackObservation keeps what it is shown, and many an environment writes into one array."""
+
+    def observation(self, observation: Any) -> Any:
+        return copy.deepcopy(observation)
 
 
 def _require_game(env: _AnyEnv) -> None:
