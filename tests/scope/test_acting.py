@@ -4,7 +4,7 @@ import numpy as np
 from brute import thread_of, trace_of
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.sites import FETCHED, NETWORK, Site
+from drivetrain.scope.sites import FETCHED, NETWORK, SEVERAL, Site
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import timeline
 from drivetrain.scope.trace.events import BEGIN, END
@@ -14,6 +14,7 @@ SITES = {
     "c": Site("jit critic", "", "backend", presumed=NETWORK),
     "t": Site("jit target", "", "backend", presumed=NETWORK),
     "m": Site("jit mix", "", "backend"),
+    "r": Site("jit rollout", "", "backend", presumed=SEVERAL),
     "u": Site("jit update", "", "backend", presumed="backpropagation"),
     "v": Site("jax.Array value", "", "accelerator_sync", presumed=FETCHED),
     "s": Site("Env.step", "simulation", "simulator"),
@@ -68,6 +69,11 @@ def test_two_networks_before_one_step_both_act_if_they_always_do():
     assert operations("acvvs acvvs") == "iiiisiiiis"
     assert operations("tavs avs avs") == "-iisiisiis", "once in a generation: adapting the weights, say"
     assert operations("avs utavs avs utavs") == "iis b-iis iis b-iis".replace(" ", ""), "an update in two parts"
+
+
+def test_waiting_for_what_does_several_things_at_once_belongs_to_no_update_before_it():
+    assert operations("rv uv rv uv") == "--bb--bb"
+    assert operations("r(a)v uv") == "---bb", "traced, it shows what is inside"
 
 
 def test_what_cannot_be_told_is_left_alone():

@@ -10,7 +10,8 @@ policy; it may also mix weights, compute targets, or be anything else. Of what a
 and what cannot be told is left to what is around. "Fetched" is where Python asks for the numbers of an array: a step
 that was taken with them has to wait for them. Where two networks come before one fetch (an actor, then a critic), both
 acted if both do so habitually and no update came since the last step; else only the one next to it. A function most of
-whose calls do not end in a step never acts. Waiting for values belongs to what was asked for last.
+whose calls do not end in a step never acts. Waiting for values belongs to what was asked for last, and to nobody where
+that does several things at once, as a rollout with its policy.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.sites import FETCHED, FORWARD, NETWORK, Site
+from drivetrain.scope.sites import FETCHED, FORWARD, NETWORK, SEVERAL, Site
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -62,22 +63,24 @@ class _Seen(NamedTuple):
     network: Ints
     update: Ints
     step: Ints
+    several: Ints
     fetch: Ints
     fetch_in_step: Ints
     """Steps that fetch values themselves, before anything else."""
 
     @classmethod
     def of(cls, site: NDArray[np.int32], parent: Ints, sites: tuple[Site, ...]) -> "_Seen":
-        is_network, is_update, is_step, is_fetch = (
+        is_network, is_update, is_step, is_several, is_fetch = (
             np.array(what, np.bool_)[site]
             for what in (
                 [one.presumed in (NETWORK, FORWARD) for one in sites],
                 ["backpropagation" in (one.operation, one.presumed) for one in sites],
                 [one.operation == "simulation" for one in sites],
+                [one.presumed == SEVERAL for one in sites],
                 [one.presumed == FETCHED for one in sites],
             )
         )
-        looked_at = is_network | is_update | is_step | is_fetch
+        looked_at = is_network | is_update | is_step | is_several | is_fetch
         around = _outermost(looked_at, parent)
         alone = looked_at & (around < 0)
         # Wrappers of a simulator around it are steps in a step.
@@ -88,6 +91,7 @@ class _Seen(NamedTuple):
             network=np.flatnonzero(is_network & alone),
             update=np.flatnonzero(is_update & alone),
             step=np.flatnonzero(is_step & alone),
+            several=np.flatnonzero(is_several & alone),
             fetch=np.flatnonzero(is_fetch & alone),
             fetch_in_step=before[(before >= 0) & (around[fetched] == before) & is_step[before]],
         )
@@ -130,7 +134,7 @@ def _of_networks(seen: _Seen, site: NDArray[np.int32]) -> tuple[Bools, Bools]:
 def _hand_on_to_waiting(seen: _Seen, is_acting: Bools, is_update: Bools) -> None:
     """What was asked for last before values were fetched, since the last step."""
     is_update[seen.update] = True
-    told = np.sort(np.concatenate([seen.network, seen.update, seen.step]))
+    told = np.sort(np.concatenate([seen.network, seen.update, seen.step, seen.several]))
     before = np.append(told, -1)[np.searchsorted(told, seen.fetch) - 1]
     there = before >= 0
     is_acting[seen.fetch] = there & is_acting[before]

@@ -48,7 +48,10 @@ NETWORK = "scope: network"
 FETCHED = "scope: fetched"
 """... and of waiting for results, until it knows whose (scope/acting.py)."""
 
-UNDECIDED = frozenset({FORWARD, NETWORK, FETCHED})
+SEVERAL = "scope: several"
+"""... and of a jitted function that is a policy, its simulator and more at once; waiting for it belongs to no other."""
+
+UNDECIDED = frozenset({FORWARD, NETWORK, FETCHED, SEVERAL})
 """What no time is shown as: analysis finds the operation, or leaves it to what is around. No names that programs give
 to operations of their own, such as "forward"."""
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 from drivetrain.scope import _native
 from drivetrain.scope._native import Wrapped
 from drivetrain.scope.hooks.patch import record, record_native
-from drivetrain.scope.sites import FETCHED, FORWARD, NETWORK, Site, table
+from drivetrain.scope.sites import FETCHED, FORWARD, NETWORK, SEVERAL, Site, table
 from drivetrain.scope.spans import span
 
 _LOOPS = ("scan", "while_loop", "fori_loop", "map")
@@ -65,7 +65,7 @@ def _purpose(seen: set[str]) -> str:
     """
     kinds = seen - {NETWORK} or {NETWORK}
     kinds = kinds - {FORWARD} if "backpropagation" in kinds else kinds
-    return next(iter(kinds)) if len(kinds) == 1 else ""
+    return next(iter(kinds)) if len(kinds) == 1 else SEVERAL
 
 
 def _giving_jitted(original: Any) -> Any:
