@@ -124,11 +124,19 @@ def test_a_narrow_terminal_cuts_no_name_short_and_no_number_in_two(tmp_path, cap
     lines = printed.splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in printed
-    numbers = r" +\S+ .?s +\S+% +\S+ .?s +\S+ .?s \.\. \S+ .?s *"
-    assert sum(re.fullmatch(f" a name .*{numbers}", line) is not None for line in lines) == 2
+    numbers = r" +\S+ .?s +\S+% +\S+ .?s +\S+ .?s\.\.\S+ .?s *"
+    assert sum(re.fullmatch(f"a name .*{numbers}", line) is not None for line in lines) == 2
     several = [str(shutil.copytree(tmp_path / "run", tmp_path / name)) for name in "abc"]
     assert main(["report", *several]) == 0
     assert "…" not in capsys.readouterr().out
+
+
+def test_eighty_columns_hold_the_longest_names_that_the_profiler_gives(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with scope.session(tmp_path / "run"), span(Site("wait", "backpropagation", "accelerator_sync")):
+        sum(range(1000))
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert re.search(r"^backpropagation  accelerator_sync  .*s$", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])

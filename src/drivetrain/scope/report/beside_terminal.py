@@ -18,7 +18,7 @@ def show(runs: Sequence[Run], console: rich.console.Console) -> None:
     """Print what each run is, the table, and how each used GPUs."""
     for run in runs:
         console.print(f"{run.letter}: {run.name}: {extent(run.profile)}", highlight=False, markup=False)
-    console.print(table(runs))
+    console.print("", table(runs), "", sep="\n")
     _show_gpus(runs, console)
     for run in runs:
         for note in run.profile.notes:
@@ -35,7 +35,7 @@ def table(runs: Sequence[Run]) -> rich.table.Table:
 
 def _columns(headings: Sequence[str], runs: Sequence[Run]) -> rich.table.Table:
     """A table of some text, a column per run, and ratios to the first."""
-    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
     for heading in headings:
         # Names of a program's own operations may be of any length: rich would leave out the numbers.
         drawn.add_column(heading, max_width=_MOST_WIDTH, overflow="fold")
@@ -56,7 +56,7 @@ def _show_gpus(runs: Sequence[Run], console: rich.console.Console) -> None:
         drawn = _columns(headings, users)
         for row in rows:
             drawn.add_row(*row.what, *(_gpu_cell(run, row) for run in users), *gpu_ratios(users, row))
-        console.print(drawn)
+        console.print("", drawn, "", sep="\n")
     for letter, sentence in beside_gpu.in_words(runs):
         console.print(f"{letter}: {sentence}", highlight=False, markup=False)
 
@@ -93,4 +93,4 @@ def _cell(run: Run, key: tuple[str, str]) -> str:
     if share is None:
         return ""
     low, high = seconds(share.low_ns), seconds(share.high_ns)
-    return seconds(share.corrected_ns) + ("" if low == high else f" ({low} .. {high})")
+    return seconds(share.corrected_ns) + ("" if low == high else f" ({low}..{high})")

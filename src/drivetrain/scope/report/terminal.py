@@ -13,7 +13,7 @@ from drivetrain.scope.report.shares import extent, in_words, shares
 def show(profile: Profile, console: rich.console.Console) -> None:
     """Print it."""
     console.print(extent(profile), highlight=False)
-    console.print(table(profile))
+    console.print("", table(profile), "", sep="\n")
     for paragraph in in_words(profile):
         console.print(paragraph, highlight=False, markup=False)
     gpu_terminal.show(profile.usage, console)
@@ -23,7 +23,7 @@ def show(profile: Profile, console: rich.console.Console) -> None:
 
 def table(profile: Profile) -> rich.table.Table:
     """Operation and class, with time and share over all threads."""
-    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
     for heading in ("operation", "class"):
         # Where they are too long, they go on in the next line: cut short, accelerator_api and accelerator_sync are one.
         drawn.add_column(heading, overflow="fold")
@@ -38,6 +38,6 @@ def table(profile: Profile) -> rich.table.Table:
             seconds(share.raw_ns),
             f"{share.raw_ns / busy:.1%}",
             seconds(share.corrected_ns),
-            f"{seconds(share.low_ns)} .. {seconds(share.high_ns)}",
+            f"{seconds(share.low_ns)}..{seconds(share.high_ns)}",  # no wider: 80 columns hold it
         )
     return drawn
