@@ -1,8 +1,6 @@
 """Runs that are taken up again after any death end as if nothing had happened."""
 
 import csv
-import errno
-import fcntl
 import json
 import os
 import shutil
@@ -140,17 +138,6 @@ def test_the_state_of_another_run_is_refused(copy, tmp_path):
     shutil.copy(theirs, ours)
     with pytest.raises(FileFormatError, match=r"expected the state that was saved with manifest\.json, got another"):
         resume(copy, total_steps=500)
-
-
-def test_a_disk_without_locks_is_refused_in_a_sentence_and_nothing_stays_open(copy, monkeypatch):
-    def no_locks(fd, operation):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(InvalidInput, match=r"whose files can be locked \(flock\).*Function not implemented"):
-        resume(copy, total_steps=500)
-    assert os.listdir("/proc/self/fd") == before
 
 
 @pytest.mark.parametrize("num_actors", [0, 1])
