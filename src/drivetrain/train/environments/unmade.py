@@ -60,7 +60,7 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
     if is_own:
         return "mend it"
     alike = None if is_simulator(env_id) else _namesake(env_id)
-    is_news = alike is not None and alike not in why(error)
+    is_news = alike is not None and alike != env_id and alike not in why(error)
     return f"take {alike}, or one that `drivetrain envs` lists" if is_news else "`drivetrain envs` lists those that can"
 
 
