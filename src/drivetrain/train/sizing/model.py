@@ -6,8 +6,9 @@ For each environment step, after warm-up, in seconds:
     learning  ratio * update(M)
     cores     CPU time of both / cores
 
-Off-policy, actors and learner overlap as far as the tolerance lets them, and the slowest of the three counts; in one
-process they overlap altogether. A rollout and its updates, rounds, or lock-step: acting and learning take turns. What
+Off-policy, actors and learner overlap as far as the tolerance lets them, and the slowest of the three counts, a little
+more where actors and learner are equally slow, for then either waits for the other now and then; in one process they
+overlap altogether. A rollout and its updates, rounds, or lock-step: acting and learning take turns. What
 it leaves out stands in design/training-sizing.md.
 """
 
@@ -22,6 +23,7 @@ from drivetrain.train.ledger.rules import Rules
 Bound = Literal["actor", "learner", "core"]
 """What holds a run up most."""
 _CLEARLY = 1.05  # by how much the cores have to be what is short
+_EVENLY = 8.0  # how little the faster of two that wait for each other adds: at equal speed a twelfth
 _NO_TIME = 1e-9  # seconds; for what was too short to be measured
 
 
@@ -95,11 +97,23 @@ def estimate(config: TrainConfig, measured: Measurements) -> Estimate:
     cores_s = acting.computing_s + float(rules.ratio) * measured.updates[config.num_learners].cpu_s
     cores_s = 0.0 if config.on_policy else cores_s / measured.cores
     overlap = _overlap(config, rules)
-    total_s = max(learning_s, overlap * acting.wall_s) + (1 - overlap) * acting.wall_s
+    total_s = _beside(learning_s, overlap * acting.wall_s) + (1 - overlap) * acting.wall_s
     bound: Bound = "learner" if learning_s > acting.wall_s else "actor"
     if cores_s > _CLEARLY * max(learning_s, acting.wall_s):
         bound = "core"
     return Estimate(config, 1 / max(total_s, cores_s, _NO_TIME), bound)
+
+
+def _beside(one_s: float, other_s: float) -> float:
+    """What two take that wait for each other: the slower one's time where the other is much faster, else some more.
+
+    The norm of both of a high degree. Two stations with room for few between them lose most where they are balanced
+    (Lazowska et al. 1984, chapter 5); how much was measured (design/training-sizing.md).
+    """
+    slower_s = max(one_s, other_s)
+    if slower_s == 0:
+        return 0.0
+    return slower_s * (1 + (min(one_s, other_s) / slower_s) ** _EVENLY) ** (1 / _EVENLY)
 
 
 def _acting(config: TrainConfig, rules: Rules, measured: Measurements) -> _Acting:
