@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.contenders import OURS, SB3
 from drivetrain.core.errors import InvalidInput
+from drivetrain.train.config import AGENTS
 from drivetrain.train.config.simulator import SimEngine
 
 
@@ -31,7 +32,7 @@ class Side:
     num_actors: int | None = None
     sim_engine: SimEngine = "auto"
     num_envs: int | None = None
-    algos: Sequence[str] = ("dqn", "ddpg", "td3", "sac", "ppo")
+    algos: Sequence[str] = tuple(AGENTS)
 
 
 def _at(rival: Rival, module: str) -> Rival:

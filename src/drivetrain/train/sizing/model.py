@@ -110,10 +110,7 @@ def _beside(one_s: float, other_s: float) -> float:
     The norm of both of a high degree. Two stations with room for few between them lose most where they are balanced
     (Lazowska et al. 1984, chapter 5); how much was measured (design/training-sizing.md).
     """
-    slower_s = max(one_s, other_s)
-    if slower_s == 0:
-        return 0.0
-    return slower_s * (1 + (min(one_s, other_s) / slower_s) ** _EVENLY) ** (1 / _EVENLY)
+    return (one_s**_EVENLY + other_s**_EVENLY) ** (1 / _EVENLY)
 
 
 def _acting(config: TrainConfig, rules: Rules, measured: Measurements) -> _Acting:
