@@ -45,8 +45,14 @@ class Sequences:
             "length": length,
             "burn_in": integer("Sequences.burn_in", self.burn_in, least=0, most=_MOST_STEPS),
         }
-        if self.period is not None:  # beyond the length, some steps would never be learned from
-            checked["period"] = integer("Sequences.period", self.period, least=1, most=length)
+        if self.period is not None:
+            period = integer("Sequences.period", self.period, least=1, most=_MOST_STEPS)
+            if period > length:
+                raise InvalidInput(
+                    f"Sequences.period: expected at most length ({length}), got {period}: "
+                    "the steps between two windows would never be learned from"
+                )
+            checked["period"] = period
         names: Any = self.initial
         is_names = isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)  # pyright: ignore[reportUnknownVariableType]
         if not is_names:

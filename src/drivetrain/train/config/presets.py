@@ -139,7 +139,7 @@ _ATARI: dict[str, Any] = {
     "frame_stack": 4,
     "clip_rewards": True,
     "terminal_on_life_loss": True,
-    "eval_max_steps": 27_000,  # the games' own limit, 108,000 frames, which Gymnasium does not know
+    "eval_max_steps": 108_000,  # games end themselves after so many frames, at any frame_skip
 }
 
 PRESETS: dict[tuple[str, str], Preset] = {
