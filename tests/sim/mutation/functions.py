@@ -96,6 +96,28 @@ def branches(x, y, p, big):
     return either, both, twins, again, swapped, counted, own.sum(1)
 
 
+def starts(x, p, big, words):
+    drawn = (jax.random.bits(jax.random.wrap_key_data(words)) % 9).astype(jnp.int32)
+    numbers = jnp.zeros((9, 9), jnp.int32).at[drawn, 4].set(7).at[x % 9, 1].set(x).at[:, 8].set(jnp.arange(9))
+    numbers = jnp.where(x > 2, numbers.at[drawn, drawn].add(50), numbers)
+    flags = jnp.zeros((9, 9), bool).at[drawn, x % 9].set(True).at[x % 9, x % 9].set(x > 0)
+    other = jnp.zeros((9, 9), bool).at[x % 9, 2].set(True).at[3].set(big[3] > x)
+    own = big + x
+    read = jnp.ones((9, 9), jnp.int32).at[drawn].set(big[x % 9])
+    shifted, doubled = jnp.zeros((19, 9), jnp.int32).at[jnp.arange(9) + drawn].set(own), (own * 2).at[drawn, 1].set(4)
+    seen = jnp.where(p, numbers, own), jnp.where(p, flags.astype(jnp.float32), other.astype(jnp.float32))
+    return seen, jnp.where(p, read, big), jnp.where(p, shifted, x), jnp.where(p, doubled, big * 3)
+
+
+def some_of_many(x, big):
+    row = big.reshape(-1)
+    few, least, least_number = row == x, row > -6, jnp.int32(-(2**31))
+    counts = few.sum() == 0, (few.sum() != 0) & (few.sum() > 0), few.astype(jnp.int8).sum() > 0
+    each = jnp.where(row == x, 0, jnp.arange(81))
+    bits = jax.lax.reduce_or(each | least_number, (0,)), jax.lax.reduce_and(127 - each, (0,))
+    return few.any(), (row != x).all(), least.all(), (big == x).any(1), counts, (big > x).sum() == 0, bits
+
+
 def limits(x, p, words):
     far = jnp.where(p, jnp.nan, x * 1e10)
     arithmetic = jax.lax.shift_right_arithmetic(words, (words >> 3) & 63)
@@ -124,5 +146,5 @@ def narrow_integers(x, small, narrow, p):
 FUNCTIONS = [(arithmetic, (X, Y, P)), (positions, (X, SMALL)), (rows, (X, SMALL, LARGE)),
              (changed_and_read, (X, LARGE)), (resets, (P, X, WORDS)), (loops, (P, X, Y)), (meetings, (X, PLACES)),
              (orders, (SMALL,)), (large_arrays, (X, P, LARGE, PLACES)), (branches, (X, Y, P, LARGE)),
-             (limits, (X, P, WORDS)),
+             (starts, (X, P, LARGE, WORDS)), (some_of_many, (X, LARGE)), (limits, (X, P, WORDS)),
              (narrow_integers, (X, NARROW.astype(np.int8), NARROW.astype(np.uint8), P))]  # fmt: skip

@@ -37,6 +37,7 @@ LEFT_OUT: dict[str, tuple[object, str, object]] = {
     "dead code": (pipeline, "eliminate_dead", lambda block: block),
     "short rows": (pipeline, "write_out_short_rows", lambda block: block),
     "scalar replacement": (scalars, "MOST_ELEMENTS", 2),  # a key is always two scalars
+    "converted puts": (pipeline, "convert_below_puts", lambda block: block),
     "predicated puts": (pipeline, "predicate_puts", lambda block: block),
     "sinking": (pipeline, "sink", lambda block: block),
     "elementwise fusion": (plan, "ELEMENTWISE", frozenset[str]()),

@@ -5,6 +5,7 @@ import pytest
 from small_programs import assert_same_meaning, random_program
 
 from drivetrain.sim.ir.passes import pipeline
+from drivetrain.sim.ir.passes.converted_puts import convert_below_puts
 from drivetrain.sim.ir.passes.counters import count_by_index
 from drivetrain.sim.ir.passes.cse import eliminate_common
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead
@@ -15,7 +16,8 @@ from drivetrain.sim.ir.passes.scalars import scalarize
 from drivetrain.sim.ir.passes.sinking import sink
 
 PASSES = [
-    fold, count_by_index, eliminate_common, eliminate_dead, predicate_puts, scalarize, sink, drop_bounds,
+    fold, count_by_index, eliminate_common, eliminate_dead, convert_below_puts, predicate_puts, scalarize, sink,
+    drop_bounds,
     pipeline.simplified, pipeline.vectorizable,
 ]  # fmt: skip
 

@@ -66,6 +66,28 @@ def test_a_comparison_of_a_converted_flag_is_the_flag():
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "left"), [("eq", {"reduce": 1, "not": 1}), ("ne", {"reduce": 1}), ("gt", {"reduce": 1})]
+)
+def test_whether_a_count_of_flags_is_zero_asks_for_any(name, left):
+    rows = np.array([[False] * 3, [True] * 3, [False, True, False]])
+
+    def write(b, p):
+        return b.elementwise(name, b.reduce(b.convert(p, "int32"), "sum"), number(b, 0))
+
+    after = folded([((3,), "bool")], write, rows)
+    assert count(after) == left
+    assert [op.attrs["kind"] for op in after.ops if op.name == "reduce"] == ["or"]
+
+
+def test_a_count_in_few_bits_stays_since_it_may_wrap_to_zero():
+    def write(b, p):
+        return b.elementwise("eq", b.reduce(b.convert(p, "uint8"), "sum"), number(b, 0, "uint8"))
+
+    flags = np.stack([np.zeros(256, bool), np.ones(256, bool), np.arange(256) == 7])
+    assert "sum" in [op.attrs.get("kind") for op in folded([((256,), "bool")], write, flags).ops]
+
+
 def test_a_number_times_a_flag_is_a_choice():
     after = folded([INT, BOOL], lambda b, x, p: b.elementwise("mul", x, b.convert(p, "int32")), INTS, FLAGS)
     assert count(after) == {"select": 1}

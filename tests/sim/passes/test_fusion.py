@@ -101,3 +101,20 @@ def test_a_plan_says_which_values_have_no_memory():
     plan = Plan(block)
     assert {plan.makers[value].name for value in plan.virtual} >= {"mul", "sin"}
     assert block.outputs[0] not in plan.virtual
+
+
+def test_the_start_of_an_episode_is_built_where_the_observation_lies():
+    def function(k, done, words):
+        board = jnp.zeros((9, 11), bool).at[k, 3].set(True)
+        drawn = (jax.random.bits(jax.random.wrap_key_data(words)) % 9).astype(jnp.int32)
+        start = jnp.zeros((9, 11), bool).at[drawn, 0].set(True).at[0, drawn].set(True)
+        return jnp.where(done, start.astype(jnp.float32), board.astype(jnp.float32))
+
+    text = source(function, NUMBER, np.bool_(False), np.zeros(2, np.uint32))
+    assert len(buffers(text)) == 1
+    assert text.count("scatter(") == 3
+
+
+def test_a_long_row_is_read_until_every_lane_knows_the_answer():
+    assert "any(~" in source(lambda x, k: (x == k).any(), GRID.reshape(-1), NUMBER)
+    assert "any(~" not in source(lambda x, k: (x == k).any(), GRID[0], NUMBER)

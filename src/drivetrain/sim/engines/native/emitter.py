@@ -315,7 +315,7 @@ class Emitter:
         if op.name == "view" and dimension_map(op) is None and not self.plan.is_read_flat(op):
             needs = op.inputs
         for value in needs:
-            if op.name in ("put", "sort") or not self.is_table(value):
+            if op.name == "sort" or not self.is_table(value):
                 self.give_memory(value)
 
     def fill(self, value: Value, name: str) -> None:

@@ -2,11 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
 from drivetrain.sim.engines.native.expressions import vector
+from drivetrain.sim.engines.native.statements import put_into
+from drivetrain.sim.ir.passes.predicated_put import puts_below
+from drivetrain.sim.ir.passes.sinking import users_of
 from drivetrain.sim.ir.program import Block, Op, Value
+
+
+class Built(NamedTuple):
+    """An array that a branch builds of a constant, by puts that read nothing that the branch changes."""
+
+    place: int
+    """Among the outputs."""
+    constant: Value
+    puts: Sequence[Op]
 
 
 def in_place(at: Emitter, op: Op) -> dict[int, str]:
@@ -74,6 +86,46 @@ def inside(at: Emitter, region: Block, mask: str, own: Sequence[Value] = ()) -> 
     at.own_inputs, at.names = outer, names  # what was declared inside the braces ends with them
 
 
+def built_of_constants(at: Emitter, then: Block) -> list[Built]:
+    """The outputs of a branch that can be built where the result lies, in the lanes that take it.
+
+    A start's observation is such: zeros, and a few ones. Built elsewhere, all of it would be written, read and blended.
+    """
+    makers = {value: op for op in then.ops for value in op.outputs}
+    users = users_of(then)
+
+    def maker(value: Value) -> str:
+        op = makers.get(value) or at.maker(value)
+        is_scalar = not value.shape or (op is not None and op.name == "view" and not op.inputs[0].shape)
+        return "scalar" if is_scalar else op.name if op is not None else ""
+
+    found: list[Built] = []
+    for k, value in enumerate(then.outputs):
+        puts = puts_below(makers, users, value)
+        if puts and maker(constant := puts[0].inputs[0]) == "const":
+            read = [part for put in puts for part in put.inputs[1:]]
+            if all(part in makers or maker(part) in ("scalar", "const") for part in read):
+                found.append(Built(k, constant, puts))
+    return found
+
+
+def without(then: Block, built: Sequence[Built]) -> Block:
+    """A branch but for arrays that are built later, with what is put into them."""
+    later = {put for array in built for put in array.puts}
+    places = {array.place for array in built}
+    outputs = [value for k, value in enumerate(then.outputs) if k not in places]
+    read = [part for put in later for part in put.inputs[1:] if part.shape]
+    return Block(then.inputs, tuple(op for op in then.ops if op not in later), (*outputs, *dict.fromkeys(read)))
+
+
+def build(at: Emitter, name: str, array: Built, within: str) -> None:
+    """Such an array, in memory that holds what other lanes have."""
+    with at.loops([array.constant.size]) as (index,):
+        at.line(f"{name}[{index}] = sel({within}, {at.element(array.constant, index)}, {name}[{index}]);")
+    for put in array.puts:
+        put_into(at, name, put, within)
+
+
 def _if(at: Emitter, op: Op, mask: str) -> None:
     then, other = op.regions
     condition = at.scalar(op.inputs[0])
@@ -86,8 +138,12 @@ def _if(at: Emitter, op: Op, mask: str) -> None:
         with inside(at, other, mask):
             assign(at, names, other.outputs)
     within = at.let("bool", f"{condition} & {mask}") if mask else condition
-    with at.braces(f"if (any({within}))"), inside(at, then, within):
-        assign(at, names, then.outputs, within)
+    built = built_of_constants(at, then)
+    with at.braces(f"if (any({within}))"), inside(at, without(then, built), within):
+        others = [k for k in range(len(names)) if all(k != array.place for array in built)]
+        assign(at, [names[k] for k in others], [then.outputs[k] for k in others], within)
+        for array in built:
+            build(at, names[array.place], array, within)
     at.names.update(zip(op.outputs, names, strict=True))
 
 

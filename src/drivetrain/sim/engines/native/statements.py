@@ -1,7 +1,9 @@
 """Operations with loops of their own, as C++: puts, reductions, sorts and the like."""
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from drivetrain.sim.ir.program import Op, Value
 
 LEAST_PUT = 8
 """Elements of a put under a scalar mask that make it worth asking first whether any lane is meant."""
+ASKED_EVERY = 16
+"""Elements of an `any` or `all` after which to ask whether all lanes know the answer."""
 MOST_PICKED = 16
 """Choices of a `pick` that become selects; more go through memory."""
 
@@ -72,11 +76,18 @@ def _pick(at: Emitter, op: Op, _: str) -> None:
 
 
 def _put(at: Emitter, op: Op, _: str) -> None:
-    x, index, updates, mask = op.inputs
-    name = at.names[x]
+    x = op.inputs[0]
+    name = at.names.get(x, "")  # a table has none
     if not (name in at.writable and at.plan.is_last_read(x, op) and owned_here(at, x)):
         name = at.buffer(op.out)
         at.copy(x, name)
+    put_into(at, name, op)
+    at.names[op.out] = name
+
+
+def put_into(at: Emitter, name: str, op: Op, within: str = "") -> None:
+    """A put into memory that holds its array, in the lanes of a mask where one is given."""
+    _, index, updates, mask = op.inputs
     always = at.number_of(mask)
     seldom = "" if always else scalar_mask(at, mask)
     with at.branch(seldom if index.size >= LEAST_PUT else ""), at.loops(index.shape) as position:
@@ -88,12 +99,11 @@ def _put(at: Emitter, op: Op, _: str) -> None:
             new = at.let(
                 op.out.dtype, expression(Op(op.attrs["kind"], (op.out, op.out), (op.out,)), [old, new], [None] * 2)
             )
-        allowed = "" if always else at.element(mask, position)
+        allowed = " & ".join(filter(None, ("" if always else at.element(mask, position), within)))
         if uniform:
             at.line(f"{name}[{place}] = {f'sel({allowed}, {new}, {old})' if allowed else new};")
         else:
             at.line(f"scatter({name}, {place}, {new}, {allowed or 'i_(-1)'});")
-    at.names[op.out] = name
 
 
 def scalar_mask(at: Emitter, mask: Value) -> str:
@@ -132,12 +142,27 @@ def row_reduced(at: Emitter, op: Op, outer: Sequence[Index]) -> str:
     if dtype == "bool":
         start = constant(bool(START[kind]), dtype)
     at.line(f"{vector(dtype)} {total} = {start};")
-    name = at.new("i")
-    with at.braces(f"for (int {name} = {first}; {name} < {x.shape[-1]}; ++{name})"):
+    undecided = {"or": f"~{total}", "and": total}.get(kind, "") if dtype == "bool" else ""
+    with row(at, first, x.shape[-1], undecided) as name:
         each = at.element(x, [*outer, Index({name: 1})])
         step = Op(STEP.get(kind, kind), (op.out, op.out), (op.out,))
         at.line(f"{total} = {expression(step, [total, each], [None, None])};")
     return total
+
+
+@contextmanager
+def row(at: Emitter, first: int, size: int, undecided: str = "") -> Any:
+    """A loop over a row; the index. A long one ends where no lane is undecided any more, if that is given."""
+    name = at.new("i")
+    if not undecided or size < 2 * ASKED_EVERY:
+        with at.braces(f"for (int {name} = {first}; {name} < {size}; ++{name})"):
+            yield name
+        return
+    part = at.new("i")
+    with at.braces(f"for (int {part} = {first}; {part} < {size} && any({undecided}); {part} += {ASKED_EVERY})"):
+        end = f"{part} + {ASKED_EVERY} < {size} ? {part} + {ASKED_EVERY} : {size}"
+        with at.braces(f"for (int {name} = {part}; {name} < ({end}); ++{name})"):
+            yield name
 
 
 def argument(at: Emitter, op: Op, outer: Sequence[Index]) -> str:

@@ -204,15 +204,49 @@ def _select(at: Folder, b: Builder, op: Op) -> Value | None:
     return None
 
 
+def _compare_with_zero(at: Folder, b: Builder, op: Op) -> Value | None:
+    """Whether a count of Booleans is 0 asks whether there is any."""
+    for total, number in (op.inputs, op.inputs[::-1]):
+        count = at.makers.get(total)
+        if not is_number(at, number, 0) or count is None or count.name != "reduce" or count.attrs["kind"] != "sum":
+            continue
+        flags = flags_of(at, b, count.inputs[0])
+        if total.dtype in ("int32", "uint32") and flags is not None:  # narrower ones may wrap to 0
+            some = b.reduce(flags, "or")
+            return some if op.name == "ne" else b.elementwise("not", some)
+    return _compare_flag(at, b, op)
+
+
+def flags_of(at: Folder, b: Builder, numbers: Value) -> Value | None:
+    """The Booleans that numbers are converted from, in the numbers' shape; None where there are none."""
+    maker = at.makers.get(numbers)
+    if maker is not None and maker.name == "view":
+        flags = flags_of(at, b, maker.inputs[0])
+        return None if flags is None else b.view(flags, numbers.shape, maker.attrs["offset"], maker.attrs["strides"])
+    return maker.inputs[0] if maker is not None and is_flag(maker) else None
+
+
+def is_flag(maker: Op) -> bool:
+    """Whether it makes numbers of Booleans."""
+    return maker.name == "convert" and maker.inputs[0].dtype == "bool"
+
+
+def _more_than_none(at: Folder, b: Builder, op: Op) -> Value | None:
+    """A count that is above 0 is not 0."""
+    count = at.makers.get(op.inputs[0])
+    if count is None or count.name != "reduce" or not is_number(at, op.inputs[1], 0):
+        return None
+    return _compare_with_zero(at, b, Op("ne", op.inputs, op.outputs, {}, (), op.where))
+
+
 def _compare_flag(at: Folder, b: Builder, op: Op) -> Value | None:
     """Comparisons of a converted Boolean with 0 or 1 are the Boolean or its opposite."""
     for flag, number in (op.inputs, op.inputs[::-1]):
         maker, value = at.makers.get(flag), at.uniform(number)
         if maker is None or value is None:
             continue
-        is_flag = maker.name == "convert" and maker.inputs[0].dtype == "bool"
-        inner = maker.inputs[0] if is_flag else flag
-        if not is_flag and flag.dtype != "bool":
+        inner = maker.inputs[0] if is_flag(maker) else flag
+        if not is_flag(maker) and flag.dtype != "bool":
             continue
         if value not in (0, 1):
             return b.full(op.out.shape, op.name == "ne", "bool")
@@ -303,6 +337,6 @@ def is_number(at: Folder, value: Value, number: int) -> bool:
 
 RULES = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "and": _and, "or": _or, "xor": _add, "not": _not,
-    "select": _select, "eq": _compare_flag, "ne": _compare_flag, "convert": _convert, "view": _view,
-    "take": _take, "pick": _pick, "put": _put,
+    "select": _select, "eq": _compare_with_zero, "ne": _compare_with_zero, "gt": _more_than_none, "convert": _convert,
+    "view": _view, "take": _take, "pick": _pick, "put": _put,
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from drivetrain.sim.ir.passes.converted_puts import convert_below_puts
 from drivetrain.sim.ir.passes.counters import count_by_index
 from drivetrain.sim.ir.passes.cse import eliminate_common
 from drivetrain.sim.ir.passes.dead_code import eliminate_dead
@@ -29,4 +30,5 @@ def vectorizable(block: Block, shared: Iterable[Value] = ()) -> Block:
     Args:
         shared: Inputs that are the same for all environments.
     """
-    return simplified(sink(predicate_puts(simplified(scalarize(write_out_short_rows(block), shared)))))
+    block = simplified(scalarize(write_out_short_rows(block), shared))
+    return simplified(sink(predicate_puts(convert_below_puts(block))))

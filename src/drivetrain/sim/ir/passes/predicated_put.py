@@ -45,11 +45,15 @@ def scalar_condition(makers: dict[Value, Op], select: Op) -> Value | None:
 
 def puts_down_to(makers: dict[Value, Op], users: dict[Value, list[Op | None]], top: Value, bottom: Value) -> list[Op]:
     """The puts, first to last, that make `top` of `bottom`, each needed by nobody else; empty if it is not so."""
+    chain = puts_below(makers, users, top)
+    sources = [put.inputs[0] for put in chain]
+    return chain[sources.index(bottom) :] if bottom in sources else []
+
+
+def puts_below(makers: dict[Value, Op], users: dict[Value, list[Op | None]], top: Value) -> list[Op]:
+    """All the puts, first to last, that make `top` of what is no such put; each is needed by nobody else."""
     chain: list[Op] = []
-    while top is not bottom:
-        op = makers.get(top)
-        if op is None or op.name != "put" or len(users[top]) != 1:
-            return []
+    while (op := makers.get(top)) is not None and op.name == "put" and len(users[top]) == 1:
         chain.append(op)
         top = op.inputs[0]
     return chain[::-1]
