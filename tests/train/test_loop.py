@@ -229,16 +229,21 @@ def interrupting_at(step):
     return interrupt
 
 
-def test_an_interrupt_at_a_step_that_calls_for_a_row_of_metrics_does_not_lose_it(tmp_path, monkeypatch):
-    step = Loop._step
+@pytest.mark.parametrize(("within", "at"), [("_step", 500), ("_step", 1_003), ("_evaluate", 1_003)])
+def test_an_interrupt_at_a_step_that_calls_for_a_row_of_metrics_or_after_it_does_not_lose_it(
+    tmp_path, monkeypatch, within, at
+):
+    method = getattr(Loop, within)
 
     def interrupted(loop):
-        step(loop)
-        if loop._counts.committed == 500:
+        if within == "_evaluate" and loop._counts.committed == at:  # its environments' first look ends it
+            os.kill(os.getpid(), signal.SIGINT)
+        method(loop)
+        if within == "_step" and loop._counts.committed == at:
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "_step", interrupted)
+        patch.setattr(Loop, within, interrupted)
         with pytest.raises(KeyboardInterrupt):
             train("dqn", "CartPole-v1", run_dir=str(tmp_path), **SMALL)
     resume(tmp_path)

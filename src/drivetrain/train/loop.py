@@ -155,7 +155,8 @@ class Loop:
         while self._counts.committed < self._rules.total_steps:
             self._step()
             self._learn()
-            if self._meter.row_is_due(self._counts):  # first, as a run that is taken up again here would not write it
+            is_last = self._counts.committed == self._rules.total_steps
+            if is_last or self._meter.row_is_due(self._counts):  # first: a run that is taken up here does not write it
                 self._write(self._row())
             if self._interruption.signum and self._counts.granted == self._counts.committed:
                 self._stop()
@@ -164,13 +165,13 @@ class Loop:
                 next_eval += self._config.run.eval_interval_steps
             self._heed_callbacks()
         self._learn()  # what is left to do of a run that a callback has ended
+        if self._meter.has_news(self._counts):
+            self._write(self._row())
         learning_s = self._progress().learning_s
         self._save()
         self._has_learned = True
         if self._evaluated != self._counts.updates:
             self._evaluate()
-        if self._meter.has_news(self._counts):
-            self._write(self._row())
         episodes = [] if self._rules.total_steps == self._rules.switch_at else self._selection.final()
         self._beat()  # where another part follows, it has not begun
         done = result(self._job, self._rules, episodes, self._counts[1:], learning_s)
