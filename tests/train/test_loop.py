@@ -251,6 +251,27 @@ def test_an_interrupt_at_a_step_that_calls_for_a_row_of_metrics_or_after_it_does
     assert rows == [252, 500, 752, 1_000, 1_003]
 
 
+def test_an_interrupt_at_a_step_that_calls_for_an_evaluation_puts_it_off_to_the_resumed_run(tmp_path, monkeypatch):
+    step, settings = Loop._step, {**SMALL, "total_steps": 500, "deterministic": True}
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path / "whole"), **settings)
+
+    def interrupted(loop):
+        step(loop)
+        if loop._counts.committed == 400:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train("dqn", "CartPole-v1", run_dir=str(tmp_path / "taken up"), **settings)
+    resume(tmp_path / "taken up")
+    whole, taken_up = (
+        [row for row in rows_of(tmp_path / name) if "eval_return" in row] for name in ("whole", "taken up")
+    )
+    assert [row["num_steps"] for row in whole] == [400, 500]
+    assert taken_up == whole
+
+
 def test_a_run_interrupted_in_the_least_warm_up_there_can_be_goes_on_though_open_windows_are_lost(tmp_path):
     least = 64 + 8 * 2  # a batch, and two open windows of three steps in each environment
     settings = {

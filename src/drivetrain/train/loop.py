@@ -151,7 +151,9 @@ class Loop:
         if self._interruption.signum:  # before anything was done
             self._leave()
         self._learn()  # what the checkpoint left to do
-        next_eval = next_evaluation(self._config, self._counts.committed)
+        self._next_eval = next_evaluation(self._config, self._metrics.evaluated_steps)
+        if self._counts.committed < self._rules.total_steps:
+            self._evaluate_where_due()  # what the end of an earlier session has left out
         while self._counts.committed < self._rules.total_steps:
             self._step()
             self._learn()
@@ -160,9 +162,7 @@ class Loop:
                 self._write(self._row())
             if self._interruption.signum and self._counts.granted == self._counts.committed:
                 self._stop()
-            if self._counts.committed >= next_eval:
-                self._evaluate()
-                next_eval += self._config.run.eval_interval_steps
+            self._evaluate_where_due()
             self._heed_callbacks()
         self._learn()  # what is left to do of a run that a callback has ended
         if self._meter.has_news(self._counts):
@@ -271,6 +271,11 @@ class Loop:
     def _observe(self) -> None:
         if self._actor.moments is not None:
             self._learner.observe(self._actor.moments.table)
+
+    def _evaluate_where_due(self) -> None:
+        if self._counts.committed >= self._next_eval:
+            self._evaluate()
+            self._next_eval = next_evaluation(self._config, self._counts.committed)
 
     def _evaluate(self) -> None:
         _, num_steps, num_updates = self._counts

@@ -80,6 +80,11 @@ class MetricsFile:
             for sink in self._sinks:
                 self._try(sink.name, partial(sink.write, finite))
 
+    @property
+    def evaluated_steps(self) -> int:
+        """The environment steps at the last evaluation that was told, in this session or before; 0: there was none."""
+        return 0 if self._evaluated is None else int(self._evaluated[0])
+
     def _at_its_path(self) -> IO[bytes]:
         """The file; a new one if somebody has removed or replaced it, so that the rows from here on are not lost."""
         if os.fstat(self._file.fileno()).st_nlink == 0:
