@@ -80,6 +80,7 @@ def test_events_that_cannot_have_been_recorded_are_one_sentence(damaged, change,
         ("parent", {}, "processes by whole numbers"),
         ("alone_ns", {"call": [1.0, None]}, "two numbers for what call costs"),
         ("alone_ns", {"call": [1e300, 1.0]}, "two numbers for what call costs"),
+        ("alone_ns", 0.5, "the recording of a session, got a damaged one"),
     ],
 )
 def test_a_process_that_cannot_have_been_is_one_sentence(damaged, key, value, what):
@@ -93,6 +94,14 @@ def test_a_site_with_a_number_that_no_program_reaches_is_one_sentence(damaged):
     file = next(damaged.glob("*.sites"))
     file.write_text(file.read_text().replace('"number": 1,', f'"number": {2**62},'))
     with pytest.raises(FileFormatError, match=f"expected a whole number and texts, got {2**62} and"):
+        scope.load(damaged)
+
+
+@pytest.mark.parametrize("line", ["[1, 2]", "7", '"network"', "null"])
+def test_a_site_that_is_none_is_one_sentence(damaged, line):
+    file = next(damaged.glob("*.sites"))
+    file.write_text(f"{file.read_text()}{line}\n")
+    with pytest.raises(FileFormatError, match=r"expected a whole number and texts, got .*; record again"):
         scope.load(damaged)
 
 

@@ -55,9 +55,12 @@ def sites_of(folder: Path, pid: int, start: int) -> dict[int, Site]:
     file = folder / f"{pid}-{start}.sites"
     for line in file.read_text().splitlines() if file.exists() else ():
         try:
-            entry = json.loads(line)
+            entry: Any = json.loads(line)
         except json.JSONDecodeError:  # cut off by a kill
             continue
+        if not isinstance(entry, dict):
+            raise FileFormatError(f"{file}: expected a whole number and texts, got {entry!r}; record again")
+        entry = cast("dict[str, Any]", entry)
         number = entry.pop("number")
         is_number = type(number) is int and 0 <= number < _MOST_SITES
         if not is_number or not all(type(text) is str for text in entry.values()):

@@ -141,7 +141,7 @@ def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, 
         if match := PROCESS_FILE.fullmatch(file.name):
             about = read_json(file)
             key = (int(match[1]), int(match[2]))
-            alone = {name: (first, second) for name, (first, second) in about.get("alone_ns", {}).items()}
+            alone = {name: (first, second) for name, (first, second) in dict(about.get("alone_ns", {})).items()}
             found[key] = Process(
                 pid=key[0], start=key[1], parent=about["parent"], argv=tuple(about["argv"]), alone_ns=alone
             )
