@@ -1,6 +1,7 @@
 """A mistake in a flag is one line, as any mistake of the user's."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -45,6 +46,9 @@ from drivetrain.train.config.parts import RunConfig
         ),
         (["envs", "--all", "yes"], "Unrecognized options: yes; switches take no value: --NAME, or --no-NAME; `"),
         (["envs", ""], "Unrecognized options:; an empty word is among the arguments, as of a shell's variable that is"),
+        (["eval", ""], "path: expected a path, got ''; an empty word is among the arguments, as of a shell's variable"),
+        (["eval", "RUN", "--json", ""], "--json: expected None or a path, got ''; an empty word is among"),
+        (["plot", "RUN", ""], "expected values with spaces between them, got 'RUN', ''; an empty word is among"),
         (
             ["eval", "RUN", "--watch=false", "--vide", "x"],
             "Unrecognized options: false, --vide, x; perhaps you meant: --video; switches take no value: --NAME, or",
@@ -96,6 +100,19 @@ def help_of(kind, capsys, monkeypatch):
         read_flags(kind, ["--help"], prog="program", config=(tyro.conf.OmitArgPrefixes,))
     assert ended.value.code == 0
     return [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+
+
+def test_paths_of_flags_that_shells_leave_as_they_are_begin_in_the_users_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Flags:
+        json: Path | None = None
+        folders: tyro.conf.Positional[tuple[Path, ...]]
+
+    flags = read_flags(Flags, ["--json=~/file", "here", "./~there"], prog="prog")
+    assert flags.json == tmp_path / "file"
+    assert flags.folders == (Path("here"), Path("~there").absolute())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,12 +12,14 @@ import typing
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any, TypeVar, cast
 
 import tyro
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.paths import given_path
 
 T = TypeVar("T")
 
@@ -75,6 +77,11 @@ def _by_name(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
+def _path(text: str) -> Path:
+    """Never an empty one, which would be the present folder; `~` is what shells leave of it in `--json=~/file`."""
+    return given_path("path", text)
+
+
 def _none(text: str) -> None:
     if text != "None":
         raise ValueError(f"expected None, got {text!r}")
@@ -84,6 +91,7 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("INT", _whole_number),
     float: ("FLOAT", _real_number),
     Fraction: ("FRACTION", _fraction),
+    Path: ("PATH", _path),
     dict[str, Any]: ("JSON", _by_name),
     NoneType: ("None", _none),
 }
@@ -137,8 +145,8 @@ def read_flags(
 ) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
 
-    Numbers are read as people write them, as 1e5; values by name as JSON. `meant` guesses what an unknown flag's name
-    is here, as learning_rate for lr, before names are compared.
+    Numbers are read as people write them, as 1e5; values by name as JSON; no path is empty. `meant` guesses what an
+    unknown flag's name is here, as learning_rate for lr, before names are compared.
 
     Raises:
         InvalidInput: A flag is unknown, or its value is none that it takes.
@@ -169,7 +177,9 @@ def read_flags(
         with contextlib.redirect_stdout(io.StringIO()) as text:
             read(["--help"], _ONE_PANEL)
         guesses = _guesses(why, _FLAG.findall(_unboxed(text.getvalue())), meant)
-        why = "; ".join([why, *guesses, *([_EMPTY] if "" in argv else [])])
+        why = "; ".join([why, *guesses])
+    if "" in argv:
+        why = f"{why}; {_EMPTY}"
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
 
 
@@ -216,7 +226,7 @@ def _likely(flag: str, known: list[str], meant: Callable[[str], str | None]) -> 
     return longer or alike or sharing
 
 
-_KIND_WORDS = {"INT": "a whole number", "FLOAT": "a number"}
+_KIND_WORDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
 
 
 def _expected_one(match: re.Match[str]) -> str:
