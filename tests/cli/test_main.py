@@ -97,6 +97,11 @@ def test_a_verb_gets_the_rest_of_the_line_and_gives_the_exit_code(verb):
             2,
             "Too many open files: this shell allows a process too few (`ulimit -n`)",
         ),
+        (
+            OSError(5, "Input/output error"),
+            2,
+            "Input/output error: a disk that this reads or writes fails (`dmesg` says which)",
+        ),
         (MemoryError(), 2, "there is not enough memory: what was asked for does not fit; ask for something smaller"),
         (MemoryError("no 8 TiB"), 2, "there is not enough memory: no 8 TiB; ask for something smaller"),
         (
