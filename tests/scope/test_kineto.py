@@ -237,6 +237,14 @@ def test_numbers_that_no_trace_holds_are_one_sentence(tmp_path, damage):
         kineto.trace_of(file)
 
 
+def test_a_file_that_is_no_text_is_refused_without_its_bytes(tmp_path):
+    file = tmp_path / "replay"
+    file.write_bytes(b"DRVTRPLY" + b"\x93rows" * 1000)
+    with pytest.raises(FileFormatError, match="it is none: UnicodeDecodeError: ") as refused:
+        kineto.trace_of(file)
+    assert len(str(refused.value)) < 300 + len(str(file))
+
+
 def test_brackets_without_an_end_are_one_sentence(tmp_path):
     file = tmp_path / "trace.json"
     file.write_text("[" * 100_000)

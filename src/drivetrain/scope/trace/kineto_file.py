@@ -77,8 +77,9 @@ def read(file: Path) -> Export:
         events = tuple(_event(entry, base_ns) for entry in complete)
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
             zlib.error) as error:  # fmt: skip
+        why = f"{type(error).__name__}: {error}"  # its repr may hold the whole file
         raise FileFormatError(
-            f"{file}: expected a trace that torch.profiler exported, and it is none: {error!r}"
+            f"{file}: expected a trace that torch.profiler exported, and it is none: {why}"
         ) from error
     pids = sorted({event.pid for event in events if event.category in CALLS or event.is_span})
     if len(pids) > 1:
