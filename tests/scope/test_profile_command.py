@@ -288,9 +288,22 @@ def test_what_cannot_be_run_is_one_line_and_leaves_nothing(tmp_path, capsys, mon
     assert main(["profile", "absent.py"]) == 2
     assert main(["profile", "--fast", "absent.py"]) == 2
     assert main(["profile", "-m"]) == 2
+    assert main(["profile", ""]) == 2
+    assert main(["profile", "-o", "--gpu", "off", "program.py"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 5
     assert all(line.startswith("drivetrain: error: profile:") for line in lines)
+    assert not list(tmp_path.iterdir())
+    assert main(["profile", "-o", "", __file__]) == 2
+    assert capsys.readouterr().err == "drivetrain: error: -o: expected a new folder, got ''\n"
     assert not list(tmp_path.iterdir())
     assert main(["profile", "--help"]) == 0
     assert sys.argv is not None
+
+
+def test_a_folder_that_lets_no_recording_be_made_is_one_line_with_the_remedy(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles").write_text("")
+    assert main(["profile", __file__]) == 2
+    said = "profile: cannot make a folder in profiles: Not a directory; name another by -o DIR"
+    assert capsys.readouterr().err == f"drivetrain: error: {said}\n"

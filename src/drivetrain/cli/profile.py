@@ -12,6 +12,7 @@ from pathlib import Path
 
 from drivetrain import scope
 from drivetrain.core.errors import DrivetrainError, InvalidInput
+from drivetrain.core.paths import given_path
 from drivetrain.scope import program
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.costs import multiples
@@ -52,7 +53,7 @@ def run(argv: list[str]) -> int:
     calibrate_every = _number(options)
     hooks = program.asked_hooks(options.get("--simulator", []), operators="--torch-operators" in options)
     gpu = plan(options.get("--gpu", ["auto"])[-1])
-    folder = Path(options["-o"][-1]) if "-o" in options else _new_folder()
+    folder = given_path("-o", options["-o"][-1], "a new folder") if "-o" in options else _new_folder()
     code = program.run(folder, command, hooks, gpu=gpu, calibrate_every=calibrate_every)
     try:
         _show(folder)
@@ -66,7 +67,7 @@ def _new_folder() -> Path:
     """profiles/DATE-TIME, made by nobody else: programs that begin in the same second are numbered.
 
     Raises:
-        OSError: It cannot be made.
+        InvalidInput: It cannot be made.
     """
     name = time.strftime("%Y%m%d-%H%M%S")
     for number in itertools.count(1):
@@ -74,9 +75,10 @@ def _new_folder() -> Path:
         try:
             folder.mkdir(parents=True)
             return folder
-        except FileExistsError:
-            if not folder.exists():  # `profiles` leads nowhere
-                raise
+        except OSError as error:
+            if not isinstance(error, FileExistsError) or not folder.exists():  # or `profiles` leads nowhere
+                where = f"in {folder.parent}: {error.strerror}"
+                raise InvalidInput(f"profile: cannot make a folder {where}; name another by -o DIR") from error
     raise AssertionError
 
 
@@ -102,9 +104,9 @@ def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
                 break
             argv = [name, argv[0].removeprefix(f"{name}="), *argv[1:]]  # --gpu=on is --gpu on
         num_words = 2 if name in _WITH_VALUE else 1
-        if len(argv) <= num_words:
+        if len(argv) <= num_words or (num_words == 2 and argv[1] in (*_WITH_VALUE, *_WITHOUT)):
             value = " VALUE" if num_words == 2 else ""
-            raise InvalidInput(f"profile: expected {name}{value} SCRIPT.py [ARGS...], got too few words")
+            raise InvalidInput(f"profile: expected {name}{value} SCRIPT.py [ARGS...], got {shlex.join(argv)}")
         options.setdefault(name, []).extend(argv[1:num_words])
         argv = argv[num_words:]
     if argv[0] == "-m":
@@ -114,8 +116,8 @@ def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         raise InvalidInput(
             f"profile: unknown option {argv[0]!r}: only {', '.join((*_WITH_VALUE, *_WITHOUT))} come before the program"
         )
-    elif not Path(argv[0]).exists():
-        raise InvalidInput(f"profile: {argv[0]}: no such file; name a script, or a module by -m")
+    elif not argv[0] or not Path(argv[0]).exists():
+        raise InvalidInput(f"profile: {argv[0] or repr('')}: no such file; name a script, or a module by -m")
     return options, argv
 
 
