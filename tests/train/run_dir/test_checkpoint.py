@@ -215,6 +215,15 @@ def test_the_last_policy_is_read_from_the_checkpoint_and_the_best_from_its_own_f
     assert np.array_equal(last.vector, ARRAYS["params"])
 
 
+@pytest.mark.parametrize(
+    ("folder", "which", "kind"), [("best", "best", "policy"), ("checkpoint", "last", "checkpoint")]
+)
+def test_a_file_in_the_place_of_a_folder_is_told_as_absent_and_not_as_damaged(tmp_path, folder, which, kind):
+    (tmp_path / folder).write_text("")
+    with pytest.raises(FileFormatError, match=rf"there is no {kind} here \(yet\)"):
+        load_saved_policy(tmp_path, which)
+
+
 def test_an_absent_checkpoint_is_a_clear_error_and_so_is_an_old_one(tmp_path):
     with pytest.raises(FileFormatError, match="there is no checkpoint here"):
         load_checkpoint(tmp_path)

@@ -62,7 +62,7 @@ def load_archive(path: Path, kind: str) -> tuple[Arrays, dict[str, Any]]:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays: Arrays = {name: file[name] for name in file.files}
         meta: Any = json.loads(bytes(arrays.pop(_META)))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:  # also where a file lies in its folder's place
         raise FileFormatError(f"{path}: there is no {kind} here (yet)") from error
     except _DAMAGED as error:
         sentence = " ".join(str(error).split())

@@ -217,7 +217,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         counts = ("generation", "num_steps", "num_updates", *(["replay_save"] if "replay" in files else []))
         if not all(is_count(manifest[name]) for name in counts):
             raise ValueError("its counts are no whole numbers from 0")
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         what = "there is no checkpoint here (yet)"
         if (folder / _OLDER).exists():
             what = "there is a checkpoint of an older drivetrain, which this one cannot read"
