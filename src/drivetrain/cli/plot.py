@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ from drivetrain.core.words import reward
 from drivetrain.train.telemetry.curves import Curve, curves
 
 _SUFFIXES = (".png", ".svg", ".pdf")
+_WIDTH, _HEIGHT, _LINE_HEIGHT = 7.0, 4.3, 0.2  # in inches: of the picture, of what is below the legend, of its lines
+_LINE_LENGTH = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +56,12 @@ def draw(found: dict[str, tuple[Curve, int]], path: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
+    names = [_legend_of(label, num_runs) for label, (_, num_runs) in found.items()]
+    num_lines = len("\n".join(names).splitlines())
+    size = (_WIDTH, _HEIGHT + _LINE_HEIGHT * num_lines)
+    figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    for label, (curve, num_runs) in found.items():
-        text = label.replace("$", r"\$")  # two would begin and end a formula
-        text = f"{text} ({num_runs} run{'s' * (num_runs > 1)})"
+    for text, (curve, num_runs) in zip(names, found.values(), strict=True):
         is_point = len(curve.num_steps) == 1  # a line, and what lies between two, needs more to be seen
         (line,) = axes.plot(curve.num_steps, curve.mean, marker="o" if is_point else None, label=text)
         if num_runs > 1 and is_point:
@@ -68,8 +72,14 @@ def draw(found: dict[str, tuple[Curve, int]], path: Path) -> None:
     axes.set_ylabel("return of an evaluation")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside upper left", frameon=False)  # over the axes it would hide curves
     picture = io.BytesIO()
     figure.savefig(picture, dpi=150, format=path.suffix[1:].lower())
     with written_aside(path) as file:
         write_all(file, picture.getbuffer())
+
+
+def _legend_of(label: str, num_runs: int) -> str:
+    """What a curve is called beside the others, in lines as long as the picture is wide."""
+    lines = textwrap.wrap(f"{label} ({num_runs} run{'s' * (num_runs > 1)})", _LINE_LENGTH)
+    return "\n".join(lines).replace("$", r"\$")  # two would begin and end a formula

@@ -171,6 +171,16 @@ def test_a_curve_of_one_point_can_be_seen(make_run, tmp_path, num_runs):
     assert below_legend.sum() >= 20
 
 
+def test_names_of_curves_stand_above_them_however_long(make_run, tmp_path):
+    image = pytest.importorskip("matplotlib.image", reason="needs the plot extra")
+    num_dark = []
+    for name, settings in (("short", {}), ("long", {f"setting_{n}": "word" for n in range(9)})):
+        path = tmp_path / f"{name}.png"
+        assert main(["plot", str(make_run(name, {1: 1.0, 2: 2.0}, env_kwargs=settings)), "-o", str(path)]) == 0
+        num_dark.append((image.imread(path)[-550:, :, :3].max(axis=-1) < 0.3).sum())
+    assert num_dark[1] == pytest.approx(num_dark[0], rel=0.05)
+
+
 def test_the_command_refuses_another_kind_of_file(make_run, tmp_path, capsys):
     assert main(["plot", str(make_run("a", {1: 1.0})), "-o", str(tmp_path / "curves.txt")]) == 2
     assert "expected a file ending in .png or .svg or .pdf" in capsys.readouterr().err
