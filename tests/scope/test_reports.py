@@ -17,6 +17,7 @@ from hypothesis import given, settings
 
 from drivetrain import scope
 from drivetrain.cli.main import main
+from drivetrain.core.printable import printable
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.reference import innermost
 from drivetrain.scope.report import page, perfetto, strip
@@ -100,7 +101,7 @@ def test_a_browser_shows_the_page_without_a_network_and_without_scrolling_sidewa
 
 
 def test_operations_are_printed_by_the_names_that_programs_give_them(tmp_path, capsys):
-    names = ["[/data]", "[red]paint", ":fire:", "plain"]
+    names = ["[/data]", "[red]paint", ":fire:", "plain", "a\nline", "\x1b[31mred"]
     with scope.session(tmp_path / "one", calibrate_every=0):
         for name in names:
             with scope.operation(name):
@@ -109,7 +110,7 @@ def test_operations_are_printed_by_the_names_that_programs_give_them(tmp_path, c
     for folders in (["one"], ["one", "two"]):
         assert main(["report", *(str(tmp_path / folder) for folder in folders)]) == 0
         printed = capsys.readouterr().out.splitlines()
-        assert all(any(line.strip().startswith(f"{name} ") for line in printed) for name in names)
+        assert all(any(line.strip().startswith(f"{printable(name)} ") for line in printed) for name in names)
 
 
 @pytest.mark.parametrize("columns", ["80", "40"])

@@ -2,8 +2,10 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import rich.console
+import rich.text
 
 from drivetrain.core.printable import printable
 
@@ -18,14 +20,23 @@ class Console(rich.console.Console):
         raise BrokenPipeError
 
 
+class _OfNames(Console):
+    """What a terminal would obey in what is printed, cells of tables too, and ends of lines in it, are escapes."""
+
+    def render_str(self, text: str, **options: Any) -> rich.text.Text:
+        """See rich."""
+        return super().render_str(printable(text), **options)
+
+
 def console(*, stderr: bool = False) -> rich.console.Console:
-    """A console that prints text as it is given, and "?" for what the terminal's encoding lacks, as the µ of µs.
+    """A console that prints text as it is given, but for what a terminal would obey, which is an escape, and for what
+    its encoding lacks, as the µ of µs, which is "?".
 
     Where the terminal is narrower than tables need, it parts their lines.
     """
     if (reconfigure := getattr(sys.stderr if stderr else sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="replace")
-    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    made = _OfNames(stderr=stderr, markup=False, emoji=False, highlight=False)
     made.width = max(made.width, _LEAST_WIDTH)
     return made
 
