@@ -10,6 +10,7 @@ import pytest
 from comparing import assert_engine_equals_xla
 
 from drivetrain import sim
+from drivetrain.sim.registry import ENVIRONMENTS
 
 NUM_STATES = 500
 TOLERANCE = 1e-5
@@ -118,6 +119,16 @@ def test_spaces_are_those_of_gymnasium(name):
         np.testing.assert_allclose(low, their.low)
         np.testing.assert_allclose(high, their.high)
         assert ours.dtype == their.dtype
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_no_type_is_promoted_in_silence(name):
+    env = sim.make(name)
+    with jax.numpy_dtype_promotion("strict"):
+        obs, state = jax.eval_shape(lambda key: env.reset(key, env.default_params), jax.random.key(0))
+        action = jax.eval_shape(env.action_space(env.default_params).sample, jax.random.key(0))
+        after = jax.eval_shape(lambda *x: env.step(jax.random.key(0), *x, env.default_params), state, action)
+    assert jax.tree.map(lambda x: x.dtype, after[:2]) == jax.tree.map(lambda x: x.dtype, (obs, state))
 
 
 # CartPole's kernel is compared in test_engines.py, at length.

@@ -65,7 +65,7 @@ class Acrobot:
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Any:
         """One step of the classical Runge-Kutta method."""
-        torque = (action - 1) * params.torque
+        torque = (action - 1).astype(jnp.float32) * params.torque
         start = jnp.stack([state.theta_1, state.theta_2, state.theta_dot_1, state.theta_dot_2])
         k1 = derivative(start, torque, params)
         k2 = derivative(start + params.dt / 2 * k1, torque, params)

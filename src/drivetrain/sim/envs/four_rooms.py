@@ -89,7 +89,10 @@ class FourRooms:
         goal_room = (room + 1 + number // NUM_ROOMS) % NUM_ROOMS
         rooms = jnp.asarray(ROOMS)[jnp.concatenate([jnp.stack([room, goal_room]), jnp.arange(NUM_ROOMS)])]
         drawn = random.uniform(key_cells, (2 + NUM_ROOMS, 2))
-        ys, xs = (rooms[:, 2 * k] + jnp.floor(drawn[:, k] * rooms[:, 2 * k + 1]).astype(jnp.int32) for k in range(2))
+        ys, xs = (
+            rooms[:, 2 * k] + jnp.floor(drawn[:, k] * rooms[:, 2 * k + 1].astype(jnp.float32)).astype(jnp.int32)
+            for k in range(2)
+        )
         keys = self.board.of(np.zeros_like(WALLS))
         for index in range(2, 2 + NUM_ROOMS):
             keys = self.board.put(keys, ys[index], xs[index], True)
@@ -107,7 +110,7 @@ class FourRooms:
         found = self.board.at(state.keys, y, x)
         after = State(
             y, x, state.goal_y, state.goal_x, doors, self.board.put(state.keys, y, x, False),
-            state.num_keys - (locked & ~blocked) + found, state.time + 1,
+            state.num_keys - (locked & ~blocked).astype(jnp.int32) + found.astype(jnp.int32), state.time + 1,
         )  # fmt: skip
         there = (y == state.goal_y) & (x == state.goal_x)
         reward = there.astype(jnp.float32)
@@ -116,14 +119,14 @@ class FourRooms:
     def observe(self, state: State) -> jax.Array:
         """Agent, goal, walls, locked doors, keys, and the number of keys carried in every cell."""
         cells = self.board.cells
-        return planes(
+        flags = (
             one(SIZE, SIZE, state.y, state.x),
             one(SIZE, SIZE, state.goal_y, state.goal_x),
             jnp.asarray(WALLS),
             cells(state.doors),
             cells(state.keys),
-            jnp.full((SIZE, SIZE), state.num_keys),
         )
+        return planes(*(layer.astype(jnp.int32) for layer in flags), jnp.full((SIZE, SIZE), state.num_keys))
 
     def action_space(self, params: Params) -> Discrete:
         """Up, right, down, left."""

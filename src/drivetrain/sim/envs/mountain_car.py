@@ -58,7 +58,7 @@ class MountainCar:
 
     def step(self, key: jax.Array, state: State, action: jax.Array, params: Params) -> Any:
         """Pushed left, not at all, or right."""
-        after, terminated, truncated = pushed(state, (action - 1) * params.force, params)
+        after, terminated, truncated = pushed(state, (action - 1).astype(jnp.float32) * params.force, params)
         return observe(after), after, jnp.float32(-1.0), terminated, truncated, {}
 
     def action_space(self, params: Params) -> Discrete:

@@ -99,11 +99,11 @@ class Pong:
         offset = y - self.top(paddle)
         new = served(key_serve)
         ball = (jnp.where(hit, x - state.dx, x), y, jnp.where(hit, -state.dx, state.dx),
-                jnp.where(hit, offset - 2 + (offset >= 2), dy))  # fmt: skip
+                jnp.where(hit, offset - 2 + (offset >= 2).astype(jnp.int32), dy))  # fmt: skip
         x, y, dx, dy = (jnp.where(won | lost, fresh, old) for fresh, old in zip(new, ball, strict=True))
         after = State(
             x, y, dx, dy, jnp.where(won | lost, x, state.ball_x), jnp.where(won | lost, y, state.ball_y), opponent,
-            agent, state.num_lost + lost, state.num_won + won, state.time + 1,
+            agent, state.num_lost + lost.astype(jnp.int32), state.num_won + won.astype(jnp.int32), state.time + 1,
         )  # fmt: skip
         over = (after.num_won >= params.num_points) | (after.num_lost >= params.num_points)
         reward = won.astype(jnp.float32) - lost.astype(jnp.float32)

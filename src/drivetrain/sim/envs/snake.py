@@ -99,11 +99,12 @@ class Snake:
         y, x = jnp.clip(y, 0, self.size - 1), jnp.clip(x, 0, self.size - 1)
         ate = (y == state.food_y) & (x == state.food_x) & ~outside
         body = self.board.put(state.body, state.tail_y, state.tail_x, ate)
-        towards = self.board.at(low, state.tail_y, state.tail_x) + 2 * self.board.at(high, state.tail_y, state.tail_x)
+        tail = state.tail_y, state.tail_x
+        towards = self.board.at(low, *tail).astype(jnp.int32) + 2 * self.board.at(high, *tail).astype(jnp.int32)
         next_y, next_x = ahead(state.tail_y, state.tail_x, towards)
         dead = outside | self.board.at(body, y, x)
         body = self.board.put(body, y, x, True)
-        length = state.length + ate
+        length = state.length + ate.astype(jnp.int32)
         full = length == self.size**2
         food_y, food_x = self.free_cell(key, self.board.cells(body), length)
         after = State(
