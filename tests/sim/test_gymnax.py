@@ -56,6 +56,12 @@ def test_an_object_of_gymnax_is_taken_as_it_is():
     assert sim.compile(env, 2, 1, "xla").env.name == env.name
 
 
+@pytest.mark.parametrize("take", [sim.from_gymnax, sim.check_env, sim.explain, lambda env: sim.compile(env, 2, 1)])
+def test_what_gymnax_makes_together_with_parameters_is_to_be_taken_apart(take):
+    with pytest.raises(InvalidInput, match=r"got a tuple .*: take it apart \(env, params = gymnax.make\(name\)\)"):
+        take(gymnax.make("CartPole-v1"))
+
+
 def derived(wrapper, **methods):
     """A wrapper of gymnax's own kind, or an environment derived from gymnax's, with other methods."""
     from gymnax.environments.classic_control.cartpole import CartPole

@@ -61,6 +61,11 @@ def adapted(env: Any) -> Any:
         raise InvalidInput(f"env: expected an environment, got the class {env.__name__}: make one, {env.__name__}()")
     missing = [name for name in ("reset", "step", "action_space", "default_params") if not hasattr(env, name)]
     if missing:
+        if issubclass(type(env), tuple) and any(hasattr(part, "step_env") for part in env):
+            raise InvalidInput(
+                "env: expected an environment, got a tuple with one in it, as gymnax.make gives it beside its "
+                "parameters: take it apart (env, params = gymnax.make(name)), or let sim.from_gymnax(name) make it"
+            )
         raise InvalidInput(
             f"env: expected an environment with reset, step, action_space and default_params, got "
             f"{type(env).__name__} without {', '.join(missing)}; sim.make(name) makes one of ours"
