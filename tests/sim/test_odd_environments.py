@@ -267,3 +267,18 @@ def test_an_environment_without_a_name_goes_by_its_type(engine):
     assert narrow(narrow.reset(0), actions)[1]["obs"].all()
     venv = sim.make_vec(Nameless(), 4, engine=engine)
     assert venv.reset(seed=0)[0].shape == (4, 1)
+
+
+@pytest.mark.parametrize("holder", ["state", "info"])
+def test_a_key_that_gymnasium_cannot_hold_is_told_by_the_engine_that_could(holder):
+    state, info = jnp.zeros(1), {}
+    if holder == "state":
+        state = (state, jax.random.key(7))
+    else:
+        info = {"key": jax.random.key(7)}
+    env = Nameless()
+    env.reset = lambda key, params: (jnp.zeros(1), state)
+    env.step = lambda key, state, action, params: (jnp.zeros(1), state, 0.0, False, False, info)
+    venv = sim.make_vec(env, 2, engine="xla")
+    with pytest.raises(InvalidInput, match=rf"{holder} of Nameless: .*, got typed random keys; give their words"):
+        _ = venv.reset(seed=0), venv.step(np.zeros(2, np.int64))

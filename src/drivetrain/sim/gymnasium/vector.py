@@ -15,7 +15,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from drivetrain.core.errors import Closed, InvalidInput
-from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree
+from drivetrain.sim.acting import refuse_keys
+from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree, name_of
 from drivetrain.sim.compiler import NUM_SEEDS, checked, compile
 from drivetrain.sim.envs.drawing import Frame, render
 from drivetrain.sim.forked import first_user
@@ -133,7 +134,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             Observations of all environments, and an empty dictionary.
 
         Raises:
-            InvalidInput: The seed or an option does not fit.
+            InvalidInput: The seed or an option does not fit, or the state holds typed random keys.
             Closed: After `close`.
         """
         self._require_open()
@@ -143,6 +144,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         seed = checked_seed(seed)
         super().reset(seed=seed)
         fresh = self.rollout.reset(int(self.np_random.integers(NUM_SEEDS)) if seed is None else seed)
+        self._refuse_keys("state", fresh)
         fresh = jax.tree.map(np.array, fresh)  # XLA's memory is not ours to write
         state = fresh if mask is None else restarted(mask, fresh, self._state())
         self.state = state
@@ -159,7 +161,8 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             format.
 
         Raises:
-            InvalidInput: The actions do not fit, nothing was reset yet, or episodes have ended that nobody restarts.
+            InvalidInput: The actions do not fit, nothing was reset yet, episodes have ended that nobody restarts, or
+                the info holds typed random keys.
             Closed: After `close`.
         """
         self._require_open()
@@ -172,6 +175,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
                 'reset(options={"reset_mask": terminated | truncated})'
             )
         self.state, trajectory = self.rollout(state, rows)
+        self._refuse_keys("info", trajectory["info"])
         row = jax.tree.map(lambda x: np.asarray(x)[0], trajectory)
         ended = row["terminated"] | row["truncated"]
         restarted_now = {"same_step": ended, "next_step": was_done}.get(autoreset)
@@ -220,6 +224,11 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
     def _require_open(self) -> None:
         if self.closed:
             raise Closed("the vector environment was closed; make another")
+
+    def _refuse_keys(self, what: str, tree: Tree) -> None:
+        """NumPy has no typed keys, which rollouts of "xla" alone pass on; the other engines say so themselves."""
+        for leaf in jax.tree.leaves(tree):
+            refuse_keys(f"{what} of {name_of(self.env)}", leaf)
 
     def _state(self) -> RolloutState:
         if self.state is None:
