@@ -167,6 +167,37 @@ def test_what_was_given_may_be_used_again_at_once():
 
 
 @pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (">f8", [1.5, 2, 3]),
+        ([("age", ">i2"), ("name", "U2")], [(1, "ab"), (2, ""), (3, "c")]),
+        (">M8[s]", ["2020-01-01", "2021-01-01", "2022-01-01"]),
+        (">U3", ["abc", "", "d"]),
+    ],
+)
+def test_fields_of_any_dtype_come_again(dtype, values):
+    goals = ((2,), ">f4")
+    spec = {"obs": {"achieved_goal": goals, "desired_goal": goals}, "other": ((3,), dtype), "scalar": ((), dtype)}
+    other = np.array([values], dtype)
+    reached = {"achieved_goal": np.ones((1, 2), ">f4"), "desired_goal": np.zeros((1, 2), ">f4")}
+    with Replay(10, spec) as replay:
+        replay.hindsight_writer(reward=reward_of, num_goals=2).add(
+            obs=reached,
+            next_obs=reached,
+            other=other,
+            scalar=other[:, 0].copy(),
+            reward=np.zeros(1),
+            terminated=np.zeros(1, bool),
+            truncated=np.ones(1, bool),
+        )
+        data = replay.read(replay.all_keys()).data
+        assert data["obs"]["desired_goal"].tolist() == [[0, 0], [1, 1], [1, 1]]
+        assert data["other"].dtype == other.dtype
+        assert (data["other"] == other).all()
+        assert (data["scalar"] == other[0, 0]).all()
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"reward": None}, r"reward: expected a function of \(achieved, desired\), or of these and steps, got None"),

@@ -154,7 +154,10 @@ class HindsightWriter:
     def _end_episode(self, env: int) -> Arrays:
         """The steps of an environment's episode, [steps, ...], which are held no longer."""
         own, self._open[env] = self._open[env], []
-        return {name: np.stack([arrays[name][env] for arrays in own]) for name in own[0]}
+        # NumPy would turn foreign byte orders into its own.
+        return {
+            name: np.stack([arrays[name][env] for arrays in own], dtype=first.dtype) for name, first in own[0].items()
+        }
 
     def _with_other_goals(self, episode: Arrays) -> Arrays:
         """The same steps with each of their other goals, [steps, goals, ...]."""
