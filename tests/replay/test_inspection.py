@@ -222,3 +222,19 @@ def test_infinite_returns_of_both_signs_are_told_without_a_warning(tmp_path, cap
     assert (report.rewards.minimum, report.rewards.maximum) == (-np.inf, np.inf)
     assert command.main(["replay", "inspect", str(tmp_path / "replay")]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("priorities", [[0.5, 2.0], [2.0, 2.0]])
+def test_leaves_that_a_small_alpha_reads_as_infinite_are_told_without_a_warning(tmp_path, capsys, priorities):
+    with Replay(2, {"action": ((), "int64")}) as replay:
+        yes, no = np.ones(2, bool), np.zeros(2, bool)
+        replay.writer(2).add(action=np.zeros(2, int), reward=np.zeros(2), terminated=yes, truncated=no)
+        replay.update_priorities(replay.all_keys(), np.array(priorities))
+        replay.set_alpha(1e-5, rescale=False)
+        replay.save(tmp_path / "replay")
+    report = inspect(tmp_path / "replay")
+    assert report.priorities.maximum == np.finfo(np.float32).max
+    assert np.isfinite([report.priorities.mean, *report.histogram.edges]).all()
+    assert sum(report.histogram.counts) == 2
+    assert command.main(["replay", "inspect", str(tmp_path / "replay")]) == 0
+    assert capsys.readouterr().err == ""
