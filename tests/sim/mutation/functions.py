@@ -28,7 +28,8 @@ def positions(x, s):
             s[x % 4, 1], TABLE[jnp.argmax(s.reshape(-1)[:10])], jnp.abs(x % 5) < 5, jnp.maximum(x, -20),
             jnp.minimum(x + 3, 3), (x & 7) % 9, (x & 7) % 5, jnp.where(x < 5, x, 0) > 3,
             jnp.argmax(s.reshape(-1)[:10]) > 2, s[1, :4][s.at[0, 0].set(2)[0, 0]],
-            jnp.int32(2**31 - 1) + (x & 7) > 0, (x % 7) < 6]  # fmt: skip
+            jnp.int32(2**31 - 1) + (x & 7) > 0, (x % 7) < 6, s.at[x % 4].set(jnp.arange(5) + x), x * 2**30 == 0,
+            (x & 7) * 3 + 1 != 7]  # fmt: skip
 
 
 def rows(x, s, big):
@@ -101,12 +102,13 @@ def starts(x, p, big, words):
     numbers = jnp.zeros((9, 9), jnp.int32).at[drawn, 4].set(7).at[x % 9, 1].set(x).at[:, 8].set(jnp.arange(9))
     numbers = jnp.where(x > 2, numbers.at[drawn, drawn].add(50), numbers)
     flags = jnp.zeros((9, 9), bool).at[drawn, x % 9].set(True).at[x % 9, x % 9].set(x > 0)
-    other = jnp.zeros((9, 9), bool).at[x % 9, 2].set(True).at[3].set(big[3] > x)
+    added = jnp.zeros((9, 9), jnp.int32).at[x % 9, 2].max(300).at[x % 9].max(200).astype(jnp.uint8)
+    other = jnp.zeros((9, 9), bool).at[x + 4, 2].set(True).at[3].set(big[3] > x)
     own = big + x
     read = jnp.ones((9, 9), jnp.int32).at[drawn].set(big[x % 9])
     shifted, doubled = jnp.zeros((19, 9), jnp.int32).at[jnp.arange(9) + drawn].set(own), (own * 2).at[drawn, 1].set(4)
     seen = jnp.where(p, numbers, own), jnp.where(p, flags.astype(jnp.float32), other.astype(jnp.float32))
-    return seen, jnp.where(p, read, big), jnp.where(p, shifted, x), jnp.where(p, doubled, big * 3)
+    return seen, added, jnp.where(p, read, big), jnp.where(p, shifted, x), jnp.where(p, doubled, big * 3)
 
 
 def some_of_many(x, big):
@@ -115,6 +117,8 @@ def some_of_many(x, big):
     counts = few.sum() == 0, (few.sum() != 0) & (few.sum() > 0), few.astype(jnp.int8).sum() > 0
     each = jnp.where(row == x, 0, jnp.arange(81))
     bits = jax.lax.reduce_or(each | least_number, (0,)), jax.lax.reduce_and(127 - each, (0,))
+    wrapped = (jnp.arange(256) >= x - 99).astype(jnp.uint8).sum(dtype=jnp.uint8) == 0
+    counts = *counts, few.sum() > 1, few.astype(jnp.int32).max() == 0, few.astype(jnp.int32).min() == 0, wrapped
     return few.any(), (row != x).all(), least.all(), (big == x).any(1), counts, (big > x).sum() == 0, bits
 
 

@@ -87,6 +87,27 @@ def test_random_programs_of_narrow_types_keep_their_meaning():
     assert not count(after, "ge")
 
 
+def test_an_element_of_a_row_asks_only_for_the_row_and_of_its_own_update():
+    def function(row, new, table):
+        return table.at[row].set(new)
+
+    rows = np.arange(-3, 13, dtype=np.int32)
+    table, new = (rng.integers(0, 9, (len(rows), *shape), dtype=np.int32) for shape in ((8, 5), (5,)))
+    block = imported(function, rows[0], new[0], table[0])
+    after = pipeline.vectorizable(simplified(block))
+    assert count(after, "select") <= 41  # one for each element, and one for rows counted from the end
+    assert count(after, "eq") == 8
+
+
+def test_a_multiple_that_may_wrap_is_compared_itself():
+    def function(x):
+        inside = jnp.clip(x, -50, 50) * 4 + 1
+        return x * 4 + 1 == 9, inside == 10, inside != 9
+
+    names = count(analysed(function, INTS))
+    assert (names["eq"], names["ne"], names["mul"]) == (1, 1, 1)
+
+
 def test_clamps_of_an_environment_disappear(monkeypatch):
     def step(board, x):
         row, column = (x // 5) % 5, x % 5

@@ -28,8 +28,8 @@ from drivetrain.sim.ir.program import Block, Op, Value
 
 MOST_TILES = 16
 """Of a group; with 16 lanes are enough that a branch is nearly full, and always taken."""
-GROUP_NBYTES = 16384
-"""Of a group's arrays, which stay in the nearest cache."""
+GROUP_NBYTES = 65536
+"""Of a group's arrays; beyond the nearest cache they cost less than a branch that is half empty."""
 Pair = tuple[Value, Value]
 """Where a value goes, and the value."""
 LANE = {"vf": "float", "vi": "int32_t", "vu": "uint32_t"}

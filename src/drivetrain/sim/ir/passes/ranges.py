@@ -32,6 +32,11 @@ class Ranges:
         """The smallest and the largest number that an element of a value can be; floats are not followed."""
         return self.intervals.get(value) or whole(value.dtype)
 
+    def number(self, value: Value) -> int | None:
+        """The only number that a value can be, or None."""
+        low, high = self.of(value)
+        return low if low == high else None
+
     def block(self, block: Block) -> Block:
         """One block; names inside are unique, so regions share what is known."""
         builder = Builder()
@@ -101,7 +106,36 @@ def _compare(at: Ranges, builder: Builder, op: Op) -> Value | None:
         "lt": (b < c, a >= d), "le": (b <= c, a > d), "gt": (a > d, b <= c), "ge": (a >= d, b < c),
         "eq": (a == b == c == d, b < c or d < a), "ne": (b < c or d < a, a == b == c == d),
     }[op.name]  # fmt: skip
-    return builder.full(op.out.shape, np.bool_(always), "bool") if always or never else None
+    if always or never:
+        return builder.full(op.out.shape, np.bool_(always), "bool")
+    return _compare_multiple(at, builder, op) if op.name in ("eq", "ne") and c == d else None
+
+
+def _compare_multiple(at: Ranges, builder: Builder, op: Op) -> Value | None:
+    """Of `factor * x + rest` with a number: decided by the remainder, or a comparison of x.
+
+    Where in a row of a table an element lies decides which of several updates of a row can be meant for it.
+    """
+    sum_or_product, number = op.inputs
+    rest, product = 0, at.makers.get(sum_or_product)
+    if product is not None and product.name == "add":
+        parts = [value for value in product.inputs if at.number(value) is None]
+        if len(parts) != 1:
+            return None
+        rest = sum(at.number(value) or 0 for value in product.inputs)
+        product = at.makers.get(parts[0])
+    if product is None or product.name != "mul":
+        return None
+    for x, factor in (product.inputs, product.inputs[::-1]):
+        times, (low, high) = at.number(factor) or 0, at.of(x)
+        least, most = whole(x.dtype)
+        ends = [low * times, high * times, low * times + rest, high * times + rest]
+        if times >= 2 and least <= min(ends) and max(ends) <= most:  # nothing wraps
+            whole_times, left = divmod((at.number(number) or 0) - rest, times)
+            if left:
+                return builder.full(op.out.shape, np.bool_(op.name == "ne"), "bool")
+            return builder.elementwise(op.name, x, builder.full(x.shape, whole_times, x.dtype))
+    return None
 
 
 Rule = Callable[[Ranges, Builder, Op], Value | None]
