@@ -108,6 +108,8 @@ def starts(x, p, big, words):
     read = jnp.ones((9, 9), jnp.int32).at[drawn].set(big[x % 9])
     shifted, doubled = jnp.zeros((19, 9), jnp.int32).at[jnp.arange(9) + drawn].set(own), (own * 2).at[drawn, 1].set(4)
     seen = jnp.where(p, numbers, own), jnp.where(p, flags.astype(jnp.float32), other.astype(jnp.float32))
+    filled = jnp.full((9, 9), x).at[drawn, 5].set(60).at[jnp.arange(9), x % 9].set(jnp.arange(9) * x)
+    seen = *seen, jnp.where(p, filled, big)
     return seen, added, jnp.where(p, read, big), jnp.where(p, shifted, x), jnp.where(p, doubled, big * 3)
 
 

@@ -106,7 +106,7 @@ GENERATION = [
         ("_if", "for k in others], within)", "for k in others])"),
         ("_if", "build(at, names[array.place], array, within)", 'build(at, names[array.place], array, "i_(-1)")'),
         ("build", "put_into(at, name, put, within)", "put_into(at, name, put)"),
-        ("built_of_constants", 'maker(part) in ("scalar", "const") for', "True for"),
+        ("built_of_constants", "if all(part in makers for part in read)", "if True"),
         ("_if", 'f"{condition} & {mask}") if mask else condition', "condition)"),
         ("_while", "body.outputs, active)", "body.outputs)"),
         ("_while", "{active} = {active} &", "{active} ="),

@@ -13,12 +13,14 @@ from drivetrain.sim.ir.program import Block, Op, Value
 
 
 class Built(NamedTuple):
-    """An array that a branch builds of a constant, by puts that read nothing that the branch changes."""
+    """An array that a branch builds of one number or a constant, by puts that read nothing that the branch changes."""
 
     place: int
     """Among the outputs."""
     constant: Value
     puts: Sequence[Op]
+    read: Sequence[Value]
+    """Arrays that these read, and that the branch computes."""
 
 
 def in_place(at: Emitter, op: Op) -> dict[int, str]:
@@ -94,18 +96,19 @@ def built_of_constants(at: Emitter, then: Block) -> list[Built]:
     makers = {value: op for op in then.ops for value in op.outputs}
     users = users_of(then)
 
-    def maker(value: Value) -> str:
+    def is_fixed(value: Value) -> bool:
         op = makers.get(value) or at.maker(value)
-        is_scalar = not value.shape or (op is not None and op.name == "view" and not op.inputs[0].shape)
-        return "scalar" if is_scalar else op.name if op is not None else ""
+        if not value.shape or op is None:
+            return not value.shape
+        return op.name == "const" or (op.name == "view" and not op.inputs[0].shape)
 
     found: list[Built] = []
     for k, value in enumerate(then.outputs):
         puts = puts_below(makers, users, value)
-        if puts and maker(constant := puts[0].inputs[0]) == "const":
-            read = [part for put in puts for part in put.inputs[1:]]
-            if all(part in makers or maker(part) in ("scalar", "const") for part in read):
-                found.append(Built(k, constant, puts))
+        if puts and value.shape and is_fixed(constant := puts[0].inputs[0]):
+            read = [part for put in puts for part in put.inputs[1:] if not is_fixed(part)]
+            if all(part in makers for part in read):
+                found.append(Built(k, constant, puts, read))
     return found
 
 
@@ -114,8 +117,8 @@ def without(then: Block, built: Sequence[Built]) -> Block:
     later = {put for array in built for put in array.puts}
     places = {array.place for array in built}
     outputs = [value for k, value in enumerate(then.outputs) if k not in places]
-    read = [part for put in later for part in put.inputs[1:] if part.shape]
-    return Block(then.inputs, tuple(op for op in then.ops if op not in later), (*outputs, *dict.fromkeys(read)))
+    read = dict.fromkeys(part for array in built for part in array.read)
+    return Block(then.inputs, tuple(op for op in then.ops if op not in later), (*outputs, *read))
 
 
 def build(at: Emitter, name: str, array: Built, within: str) -> None:

@@ -132,7 +132,7 @@ def _compare_multiple(at: Ranges, builder: Builder, op: Op) -> Value | None:
         ends = [low * times, high * times, low * times + rest, high * times + rest]
         if times >= 2 and least <= min(ends) and max(ends) <= most:  # nothing wraps
             whole_times, left = divmod((at.number(number) or 0) - rest, times)
-            if left:
+            if left or not low <= whole_times <= high:
                 return builder.full(op.out.shape, np.bool_(op.name == "ne"), "bool")
             return builder.elementwise(op.name, x, builder.full(x.shape, whole_times, x.dtype))
     return None
