@@ -343,7 +343,7 @@ def test_what_cannot_be_recorded_or_read_is_one_clear_error(folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("pattern", "text"),
-    [("session.json", '{"format": 2}'), ("[0-9]*.json", '{"pid": 3}'), ("*.sites", "[1]"), ("shared", "short")],
+    [("session.json", '{"format": 2}'), ("[0-9]*.json", '{"pid": 3}'), ("shared", "short")],
 )
 def test_a_damaged_recording_is_one_sentence(folder, pattern, text):
     with scope.session(folder), scope.operation("mine"):
