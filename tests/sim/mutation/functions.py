@@ -120,7 +120,7 @@ def some_of_many(x, big):
     each = jnp.where(row == x, 0, jnp.arange(81))
     bits = jax.lax.reduce_or(each | least_number, (0,)), jax.lax.reduce_and(127 - each, (0,))
     wrapped = (jnp.arange(256) >= x - 99).astype(jnp.uint8).sum(dtype=jnp.uint8) == 0
-    counts = *counts, few.sum() > 1, few.astype(jnp.int32).max() == 0, few.astype(jnp.int32).min() == 0, wrapped
+    counts = *counts, few.sum() > 7, few.astype(jnp.int32).max() == 0, few.astype(jnp.int32).min() == 0, wrapped
     return few.any(), (row != x).all(), least.all(), (big == x).any(1), counts, (big > x).sum() == 0, bits
 
 

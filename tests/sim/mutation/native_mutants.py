@@ -104,7 +104,7 @@ GENERATION = [
         ("assign", "{f'sel({mask}, {text}, {name})' if mask else text}", "{text}"),
         ("assign", "{f'sel({mask}, {new}, {name}[{index}])' if mask else new}", "{new}"),
         ("_if", "for k in others], within)", "for k in others])"),
-        ("_if", "build(at, names[array.place], array, within)", 'build(at, names[array.place], array, "i_(-1)")'),
+        ("_if", "build(at, names[k], array, within)", 'build(at, names[k], array, "i_(-1)")'),
         ("build", "put_into(at, name, put, within)", "put_into(at, name, put)"),
         ("built_of_constants", "if all(part in makers for part in read)", "if True"),
         ("_if", 'f"{condition} & {mask}") if mask else condition', "condition)"),

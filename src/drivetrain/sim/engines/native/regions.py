@@ -15,8 +15,6 @@ from drivetrain.sim.ir.program import Block, Op, Value
 class Built(NamedTuple):
     """An array that a branch builds of one number or a constant, by puts that read nothing that the branch changes."""
 
-    place: int
-    """Among the outputs."""
     constant: Value
     puts: Sequence[Op]
     read: Sequence[Value]
@@ -88,8 +86,8 @@ def inside(at: Emitter, region: Block, mask: str, own: Sequence[Value] = ()) -> 
     at.own_inputs, at.names = outer, names  # what was declared inside the braces ends with them
 
 
-def built_of_constants(at: Emitter, then: Block) -> list[Built]:
-    """The outputs of a branch that can be built where the result lies, in the lanes that take it.
+def built_of_constants(at: Emitter, then: Block) -> dict[int, Built]:
+    """The outputs of a branch, by place, that can be built where the result lies, in the lanes that take it.
 
     A start's observation is such: zeros, and a few ones. Built elsewhere, all of it would be written, read and blended.
     """
@@ -102,22 +100,21 @@ def built_of_constants(at: Emitter, then: Block) -> list[Built]:
             return not value.shape
         return op.name == "const" or (op.name == "view" and not op.inputs[0].shape)
 
-    found: list[Built] = []
+    found: dict[int, Built] = {}
     for k, value in enumerate(then.outputs):
         puts = puts_below(makers, users, value)
         if puts and value.shape and is_fixed(constant := puts[0].inputs[0]):
             read = [part for put in puts for part in put.inputs[1:] if not is_fixed(part)]
             if all(part in makers for part in read):
-                found.append(Built(k, constant, puts, read))
+                found[k] = Built(constant, puts, read)
     return found
 
 
-def without(then: Block, built: Sequence[Built]) -> Block:
+def without(then: Block, built: Mapping[int, Built]) -> Block:
     """A branch but for arrays that are built later, with what is put into them."""
-    later = {put for array in built for put in array.puts}
-    places = {array.place for array in built}
-    outputs = [value for k, value in enumerate(then.outputs) if k not in places]
-    read = dict.fromkeys(part for array in built for part in array.read)
+    later = {put for array in built.values() for put in array.puts}
+    outputs = [value for k, value in enumerate(then.outputs) if k not in built]
+    read = dict.fromkeys(part for array in built.values() for part in array.read)
     return Block(then.inputs, tuple(op for op in then.ops if op not in later), (*outputs, *read))
 
 
@@ -143,10 +140,10 @@ def _if(at: Emitter, op: Op, mask: str) -> None:
     within = at.let("bool", f"{condition} & {mask}") if mask else condition
     built = built_of_constants(at, then)
     with at.braces(f"if (any({within}))"), inside(at, without(then, built), within):
-        others = [k for k in range(len(names)) if all(k != array.place for array in built)]
+        others = [k for k in range(len(names)) if k not in built]
         assign(at, [names[k] for k in others], [then.outputs[k] for k in others], within)
-        for array in built:
-            build(at, names[array.place], array, within)
+        for k, array in built.items():
+            build(at, names[k], array, within)
     at.names.update(zip(op.outputs, names, strict=True))
 
 

@@ -207,14 +207,24 @@ def _select(at: Folder, b: Builder, op: Op) -> Value | None:
 def _compare_with_zero(at: Folder, b: Builder, op: Op) -> Value | None:
     """Whether a count of Booleans is 0 asks whether there is any."""
     for total, number in (op.inputs, op.inputs[::-1]):
-        count = at.makers.get(total)
-        if not is_number(at, number, 0) or count is None or count.name != "reduce" or count.attrs["kind"] != "sum":
-            continue
-        flags = flags_of(at, b, count.inputs[0])
-        if total.dtype in ("int32", "uint32") and flags is not None:  # narrower ones may wrap to 0
-            some = b.reduce(flags, "or")
+        some = any_of(at, b, total) if is_number(at, number, 0) else None
+        if some is not None:
             return some if op.name == "ne" else b.elementwise("not", some)
     return _compare_flag(at, b, op)
+
+
+def _more_than_none(at: Folder, b: Builder, op: Op) -> Value | None:
+    """A count that is above 0 is not 0."""
+    return any_of(at, b, op.inputs[0]) if is_number(at, op.inputs[1], 0) else None
+
+
+def any_of(at: Folder, b: Builder, total: Value) -> Value | None:
+    """Whether there is any of the Booleans that a total counts; None where it is no such count."""
+    count = at.makers.get(total)
+    if count is None or count.name != "reduce" or count.attrs["kind"] != "sum":
+        return None
+    flags = flags_of(at, b, count.inputs[0]) if total.dtype in ("int32", "uint32") else None  # others may wrap to 0
+    return None if flags is None else b.reduce(flags, "or")
 
 
 def flags_of(at: Folder, b: Builder, numbers: Value) -> Value | None:
@@ -229,14 +239,6 @@ def flags_of(at: Folder, b: Builder, numbers: Value) -> Value | None:
 def is_flag(maker: Op) -> bool:
     """Whether it makes numbers of Booleans."""
     return maker.name == "convert" and maker.inputs[0].dtype == "bool"
-
-
-def _more_than_none(at: Folder, b: Builder, op: Op) -> Value | None:
-    """A count that is above 0 is not 0."""
-    count = at.makers.get(op.inputs[0])
-    if count is None or count.name != "reduce" or not is_number(at, op.inputs[1], 0):
-        return None
-    return _compare_with_zero(at, b, Op("ne", op.inputs, op.outputs, {}, (), op.where))
 
 
 def _compare_flag(at: Folder, b: Builder, op: Op) -> Value | None:

@@ -108,16 +108,15 @@ def _compare(at: Ranges, builder: Builder, op: Op) -> Value | None:
     }[op.name]  # fmt: skip
     if always or never:
         return builder.full(op.out.shape, np.bool_(always), "bool")
-    return _compare_multiple(at, builder, op) if op.name in ("eq", "ne") and c == d else None
+    return _compare_multiple(at, builder, op, c) if op.name in ("eq", "ne") and c == d else None
 
 
-def _compare_multiple(at: Ranges, builder: Builder, op: Op) -> Value | None:
+def _compare_multiple(at: Ranges, builder: Builder, op: Op, number: int) -> Value | None:
     """Of `factor * x + rest` with a number: decided by the remainder, or a comparison of x.
 
     Where in a row of a table an element lies decides which of several updates of a row can be meant for it.
     """
-    sum_or_product, number = op.inputs
-    rest, product = 0, at.makers.get(sum_or_product)
+    rest, product = 0, at.makers.get(op.inputs[0])
     if product is not None and product.name == "add":
         parts = [value for value in product.inputs if at.number(value) is None]
         if len(parts) != 1:
@@ -131,7 +130,7 @@ def _compare_multiple(at: Ranges, builder: Builder, op: Op) -> Value | None:
         least, most = whole(x.dtype)
         ends = [low * times, high * times, low * times + rest, high * times + rest]
         if times >= 2 and least <= min(ends) and max(ends) <= most:  # nothing wraps
-            whole_times, left = divmod((at.number(number) or 0) - rest, times)
+            whole_times, left = divmod(number - rest, times)
             if left or not low <= whole_times <= high:
                 return builder.full(op.out.shape, np.bool_(op.name == "ne"), "bool")
             return builder.elementwise(op.name, x, builder.full(x.shape, whole_times, x.dtype))
