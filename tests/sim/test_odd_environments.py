@@ -92,13 +92,6 @@ def test_a_state_may_be_of_anything(engine, autoreset):
     assert assert_engine_equals_xla(ALL, engine, 11, 12, autoreset=autoreset) > 5
 
 
-def test_a_key_in_the_state_is_told_with_what_to_hold_instead():
-    env = Odd(lambda x, t: (x, t, jax.random.key(7)), lambda s: s[:2])
-    for act in (lambda: sim.compile(env, 2, 1, "native"), lambda: sim.explain(env)):
-        with pytest.raises(CompileError, match=r"no typed keys .*: hold its words, jax.random.key_data\(key\)"):
-            act()
-
-
 def test_parameters_of_another_type_are_told_as_that():
     for act in (sim.check_env, lambda env, params: sim.compile(env, 2, 1, "native", params)):
         with pytest.raises(InvalidInput, match="params: expected a dict, as default_params of Odd is, got a float"):
@@ -267,18 +260,3 @@ def test_an_environment_without_a_name_goes_by_its_type(engine):
     assert narrow(narrow.reset(0), actions)[1]["obs"].all()
     venv = sim.make_vec(Nameless(), 4, engine=engine)
     assert venv.reset(seed=0)[0].shape == (4, 1)
-
-
-@pytest.mark.parametrize("holder", ["state", "info"])
-def test_a_key_that_gymnasium_cannot_hold_is_told_by_the_engine_that_could(holder):
-    state, info = jnp.zeros(1), {}
-    if holder == "state":
-        state = (state, jax.random.key(7))
-    else:
-        info = {"key": jax.random.key(7)}
-    env = Nameless()
-    env.reset = lambda key, params: (jnp.zeros(1), state)
-    env.step = lambda key, state, action, params: (jnp.zeros(1), state, 0.0, False, False, info)
-    venv = sim.make_vec(env, 2, engine="xla")
-    with pytest.raises(InvalidInput, match=rf"{holder} of Nameless: .*, got typed random keys; give their words"):
-        _ = venv.reset(seed=0), venv.step(np.zeros(2, np.int64))

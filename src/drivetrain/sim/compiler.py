@@ -31,6 +31,7 @@ from drivetrain.sim.engines.arrays import is_traced
 from drivetrain.sim.finding import built, marked, slow_file
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.held_keys import as_words
 from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
 from drivetrain.sim.policies import check_given
 from drivetrain.sim.random import Generator, check_generator, first_key
@@ -149,7 +150,8 @@ class Start:
         self.rows = () if differing is None else differing.rows
 
         def one(words: jax.Array, rows: tuple[jax.Array, ...]) -> tuple[Tree, Tree]:
-            return first(env, params if differing is None else differing.params(rows), first_key(words, generator))
+            return as_words(first(env, params if differing is None else differing.params(rows),
+                                  first_key(words, generator)))  # fmt: skip
 
         self.first = jax.jit(jax.vmap(one))
         self.compiled = jax.jit(self.state)  # in one call, since Gymnasium's interface resets at every episode's end

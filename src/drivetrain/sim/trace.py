@@ -22,6 +22,7 @@ from drivetrain.core.errors import CompileError, DrivetrainError, InvalidInput
 from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe, name_of
 from drivetrain.sim.given_params import other_sizes
+from drivetrain.sim.held_keys import Kinds, as_keys, as_words, kinds_of
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.own_code import WRITERS, own_hash
 from drivetrain.sim.random import Generator, first_key, keys_of_step
@@ -148,7 +149,10 @@ def trace(
 
 
 class Once:
-    """`reset` is traced once for all its uses; the results of `step` are checked against its shapes."""
+    """`reset` is traced once for all its uses; the results of `step` are checked against its shapes.
+
+    States, observations and infos hold their keys as words, and `step` gives the environment keys again.
+    """
 
     def __init__(self, env: Environment, params: Tree) -> None:
         """Nothing is traced yet."""
@@ -157,22 +161,27 @@ class Once:
         self.traced_reset = jax.jit(lambda key: env.reset(key, params))
         self.start_obs: Tree = None
         """Shapes of the observation that `reset` gives, once that is known."""
+        self.kinds: Kinds = ()
+        """Of the state's keys, likewise."""
 
     def reset(self, key: jax.Array, params: Tree) -> tuple[Tree, Tree]:
         """See `Environment`; with parameters that differ between environments it is traced for itself."""
         results = self.traced_reset(key) if params is self.params else self.env.reset(key, params)
         check_number(name_of(self.env), "reset", results, STARTS)
-        return results
+        self.kinds = kinds_of(results[1])
+        obs, state = as_words(tuple(results))
+        return obs, state
 
     def step(self, key: jax.Array, state: Tree, action: Tree, params: Tree) -> Any:
         """See `Environment`."""
+        state = as_keys(state, self.kinds)
         results = self.env.step(key, state, action, params)
         check_number(name_of(self.env), "step", results, RESULTS)
         check_same(self.env, "state", state, strong(results[1]))
-        check_same(self.env, "observation", self.start_obs, strong(results[0]))
+        check_same(self.env, "observation", self.start_obs, strong(as_words(results[0])))
         check_scalars(self.env, results)
         check_info(self.env, results[-1])
-        return results
+        return as_words(tuple(results))
 
 
 def abstract(env: Environment, what: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:

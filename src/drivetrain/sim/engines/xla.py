@@ -14,7 +14,7 @@ from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
 from drivetrain.sim.engines.arrays import checked_array, checked_inputs, checked_value
 from drivetrain.sim.forked import refuse_after_fork
-from drivetrain.sim.ir.importer.importer import is_key, source_line
+from drivetrain.sim.ir.importer.importer import source_line
 from drivetrain.sim.trace import Traced
 
 
@@ -99,7 +99,5 @@ def converted(
 
 
 def taken(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Any:
-    """An array of JAX's, or another's as NumPy's; typed keys as they are."""
-    if is_key(expected):
-        return leaf
+    """An array of JAX's, or another's as NumPy's."""
     return (checked_value if isinstance(leaf, jax.Array) else checked_array)(name, leaf, expected, leading)

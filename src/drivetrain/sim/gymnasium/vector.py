@@ -15,8 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from drivetrain.core.errors import Closed, InvalidInput
-from drivetrain.sim.acting import refuse_keys
-from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree, name_of
+from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree
 from drivetrain.sim.compiler import NUM_SEEDS, checked, compile
 from drivetrain.sim.envs.drawing import Frame, render
 from drivetrain.sim.forked import first_user
@@ -29,9 +28,10 @@ from drivetrain.sim.gymnasium.arguments import (
 from drivetrain.sim.gymnasium.infos import batched, final
 from drivetrain.sim.gymnasium.spaces import checked_actions, single_spaces
 from drivetrain.sim.gymnax import adapted
-from drivetrain.sim.random import Generator, check_generator
+from drivetrain.sim.held_keys import Kinds, as_keys
+from drivetrain.sim.random import Generator, check_generator, first_key
 from drivetrain.sim.registry import make
-from drivetrain.sim.trace import told_of_params
+from drivetrain.sim.trace import Once, told_of_params
 from drivetrain.sim.varying import varied
 
 Array = npt.NDArray[Any]
@@ -134,7 +134,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             Observations of all environments, and an empty dictionary.
 
         Raises:
-            InvalidInput: The seed or an option does not fit, or the state holds typed random keys.
+            InvalidInput: The seed or an option does not fit.
             Closed: After `close`.
         """
         self._require_open()
@@ -144,7 +144,6 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         seed = checked_seed(seed)
         super().reset(seed=seed)
         fresh = self.rollout.reset(int(self.np_random.integers(NUM_SEEDS)) if seed is None else seed)
-        self._refuse_keys("state", fresh)
         fresh = jax.tree.map(np.array, fresh)  # XLA's memory is not ours to write
         state = fresh if mask is None else restarted(mask, fresh, self._state())
         self.state = state
@@ -161,8 +160,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             format.
 
         Raises:
-            InvalidInput: The actions do not fit, nothing was reset yet, episodes have ended that nobody restarts, or
-                the info holds typed random keys.
+            InvalidInput: The actions do not fit, nothing was reset yet, or episodes have ended that nobody restarts.
             Closed: After `close`.
         """
         self._require_open()
@@ -175,7 +173,6 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
                 'reset(options={"reset_mask": terminated | truncated})'
             )
         self.state, trajectory = self.rollout(state, rows)
-        self._refuse_keys("info", trajectory["info"])
         row = jax.tree.map(lambda x: np.asarray(x)[0], trajectory)
         ended = row["terminated"] | row["truncated"]
         restarted_now = {"same_step": ended, "next_step": was_done}.get(autoreset)
@@ -199,7 +196,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         if self.render_mode is None:
             raise InvalidInput('render: expected render_mode="rgb_array" when the environment was made')
         states = jax.tree.map(np.asarray, self._state().env)
-        one = [jax.tree.map(lambda x, k=k: x[k], states) for k in range(self.num_envs)]
+        one = [as_keys(jax.tree.map(lambda x, k=k: x[k], states), self._kinds) for k in range(self.num_envs)]
         each = self._differing
         params = [self.params if each is None else each.of(k) for k in range(self.num_envs)]
         return tuple(render(self.env, *pair) for pair in zip(one, params, strict=True))
@@ -225,10 +222,13 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         if self.closed:
             raise Closed("the vector environment was closed; make another")
 
-    def _refuse_keys(self, what: str, tree: Tree) -> None:
-        """NumPy has no typed keys, which rollouts of "xla" alone pass on; the other engines say so themselves."""
-        for leaf in jax.tree.leaves(tree):
-            refuse_keys(f"{what} of {name_of(self.env)}", leaf)
+    @cached_property
+    def _kinds(self) -> Kinds:
+        """Of the keys in a state, which the environment's `render` is given again."""
+        one = self.params if self._differing is None else self._differing.of(0)
+        once, words = Once(self.env, one), jax.ShapeDtypeStruct((2,), np.uint32)
+        jax.eval_shape(lambda words: once.reset(cast("jax.Array", first_key(words, self._generator)), one), words)
+        return once.kinds
 
     def _state(self) -> RolloutState:
         if self.state is None:

@@ -74,9 +74,8 @@ def import_jaxpr(closed: Any, name: str = "the environment") -> Block:
     """
     if any(is_key(var.aval) for var in (*closed.jaxpr.invars, *closed.jaxpr.outvars)):
         raise CompileError(
-            f'{name}: engines other than "xla" pass on no typed keys of JAX\'s, and the state, an action or what '
-            "is recorded holds one: hold its words, jax.random.key_data(key), and draw with "
-            "jax.random.wrap_key_data(words)"
+            f"{name}: expected actions of numbers, got typed random keys; act by their words, "
+            "jax.random.key_data(key), and draw with jax.random.wrap_key_data(words)"
         )
     importer = Importer(Builder(), name)
     for var in closed.jaxpr.invars:
