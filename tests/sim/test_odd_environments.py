@@ -260,3 +260,30 @@ def test_an_environment_without_a_name_goes_by_its_type(engine):
     assert narrow(narrow.reset(0), actions)[1]["obs"].all()
     venv = sim.make_vec(Nameless(), 4, engine=engine)
     assert venv.reset(seed=0)[0].shape == (4, 1)
+
+
+class Writing:
+    """An environment whose step writes numbers of Python into the dictionary of the state that it is given."""
+
+    name = "Writing"
+    default_params = None
+
+    def reset(self, key, params):
+        return jnp.zeros(1), {"x": jax.random.uniform(key), "metrics": {"alive": 0.0, "speed": jnp.float32(0)}}
+
+    def step(self, key, state, action, params):
+        x = state["x"] + 0.1 * action
+        state["metrics"].update(alive=1.0, speed=x - state["x"])
+        after = {"x": x, "metrics": state["metrics"]}
+        return x[None], after, state["metrics"]["speed"], x > 1.5, False, {}
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(0.0, 2.0, (1,))
+
+
+def test_a_step_may_write_into_the_dictionaries_of_its_state():
+    assert assert_engine_equals_xla(Writing(), "native", 8, 40)
+    sim.check_env(Writing())

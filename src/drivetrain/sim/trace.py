@@ -174,10 +174,10 @@ class Once:
 
     def step(self, key: jax.Array, state: Tree, action: Tree, params: Tree) -> Any:
         """See `Environment`."""
-        state = as_keys(state, self.kinds)
-        results = self.env.step(key, state, action, params)
+        given = as_keys(state, self.kinds)  # dictionaries of its own, for a step may write into them
+        results = self.env.step(key, given, action, params)
         check_number(name_of(self.env), "step", results, RESULTS)
-        check_same(self.env, "state", state, strong(results[1]))
+        check_same(self.env, "state", as_keys(state, self.kinds), strong(results[1]))
         check_same(self.env, "observation", self.start_obs, strong(as_words(results[0])))
         check_scalars(self.env, results)
         check_info(self.env, results[-1])
