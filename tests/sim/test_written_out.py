@@ -33,6 +33,14 @@ def of_matrices(x, number):
     ]
 
 
+def of_larger_matrices(x):
+    """More rows than stay in registers, of which some change places."""
+    wide = jnp.tile(x, (3, 3)) / 4 + 3 * jnp.eye(9)[::-1]
+    positive = wide @ wide.T / 9 + jnp.eye(9)
+    inverse = jax.scipy.linalg.solve(positive, jnp.eye(9), assume_a="pos")
+    return [inverse, jnp.linalg.cholesky(positive), jax.lax.linalg.lu(wide)[1:], jnp.linalg.solve(wide, wide)]
+
+
 def gamma(seed):
     """Draws that are repeated until one fits."""
     return jax.random.gamma(jax.random.key(seed), jnp.array([0.3, 4.0]))
@@ -47,6 +55,7 @@ def poisson(seed):
     ("function", "batches"),
     [
         (of_matrices, (MATRICES, NUMBERS)),
+        (of_larger_matrices, (MATRICES,)),
         (gamma, (KEYS,)),
         pytest.param(poisson, (KEYS,), marks=pytest.mark.slow),  # XLA takes seconds
     ],
@@ -60,7 +69,7 @@ def test_engines_give_what_xla_gives(function, batches):
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        (lambda x: jnp.linalg.inv(jnp.eye(9) * x), "`lu` of matrices with 9 rows: use at most 8 rows"),
+        (lambda x: jnp.linalg.inv(jnp.eye(65) * x), "`lu` of matrices with 65 rows: use at most 64 rows"),
         (lambda x: jax.lax.linalg.lu(x * jnp.ones((2, 3)))[0], "`lu` of matrices that are not square"),
         (lambda x: jnp.linalg.svd(x * jnp.eye(2))[1], "`svd`: use another decomposition: cholesky, lu"),
         (lambda x: jax.random.uniform(jax.random.key(1, impl="rbg")) * x, "keys of type key<rbg>: use threefry"),

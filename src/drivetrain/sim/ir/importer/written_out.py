@@ -1,7 +1,7 @@
 """Primitives that are programs in JAX here: they are traced where they stand, and no engine knows of them.
 
 What XLA gives, up to rounding: the logarithm of the gamma function by the formula of XLA's own expansion, draws from
-gamma distributions by JAX's own program, and what is asked of small matrices, row by row.
+gamma distributions by JAX's own program, and what is asked of small matrices, a step of elimination after the other.
 """
 
 # JAX is typed in part.
@@ -26,8 +26,8 @@ LANCZOS = (
 """Of Lanczos's sum for g = 7, after the first, which is 1."""
 HALF_PAST = 7.5
 """g + 1/2."""
-MOST_ROWS = 8
-"""Of matrices that are written out."""
+MOST_ROWS = 64
+"""Of matrices that are written out: a step of elimination for each, whose arrays are loops where they are large."""
 
 
 def written(at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any]) -> Sequence[Parts]:
@@ -82,16 +82,14 @@ def _cholesky(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
 
 def cholesky(x: jax.Array) -> jax.Array:
     """The lower triangle whose product with its transpose is x; NaN where x is not positive definite."""
-    num, rows = x.shape[0], []
-    for i in range(num):
-        row: list[jax.Array] = []
-        for j in range(i + 1):
-            left = x[i, j] - sum((row[k] * (rows[j] if j < i else row)[k] for k in range(j)), start=jnp.float32(0))
-            row.append(jnp.sqrt(left) if i == j else left / rows[j][j])
-        rows.append(row)
-    good = jnp.stack([rows[i][i] > 0 for i in range(num)]).all()
-    full = jnp.stack([jnp.stack([*row, *[jnp.zeros_like(row[0])] * (num - len(row))]) for row in rows])
-    return jnp.where(good, full, jnp.nan)
+    columns: list[jax.Array] = []
+    roots: list[jax.Array] = []
+    for k in range(x.shape[0]):
+        roots.append(jnp.sqrt(x[0, 0]))
+        below = x[1:, 0] / roots[k]
+        columns.append(jnp.concatenate([jnp.zeros(k, x.dtype), roots[k][None], below]))
+        x = x[1:, 1:] - below[:, None] * below
+    return jnp.where(jnp.all(jnp.stack(roots) > 0), jnp.stack(columns, 1), jnp.nan)
 
 
 @handles("lu")
@@ -105,16 +103,17 @@ def _lu(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
 def lu(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Both triangles in one matrix, the row that each was exchanged with, and the order of rows in the end."""
     num = x.shape[0]
-    order, exchanged, places = jnp.arange(num, dtype=jnp.int32), [], jnp.arange(num)
+    places = jnp.arange(num, dtype=jnp.int32)
+    order, exchanged = places, list[jax.Array]()
     for k in range(num):
         pivot = k + jnp.argmax(abs(x[k:, k])).astype(jnp.int32)
-        taken = jnp.where(places == k, pivot, jnp.where(places == pivot, k, places))
-        x, order = x[taken], order[taken]
+        is_pivot, row = places == pivot, jax.lax.dynamic_index_in_dim(x, pivot, keepdims=False)
+        x = jnp.where(is_pivot[:, None], x[k], x).at[k].set(row)
+        order = jnp.where(is_pivot, order[k], order).at[k].set(order[pivot])
         exchanged.append(pivot)
-        below = places > k
-        factors = jnp.where(below & (x[k, k] != 0), x[:, k] / x[k, k], jnp.where(below, x[:, k], 0))
-        rest = jnp.where(below[:, None] & (places > k)[None], x - factors[:, None] * x[k][None], x)
-        x = jnp.where(below[:, None] & (places == k)[None], factors[:, None], rest)
+        factors = jnp.where(row[k] != 0, x[k + 1 :, k] / row[k], x[k + 1 :, k])
+        x = x.at[k + 1 :, k].set(factors)
+        x = x.at[k + 1 :, k + 1 :].set(x[k + 1 :, k + 1 :] - factors[:, None] * row[k + 1 :])
     return x, jnp.stack(exchanged), order
 
 
@@ -137,6 +136,8 @@ def triangular_solve(
     num = a.shape[0]
     rows: dict[int, jax.Array] = {}
     for i in range(num) if lower else reversed(range(num)):
-        left = b[i] - sum((a[i, k] * x for k, x in rows.items()), start=jnp.zeros_like(b[i]))
-        rows[i] = left if unit_diagonal else left / a[i, i]
+        mine, rest = (0, slice(1, None)) if lower else (-1, slice(-1))
+        rows[i] = b[mine] if unit_diagonal else b[mine] / a[mine, mine]
+        b = b[rest] - a[rest, mine][:, None] * rows[i]
+        a = a[rest, rest]
     return jnp.stack([rows[i] for i in range(num)])
