@@ -1,6 +1,8 @@
 """Primitives that are written out as programs in JAX give what XLA gives, on engines that know nothing of them."""
 
 import jax
+import jax.extend
+import jax.interpreters.mlir
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -64,6 +66,24 @@ def test_engines_give_what_xla_gives(function, batches):
     expected = applied(function, *batches, engine="xla")
     for engine in ("numpy", "native"):
         assert_same(expected, applied(function, *batches, engine=engine), f"{engine}: ")
+
+
+def new_primitive(name, implementation):
+    """A primitive as other libraries make them."""
+    made = jax.extend.core.Primitive(name)
+    made.def_impl(implementation)
+    made.def_abstract_eval(lambda x: jax.core.ShapedArray((), x.dtype))
+    jax.interpreters.mlir.register_lowering(made, jax.interpreters.mlir.lower_fun(jnp.max, multiple_results=False))
+    return made
+
+
+LARGEST, OPAQUE = new_primitive("largest", jnp.max), new_primitive("opaque", lambda x: np.asarray(x).max())
+
+
+def test_a_primitive_of_another_library_is_what_its_implementation_in_jax_does():
+    np.testing.assert_array_equal(applied(LARGEST.bind, MATRICES, engine="numpy"), MATRICES.max((1, 2)))
+    with pytest.raises(CompileError, match="the primitive `opaque`: write it with other primitives"):
+        applied(OPAQUE.bind, MATRICES, engine="numpy")
 
 
 @pytest.mark.parametrize(

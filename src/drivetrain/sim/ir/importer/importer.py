@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.ir import ops
@@ -178,6 +179,8 @@ class Importer:
         if handler is None:
             held = (params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call") if key in params)
             inner = next(held, None) if name in CALLS else None
+            if inner is None and name not in ADVICE:
+                inner = own_program(eqn)
             if inner is None:
                 raise self.unsupported(f"the primitive `{name}`", ADVICE.get(name, "write it with other primitives"))
             return self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
@@ -231,6 +234,30 @@ class Importer:
         inner = Importer(Builder(self.builder.where), self.name)
         outputs = inner.inline(jaxpr.jaxpr, jaxpr.consts, arguments)
         return Block((), tuple(inner.builder.ops), flat(outputs))
+
+
+def own_program(eqn: Any) -> Any:
+    """What a primitive of another library does, where its implementation can be traced; None otherwise.
+
+    JAX's own give themselves, compiled, which is no program of others.
+    """
+    try:
+        closed = jax.make_jaxpr(functools.partial(eqn.primitive.impl, **eqn.params))(*(var.aval for var in eqn.invars))
+    except Exception:  # an implementation in NumPy, say, or none
+        return None
+    fits = [form_of(var) for var in closed.jaxpr.outvars] == [form_of(var) for var in eqn.outvars]
+    return closed if fits and eqn.primitive not in primitives_of(closed.jaxpr) else None
+
+
+def primitives_of(jaxpr: Any) -> set[Any]:
+    """Those of a program and of the programs inside it."""
+    inner = [each for eqn in jaxpr.eqns for each in jaxprs_in_params(eqn.params)]
+    return {eqn.primitive for eqn in jaxpr.eqns}.union(*map(primitives_of, inner))
+
+
+def form_of(var: Any) -> tuple[Any, Any]:
+    """Shape and type of a variable of JAX's."""
+    return tuple(var.aval.shape), var.aval.dtype
 
 
 def form(value: Value) -> tuple[tuple[int, ...], str]:
