@@ -230,9 +230,12 @@ def test_an_impure_environment_is_told_so():
 
 
 def test_a_huge_environment_is_told_its_bytes(monkeypatch):
-    monkeypatch.setattr(forms, "MOST_SCRATCH_NBYTES", 100)
-    with pytest.raises(CompileError, match=r"needs \d+ bytes while it steps, and the limit of a native kernel is 100"):
+    monkeypatch.setattr(forms, "MOST_STACK_NBYTES", 100)
+    with pytest.raises(CompileError, match=r"needs \d+ bytes while it steps, 0 of them for .* and 100 for the rest"):
         compiled(lambda x: jnp.cumsum(jnp.arange(200) * x)[3:].sum() + jnp.sort(jnp.arange(100.0) * x))
+    monkeypatch.setattr(forms, "MOST_HEAP_NBYTES", 100)
+    with pytest.raises(CompileError, match=r", 1200 of them for arrays .* and a native kernel has 100 for these and"):
+        compiled(lambda x: jnp.cumsum(jnp.arange(300) * x)[3:].sum() + x)
 
 
 def test_without_a_compiler_the_remedy_is_named(monkeypatch):

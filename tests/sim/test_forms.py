@@ -3,7 +3,10 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from comparing import applied, assert_same
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError
@@ -60,9 +63,9 @@ def test_pairs_are_written_where_layers_or_a_short_step_gain_by_them():
 def test_pairs_that_need_more_memory_than_there_is_are_left_out(monkeypatch):
     pair, tile = written("CartPole-v1", sim.policies.mlp)
     assert tile.scratch_nbytes < pair.scratch_nbytes
-    monkeypatch.setattr(forms, "MOST_SCRATCH_NBYTES", pair.scratch_nbytes - 1)
+    monkeypatch.setattr(forms, "MOST_STACK_NBYTES", pair.scratch_nbytes - 1)
     assert written("CartPole-v1", sim.policies.mlp) == [tile]
-    monkeypatch.setattr(forms, "MOST_SCRATCH_NBYTES", tile.scratch_nbytes - 1)
+    monkeypatch.setattr(forms, "MOST_STACK_NBYTES", tile.scratch_nbytes - 1)
     with pytest.raises(CompileError, match=f"one environment needs {tile.scratch_nbytes} bytes"):
         written("CartPole-v1", sim.policies.mlp)
 
@@ -74,3 +77,34 @@ def test_a_kernel_of_pairs_runs_half_as_many_turns(monkeypatch):
         settings = Settings(num_envs=num_envs, num_steps=1, record=(), autoreset="same_step", num_threads=1)
         kernel: Any = engine.build(traced("CartPole-v1", sim.policies.linear), settings)
         assert kernel.num_turns == num_turns
+
+
+def over_large_arrays(x):
+    """Arrays of 300 elements in branches inside a loop, read and written at computed places."""
+    table = jnp.cumsum(jnp.arange(300) * x)
+
+    def turn(carry, step):
+        kept, total = carry
+        place = (x + step) % 300
+        kept = jax.lax.cond(kept[place] % 2 == 0, lambda v: jnp.cumsum(v[::-1]).at[place].add(1), jnp.sort, kept)
+        return (kept, total + jnp.cumsum(kept)[place]), kept[7]
+
+    (kept, total), seen = jax.lax.scan(turn, (table, jnp.int32(0)), jnp.arange(5))
+    return table, kept, total, seen
+
+
+def test_large_arrays_lie_on_the_heap_where_the_stack_has_no_room(monkeypatch):
+    numbers = np.arange(20, dtype=np.int32) * 7
+    expected = applied(over_large_arrays, numbers, engine="xla")
+    monkeypatch.setattr(forms, "MOST_STACK_NBYTES", 3000)
+    found: list[Written] = []
+    monkeypatch.setattr(engine, "write_forms", lambda *of: found.extend(forms.write_forms(*of)) or found)
+    assert_same(expected, applied(over_large_arrays, numbers))
+    (kernel,) = found
+    assert 1200 < kernel.heap_nbytes < kernel.source.count("heap.whole") * 1200  # blocks beside each other share
+
+
+def test_a_kernel_that_fits_the_stack_has_no_heap():
+    (kernel,) = written("Snake", sim.policies.linear)
+    assert kernel.heap_nbytes == 0
+    assert "heap" not in kernel.source

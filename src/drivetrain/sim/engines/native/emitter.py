@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from drivetrain.sim.engines.native.expressions import ELEMENT, INFIX, constant, expression, repeated, vector
+from drivetrain.sim.engines.native.heap import Heap
 from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
 from drivetrain.sim.engines.native.position import Index, Position, flat, unflat
 from drivetrain.sim.ir.ops import ELEMENTWISE
@@ -42,6 +43,7 @@ class Emitter:
         self.start = 0  # where lines go that a turn runs once
         self.count = 0
         self.scratch_nbytes = 0
+        self.heap: Heap | None = None  # where large arrays lie, if not on the stack
 
     # ---- text ----------------------------------------------------------------------------------------------
 
@@ -90,10 +92,17 @@ class Emitter:
             return free
         name = self.new("a")
         memory.add(name, kind, size)
-        self.line(f"{kind} {name}[{size}];")
+        self.array(kind, name, size)
         self.scratch_nbytes += value.size * 4
         self.writable.add(name)
         return name
+
+    def array(self, kind: str, name: str, size: int) -> None:
+        """Declare an array of vectors, on the stack or on the heap."""
+        place = None if self.heap is None else self.heap.place_for(size)
+        self.line(
+            f"{kind} {name}[{size}];" if place is None else f"{kind}* const {name} = ({kind}*)heap.whole + {place};"
+        )
 
     @contextmanager
     def loops(self, shape: Sequence[int]) -> Any:

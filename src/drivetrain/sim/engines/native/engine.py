@@ -59,7 +59,7 @@ def source_of(traced: Traced) -> str:
     """C++ of a traced step, in every form that is good for some number of environments.
 
     Raises:
-        CompileError: It is not in the representation, or needs more memory than a thread's stack has.
+        CompileError: It is not in the representation, or needs more memory than there is for a kernel.
     """
     return text_of(write_forms(*lowered(traced)))
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.engines.native.groups import write_groups
+from drivetrain.sim.engines.native.heap import LEAST_SIZE
 from drivetrain.sim.engines.native.kernel import write_kernel
 from drivetrain.sim.engines.native.layout import Layout, step_inputs
 from drivetrain.sim.engines.native.paying import groups_pay, pairs_pay
@@ -16,8 +17,10 @@ from drivetrain.sim.engines.native.split import split_of
 from drivetrain.sim.engines.native.written import Written
 from drivetrain.sim.ir.program import Block
 
-MOST_SCRATCH_NBYTES = 131072
+MOST_STACK_NBYTES = 131072
 """Of memory in each lane; the tiles of a turn lie on a thread's stack."""
+MOST_HEAP_NBYTES = 8 << 20
+"""Of memory in each lane for large arrays, which lie on the heap where the stack has no room for all."""
 LEAST_ODD = 5
 """Tiles from which on one without a partner, which is computed twice, costs less than pairs gain."""
 
@@ -26,7 +29,7 @@ def write_forms(block: Block, layout: Layout) -> list[Written]:
     """The kernels of a step, the one for many environments first.
 
     Raises:
-        CompileError: It needs more memory than a thread's stack has.
+        CompileError: It needs more memory than there is for a kernel.
     """
     if pairs_pay(block, layout.shared):
         forms = [write_kernel(block, layout, num_tiles=2), write_kernel(block, layout)]
@@ -35,12 +38,16 @@ def write_forms(block: Block, layout: Layout) -> list[Written]:
         split = split_of(block, given.kept)
         is_grouped = split is not None and groups_pay(block, given, split)
         forms = [write_groups(block, layout, split) if split and is_grouped else write_kernel(block, layout)]
-    fitting = [each for each in forms if each.scratch_nbytes <= MOST_SCRATCH_NBYTES]
+    fitting = [each for each in forms if each.scratch_nbytes <= MOST_STACK_NBYTES]
     if fitting:
         return fitting
+    written = write_kernel(block, layout, on_heap=True)
+    if written.scratch_nbytes - written.heap_nbytes <= MOST_STACK_NBYTES and written.heap_nbytes <= MOST_HEAP_NBYTES:
+        return [written]
     raise CompileError(
-        f"one environment needs {forms[-1].scratch_nbytes} bytes while it steps, and the limit of a native kernel is "
-        f'{MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="xla"'
+        f"one environment needs {written.scratch_nbytes} bytes while it steps, {written.heap_nbytes} of them for "
+        f"arrays of {LEAST_SIZE} elements and more, and a native kernel has {MOST_HEAP_NBYTES} for these and "
+        f'{MOST_STACK_NBYTES} for the rest: make its state and observation smaller, or compile with engine="xla"'
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from drivetrain.sim.engines.native.emitter import Emitter, shared_at
 from drivetrain.sim.engines.native.expressions import ELEMENT, vector
+from drivetrain.sim.engines.native.heap import Heap
 from drivetrain.sim.engines.native.layers import write_together
 from drivetrain.sim.engines.native.layout import Layout, parts_of, step_inputs
 from drivetrain.sim.engines.native.ordering import early
@@ -30,8 +31,9 @@ TILES = (RUN, "for (int64_t tile = begin; tile < end; ++tile)")
 
 
 def write_kernel(
-    block: Block, layout: Layout, *, num_tiles: int = 1, opening: tuple[str, str] = TILES, tables: str = "static const"
-) -> Written:
+    block: Block, layout: Layout, *, num_tiles: int = 1, opening: tuple[str, str] = TILES, tables: str = "static const",
+    on_heap: bool = False,
+) -> Written:  # fmt: skip
     """A kernel.
 
     Args:
@@ -41,15 +43,23 @@ def write_kernel(
         num_tiles: That a turn steps together: one or two.
         opening: What opens the function, and in it what goes through the turns of this call or thread.
         tables: How a table of constants is declared.
+        on_heap: Whether large arrays lie on the heap.
     """
     at = Emitter({**STATEMENTS, **REGIONS}, tables)
     block = early(block) if num_tiles > 1 else block
-    with at.braces(opening[0]), at.braces(opening[1]):
-        write_tiles(at, block, layout, num_tiles)
+    at.heap = Heap() if on_heap else None
+    with at.braces(opening[0]):
+        first = len(at.lines)
+        with at.braces(opening[1]):
+            write_tiles(at, block, layout, num_tiles)
+        if at.heap is not None:
+            at.lines.insert(first, f"  const Heap heap({at.heap.most});")
+            at.scratch_nbytes -= 4 * (at.heap.total - at.heap.most)
     return Written(
         form="tiles" if num_tiles == 1 else "pairs",
         num_tiles=num_tiles,
         scratch_nbytes=at.scratch_nbytes,
+        heap_nbytes=4 * at.heap.most if at.heap is not None else 0,
         source=at.text(),
     )
 
@@ -127,7 +137,10 @@ def load_pieces(
         if not parts:
             continue
         memory = at.new(prefix)
-        at.line(f"{kind} {memory}[{whole.size}];")
+        if parts[0].shape:
+            at.array(kind, memory, whole.size)
+        else:
+            at.line(f"{kind} {memory}[{whole.size}];")
         call = f"load_masks<{whole.size}>" if whole.dtype == "bool" else f"load_rows<{whole.size}>"
         at.line(f"{call}({source}, {num}, {memory});")
         if parts[0].shape:

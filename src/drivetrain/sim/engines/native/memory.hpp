@@ -1,6 +1,22 @@
 // Between lanes and memory; comes after prelude.hpp in every kernel. Columns are a lane's own rows of a tile's memory,
 // rows are elements of one environment side by side in the arrays of a call.
 
+#include <cstdio>
+#include <cstdlib>
+
+// A kernel's large arrays, of so many vectors in all; used where a thread's stack has no room for them.
+struct Heap {
+  char* const whole;
+  explicit Heap(std::size_t size) : whole((char*)std::aligned_alloc(64, (size * LANES * 4 + 63) / 64 * 64)) {
+    if (whole == nullptr) {
+      std::fputs("drivetrain.sim: there is no memory for a kernel's arrays\n", stderr);
+      std::abort();
+    }
+  }
+  Heap(const Heap&) = delete;
+  ~Heap() { std::free(whole); }
+};
+
 // Words are moved eight at a time. Sixteen lanes are two such halves, so that both widths run the same lines.
 #if LANES % 8 == 0 && defined(__AVX2__)
 #define HAS_WORDS 1

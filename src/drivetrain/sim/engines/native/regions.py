@@ -1,7 +1,7 @@
 """`if`, `while` and `for` as C++: branches over whole tiles, and blends of the lanes that took them."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
@@ -81,7 +81,7 @@ def inside(at: Emitter, region: Block, mask: str, own: Sequence[Value] = ()) -> 
     """A region's operations are written; then the body of this, which sees its values."""
     outer, names = at.own_inputs, dict(at.names)
     at.own_inputs = set(own)
-    with at.block(region, mask):
+    with at.heap.scope() if at.heap else nullcontext(), at.block(region, mask):
         yield
     at.own_inputs, at.names = outer, names  # what was declared inside the braces ends with them
 

@@ -23,12 +23,14 @@ class Written:
         form: Which tiles it steps together.
         num_tiles: Of a turn of its loop over tiles: it runs over turns, and each begins with whole tiles.
         scratch_nbytes: Memory in each lane, of all tiles of a turn.
+        heap_nbytes: How much of it lies on the heap, the rest on the stack.
         source: C++ without its prelude.
     """
 
     form: Form
     num_tiles: int = 1
     scratch_nbytes: int
+    heap_nbytes: int = 0
     source: str
 
     @property
