@@ -152,11 +152,15 @@ def test_a_state_that_other_engines_cannot_hold_is_told_with_the_environments_na
 
 
 def test_an_unsupported_type_is_named():
-    with pytest.raises(CompileError, match=r"float16.*use one of bool, int8"):
-        compiled(lambda x: x.astype(jnp.float16).astype(jnp.float32))
-    table = np.ones(3, np.float16)
-    with pytest.raises(CompileError, match=r"test_bad_environments.py:\d+: .* a constant of type float16: use one of"):
+    with pytest.raises(CompileError, match=r"a value of type bfloat16: use one of bool, int8"):
+        compiled(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32))
+    table = np.ones(3, jnp.bfloat16)
+    with pytest.raises(CompileError, match=r"test_bad_environments.py:\d+: .* a constant of type bfloat16: use one"):
         compiled(lambda x: x + (x * table).sum())
+    with pytest.raises(CompileError, match=r"a state, or what is recorded, of type float16: use one of"):
+        compiled(lambda x: x.astype(jnp.float16))
+    with pytest.raises(CompileError, match=r"the primitive `exp` of type float16: convert to float32 before"):
+        compiled(lambda x: jnp.exp(x.astype(jnp.float16)).astype(jnp.float32))
 
 
 class Growing(Applied):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drivetrain.sim.ir.build import Builder
-from drivetrain.sim.ir.importer.importer import Importer, Parts, flat, handles, is_key, like
+from drivetrain.sim.ir.importer.importer import Importer, Parts, flat, handles, held_as, is_key, like
 from drivetrain.sim.ir.program import Block, Value
 
 
@@ -127,7 +127,7 @@ def _scan(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
 
 def values_like_aval(aval: Any) -> list[Value]:
     """As `values_like`, of a type."""
-    return [Value(tuple(aval.shape), "uint32")] * 2 if is_key(aval) else [Value(tuple(aval.shape), aval.dtype.name)]
+    return [Value(tuple(aval.shape), "uint32")] * 2 if is_key(aval) else [Value(tuple(aval.shape), held_as(aval.dtype))]
 
 
 def row_positions(b: Builder, row: Value, shape: Sequence[int]) -> Value:

@@ -12,7 +12,7 @@ import numpy as np
 
 from drivetrain.sim.ir import ops
 from drivetrain.sim.ir.build import Builder
-from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
+from drivetrain.sim.ir.importer.importer import Importer, Parts, handles, held_as
 from drivetrain.sim.ir.program import Value
 
 SAME = {
@@ -71,7 +71,7 @@ def ordered_bits(builder: Builder, x: Value) -> Value:
 
 @handles("convert_element_type")
 def _convert(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    (x,), dtype = inputs[0], np.dtype(eqn.params["new_dtype"]).name
+    (x,), dtype = inputs[0], held_as(eqn.params["new_dtype"])
     if dtype == "bool" and x.dtype != "bool":
         return at.builder.elementwise("ne", x, at.builder.full(x.shape, 0, x.dtype))
     return at.builder.convert(x, dtype)

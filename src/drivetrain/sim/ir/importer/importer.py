@@ -24,6 +24,7 @@ from jax.extend.core import jaxprs_in_params
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.ir import ops
 from drivetrain.sim.ir.build import Builder
+from drivetrain.sim.ir.importer.halves import EXACT, ROUNDED, inverse, is_half, rounded
 from drivetrain.sim.ir.program import Block, Value
 
 Parts = tuple[Value, ...]
@@ -81,6 +82,8 @@ def import_jaxpr(closed: Any, name: str = "the environment") -> Block:
     importer = Importer(Builder(), name)
     for var in closed.jaxpr.invars:
         importer.check_dtype(np.dtype(var.aval.dtype).name, "a state, an action, a parameter or a weight")
+    for var in closed.jaxpr.outvars:
+        importer.check_dtype(np.dtype(var.aval.dtype).name, "a state, or what is recorded,")
     inputs = [tuple(values_like(var)) for var in closed.jaxpr.invars]
     outputs = importer.inline(closed.jaxpr, closed.consts, inputs)
     flat = tuple(value for parts in inputs for value in parts)
@@ -96,7 +99,13 @@ def values_like(var: Any) -> list[Value]:
     """New values for a variable: one, or two words of a key."""
     if is_key(var.aval):
         return [Value(tuple(var.aval.shape), "uint32") for _ in range(2)]
-    return [Value(tuple(var.aval.shape), np.dtype(var.aval.dtype).name)]
+    return [Value(tuple(var.aval.shape), held_as(var.aval.dtype))]
+
+
+def held_as(dtype: Any) -> str:
+    """The name of the type that values of a type of JAX's have here: halves are floats (halves.py)."""
+    name = np.dtype(dtype).name
+    return "float32" if name == "float16" else name
 
 
 def source_line(eqn: Any) -> str:
@@ -157,7 +166,8 @@ class Importer:
     def read(self, known: dict[Any, Parts], var: Any) -> Parts:
         """The values of a variable, or of a literal."""
         if hasattr(var, "val"):
-            return (self.builder.const(np.asarray(var.val, self.dtype_of(var.aval))),)
+            name = self.dtype_of(var.aval)
+            return (self.builder.const(np.asarray(var.val, var.aval.dtype).astype(name)),)
         return known[var]
 
     def constant(self, value: Any, line_of_use: Callable[[], str]) -> Parts:
@@ -167,6 +177,7 @@ class Importer:
             words = np.asarray(jax.random.key_data(value))
             return self.builder.const(words[..., 0]), self.builder.const(words[..., 1])
         array = np.asarray(value)
+        array = array.astype(held_as(array.dtype)) if array.dtype == np.float16 else array
         if array.dtype.name not in ops.DTYPES:
             self.builder.where = line_of_use() or self.builder.where
         self.check_dtype(array.dtype.name, "a constant")
@@ -196,16 +207,30 @@ class Importer:
                 self.dtype_of(var.aval)
         if eqn.outvars and not any(prod(var.aval.shape) for var in eqn.outvars):  # nothing to compute
             return [tuple(self.builder.full(v.shape, 0, v.dtype) for v in values_like(var)) for var in eqn.outvars]
-        result = handler(self, eqn, inputs)
+        in_halves = any(map(is_half, (*eqn.invars, *eqn.outvars)))
+        result = self.of_halves(handler, eqn, inputs) if in_halves else handler(self, eqn, inputs)
         results = [(result,)] if isinstance(result, Value) else result
         # A kernel writes as much as a value has, where memory is as JAX says: more would be others' memory.
         for var, parts in zip(eqn.outvars, results, strict=True):
             assert list(map(form, parts)) == list(map(form, values_like(var))), f"{name} gives others than JAX says"
         return results
 
+    def of_halves(self, handler: Handler, eqn: Any, inputs: list[Parts]) -> "Value | Sequence[Parts]":
+        """An equation with values of float16 among its inputs or results."""
+        name, factor = eqn.primitive.name, inverse(eqn)
+        if name not in EXACT | ROUNDED:
+            raise self.unsupported(f"the primitive `{name}` of type float16", "convert to float32 before")
+        if factor is not None:
+            result = self.builder.elementwise("mul", inputs[0][0], self.builder.const(factor))
+        else:
+            result = handler(self, eqn, inputs)
+        if name in EXACT or not is_half(eqn.outvars[0]):
+            return result
+        return rounded(self.builder, result if isinstance(result, Value) else result[0][0])
+
     def dtype_of(self, aval: Any) -> str:
         """The name of a type, if we have it."""
-        name = np.dtype(aval.dtype).name
+        name = held_as(aval.dtype)
         self.check_dtype(name, "a value")
         return name
 
