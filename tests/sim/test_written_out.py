@@ -43,6 +43,24 @@ def of_larger_matrices(x):
     return [inverse, jnp.linalg.cholesky(positive), jax.lax.linalg.lu(wide)[1:], jnp.linalg.solve(wide, wide)]
 
 
+def convolutions(x, number):
+    """In one dimension and two, of floats, integers and Booleans, with steps, gaps, groups and edges of every kind."""
+    picture = jnp.stack([x, x * number, x - 1])  # [3, 3, 3]
+    window = jnp.asarray(np.arange(2 * 3 * 2 * 2).reshape(2, 3, 2, 2) / 9, jnp.float32)
+    grouped = jnp.asarray(np.arange(6 * 1 * 2).reshape(6, 1, 2) / 5, jnp.float32)
+    sums = {"precision": jax.lax.Precision.HIGHEST}
+    return [
+        jax.scipy.signal.convolve(x, jnp.asarray([[0.2, 0.7, 0.2], [0.7, 1, 0.7], [0.2, 0.7, 0.2]]), mode="same"),
+        jax.scipy.signal.convolve(x > 0, jnp.asarray([[0, 1, 0], [1, 1, 1], [0, 1, 0]]), mode="same") > 0.5,
+        jnp.convolve(jnp.arange(5) * x[0, 0].astype(jnp.int32), jnp.arange(3)),
+        jax.lax.conv_general_dilated(picture[None], window, (2, 1), [(1, 2), (-1, 3)], (2, 1), (1, 2), **sums),
+        jax.lax.conv_general_dilated(x[None], grouped, (1,), "SAME", feature_group_count=3, **sums),
+        jax.lax.conv_general_dilated(
+            picture[None], window, (1, 1), "VALID", dimension_numbers=("NHWC", "OIHW", "NWHC"), **sums
+        ),
+    ]
+
+
 def gamma(seed):
     """Draws that are repeated until one fits."""
     return jax.random.gamma(jax.random.key(seed), jnp.array([0.3, 4.0]))
@@ -58,6 +76,7 @@ def poisson(seed):
     [
         (of_matrices, (MATRICES, NUMBERS)),
         (of_larger_matrices, (MATRICES,)),
+        (convolutions, (MATRICES, NUMBERS.clip(-3, 3))),
         (gamma, (KEYS,)),
         pytest.param(poisson, (KEYS,), marks=pytest.mark.slow),  # XLA takes seconds
     ],

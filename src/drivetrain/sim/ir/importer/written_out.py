@@ -9,6 +9,7 @@ gamma distributions by JAX's own program, and what is asked of small matrices, a
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ HALF_PAST = 7.5
 """g + 1/2."""
 MOST_ROWS = 64
 """Of matrices that are written out: a step of elimination for each, whose arrays are loops where they are large."""
+MOST_PLACES = 128
+"""Of a convolution's window."""
 
 
 def written(at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any]) -> Sequence[Parts]:
@@ -141,3 +144,46 @@ def triangular_solve(
         b = b[rest] - a[rest, mine][:, None] * rows[i]
         a = a[rest, rest]
     return jnp.stack([rows[i] for i in range(num)])
+
+
+@handles("conv_general_dilated")
+def _convolution(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    window = [eqn.invars[1].aval.shape[k] for k in eqn.params["dimension_numbers"].rhs_spec[2:]]
+    if math.prod(window) > MOST_PLACES:
+        what = f"a convolution with a window of {math.prod(window)} elements"
+        raise at.unsupported(what, f"use one of at most {MOST_PLACES}, or write it with slices and sums")
+    if eqn.params["batch_group_count"] != 1:
+        raise at.unsupported("a convolution with groups of its batch", "use feature_group_count")
+    dtype = eqn.outvars[0].aval.dtype
+    return written(at, eqn, inputs, functools.partial(convolution, given=eqn.params, dtype=dtype))
+
+
+def convolution(x: jax.Array, weights: jax.Array, given: dict[str, Any], dtype: Any) -> jax.Array:
+    """For each place of the window, in order, the elements that meet it times its weights; the sum of all."""
+    spec, groups = given["dimension_numbers"], given["feature_group_count"]
+    x = x.transpose(spec.lhs_spec).astype(dtype)
+    weights = weights.transpose(spec.rhs_spec).astype(dtype)
+    around = [(low, high, by - 1) for (low, high), by in zip(given["padding"], given["lhs_dilation"], strict=True)]
+    x = jax.lax.pad(x, jnp.zeros((), dtype), [(0, 0, 0), (0, 0, 0), *around])
+    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    shape = sizes_of(x.shape[3:], weights.shape[2:], given)
+    weights = weights.reshape(groups, -1, *weights.shape[1:])
+    total: Any = None
+    for place in itertools.product(*map(range, weights.shape[3:])):
+        starts = [k * by for k, by in zip(place, given["rhs_dilation"], strict=True)]
+        steps = given["window_strides"]
+        ends = [start + (size - 1) * step + 1 for start, size, step in zip(starts, shape, steps, strict=True)]
+        part = jax.lax.slice(x, [0, 0, 0, *starts], [*x.shape[:3], *ends], [1, 1, 1, *steps])
+        for channel in range(x.shape[2]):
+            factors = weights[(slice(None), slice(None), channel, *place)]
+            factors = factors.reshape(1, *factors.shape, *(1 for _ in shape))
+            product = part[:, :, None, channel] * factors
+            total = product if total is None else total + product
+    whole = total.reshape(total.shape[0], -1, *shape)
+    return whole.transpose([spec.out_spec.index(k) for k in range(len(spec.out_spec))])
+
+
+def sizes_of(sizes: Sequence[int], window: Sequence[int], given: dict[str, Any]) -> list[int]:
+    """How often a window fits along each dimension."""
+    reach = [(k - 1) * by + 1 for k, by in zip(window, given["rhs_dilation"], strict=True)]
+    return [(n - far) // step + 1 for n, far, step in zip(sizes, reach, given["window_strides"], strict=True)]
