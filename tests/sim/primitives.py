@@ -156,6 +156,10 @@ def movement_of_data(shape):
             x[::-1],
             x[1:, ::2],
             x.reshape(-1)[::-3],
+            x.reshape(shape[::-1], order="F"),
+            jnp.ravel(x, order="F"),
+            jnp.stack(x > y, -1),  # of an array, JAX makes one reshape that also transposes
+            jax.lax.reshape(x[None], (shape[1], shape[0]), (2, 0, 1)),
             jnp.concatenate([x, y, x], 0),
             jnp.stack([x, y], 1)[:, 1],
             row,

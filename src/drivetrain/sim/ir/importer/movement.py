@@ -24,7 +24,12 @@ def movement(name: str, move: Callable[[Builder, Value, dict[str, Any]], Value])
     HANDLERS[name] = handler
 
 
-movement("reshape", lambda b, x, p: b.reshape(x, p["out"]))
+def in_order(b: Builder, x: Value, dimensions: Sequence[int] | None) -> Value:
+    """What a reshape reads: the elements in the order of these dimensions, where it names them, as `vmap` does."""
+    return x if dimensions is None else b.transpose(x, dimensions)
+
+
+movement("reshape", lambda b, x, p: b.reshape(in_order(b, x, p["dimensions"]), p["out"]))
 movement("squeeze", lambda b, x, p: b.reshape(x, p["out"]))
 movement("expand_dims", lambda b, x, p: b.reshape(x, p["out"]))
 movement("broadcast_in_dim", lambda b, x, p: b.broadcast(x, p["shape"], p["broadcast_dimensions"]))
