@@ -284,7 +284,17 @@ def _view(at: Folder, b: Builder, op: Op) -> Value | None:
         return b.view(maker.inputs[0], op.out.shape, start, strides)
     if maker.name == "view" and not maker.inputs[0].shape:
         return b.view(maker.inputs[0], op.out.shape, 0, (0,) * len(op.out.shape))
+    if maker.name == "view" and op.out.size:
+        form = affine_form(places_of(maker).reshape(-1)[places_of(op)])
+        return None if form is None else b.view(maker.inputs[0], op.out.shape, *form)
+    if maker.name == "concat" and op.out.size:
+        return view_of_part(b, op, maker)
     return None
+
+
+def places_of(view: Op) -> npt.NDArray[np.int64]:
+    """Where in its flat source a view finds each element."""
+    return affine_positions(view.out.shape, view.attrs["offset"], view.attrs["strides"])
 
 
 def element_offset(position: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
@@ -299,14 +309,34 @@ def _take(at: Folder, b: Builder, op: Op) -> Value | None:
     """At constant positions that an affine map describes, a view."""
     x, index = op.inputs
     places = at.constants.get(index)
-    if places is None or places.size == 0:
-        return None
-    corner = tuple(0 for _ in places.shape)
-    offset = int(places[corner])
+    form = None if places is None or places.size == 0 else affine_form(places)
+    return None if form is None else b.view(x, index.shape, *form)
+
+
+def affine_form(places: npt.NDArray[Any]) -> tuple[int, list[int]] | None:
+    """Offset and strides of the affine map that positions are; None where they are none."""
+    offset = int(places[tuple(0 for _ in places.shape)])
     strides = [int(places[tuple(int(k == axis) for k in range(places.ndim))] - offset) if size > 1 else 0
-               for axis, size in enumerate(places.shape)] if places.ndim else []  # fmt: skip
-    if (affine_positions(places.shape, offset, strides) == places).all():
-        return b.view(x, places.shape, offset, strides)
+               for axis, size in enumerate(places.shape)]  # fmt: skip
+    return (offset, strides) if (affine_positions(places.shape, offset, strides) == places).all() else None
+
+
+def view_of_part(b: Builder, op: Op, concat: Op) -> Value | None:
+    """A view that sees one of the parts of a concatenation sees the part: of an index in several columns, one column."""
+    whole, axis = concat.out, concat.attrs["axis"]
+    dense = row_major(whole.shape)
+    places = places_of(op)
+    along = places // dense[axis] % whole.shape[axis]
+    start, first = 0, int(along.min())
+    for part in concat.inputs:
+        if start <= first < start + part.shape[axis]:
+            if along.max() >= start + part.shape[axis]:
+                return None
+            width = dense[axis] * part.shape[axis]
+            before, inside = places // (dense[axis] * whole.shape[axis]), places % dense[axis]
+            form = affine_form(before * width + (along - start) * dense[axis] + inside)
+            return None if form is None else b.view(part, op.out.shape, *form)
+        start += part.shape[axis]
     return None
 
 
