@@ -8,9 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import applied, assert_engine_equals_xla, assert_same
+from small_programs import small
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.sim.engines.native.emitter import Emitter
+from drivetrain.sim.engines.native.regions import REGIONS
+from drivetrain.sim.engines.native.statements import STATEMENTS
+from drivetrain.sim.ir.passes.pipeline import vectorizable
 from drivetrain.sim.spaces import Box, Discrete
 
 pytestmark = pytest.mark.usefixtures("compiled_as_large_ones")
@@ -96,6 +101,35 @@ def test_parameters_of_another_type_are_told_as_that():
     for act in (sim.check_env, lambda env, params: sim.compile(env, 2, 1, "native", params)):
         with pytest.raises(InvalidInput, match="params: expected a dict, as default_params of Odd is, got a float"):
             act(ALL, 3.0)
+
+
+SHIFTS = jnp.array([1, -1, 8, -8, 7, -7, 9, -9])
+MASKS = jnp.asarray(np.random.default_rng(1).random((8, 64)) < 0.5)
+
+
+def rolled_by_tables(x, n):
+    """A board of Booleans, rolled as tables say for each turn of a loop, and what else its index makes of constants."""
+
+    def turn(i, carried):
+        board, total, odd = carried
+        rolled = jnp.roll(x & MASKS[i], SHIFTS[i])
+        place = jnp.where((SHIFTS[i] > 0) & ~(i % 3 == 1), jnp.maximum(i, 2), jnp.minimum(SHIFTS[i] // 3, 5)) % 64
+        return board | rolled, total + n[place] * ~i, odd ^ (i > 3) ^ MASKS[i, 5]
+
+    return jax.lax.fori_loop(0, 8, turn, (x, jnp.int32(0), jnp.any(x)))
+
+
+def test_what_a_loops_index_makes_of_constants_is_a_number_and_no_vector_of_lanes():
+    boards, numbers = rng.random((11, 64)) < 0.2, rng.integers(-9, 9, (11, 64), dtype=np.int32)
+    assert_same(applied(rolled_by_tables, boards, numbers, engine="xla"), applied(rolled_by_tables, boards, numbers))
+
+
+def test_a_board_that_a_table_rolls_is_loaded_and_not_gathered():
+    block = vectorizable(small(rolled_by_tables, np.zeros(64, bool), np.zeros(64, np.int32)))
+    at = Emitter({**STATEMENTS, **REGIONS})
+    at.names.update({value: f"x{value.number}" for value in block.inputs})
+    with at.block(block):
+        assert "gather" not in at.text()
 
 
 def mapped_loops(x, k):

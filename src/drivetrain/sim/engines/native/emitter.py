@@ -6,12 +6,24 @@ array without        its elements appear inside the loop that reads them (plan.p
 if                   if (any(p)) { ... } and a blend of the lanes
 while                until no lane goes on
 """
+# Over 400 lines: one class whose readers of values and writers of operations call each other.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from drivetrain.sim.engines.native.expressions import ELEMENT, INFIX, constant, expression, repeated, vector
+import numpy as np
+
+from drivetrain.sim.engines.native.expressions import (
+    ELEMENT,
+    INFIX,
+    constant,
+    expression,
+    of_numbers,
+    repeated,
+    signed,
+    vector,
+)
 from drivetrain.sim.engines.native.heap import Heap
 from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
 from drivetrain.sim.engines.native.position import Index, Position, flat, unflat
@@ -258,6 +270,29 @@ class Emitter:
         parts = [self.uniform(part, position) for part in op.inputs]
         return f"({parts[0]} {INFIX[op.name]} {parts[1]})" if all(parts) else ""
 
+    def in_all_lanes(self, op: Op) -> str:
+        """A scalar that loops' indices and constants make, as a C++ expression; empty where lanes may differ.
+
+        So what a table says how far a turn of a loop rolls a board is a number, and the rolled board is loaded, not
+        gathered.
+        """
+        if len(op.outputs) != 1 or op.out.shape or op.out.dtype not in ("int32", "bool"):
+            return ""
+        texts = [self.counters.get(value, "") for value in op.inputs]
+        if not any(texts):
+            return ""
+        numbers = [self.numbers.get(value) for value in op.inputs]
+        maker = self.maker(op.inputs[0])
+        if op.name == "take" and maker is not None and maker.name == "const":
+            return entry(self.table(maker), texts[1], op.out.dtype)
+        if op.name == "pick" and texts[0] and all(number is not None for number in numbers[1:]):
+            return entry(self.static_table(np.asarray(numbers[1:]), op.out.dtype), texts[0], op.out.dtype)
+        if op.name not in ELEMENTWISE:
+            return ""
+        known = zip(texts, numbers, strict=True)
+        texts = [text or ("" if number is None else signed(int(number))) for text, number in known]
+        return of_numbers(op, texts, numbers) if all(texts) else ""
+
     # ---- writing operations --------------------------------------------------------------------------------
 
     @contextmanager
@@ -300,6 +335,13 @@ class Emitter:
             for value in op.inputs:
                 self.give_memory(value)
             self.writers[op.name](self, op, mask)
+            return
+        text = self.in_all_lanes(op)
+        if text:
+            name = self.new("u")
+            self.line(f"const int32_t {name} = {text};")
+            self.counters[op.out] = name
+            self.names[op.out] = self.let(op.out.dtype, f"i_({'-' if op.out.dtype == 'bool' else ''}{name})")
             return
         self.memory_for_inputs(op)
         if op.name in self.writers:
@@ -360,6 +402,11 @@ class Emitter:
         """Copy an array in memory to other memory."""
         with self.loops([value.size]) as (index,):
             self.line(f"{name}[{index}] = {self.element(value, index)};")
+
+
+def entry(table: str, index: str, dtype: str) -> str:
+    """An element of a static table of int32 or Booleans as a number of C++."""
+    return f"{'-' if dtype == 'bool' else ''}{table}[{index}]"
 
 
 def constant_at(table: str, dtype: str, index: str) -> str:

@@ -99,6 +99,37 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
     return narrowed(text, out)
 
 
+def of_numbers(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
+    """What computes an operation on int32 and Booleans that are plain numbers of C++, 0 and 1; empty for others.
+
+    Args:
+        inputs: C++ names of the inputs, or their numbers.
+        constants: For each input, the number that it is, or None.
+    """
+    name, given = op.name, {value.dtype for value in op.inputs}
+    if name == "select":
+        return f"{inputs[0]} ? {inputs[1]} : {inputs[2]}"
+    if name == "convert" and given == {"bool"}:
+        return inputs[0]
+    if name == "not":
+        return f"{'!' if given == {'bool'} else '~'}{inputs[0]}"
+    if name in ("and", "or", "xor"):
+        return f"{inputs[0]} {INFIX[name]} {inputs[1]}"
+    if given != {"int32"}:
+        return ""
+    if name in COMPARE | INFIX:
+        return f"{inputs[0]} {(COMPARE | INFIX)[name]} {inputs[1]}"
+    if name == "sign":
+        return f"({inputs[0]} > 0) - ({inputs[0]} < 0)"
+    if name == "neg":
+        return f"-({inputs[0]})"
+    if name in ("max", "min"):
+        return f"{inputs[0]} {'>' if name == 'max' else '<'} {inputs[1]} ? {inputs[0]} : {inputs[1]}"
+    if name in ("div", "rem") and constants[1] not in (None, 0, -1):
+        return f"{inputs[0]} {'/' if name == 'div' else '%'} {inputs[1]}"
+    return ""
+
+
 def is_number(constant: Any) -> bool:
     """Whether an operand is a number and the same one everywhere; not NaN, and not the negative zero."""
     return constant is not None and constant == constant and not (constant == 0 and np.signbit(constant))

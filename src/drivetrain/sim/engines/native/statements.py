@@ -71,7 +71,8 @@ def _pick(at: Emitter, op: Op, _: str) -> None:
     else:
         name = at.new("a")
         at.line(f"const {kind} {name}[] = {{{', '.join(map(at.scalar, choices))}}};")
-        text = f"gather({name}, {place})"
+        uniform = at.uniform(index, [])
+        text = f"{name}[{uniform}]" if uniform else f"gather({name}, {place})"
     at.names[op.out] = at.let(op.out.dtype, text)
 
 
