@@ -80,7 +80,13 @@ def large_arrays(x, p, big, places):
     changed = own.at[x % 9, 4].set(50)
     odd = jnp.where(places[:, 0] == x % 6, jnp.nan, places[:, 1] * 1.0)
     ordered = jax.lax.sort((places[:, 0], places[:, 1], jnp.arange(70)), num_keys=2)
-    strided = [(places * 3 - x)[::2] + 1, (places * 2)[::-2] - x, big.T + own, own[:8].sum(1)]
+    strided = [
+        jnp.concatenate([places, places + x])[60:90, ::-1],
+        (places * 3 - x)[::2] + 1,
+        (places * 2)[::-2] - x,
+        big.T + own,
+        own[:8].sum(1),
+    ]
     return [changed, doubled.sum(0), own.sum(0), jnp.where(p, big.at[3, 4].set(7), big), jnp.argmax(odd),
             jnp.argmin(odd), ordered, strided, SQUARES[(x * 11) % 100], own > x]  # fmt: skip
 
