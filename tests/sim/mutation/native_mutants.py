@@ -73,8 +73,6 @@ GENERATION = [
          "return f\"gather({self.names[x]}, i_(0))\""),
         ("Emitter.taken", "[{uniform}]", "[0]"),
         ("Emitter.taken", "({table}, {self.element(index, position)})", "({table}, i_(0))"),
-        ("Emitter.op", "{'-' if op.out.dtype == 'bool' else ''}{name}", "{name}"),
-        ("Emitter.in_all_lanes", "texts[0], op.out.dtype)", "'0', op.out.dtype)"),
         ("Emitter.uniform", "{parts[1]})\" if", "{parts[0]})\" if"),
         ("Emitter.fill", "and all(", "and any("),
         ("Emitter.memory_for_inputs", '"sort": op.inputs', '"sort": ()'),

@@ -323,7 +323,8 @@ def affine_form(places: npt.NDArray[Any]) -> tuple[int, list[int]] | None:
 
 def view_of_part(b: Builder, op: Op, concat: Op) -> Value | None:
     """A view of one of the parts of a concatenation sees the part: of an index in several columns, one column."""
-    whole, axis = concat.out, concat.attrs["axis"]
+    axis: int = concat.attrs["axis"]
+    whole = concat.out
     dense = row_major(whole.shape)
     places = places_of(op)
     along = places // dense[axis] % whole.shape[axis]
