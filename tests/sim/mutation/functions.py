@@ -15,6 +15,8 @@ WORDS = rng.integers(0, 2**32, (N, 2), dtype=np.uint32)
 NARROW = rng.integers(0, 256, N)
 SQUARES = jnp.arange(100) ** 2
 TABLE = jnp.arange(10) ** 2
+SHIFTS = jnp.array([1, -1, 8, -8, 7, -7, 9, -9])
+MASKS = jnp.asarray(rng.random((8, 81)) < 0.5)
 
 
 def arithmetic(x, y, p):
@@ -61,6 +63,23 @@ def loops(p, x, y):
     goes_on = jax.lax.while_loop(lambda c: c[0], lambda c: (c[1] < x % 5, c[1] + 1), (jnp.bool_(True), 0))
     taken = jax.lax.cond(jnp.bool_(True), lambda: x, lambda: y)
     return total, steps, grown, either, inside, goes_on, taken
+
+
+def by_tables(x, big):
+    row = big.reshape(-1)
+
+    def turn(i, carried):
+        board, total, odd = carried
+        rolled = jnp.roll((row > x) & MASKS[i], SHIFTS[i])
+        beyond = jnp.where((SHIFTS[i] > 0) & ~(i % 3 == 1), jnp.maximum(i, 2), jnp.minimum(SHIFTS[i] // 3, 5))
+        signs = jnp.sign(SHIFTS[i]) * 3 + i
+        return (
+            board ^ rolled,
+            total + row[beyond % 81] * ~i - row[signs % 81],
+            odd ^ (i > 3) ^ (~MASKS[i, 5] & MASKS[i, 6]),
+        )
+
+    return jax.lax.fori_loop(0, 8, turn, (row > 0, x, x > 0))
 
 
 def meetings(x, places):
@@ -156,7 +175,8 @@ def narrow_integers(x, small, narrow, p):
 
 
 FUNCTIONS = [(arithmetic, (X, Y, P)), (positions, (X, SMALL)), (rows, (X, SMALL, LARGE)),
-             (changed_and_read, (X, LARGE)), (resets, (P, X, WORDS)), (loops, (P, X, Y)), (meetings, (X, PLACES)),
-             (orders, (SMALL,)), (large_arrays, (X, P, LARGE, PLACES)), (branches, (X, Y, P, LARGE)),
+             (changed_and_read, (X, LARGE)), (resets, (P, X, WORDS)), (loops, (P, X, Y)),
+             (by_tables, (X, LARGE)), (meetings, (X, PLACES)), (orders, (SMALL,)),
+             (large_arrays, (X, P, LARGE, PLACES)), (branches, (X, Y, P, LARGE)),
              (starts, (X, P, LARGE, WORDS)), (some_of_many, (X, LARGE)), (limits, (X, P, WORDS)),
              (narrow_integers, (X, NARROW.astype(np.int8), NARROW.astype(np.uint8), P))]  # fmt: skip

@@ -8,6 +8,9 @@ NATIVE = "drivetrain.sim.engines.native."
 
 GENERATION = [
     *faults_in(NATIVE + "expressions",
+        ("of_numbers", "{inputs[1]} : {inputs[2]}\"", "{inputs[2]} : {inputs[1]}\""),
+        ("of_numbers", "'>' if name == 'max' else '<'", "'<' if name == 'max' else '>'"),
+        ("of_numbers", "> 0) - (", "> 0) + ("),
         ("INFIX", "sub", "+"),
         ("INFIX", "and", "|"),
         ("INFIX", "xor", "|"),
@@ -73,6 +76,9 @@ GENERATION = [
          "return f\"gather({self.names[x]}, i_(0))\""),
         ("Emitter.taken", "[{uniform}]", "[0]"),
         ("Emitter.taken", "({table}, {self.element(index, position)})", "({table}, i_(0))"),
+        ("Emitter.op", "{'-' if op.out.dtype == 'bool' else ''}{name}", "{name}"),
+        ("Emitter.in_all_lanes", "texts[0], op.out.dtype)", "'0', op.out.dtype)"),
+        ("Emitter.in_all_lanes", "texts[1], op.out.dtype)", "'0', op.out.dtype)"),
         ("Emitter.uniform", "{parts[1]})\" if", "{parts[0]})\" if"),
         ("Emitter.fill", "and all(", "and any("),
         ("Emitter.memory_for_inputs", '"sort": op.inputs', '"sort": ()'),

@@ -4,7 +4,7 @@ The heap is one allocation for a call of the kernel, laid out while the kernel i
 give back when they end, as on a stack, so blocks that are not inside each other lie in the same place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 LEAST_SIZE = 256
@@ -33,7 +33,7 @@ class Heap:
         return place
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """A block: what it takes is free again behind it."""
         before = self.top
         yield
