@@ -121,6 +121,8 @@ def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], rounded: Cal
         limits = np.iinfo(dtype)
         whole = np.asarray(rounded(numbers) if numbers.dtype.kind == "f" else numbers, object)
         numbers = np.clip(whole, int(limits.min), int(limits.max))  # no float is the largest int64
+    elif dtype.kind == "b":
+        numbers = np.clip(numbers, 0, 1)  # any other number would be True
     return np.broadcast_to(np.asarray(numbers, dtype), shape).copy()
 
 
