@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,11 +14,14 @@ from on_host import CLASSIC, both
 
 from drivetrain import sim
 from drivetrain.sim.registry import ENVIRONMENTS
+from drivetrain.sim.spaces import Discrete
 
 # The bsuite task that needs a download, and what needs more memory than a thread has.
 BEYOND = ("MNISTBandit-bsuite", "Seaquest-MinAtar")
 NUM_ENVS = 133  # more than a block, and neither a multiple of it nor of a warp
 rng = np.random.default_rng(0)
+SHIFTS = jnp.array([1, -8, 7, -9])
+MASKS = jnp.asarray(np.random.default_rng(1).random((4, 64)) < 0.5)
 
 
 @functools.cache
@@ -57,6 +61,36 @@ def assert_same_bits(name, num_steps, num_envs=NUM_ENVS, **options):
 def test_the_classic_environments(name):
     num_ended = assert_same_bits(name, num_steps=60)
     assert num_ended > NUM_ENVS or name not in ("CartPole-v1", "Knob")
+
+
+class Rolling:
+    """A board of Booleans that a loop rolls as tables say, by what its index makes of constants."""
+
+    name, default_params = "Rolling", None
+
+    def reset(self, key, params):
+        board = jax.random.bernoulli(key, 0.3, (64,))
+        return board, board
+
+    def step(self, key, state, action, params):
+        def turn(i, board):
+            place = jnp.where((SHIFTS[i] > 0) & MASKS[i, 5], jnp.maximum(i, 2), jnp.sign(SHIFTS[i]) * 3 + i) % 64
+            return (board ^ jnp.roll(board & MASKS[i], SHIFTS[i])).at[place].set(board[action] ^ (i > 2))
+
+        board = jax.lax.fori_loop(0, 4, turn, state)
+        return board, board, board.sum().astype(jnp.float32), board.all(), jnp.bool_(False), {}
+
+    def action_space(self, params):
+        return Discrete(64)
+
+    observation_space = action_space
+
+
+def test_numbers_that_a_loops_index_makes():
+    native, cuda = both(Rolling(), 40, 12, record=("obs", "reward"))
+    state, actions = native.reset(seed=0), np.random.default_rng(0).integers(64, size=(12, 40), dtype=np.int32)
+    for x, y in zip(*map(jax.tree.leaves, (native(state, actions), cuda(state, actions))), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("num_envs", [1, 32])
