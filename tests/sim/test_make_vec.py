@@ -384,17 +384,6 @@ def test_spaces_of_several_parts_are_dictionaries_or_tuples_of_spaces():
         sim.make_vec(env, 2)
 
 
-def test_a_box_of_booleans_has_room_for_both_whatever_its_bounds():
-    flags = {"observe": lambda self, state: state[0] > jnp.array([0.0, 1.0])}
-    env = type(
-        "Flags", (Count,), {**flags, "observation_space": lambda self, params: Box(-np.inf, np.inf, (2,), bool)}
-    )()
-    venv = sim.make_vec(env, 2, "numpy")
-    obs, _ = venv.reset(seed=0)
-    np.testing.assert_array_equal(obs, [[True, False]] * 2)
-    assert venv.observation_space.contains(obs)
-
-
 def test_wrappers_of_gymnasium_count_returns_and_normalise():
     venv = RecordEpisodeStatistics(sim.make_vec("CartPole-v1", 8, "native"))
     _, num_ended = play(venv, 100)
