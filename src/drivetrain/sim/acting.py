@@ -113,7 +113,7 @@ def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def refuse_keys(name: str, leaf: Any) -> None:
-    """Refuse typed random keys where only numbers pass, as to a policy and to Gymnasium."""
+    """Refuse typed random keys where only numbers pass, as to a policy."""
     if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) and is_key(leaf):
         raise InvalidInput(
             f"{name}: expected numbers, got typed random keys; give their words, jax.random.key_data(key), and draw "

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.sim.api import Environment, Tree
-from drivetrain.sim.ir.importer import is_key
+from drivetrain.sim.held_keys import as_words
 from drivetrain.sim.spaces import parts_of
 from drivetrain.sim.transition import first, select, strong
 
@@ -81,7 +81,7 @@ def equal(x: Tree, y: Tree) -> Any:
 
 def numbers(x: jax.Array) -> Any:
     """A leaf as NumPy's; keys as their words."""
-    return np.asarray(jax.random.key_data(x) if is_key(x) else x)
+    return np.asarray(as_words(x))
 
 
 def outside(space: Any, what: str, obs: Tree, place: str = "") -> list[str]:

@@ -23,7 +23,6 @@ from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe, name_of
 from drivetrain.sim.given_params import other_sizes
 from drivetrain.sim.held_keys import Kinds, as_keys, as_words, kinds_of
-from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.own_code import WRITERS, own_hash
 from drivetrain.sim.random import Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
@@ -296,7 +295,7 @@ def text_of(jaxpr: Any) -> tuple[str, list[bytes]]:
     return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), [
         f"{describe(words)} ".encode() + words.tobytes()
         for x in constants_of(jaxpr)
-        for words in [np.asarray(jax.random.key_data(x) if is_key(x) else x)]
+        for words in [np.asarray(as_words(x))]
     ]
 
 
