@@ -52,10 +52,17 @@ class Builder:
 
     def elementwise(self, name: str, *inputs: Value) -> Value:
         """An elementwise operation; scalars, and dimensions of size 1, are repeated to the shape of the others."""
-        shape = np.broadcast_shapes(*(value.shape for value in inputs))
-        inputs = tuple(self.broadcast(v, shape, range(len(shape) - len(v.shape), len(shape))) for v in inputs)
+        inputs, shape = self.of_one_shape(inputs)
         dtype = "bool" if name in COMPARE or name == "is_finite" else inputs[-1].dtype
         return self.emit(name, inputs, shape, dtype)
+
+    def of_one_shape(self, values: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[int, ...]]:
+        """Values repeated to the shape of all of them, and that; scalars among scalars are most of a large program."""
+        shape = values[0].shape
+        if all(value.shape == shape for value in values):
+            return values, shape
+        shape = np.broadcast_shapes(*(value.shape for value in values))
+        return tuple(self.broadcast(v, shape, range(len(shape) - len(v.shape), len(shape))) for v in values), shape
 
     def convert(self, x: Value, dtype: str) -> Value:
         """Each element as another type, by value."""
@@ -63,9 +70,7 @@ class Builder:
 
     def threefry(self, k0: Value, k1: Value, c0: Value, c1: Value) -> tuple[Value, Value]:
         """Both words of Threefry-2x32, elementwise over one shape; scalars are repeated."""
-        words = (k0, k1, c0, c1)
-        shape = np.broadcast_shapes(*(v.shape for v in words))
-        inputs = tuple(self.broadcast(v, shape, range(len(shape) - len(v.shape), len(shape))) for v in words)
+        inputs, shape = self.of_one_shape((k0, k1, c0, c1))
         outputs = (Value(shape, "uint32"), Value(shape, "uint32"))
         self.ops.append(Op("threefry", inputs, outputs, {}, (), self.where))
         return outputs

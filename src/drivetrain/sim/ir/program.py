@@ -7,9 +7,10 @@ block may use the values of the blocks around it. `ops.py` says what each operat
 """
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from operator import is_
 from typing import Any
 
 _numbers = itertools.count()
@@ -94,10 +95,25 @@ def outer_uses(block: Block) -> set[Value]:
     return used - made
 
 
-def rebuilt(op: Op, renamed: dict[Value, Value], regions: Sequence[Block] | None = None) -> Op:
-    """The operation with its inputs looked up in `renamed`, and other regions where given."""
-    inputs = tuple(renamed.get(value, value) for value in op.inputs)
-    return Op(op.name, inputs, op.outputs, op.attrs, op.regions if regions is None else tuple(regions), op.where)
+def rebuilt(op: Op, renamed: Mapping[Value, Value], regions: Sequence[Block] = ()) -> Op:
+    """The operation with its inputs looked up in `renamed`, and other regions where given; itself where all stays.
+
+    Passes ask this of every operation in every round, and most of a large program stays as it is.
+    """
+    same_inputs = renamed.keys().isdisjoint(op.inputs)
+    if same_inputs and all(map(is_, regions, op.regions)):
+        return op
+    inputs = op.inputs if same_inputs else tuple(renamed.get(value, value) for value in op.inputs)
+    return Op(op.name, inputs, op.outputs, op.attrs, tuple(regions) or op.regions, op.where)
+
+
+def remade(block: Block, ops: Iterable[Op], renamed: Mapping[Value, Value]) -> Block:
+    """The block with other operations, and its outputs looked up in `renamed`; itself where all is as it was."""
+    ops, outputs = tuple(ops), block.outputs
+    if not renamed.keys().isdisjoint(outputs):
+        outputs = tuple(renamed.get(value, value) for value in outputs)
+    is_same = outputs is block.outputs and len(ops) == len(block.ops) and all(map(is_, ops, block.ops))
+    return block if is_same else Block(block.inputs, ops, outputs)
 
 
 def map_regions(op: Op, change: Callable[[Block], Block]) -> Op:

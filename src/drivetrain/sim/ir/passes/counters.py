@@ -6,7 +6,7 @@ in all lanes, and leaves the carried values.
 
 from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.passes.renaming import renamed_block
-from drivetrain.sim.ir.program import Block, Op, Value, map_regions
+from drivetrain.sim.ir.program import Block, Op, Value, map_regions, remade
 
 Constants = dict[Value, int]
 
@@ -34,7 +34,8 @@ def rewritten(block: Block, constants: Constants) -> Block:
         for k, (start, step) in steps.items():
             last = (start + length * step) % 2**32
             renamed[op.outputs[k]] = builder.const(as_type(last, op.outputs[k].dtype), op.outputs[k].dtype)
-    return renamed_block(Block(block.inputs, tuple(builder.ops), block.outputs), renamed)
+    whole = remade(block, builder.ops, {})
+    return renamed_block(whole, renamed) if renamed else whole
 
 
 def counters_of(op: Op, constants: Constants) -> dict[int, tuple[int, int]]:

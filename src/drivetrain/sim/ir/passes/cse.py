@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 
-from drivetrain.sim.ir.program import Block, Op, Value, attrs_key, rebuilt
+from drivetrain.sim.ir.program import Block, Op, Value, attrs_key, rebuilt, remade
 
 COMMUTE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"}
 
@@ -26,7 +26,7 @@ def scoped(block: Block, seen: dict[Hashable, tuple[Value, ...]], renamed: dict[
         if key is not None:
             seen[key] = op.outputs
         ops.append(new)
-    return Block(block.inputs, tuple(ops), tuple(renamed.get(value, value) for value in block.outputs))
+    return remade(block, ops, renamed)
 
 
 def signature(op: Op) -> Hashable:

@@ -1,6 +1,9 @@
 """Dead code: what no output needs, down to results of regions and values carried through loops for nothing."""
 
-from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
+from collections.abc import Sequence
+from operator import is_
+
+from drivetrain.sim.ir.program import Block, Op, Value, outer_uses, remade
 
 
 def eliminate_dead(block: Block) -> Block:
@@ -8,22 +11,22 @@ def eliminate_dead(block: Block) -> Block:
     needed = set(block.outputs)
     kept: list[Op] = []
     for op in reversed(block.ops):
-        if not any(value in needed for value in op.outputs):
+        if needed.isdisjoint(op.outputs):
             continue
-        new = trimmed(op, needed)
+        new = trimmed(op, needed) if op.regions else op
         needed.update(new.inputs)
         for region in new.regions:
             needed |= outer_uses(region)
         kept.append(new)
-    return Block(block.inputs, tuple(reversed(kept)), block.outputs)
+    return remade(block, reversed(kept), {})
 
 
 def trimmed(op: Op, needed: set[Value]) -> Op:
     """The operation without results that nobody needs."""
     if op.name == "if":
         keep = [k for k, value in enumerate(op.outputs) if value in needed]
-        regions = tuple(eliminate_dead(Block((), r.ops, tuple(r.outputs[k] for k in keep))) for r in op.regions)
-        return Op("if", op.inputs, tuple(op.outputs[k] for k in keep), op.attrs, regions, op.where)
+        regions = [live(r, (), tuple(r.outputs[k] for k in keep)) for r in op.regions]
+        return changed(op, op.inputs, tuple(op.outputs[k] for k in keep), regions)
     if op.name in ("while", "for"):
         return trimmed_loop(op, needed)
     return op
@@ -39,19 +42,31 @@ def trimmed_loop(op: Op, needed: set[Value]) -> Op:
         used = uses_of(condition)
         keep |= {k for k, value in enumerate(condition.inputs) if value in used}
     while True:
-        used = uses_of(eliminate_dead(Block(body.inputs, body.ops, tuple(body.outputs[k] for k in sorted(keep)))))
+        used = uses_of(live(body, body.inputs, tuple(body.outputs[k] for k in sorted(keep))))
         more = keep | {k - skip for k, value in enumerate(body.inputs) if k >= skip and value in used}
         if more == keep:
             break
         keep = more
     order = sorted(keep)
     inputs = (*body.inputs[:skip], *(body.inputs[k + skip] for k in order))
-    regions = [eliminate_dead(Block(inputs, body.ops, tuple(body.outputs[k] for k in order)))]
+    regions = [live(body, inputs, tuple(body.outputs[k] for k in order))]
     if condition is not None:
         carried = tuple(condition.inputs[k] for k in order)
-        regions.insert(0, eliminate_dead(Block(carried, condition.ops, condition.outputs)))
+        regions.insert(0, live(condition, carried, condition.outputs))
     outputs, starts = tuple(op.outputs[k] for k in order), tuple(op.inputs[k] for k in order)
-    return Op(op.name, starts, outputs, op.attrs, tuple(regions), op.where)
+    return changed(op, starts, outputs, regions)
+
+
+def live(block: Block, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> Block:
+    """What of a block is needed for some of its outputs, with some of its inputs."""
+    is_whole = inputs == block.inputs and outputs == block.outputs
+    return eliminate_dead(block if is_whole else Block(inputs, block.ops, outputs))
+
+
+def changed(op: Op, inputs: tuple[Value, ...], outputs: tuple[Value, ...], regions: Sequence[Block]) -> Op:
+    """The operation with other ends and regions; itself where all is as it was."""
+    is_same = len(outputs) == len(op.outputs) and all(map(is_, regions, op.regions))
+    return op if is_same else Op(op.name, inputs, outputs, op.attrs, tuple(regions), op.where)
 
 
 def uses_of(block: Block) -> set[Value]:

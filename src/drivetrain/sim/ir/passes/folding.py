@@ -11,7 +11,7 @@ import numpy.typing as npt
 from drivetrain.sim.ir.build import Builder, row_major
 from drivetrain.sim.ir.evaluate import affine_positions, evaluate
 from drivetrain.sim.ir.ops import ELEMENTWISE
-from drivetrain.sim.ir.program import Block, Op, Value, hashable, rebuilt
+from drivetrain.sim.ir.program import Block, Op, Value, hashable, rebuilt, remade
 
 MOST_ELEMENTS = 4096
 FOLDED = ELEMENTWISE | {"view", "concat", "stack", "take", "pick", "put", "reduce", "cumulate", "sort", "dot"}
@@ -39,8 +39,7 @@ class Folder:
         for op in block.ops:
             regions = [self.block(region) for region in op.regions]
             self.rewrite(builder, rebuilt(op, self.renamed, regions))
-        outputs = tuple(self.renamed.get(value, value) for value in block.outputs)
-        return Block(block.inputs, tuple(builder.ops), outputs)
+        return remade(block, builder.ops, self.renamed)
 
     def rewrite(self, builder: Builder, op: Op) -> None:
         """Write one operation, or what it comes down to."""

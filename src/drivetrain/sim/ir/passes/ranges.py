@@ -11,7 +11,7 @@ import numpy as np
 
 from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.passes.intervals import Interval, interval_of, whole
-from drivetrain.sim.ir.program import Block, Op, Value, rebuilt
+from drivetrain.sim.ir.program import Block, Op, Value, rebuilt, remade
 
 
 def drop_bounds(block: Block) -> Block:
@@ -46,8 +46,7 @@ class Ranges:
                 self.intervals[op.regions[0].inputs[0]] = 0, max(op.attrs["length"] - 1, 0)
             regions = [self.block(region) for region in op.regions]
             self.rewrite(builder, rebuilt(op, self.renamed, regions))
-        outputs = tuple(self.renamed.get(value, value) for value in block.outputs)
-        return Block(block.inputs, tuple(builder.ops), outputs)
+        return remade(block, builder.ops, self.renamed)
 
     def rewrite(self, builder: Builder, op: Op) -> None:
         """Write one operation, or nothing where its result is known by another name."""

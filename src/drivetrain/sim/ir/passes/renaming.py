@@ -1,14 +1,13 @@
 """Other names for values, in an operation and in all blocks inside it."""
 
-from drivetrain.sim.ir.program import Block, Op, Value, rebuilt
+from drivetrain.sim.ir.program import Block, Op, Value, rebuilt, remade
 
 
 def renamed_op(op: Op, renamed: dict[Value, Value]) -> Op:
     """The operation with every use of a value in `renamed` replaced."""
-    return rebuilt(op, renamed, [renamed_block(region, renamed) for region in op.regions])
+    return rebuilt(op, renamed, [renamed_block(region, renamed) for region in op.regions] if op.regions else ())
 
 
 def renamed_block(block: Block, renamed: dict[Value, Value]) -> Block:
     """As `renamed_op`, for a block."""
-    ops = tuple(renamed_op(op, renamed) for op in block.ops)
-    return Block(block.inputs, ops, tuple(renamed.get(value, value) for value in block.outputs))
+    return remade(block, [renamed_op(op, renamed) for op in block.ops], renamed)

@@ -7,7 +7,7 @@ rows came from is gone, and what is left is elementwise: engines can compute it 
 from drivetrain.sim.ir.build import Builder, row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.passes.scalars import MOST_ELEMENTS, reduced
-from drivetrain.sim.ir.program import Block, Op, Value, rebuilt
+from drivetrain.sim.ir.program import Block, Op, Value, rebuilt, remade
 
 MOST_IN_ROW = 4
 LONGEST_CHAIN = 16
@@ -27,7 +27,7 @@ def write_out_short_rows(block: Block) -> Block:
             renamed[op.out] = reduced(builder, op.attrs["kind"], row, op.out.dtype)
             continue
         builder.ops.append(new)
-    return Block(block.inputs, tuple(builder.ops), tuple(renamed.get(value, value) for value in block.outputs))
+    return remade(block, builder.ops, renamed)
 
 
 def is_of_short_rows(op: Op) -> bool:
