@@ -47,14 +47,15 @@ def candidates(block: Block, only: Value | None) -> list[tuple[Value, set[Op], l
     users = users_of(block)
     position = {value: k for k, op in enumerate(block.ops) for value in op.outputs}
     found: list[tuple[Value, set[Op], list[Op]]] = []
-    for condition, every in by_condition.items():
-        selects = every
+    for condition, selects in by_condition.items():
         chain = movable(block, users, position, condition, set(selects))
-        while late := needing_others(block, chain, selects):
+        while cost_of(chain) >= LEAST_COST:  # with fewer selects less can move
+            late = needing_others(block, chain, selects)
+            if not late:
+                found.append((condition, chain, selects))
+                break
             selects = [op for op in selects if op not in late]
             chain = movable(block, users, position, condition, set(selects))
-        if cost_of(chain) >= LEAST_COST:
-            found.append((condition, chain, selects))
     return found
 
 
@@ -109,14 +110,14 @@ def needing_others(block: Block, chain: set[Op], selects: list[Op]) -> set[Op]:
     late: set[Op] = set()
     for op in block.ops:
         if op in chain:
-            taken = (if_true.get(value, value) for value in inputs_of(op))
-            if any(value in after or value in needing for value in taken):
+            taken = [if_true.get(value, value) for value in inputs_of(op)]
+            if not (after.isdisjoint(taken) and needing.isdisjoint(taken)):
                 needing.update(op.outputs)
         elif op in selects and op.inputs[1] in made:
             after.add(op.out)
             if op.inputs[1] in needing or if_false.get(op.inputs[2], op.inputs[2]) in after:
                 late.add(op)
-        elif any(value in after for value in inputs_of(op)):
+        elif after and not after.isdisjoint(inputs_of(op)):
             after.update(op.outputs)
     return late
 
