@@ -1,8 +1,10 @@
 """What holds for every pass: random programs keep their meaning to the bit, alone and in the whole pipeline."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_programs import assert_same_meaning, random_program
+from small_programs import assert_same_meaning, imported, random_program
 
 from drivetrain.sim.ir.passes import pipeline
 from drivetrain.sim.ir.passes.converted_puts import convert_below_puts
@@ -35,3 +37,22 @@ def test_random_programs_are_worth_checking():
     assert fewer == 40
     results = [pipeline.simplified(block).num_ops for block, _ in blocks]
     assert np.mean(results) > 5
+
+
+ROUND = [fold, count_by_index, drop_bounds, eliminate_common, eliminate_dead]
+
+
+@pytest.mark.parametrize("changed", ROUND, ids=lambda changed: changed.__name__)
+def test_what_a_pass_has_nothing_to_do_with_is_not_built_anew(changed):
+    def turn(i, x):
+        return jax.lax.cond(x > i, lambda: x * 0.5, lambda: jnp.sin(x) + 1)
+
+    def function(x):
+        return jax.lax.fori_loop(0, 3, turn, jax.lax.while_loop(lambda y: y > 9, lambda y: y / 3, x))
+
+    blocks = [imported(function, np.float32(20)), *(random_program(seed)[0] for seed in range(20))]
+    for block in blocks:
+        least, again = block, changed(block)
+        while again.num_ops < least.num_ops:
+            least, again = again, changed(again)
+        assert changed(again) is again
