@@ -19,8 +19,11 @@ from drivetrain.sim.ir.program import Block
 
 MOST_STACK_NBYTES = 131072
 """Of memory in each lane; the tiles of a turn lie on a thread's stack."""
-MOST_HEAP_NBYTES = 8 << 20
-"""Of memory in each lane for large arrays, which lie on the heap where the stack has no room for all."""
+MOST_HEAP_NBYTES = 32 << 20
+"""Of memory in each lane for large arrays, which lie on the heap where the stack has no room for all.
+
+No thread has more lanes than there are environments to step, so it is never more than XLA takes for the same arrays.
+"""
 LEAST_ODD = 5
 """Tiles from which on one without a partner, which is computed twice, costs less than pairs gain."""
 
