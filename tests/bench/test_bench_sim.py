@@ -1,6 +1,7 @@
 """`drivetrain bench sim`: everybody simulates the same scene, and equality is counted number by number."""
 
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from drivetrain.bench.sim.targets import ONE_THREAD, TWO_PROCESSES
 from drivetrain.bench.sim.trial import Trial
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
+from drivetrain.sim.engines.native.forms import MOST_HEAP_NBYTES
 from drivetrain.sim.spaces import Discrete
 
 SCENE = Scene(env="CartPole-v1", num_envs=8, num_steps=4)
@@ -293,12 +295,13 @@ def test_without_gymnax_nothing_but_cases_of_its_environments_is_refused_by_its_
 
 
 class Large:
-    """A state of megabytes, which no heap of a kernel holds."""
+    """A state that no heap of a kernel holds."""
 
     name, default_params = "Large", None
+    side = math.isqrt(MOST_HEAP_NBYTES // 4) + 1
 
     def reset(self, key, params):
-        return jnp.zeros(1), jax.random.uniform(key, (1024, 1024))
+        return jnp.zeros(1), jax.random.uniform(key, (self.side, self.side))
 
     def step(self, key, state, action, params):
         state = jnp.sort(state + action, 0).T
