@@ -8,7 +8,7 @@ from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.passes.predicated_put import puts_below
 from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
 from drivetrain.sim.ir.passes.sinking import users_of
-from drivetrain.sim.ir.program import Block, Op, Value, map_regions
+from drivetrain.sim.ir.program import Block, Op, Value, map_regions, remade
 
 
 def convert_below_puts(block: Block) -> Block:
@@ -28,7 +28,7 @@ def convert_below_puts(block: Block) -> Block:
             renamed[op.out] = write(builder, op.out.dtype, chains[op], renamed)
         elif op not in moved:
             builder.ops.append(renamed_op(map_regions(op, convert_below_puts), renamed))
-    return renamed_block(Block(block.inputs, tuple(builder.ops), block.outputs), renamed)
+    return renamed_block(remade(block, builder.ops, {}), renamed)
 
 
 def is_built(makers: dict[Value, Op], chain: list[Op]) -> bool:

@@ -34,8 +34,7 @@ def rewritten(block: Block, constants: Constants) -> Block:
         for k, (start, step) in steps.items():
             last = (start + length * step) % 2**32
             renamed[op.outputs[k]] = builder.const(as_type(last, op.outputs[k].dtype), op.outputs[k].dtype)
-    whole = remade(block, builder.ops, {})
-    return renamed_block(whole, renamed) if renamed else whole
+    return renamed_block(remade(block, builder.ops, {}), renamed)
 
 
 def counters_of(op: Op, constants: Constants) -> dict[int, tuple[int, int]]:

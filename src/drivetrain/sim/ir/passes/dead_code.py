@@ -25,7 +25,7 @@ def trimmed(op: Op, needed: set[Value]) -> Op:
     """The operation without results that nobody needs."""
     if op.name == "if":
         keep = [k for k, value in enumerate(op.outputs) if value in needed]
-        regions = [live(r, (), tuple(r.outputs[k] for k in keep)) for r in op.regions]
+        regions = [eliminate_dead(with_ends(r, (), tuple(r.outputs[k] for k in keep))) for r in op.regions]
         return changed(op, op.inputs, tuple(op.outputs[k] for k in keep), regions)
     if op.name in ("while", "for"):
         return trimmed_loop(op, needed)
@@ -42,25 +42,26 @@ def trimmed_loop(op: Op, needed: set[Value]) -> Op:
         used = uses_of(condition)
         keep |= {k for k, value in enumerate(condition.inputs) if value in used}
     while True:
-        used = uses_of(live(body, body.inputs, tuple(body.outputs[k] for k in sorted(keep))))
+        live = eliminate_dead(with_ends(body, body.inputs, tuple(body.outputs[k] for k in sorted(keep))))
+        used = uses_of(live)
         more = keep | {k - skip for k, value in enumerate(body.inputs) if k >= skip and value in used}
         if more == keep:
             break
         keep = more
     order = sorted(keep)
     inputs = (*body.inputs[:skip], *(body.inputs[k + skip] for k in order))
-    regions = [live(body, inputs, tuple(body.outputs[k] for k in order))]
+    regions = [with_ends(live, inputs, live.outputs)]
     if condition is not None:
         carried = tuple(condition.inputs[k] for k in order)
-        regions.insert(0, live(condition, carried, condition.outputs))
+        regions.insert(0, eliminate_dead(with_ends(condition, carried, condition.outputs)))
     outputs, starts = tuple(op.outputs[k] for k in order), tuple(op.inputs[k] for k in order)
     return changed(op, starts, outputs, regions)
 
 
-def live(block: Block, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> Block:
-    """What of a block is needed for some of its outputs, with some of its inputs."""
+def with_ends(block: Block, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> Block:
+    """The block with some of its inputs and outputs; itself where these are all."""
     is_whole = inputs == block.inputs and outputs == block.outputs
-    return eliminate_dead(block if is_whole else Block(inputs, block.ops, outputs))
+    return block if is_whole else Block(inputs, block.ops, outputs)
 
 
 def changed(op: Op, inputs: tuple[Value, ...], outputs: tuple[Value, ...], regions: Sequence[Block]) -> Op:

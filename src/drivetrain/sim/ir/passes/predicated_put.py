@@ -7,7 +7,7 @@ whole grid twice. Afterwards the put changes one element in place. Puts upon put
 from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
 from drivetrain.sim.ir.passes.sinking import users_of
-from drivetrain.sim.ir.program import Block, Op, Value, map_regions
+from drivetrain.sim.ir.program import Block, Op, Value, map_regions, remade
 
 
 def predicate_puts(block: Block) -> Block:
@@ -33,7 +33,7 @@ def predicate_puts(block: Block) -> Block:
             renamed[op.out] = write(builder, *plans[op], renamed)
         elif op not in replaced:
             builder.ops.append(renamed_op(map_regions(op, predicate_puts), renamed))
-    return renamed_block(Block(block.inputs, tuple(builder.ops), block.outputs), renamed)
+    return renamed_block(remade(block, builder.ops, {}), renamed)
 
 
 def scalar_condition(makers: dict[Value, Op], select: Op) -> Value | None:

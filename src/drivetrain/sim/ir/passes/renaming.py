@@ -5,9 +5,9 @@ from drivetrain.sim.ir.program import Block, Op, Value, rebuilt, remade
 
 def renamed_op(op: Op, renamed: dict[Value, Value]) -> Op:
     """The operation with every use of a value in `renamed` replaced."""
-    return rebuilt(op, renamed, [renamed_block(region, renamed) for region in op.regions] if op.regions else ())
+    return rebuilt(op, renamed, [renamed_block(region, renamed) for region in op.regions])
 
 
 def renamed_block(block: Block, renamed: dict[Value, Value]) -> Block:
     """As `renamed_op`, for a block."""
-    return remade(block, [renamed_op(op, renamed) for op in block.ops], renamed)
+    return remade(block, [renamed_op(op, renamed) for op in block.ops], renamed) if renamed else block
