@@ -1,7 +1,6 @@
 """`drivetrain bench sim`: everybody simulates the same scene, and equality is counted number by number."""
 
 import json
-import math
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ from drivetrain.bench.sim.targets import ONE_THREAD, TWO_PROCESSES
 from drivetrain.bench.sim.trial import Trial
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
-from drivetrain.sim.engines.native.forms import MOST_HEAP_NBYTES
+from drivetrain.sim.engines.native import forms
 from drivetrain.sim.spaces import Discrete
 
 SCENE = Scene(env="CartPole-v1", num_envs=8, num_steps=4)
@@ -197,8 +196,15 @@ def test_random_words_of_both_generators_are_those_of_xla(engine, generator):
     assert found.num_compared > 9 * 20 * 36
 
 
-def test_an_environment_that_an_engine_cannot_compile_is_said(monkeypatch):
+@pytest.fixture
+def too_large(monkeypatch):
+    """`Large` has whatever name one asks for, and is too large for a kernel."""
     monkeypatch.setattr(sim, "make", lambda _name: Large())
+    monkeypatch.setattr(forms, "MOST_STACK_NBYTES", 2_000)
+    monkeypatch.setattr(forms, "MOST_HEAP_NBYTES", 2_000)
+
+
+def test_an_environment_that_an_engine_cannot_compile_is_said(too_large):
     with pytest.raises(NotOffered, match=r"one environment needs .* bytes while it steps, .* a native kernel has"):
         compare("Knob", "native", 1, 1)
 
@@ -295,13 +301,12 @@ def test_without_gymnax_nothing_but_cases_of_its_environments_is_refused_by_its_
 
 
 class Large:
-    """A state that no heap of a kernel holds."""
+    """A state for which kernels that have little memory have none."""
 
     name, default_params = "Large", None
-    side = math.isqrt(MOST_HEAP_NBYTES // 4) + 1
 
     def reset(self, key, params):
-        return jnp.zeros(1), jax.random.uniform(key, (self.side, self.side))
+        return jnp.zeros(1), jax.random.uniform(key, (32, 32))
 
     def step(self, key, state, action, params):
         state = jnp.sort(state + action, 0).T
@@ -311,7 +316,6 @@ class Large:
         return Discrete(2)
 
 
-def test_an_environment_that_we_do_not_compile_is_said_to_be_missing_and_ends_nothing(monkeypatch):
-    monkeypatch.setattr(sim, "make", lambda name: Large())
+def test_an_environment_that_we_do_not_compile_is_said_to_be_missing_and_ends_nothing(too_large):
     with pytest.raises(NotOffered, match="bytes"):
         simulator(SCENE, "native")
