@@ -240,7 +240,7 @@ def nothing(x, k):
         nothing,
     ],
 )
-def test_engines_give_what_xla_gives(function):
+def test_engines_give_what_xla_gives(function, xla_as_users_have_it):
     batches = rng.normal(size=(11, 3, 4)).astype(np.float32), rng.integers(0, 5, 11, dtype=np.int32)
     expected = applied(function, *batches, engine="xla")
     for engine in ("numpy", "native"):

@@ -6,7 +6,7 @@ import pytest
 from comparing import applied, assert_same
 from primitives import CASES
 
-pytestmark = pytest.mark.usefixtures("compiled_as_large_ones")
+pytestmark = pytest.mark.usefixtures("compiled_as_large_ones", "xla_as_users_have_it")
 
 
 @pytest.mark.parametrize("name", CASES)
