@@ -77,6 +77,14 @@ class Slow(Ending):
         return super().step(action)
 
 
+class Slower(Ending):
+    """Takes a tenth of a second for a step."""
+
+    def step(self, action):
+        time.sleep(0.1)
+        return super().step(action)
+
+
 class Pictures(Ending):
     """Observes colour images, channels last."""
 
@@ -291,7 +299,7 @@ class Uncounted(Nested):
 for kind in (
     *(Spaceless, Listing, Blind, Broken, Leaving, Unclosable, Old, Uncounted),
     *(Wordless, Careless, Mute, Guarded, Bodiless, Quitting, Seedless),
-    *(Shifted, Ending, Noted, Patient, Slow, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
+    *(Shifted, Ending, Noted, Patient, Slow, Slower, Pictures, Gray, Film, Small, Nested, Driven, Seeing),
     *(Many, Talking, Oblong, Unbounded),
 ):
     gymnasium.register(f"{kind.__name__}-v0", kind)

@@ -1,6 +1,7 @@
 """Rows of runs with processes are those of the run without, where the updates are the same."""
 
 import os
+import signal
 import sys
 import time
 
@@ -9,9 +10,10 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from gymnasium.envs.classic_control import CartPoleEnv
-from whole_run import rows_of
+from whole_run import ENDLESS, rows_of
 
 from drivetrain.train import train
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 PPO = {
     "num_envs": 4, "rollout_length": 8, "batch_size": 32, "num_epochs": 1, "hidden": (8,), "total_steps": 32 * 30,
@@ -71,3 +73,13 @@ def test_the_last_row_has_the_last_episodes_however_late_an_actor_tells_of_them(
     train(algo, TellingLate, **settings)
     (row,) = [row for row in rows_of(tmp_path) if "steps_per_s" in row]
     assert (row["episode_return"], row["episode_length"]) == (sum(range(1, 101)) / 10, 10)
+
+
+def test_no_row_is_of_steps_that_end_after_the_last_checkpoint_of_a_stopped_run(start, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    alone = ["--num-actors", "1", "--envs-per-actor", "1", "--batch-size", "4", "--warmup-steps", "8"]
+    run = start(*ENDLESS, *alone, "--log-interval-steps", "1", what=("dqn", "strange_envs:Slower-v0"))
+    run.wait_until_learning()
+    run.process.send_signal(signal.SIGINT)  # the last checkpoint is there before the step that is being taken ends
+    assert run.end()[0] == 130
+    assert load_checkpoint(run.run_dir)[1]["num_steps"] == rows_of(run.run_dir)[-1]["num_steps"]

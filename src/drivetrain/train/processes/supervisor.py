@@ -299,6 +299,8 @@ class Supervisor:
             self._finished_s = self._finished_s or time.monotonic()
             self._report_the_last(counts)
             return
+        if self._memory.ledger.stopping:  # the last checkpoint may have been written before the last steps were taken
+            return
         taken = counts.committed == self._memory.ledger.rules.total_steps  # the last row waits for the last update
         if not self._config.on_policy and not taken and self._meter.row_is_due(counts):
             self._write_row(counts)
