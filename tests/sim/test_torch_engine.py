@@ -22,7 +22,7 @@ HEAVY = ("MNISTBandit-bsuite", "Seaquest-MinAtar")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_primitives_give_what_xla_gives(name):
+def test_primitives_give_what_xla_gives(name, xla_as_users_have_it):
     function, batches = CASES[name]()
     assert_same(applied(function, *batches, engine="xla"), applied(function, *batches, engine="torch"))
 
