@@ -82,4 +82,4 @@ def test_no_row_is_of_steps_that_end_after_the_last_checkpoint_of_a_stopped_run(
     run.wait_until_learning()
     run.process.send_signal(signal.SIGINT)  # the last checkpoint is there before the step that is being taken ends
     assert run.end()[0] == 130
-    assert load_checkpoint(run.run_dir)[1]["num_steps"] == rows_of(run.run_dir)[-1]["num_steps"]
+    assert load_checkpoint(run.run_dir)[1]["num_steps"] >= rows_of(run.run_dir)[-1]["num_steps"] > 8
