@@ -122,9 +122,9 @@ def test_spaces_are_those_of_gymnasium(name):
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_no_type_is_promoted_in_silence(name):
+def test_no_type_and_no_rank_is_promoted_in_silence(name):
     env = sim.make(name)
-    with jax.numpy_dtype_promotion("strict"):
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         obs, state = jax.eval_shape(lambda key: env.reset(key, env.default_params), jax.random.key(0))
         action = jax.eval_shape(env.action_space(env.default_params).sample, jax.random.key(0))
         after = jax.eval_shape(lambda *x: env.step(jax.random.key(0), *x, env.default_params), state, action)

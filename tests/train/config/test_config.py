@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -229,13 +230,46 @@ def test_a_schedule_in_the_place_of_a_number_is_answered_with_where_it_goes(algo
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"algo": "dqn", "env": "E", "run": {}, "replay": {}}', '{"algo": "dqn", "env": "E", "run": 3}'],
+    ("text", "sentence"),
+    [
+        ("", "Expecting value: line 1 column 1 (char 0)"),
+        ("[1, 2]", "its content: expected an object of settings, got [1, 2]"),
+        ("{}", "algo: expected text, got null"),
+        ('{"algo": "dqn", "env": 3}', "env: expected text, got 3"),
+        ('{"algo": "dqn", "env": "E", "run": 3}', "run: expected an object of settings, got 3"),
+        ('{"algo": "dqn", "env": "E", "run": {}, "replay": {}}', "it lacks the part 'agent'; use an older copy"),
+        (
+            '{"algo": "dqn", "env": "E", "environment": {"env_kwargs": [1]}}',
+            "env_kwargs: expected an object of settings, got [1]",
+        ),
+    ],
 )
-def test_a_foreign_config_json_is_refused(tmp_path, text):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(FileFormatError, match=r"config\.json"):
+def test_a_foreign_config_json_is_refused_with_what_is_wrong_with_it(tmp_path, text, sentence):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=re.escape(f"{path}: expected the config.json of a run: {sentence}")):
+        TrainConfig.load(path)
+
+
+def test_an_absent_config_json_is_told_as_such(tmp_path):
+    with pytest.raises(FileFormatError, match=r"expected the config\.json of a run: No such file or directory$"):
         TrainConfig.load(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+@pytest.mark.parametrize("value", [None, "x", [1, [2]], {"a": "b"}, 10**400], ids=type)
+def test_a_setting_that_somebody_changed_by_hand_is_taken_or_refused_in_our_words(tmp_path, algo, value):
+    path = tmp_path / "config.json"
+    whole = TrainConfig.default(algo, "CartPole-v1").to_dict()
+    refused = 0
+    for part, settings in whole.items():
+        for name in settings if isinstance(settings, dict) else ():
+            path.write_text(json.dumps({**whole, part: {**settings, name: value}}))
+            try:
+                TrainConfig.load(path)
+            except FileFormatError:
+                refused += 1
+    assert refused > 10
 
 
 def test_exploration_and_importance_schedules_run_linearly_to_their_ends():

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
+from drivetrain.train.run_dir.archives import save_archive
 from drivetrain.train.run_dir.checkpoint import (
     checkpoint_nbytes,
     has_checkpoint,
@@ -216,6 +218,31 @@ def test_the_last_policy_is_read_from_the_checkpoint_and_the_best_from_its_own_f
 
 
 @pytest.mark.parametrize(
+    ("arrays", "meta", "sentence"),
+    [
+        ({}, {}, "expected an entry 'params' in the best policy, found none"),
+        ({"params": np.ones(5)}, {}, "got float64, [8, 3] and 1.0"),
+        ({"params": np.array(["a"])}, {}, "got <U1, [8, 3] and 1.0"),
+        ({"params": np.ones(5, np.float32)}, {"num_steps": "8"}, "got float32, ['8', 3] and 1.0"),
+        ({"params": np.ones(5, np.float32)}, {"mean_return": None}, "got float32, [8, 3] and None"),
+        ({"params": np.ones(5, np.float32)}, {"format": "1"}, "expected a whole number as its format, got '1'"),
+    ],
+)
+def test_a_policy_of_other_content_is_refused_with_what_it_has(tmp_path, arrays, meta, sentence):
+    whole = {"num_steps": 8, "num_updates": 3, "mean_return": 1.0, **meta}
+    save_archive(tmp_path / "best" / "policy.npz", "policy", arrays, whole)
+    with pytest.raises(FileFormatError, match=re.escape(sentence)):
+        load_saved_policy(tmp_path, "best")
+
+
+def test_an_archive_of_somebody_else_is_no_policy(tmp_path):
+    (tmp_path / "best").mkdir()
+    np.savez(tmp_path / "best" / "policy.npz", weights=np.ones(3))
+    with pytest.raises(FileFormatError, match=r"no policy of drivetrain: it has no meta\.json"):
+        load_saved_policy(tmp_path, "best")
+
+
+@pytest.mark.parametrize(
     ("folder", "which", "kind"), [("best", "best", "policy"), ("checkpoint", "last", "checkpoint")]
 )
 def test_a_file_in_the_place_of_a_folder_is_told_as_absent_and_not_as_damaged(tmp_path, folder, which, kind):
@@ -319,7 +346,10 @@ def test_a_newer_format_and_another_kind_are_named(tmp_path):
     ("wrong", "sentence"),
     [
         ({"files": {"state": 3}}, "the names of its files are no text"),
-        ({"files": None}, "'NoneType' object has no"),
+        ({"files": None}, "it names no state"),
+        ({"files": ["state"]}, "it names no state"),
+        ({"format": "2"}, "expected a whole number as its format, got '2'"),
+        ({"format": ...}, "expected a whole number as its format, got None"),
         ({"num_steps": -5}, "its counts are no whole numbers from 0"),
         ({"num_updates": True}, "its counts are no whole numbers from 0"),
         ({"generation": 1.5}, "its counts are no whole numbers from 0"),

@@ -98,7 +98,7 @@ class Bits:
 
     def cells(self, board: Board) -> jax.Array:
         """See `Boards`."""
-        bits = (board[:, None] >> jnp.arange(WORD, dtype=jnp.uint32)) & 1
+        bits = (board[:, None] >> jnp.arange(WORD, dtype=jnp.uint32)[None, :]) & 1
         return (bits.reshape(-1)[: self.height * self.width] != 0).reshape(self.height, self.width)
 
 
@@ -148,7 +148,7 @@ def boards(height: int, width: int, *, packed: object) -> Boards:
 
 def one(height: int, width: int, y: Any, x: Any) -> jax.Array:
     """bool[height, width]: one cell."""
-    return (jnp.arange(height)[:, None] == y) & (jnp.arange(width) == x)
+    return (jnp.arange(height)[:, None] == y) & (jnp.arange(width)[None, :] == x)
 
 
 def planes(*layers: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """Names of settings that are none here, and what they are likely to mean."""
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from drivetrain.core.errors import InvalidInput
 
@@ -48,15 +48,3 @@ def unknown(name: str, algo: str, known: Collection[str]) -> InvalidInput:
         meant = next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None)
     guess = "" if meant is None else f"did you mean {meant}? "
     return InvalidInput(f"unknown setting {name!r} for {algo}: {guess}choose from {', '.join(sorted(known))}")
-
-
-def require_known_parts(data: Iterable[str], known: Collection[str]) -> None:
-    """Let the names of a saved configuration's parts pass.
-
-    Raises:
-        InvalidInput: One is not known: what it sets would silently be left out.
-    """
-    if strange := [name for name in data if name not in known]:
-        raise InvalidInput(
-            f"unknown part {strange[0]!r}: written by a newer drivetrain, or by hand; upgrade to read it"
-        )

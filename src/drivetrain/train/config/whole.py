@@ -14,9 +14,10 @@ from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
 from drivetrain.train.config.environment import EnvironmentConfig
 from drivetrain.train.config.given import NotGivenAgain, named, require_again
-from drivetrain.train.config.names import require_known_parts, unknown
+from drivetrain.train.config.names import unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
+from drivetrain.train.config.saved import read_settings, require_form, require_parts
 from drivetrain.train.config.simulator import SimulatorConfig, require_params
 from drivetrain.train.config.values import fitting
 
@@ -352,23 +353,23 @@ class TrainConfig:
         return json.loads(json.dumps({"algo": self.algo, "env": self.env, **finite}, default=str))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], /, **again: Any) -> "TrainConfig":
+    def from_dict(cls, data: Any, /, **again: Any) -> "TrainConfig":
         """The configuration that `to_dict` wrote.
 
         Args:
-            data: What it wrote.
+            data: What it wrote, read back.
             again: Settings that were Python objects (`env`, `torso`, `optimizer`), which it only mentions.
 
         Raises:
             NotGivenAgain: A setting was a Python object, and is not given again.
-            ValueError: A value is out of range, or not of this version's fields.
-            KeyError: Something is missing.
-            TypeError, AttributeError: Something is of another form.
+            InvalidInput: It is of another form, lacks a part, or a value is out of range or not of this version's
+                fields.
         """
+        require_form(data)
         # Of runs from before there were these settings.
         data = {"environment": {}, "simulator": {"sim_engine": "none"}, **data}
         parts = cls.default(data["algo"], "").parts
-        require_known_parts(data, {"algo", "env", "simulator", *parts})
+        require_parts(data, {"algo", "env", "simulator", *parts})
         fields: dict[str, Any] = {name: value for part in parts for name, value in data[part].items()}
         fields = require_again({"env": data["env"], **fields}, again)
         return cls.default(data["algo"], fields.pop("env")).override(**fields)
@@ -386,10 +387,10 @@ class TrainConfig:
             NotGivenAgain: As in `from_dict`.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text()), **again)
+            return cls.from_dict(read_settings(Path(path)), **again)
         except NotGivenAgain:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except InvalidInput as error:
             raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
 
 

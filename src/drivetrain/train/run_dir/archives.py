@@ -61,6 +61,8 @@ def load_archive(path: Path, kind: str) -> tuple[Arrays, dict[str, Any]]:
             raise ValueError("it is no .npz file, or not all of one")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays: Arrays = {name: file[name] for name in file.files}
+        if _META not in arrays:
+            raise ValueError(f"it has no {_META}")
         meta: Any = json.loads(bytes(arrays.pop(_META)))
     except (FileNotFoundError, NotADirectoryError) as error:  # also where a file lies in its folder's place
         raise FileFormatError(f"{path}: there is no {kind} here (yet)") from error
@@ -79,11 +81,17 @@ def checked(path: Path, kind: str, meta: Any, newest: int) -> dict[str, Any]:
     found = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
     if found.get("kind") != kind:
         raise FileFormatError(f"{path}: expected a {kind}, got a {found.get('kind')!r}")
-    if found["format"] > newest:
-        raise FileFormatError(
-            f"{path}: format {found['format']} is newer than this drivetrain reads ({newest}); upgrade it"
-        )
+    version = found.get("format")
+    if not is_count(version):
+        raise FileFormatError(f"{path}: damaged: expected a whole number as its format, got {version!r}")
+    if version > newest:
+        raise FileFormatError(f"{path}: format {version} is newer than this drivetrain reads ({newest}); upgrade it")
     return found
+
+
+def is_count(value: Any) -> bool:
+    """Whether what was read is a whole number from 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def append_whole(file: IO[bytes], data: bytes) -> None:

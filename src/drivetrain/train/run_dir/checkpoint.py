@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 from drivetrain.replay import Replay
-from drivetrain.train.run_dir.archives import Arrays, checked, load_archive, save_archive
+from drivetrain.train.run_dir.archives import Arrays, checked, is_count, load_archive, save_archive
 
 Which = Literal["best", "last"]
 _FORMAT = 2
@@ -195,22 +195,24 @@ def load_saved_policy(run_dir: Path, which: Which) -> SavedPolicy:
     """
     arrays, meta = load_archive(run_dir / _BEST, "policy") if which == "best" else load_checkpoint(run_dir)
     try:
-        return SavedPolicy(
-            vector=arrays["params"],
-            num_steps=meta["num_steps"],
-            num_updates=meta["num_updates"],
-            mean_return=meta.get("mean_return", float("nan")),
-        )
+        vector, counts = arrays["params"], [meta[name] for name in ("num_steps", "num_updates")]
     except KeyError as error:
         raise FileFormatError(f"{run_dir}: expected an entry {error} in the {which} policy, found none") from error
+    mean_return = meta.get("mean_return", float("nan"))
+    if vector.dtype != np.float32 or not all(map(is_count, counts)) or not isinstance(mean_return, int | float):
+        raise FileFormatError(
+            f"{run_dir}: expected float32 parameters, two counts and a return in the {which} policy, got "
+            f"{vector.dtype}, {counts} and {mean_return!r}; use an older copy"
+        )
+    return SavedPolicy(vector=vector, num_steps=counts[0], num_updates=counts[1], mean_return=mean_return)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         manifest = checked(path, _KIND, json.loads(path.read_bytes()), _FORMAT)
-        files: dict[str, Any] = manifest["files"]
-        if not {"state"} <= files.keys():
+        files: Any = manifest["files"]
+        if not isinstance(files, dict) or "state" not in files:
             raise ValueError("it names no state")
         if not all(isinstance(name, str) for name in files.values()):
             raise ValueError("the names of its files are no text")
@@ -226,7 +228,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise FileFormatError(f"{folder}: {what}") from error
     except KeyError as error:
         raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: it has no {error}") from error
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise FileFormatError(f"{path}: damaged, or no checkpoint of drivetrain: {error}") from error
     return manifest
 
@@ -234,11 +236,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _in_force(folder: Path) -> dict[str, Any]:
     """The manifest that is there, or one that names nothing."""
     return _manifest(folder) if (folder / _MANIFEST).exists() else {"generation": 0, "files": {}}
-
-
-def is_count(value: Any) -> bool:
-    """Whether what was read is a whole number from 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _has_lost_manifest(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.paths import given_path
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.saved import read_settings
 
 _LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone
 _POLL_S = 0.05
@@ -115,11 +116,11 @@ def label_of(run_dir: Path) -> str:
     Raises:
         FileFormatError: Its config.json is absent or damaged.
     """
-    with _config_of(run_dir) as settings:
-        environment = settings.get("environment", {})
-        kwargs: dict[str, Any] = {**environment.get("env_kwargs", {}), **environment.get("sim_params", {})}
-        made_with = ", ".join(f"{name} {json.dumps(value)}" for name, value in kwargs.items())
-        return f"{settings['algo']} on {settings['env']}{made_with and f' ({made_with})'}"
+    settings = read_settings(run_dir / "config.json")
+    environment = settings.get("environment", {})
+    kwargs: dict[str, Any] = {**environment.get("env_kwargs", {}), **environment.get("sim_params", {})}
+    made_with = ", ".join(f"{name} {json.dumps(value)}" for name, value in kwargs.items())
+    return f"{settings['algo']} on {settings['env']}{made_with and f' ({made_with})'}"
 
 
 def settings_of(run_dir: Path) -> dict[str, str]:
@@ -128,20 +129,10 @@ def settings_of(run_dir: Path) -> dict[str, str]:
     Raises:
         FileFormatError: Its config.json is absent or damaged.
     """
-    with _config_of(run_dir) as settings:
-        parts = [part for name, part in settings.items() if name not in ("algo", "env", "run", "simulator")]
-        found = {name: value for part in parts for name, value in part.items()}
-        return {name: json.dumps(found[name]) for name in found if name not in ("env_kwargs", "sim_params")}
-
-
-@contextlib.contextmanager
-def _config_of(run_dir: Path) -> Generator[dict[str, Any]]:
-    """What a run's config.json holds, whose form is that of whoever reads it."""
-    path = run_dir / "config.json"
-    try:
-        yield json.loads(path.read_text())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
+    settings = read_settings(run_dir / "config.json")
+    parts = [part for name, part in settings.items() if name not in ("algo", "env", "run", "simulator")]
+    found = {name: value for part in parts for name, value in part.items()}
+    return {name: json.dumps(found[name]) for name in found if name not in ("env_kwargs", "sim_params")}
 
 
 def seed_runs(path: Path) -> list[Path]:

@@ -25,10 +25,10 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
 from drivetrain.train.learner.devices import require_platforms
 from drivetrain.train.ledger.rules import Origin, Rules
+from drivetrain.train.run_dir.archives import is_count
 from drivetrain.train.run_dir.checkpoint import (
     has_best_policy,
     has_checkpoint,
-    is_count,
     load_checkpoint,
     load_replay,
     load_saved_policy,
@@ -131,10 +131,10 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
         return changes.applied(config).resolved(), None
     arrays, meta = load_checkpoint(run_dir)
     try:
-        config = TrainConfig.from_dict(meta["config"], **again).override(run_dir=str(run_dir.resolve()))
+        config = TrainConfig.from_dict(meta.get("config"), **again).override(run_dir=str(run_dir.resolve()))
     except NotGivenAgain:
         raise
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except InvalidInput as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
     _require_whole(run_dir / "checkpoint", arrays, meta)
     _require_of_config(run_dir / "checkpoint", config, meta)
