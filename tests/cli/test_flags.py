@@ -40,6 +40,7 @@ from drivetrain.train.config.parts import RunConfig
             "Unrecognized options: --learners, 2; perhaps you meant: --num-learners; `",
         ),
         (["resume", "--foo", "RUN"], "Unrecognized options: --foo"),
+        (["envs", "--", "--all"], "Unrecognized options: --all; flags stand before the word --, behind which there"),
         (
             ["envs", "--all", "True"],
             "Unrecognized options: True; switches take no value: --NAME, or --no-NAME; `",

@@ -93,6 +93,11 @@ def test_a_verb_gets_the_rest_of_the_line_and_gives_the_exit_code(verb):
             "No space left on device: neither the run directory nor the output may be on a full disk",
         ),
         (
+            OSError(27, "File too large"),
+            2,
+            "File too large: neither the shell (`ulimit -f`) nor the file system may let a file grow so large",
+        ),
+        (
             OSError(24, "Too many open files"),
             2,
             "Too many open files: this shell allows a process too few (`ulimit -n`)",

@@ -34,6 +34,7 @@ _TRUTH = re.compile(r"(?:: |, )(?:true|false|yes|no|on|off)(?=,|$)", re.IGNORECA
 _RULE = re.compile(r"^-{3,}$")
 _UNKNOWN = "Unrecognized options:"
 _EMPTY = "an empty word is among the arguments, as of a shell's variable that is not set"
+_DASHES = "flags stand before the word --, behind which there are names alone"
 _ANY_WIDTH = "10000"  # words are not parted
 _ONE_PANEL = "80"  # help stands in one column: each flag begins a line
 
@@ -180,6 +181,8 @@ def read_flags(
         why = "; ".join([why, *guesses])
     if "" in argv:
         why = f"{why}; {_EMPTY}"
+    if "--" in argv:
+        why = f"{why}; {_DASHES}"
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
 
 
@@ -204,7 +207,8 @@ def _unboxed(text: str) -> str:
 
 def _guesses(why: str, known: list[str], meant: Callable[[str], str | None]) -> list[str]:
     """What unknown flags may have been, and what a switch's value is told: up to two parts of a sentence."""
-    unknown = re.findall(r"(?:^|, )(--[\w-]+)", why.removeprefix(_UNKNOWN).strip())
+    flags = re.findall(r"(?:^|, )(--[\w-]+)", why.removeprefix(_UNKNOWN).strip())
+    unknown = [flag for flag in flags if flag not in known]  # one that is known stood behind the word --
     found = {flag: names for flag in unknown if (names := _likely(flag, known, meant))}
     if len(unknown) == 1:
         parts = [name for names in found.values() for name in names]

@@ -133,6 +133,7 @@ def find_modules_here() -> None:
 
 _REMEDIES = {
     errno.ENOSPC: "neither the run directory nor the output may be on a full disk",
+    errno.EFBIG: "neither the shell (`ulimit -f`) nor the file system may let a file grow so large",
     errno.EIO: "a disk that this reads or writes fails (`dmesg` says which)",
     errno.EMFILE: "this shell allows a process too few (`ulimit -n`)",
 }

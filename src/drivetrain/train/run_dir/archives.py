@@ -9,7 +9,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ def checked(path: Path, kind: str, meta: Any, newest: int) -> dict[str, Any]:
     return found
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: Any) -> TypeGuard[int]:
     """Whether what was read is a whole number from 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 

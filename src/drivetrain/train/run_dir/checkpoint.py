@@ -211,9 +211,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         manifest = checked(path, _KIND, json.loads(path.read_bytes()), _FORMAT)
-        files: Any = manifest["files"]
-        if not isinstance(files, dict) or "state" not in files:
+        if not isinstance(manifest["files"], dict) or "state" not in manifest["files"]:
             raise ValueError("it names no state")
+        files: dict[str, Any] = manifest["files"]
         if not all(isinstance(name, str) for name in files.values()):
             raise ValueError("the names of its files are no text")
         counts = ("generation", "num_steps", "num_updates", *(["replay_save"] if "replay" in files else []))
