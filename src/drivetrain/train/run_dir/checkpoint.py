@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,9 +211,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         manifest = checked(path, _KIND, json.loads(path.read_bytes()), _FORMAT)
-        if not isinstance(manifest["files"], dict) or "state" not in manifest["files"]:
+        found: Any = manifest["files"]
+        files = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        if "state" not in files:
             raise ValueError("it names no state")
-        files: dict[str, Any] = manifest["files"]
         if not all(isinstance(name, str) for name in files.values()):
             raise ValueError("the names of its files are no text")
         counts = ("generation", "num_steps", "num_updates", *(["replay_save"] if "replay" in files else []))
