@@ -179,16 +179,18 @@ class Hanging(CartPoleEnv):
 
 
 def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_have_started(tmp_path, monkeypatch):
-    monkeypatch.setattr("drivetrain.train.sizing.measure._START_S", 6.0)
     make = functools.partial(Hanging, str(tmp_path))
     config = TrainConfig.default("dqn", make).override(**SMALL | {"num_actors": 1, "step_timeout_s": 1.0}).resolved()
     interface = interface_of(config)
-    with pytest.raises(RunError, match="acting was to be measured for a moment, and has not come back for 7 s"):
-        ask(Question(what="acting", config=config, interface=interface, sizes=(1,), asked_by=os.getpid()))
-    helpers = [int(path.name) for path in tmp_path.iterdir()]
-    (mine,) = [pid for pid in helpers if is_child(pid)]  # of the environment that was described here
+    (mine,) = helpers(tmp_path)  # of the environment that was described here
     os.kill(mine, signal.SIGKILL)
-    others = [pid for pid in helpers if pid != mine]
+    for start_s in (6.0, 60.0):  # a busy machine may need the longer one to have an environment at all
+        monkeypatch.setattr("drivetrain.train.sizing.measure._START_S", start_s)
+        told = f"acting was to be measured for a moment, and has not come back for {start_s + 1:g} s"
+        with pytest.raises(RunError, match=told):
+            ask(Question(what="acting", config=config, interface=interface, sizes=(1,), asked_by=os.getpid()))
+        if others := helpers(tmp_path) - {mine}:
+            break
     assert others
     wait_until_dead(others, within_s=30)
 
@@ -209,11 +211,8 @@ def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(s
     wait_until_dead([int(read(mark))], within_s=30)
 
 
-def is_child(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] == str(os.getpid())
-    except OSError:  # it is gone
-        return False
+def helpers(folder):
+    return {int(path.name) for path in folder.iterdir()}
 
 
 def answers(question):
