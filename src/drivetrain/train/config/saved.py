@@ -1,11 +1,13 @@
 """A configuration as the files of a run hold it: an object of parts, each an object of settings by name."""
 
+import contextlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import Any, cast
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train.config.given import NotGivenAgain
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -14,13 +16,26 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         FileFormatError: It is absent, no JSON, or of another form.
     """
-    try:
-        data = json.loads(path.read_text())
+    with reading(path) as data:
         require_form(data)
+        return data
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Generator[Any]:
+    """What a config.json holds, of whatever form; what is found to be wrong with it is told with the file's name.
+
+    Raises:
+        FileFormatError: It is absent, no JSON, or refused as it is read.
+        NotGivenAgain: As raised where it is read.
+    """
+    try:
+        yield json.loads(path.read_text())
+    except NotGivenAgain:
+        raise
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else error
         raise FileFormatError(f"{path}: expected the config.json of a run: {what}") from error
-    return data
 
 
 def require_form(data: Any) -> None:

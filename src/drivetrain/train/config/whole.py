@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from drivetrain.core.docstrings import with_fields
-from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
 from drivetrain.train.config.environment import EnvironmentConfig
-from drivetrain.train.config.given import NotGivenAgain, named, require_again
+from drivetrain.train.config.given import named, require_again
 from drivetrain.train.config.names import unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
-from drivetrain.train.config.saved import read_settings, require_form, require_parts
+from drivetrain.train.config.saved import reading, require_form, require_parts
 from drivetrain.train.config.simulator import SimulatorConfig, require_params
 from drivetrain.train.config.values import fitting
 
@@ -386,12 +386,8 @@ class TrainConfig:
             FileFormatError: It is absent, no JSON, or not of this version's fields.
             NotGivenAgain: As in `from_dict`.
         """
-        try:
-            return cls.from_dict(read_settings(Path(path)), **again)
-        except NotGivenAgain:
-            raise
-        except InvalidInput as error:
-            raise FileFormatError(f"{path}: expected the config.json of a run: {error}") from error
+        with reading(Path(path)) as data:
+            return cls.from_dict(data, **again)
 
 
 def _finite(value: Any) -> Any:
