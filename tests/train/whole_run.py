@@ -1,5 +1,6 @@
 """A run in a process of its own, watched from outside; for the tests of whole runs."""
 
+import contextlib
 import json
 import os
 import signal
@@ -44,7 +45,10 @@ class Run:
     def children(self, role=""):
         """(pid, role-index) of the live children, told apart by the log they write to, and "fork-server"."""
         pids = [pid for server in children_of(self.process.pid) for pid in [server, *children_of(server)]]
-        logs = {int(pid): Path(os.readlink(f"/proc/{pid}/fd/1")).stem for pid in pids}
+        logs = {}
+        for pid in pids:
+            with contextlib.suppress(FileNotFoundError):  # it ends now
+                logs[int(pid)] = Path(os.readlink(f"/proc/{pid}/fd/1")).stem
         self.pids = sorted({*self.pids, *logs})
         return {pid: log for pid, log in logs.items() if log.startswith(role)}
 
@@ -77,7 +81,9 @@ class Run:
 
 def children_of(pid):
     """The processes that the main thread of a process has begun, and that nobody has taken off the list."""
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return []
 
 
 def read(path):
