@@ -205,16 +205,19 @@ class Endless(Unrewarded):
         return np.nan
 
 
-RAISED = r"compute_reward: KeyError: 'no such goal' \(.*test_goals.py, line \d+\); mend"
+WRONG = [
+    (Raising, r"compute_reward: KeyError: 'no such goal' \(.*test_goals.py, line \d+\); mend"),
+    (Nameless, "compute_terminated: expected True or False of each of 1 goals, got 'soon'"),
+    (Endless, "compute_reward: expected a finite number of each of 1 goals, got nan"),
+]
 
 
 @pytest.mark.parametrize(
     ("env", "sentence", "num_actors"),
     [
-        (Raising, RAISED, 0),
-        (Raising, RAISED, 1),  # which is started again three times, whatever its fault
-        (Nameless, "compute_terminated: expected True or False of each of 1 goals, got 'soon'", 0),
-        (Endless, "compute_reward: expected a finite number of each of 1 goals, got nan", 0),
+        *((*wrong, 0) for wrong in WRONG),
+        (*WRONG[0], 1),  # an actor is started again three times, whatever the fault
+        *(pytest.param(*wrong, 1, marks=pytest.mark.slow) for wrong in WRONG[1:]),
     ],
 )
 def test_what_an_environment_says_of_goals_is_its_fault(tmp_path, env, sentence, num_actors):

@@ -47,7 +47,7 @@ class Run:
         pids = [pid for server in children_of(self.process.pid) for pid in [server, *children_of(server)]]
         logs = {}
         for pid in pids:
-            with contextlib.suppress(FileNotFoundError):  # it ends now
+            with contextlib.suppress(OSError):  # it ends now
                 logs[int(pid)] = Path(os.readlink(f"/proc/{pid}/fd/1")).stem
         self.pids = sorted({*self.pids, *logs})
         return {pid: log for pid, log in logs.items() if log.startswith(role)}
@@ -81,7 +81,7 @@ class Run:
 
 def children_of(pid):
     """The processes that the main thread of a process has begun, and that nobody has taken off the list."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+    with contextlib.suppress(OSError):  # it has ended
         return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return []
 
