@@ -11,6 +11,7 @@ from comparing import assert_engine_equals_xla, random_actions
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.envs.boards import boards
+from drivetrain.sim.envs.breakout import State
 from drivetrain.sim.envs.four_rooms import DOORS, SIZE, WALLS
 from drivetrain.sim.envs.quadrotor import WEIGHT, Params
 from drivetrain.sim.registry import ENVIRONMENTS
@@ -82,6 +83,39 @@ def test_breakout_has_the_rules_of_minatar():
                 state = of_side[int(np.argmax(ours["obs"][number, index, 3, :, 1]))]
                 num_ended += 1
     assert num_ended > NUM_ENVS
+
+
+def test_breakout_goes_from_any_state_where_minatar_goes():
+    pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
+    from gymnax.environments.minatar import breakout as minatar
+
+    theirs, env, rng, count = minatar.MinBreakout(), sim.make("Breakout"), np.random.default_rng(0), 2_000
+    x, paddle = rng.integers(10, size=(2, count))
+    y = rng.integers(9, size=count)
+    right, down, in_wall = rng.random((3, count)) < 0.5
+    walls = rng.random((count, 3, 10)) < rng.choice([0, 0.3, 0.7, 1], size=(count, 1, 1))
+    cells = np.zeros((count, 10, 10))
+    cells[:, 1:4] = walls
+    heading = np.where(down, np.where(right, 2, 3), np.where(right, 1, 0))
+    start = minatar.EnvState(
+        time=np.zeros(count, np.int32), ball_x=x, ball_y=y, ball_dir=heading, pos=paddle, brick_map=cells,
+        strike=in_wall, last_x=x, last_y=y, terminal=np.zeros(count, bool),
+    )  # fmt: skip
+    ours = State(
+        ball_x=x, ball_y=y, dx=2 * right - 1, dy=2 * down - 1, trail_x=x, trail_y=y, paddle=paddle,
+        wall=np.array([np.asarray(env.board.of(wall)) for wall in walls]), in_wall=in_wall, time=start.time,
+    )  # fmt: skip
+    action, key = jnp.int32(rng.integers(3, size=count)), jax.random.key(0)
+    step = jax.vmap(lambda state, action: theirs.step_env(key, state, action, theirs.default_params))
+    obs, state, reward, done, _ = jax.jit(step)(jax.tree.map(jnp.asarray, start), action)
+    step = jax.vmap(lambda state, action: env.step(key, state, action, env.default_params))
+    our_obs, after, our_reward, terminated, _, _ = jax.jit(step)(jax.tree.map(jnp.asarray, ours), action)
+    np.testing.assert_array_equal(our_obs, obs)
+    np.testing.assert_array_equal(our_reward, reward)
+    np.testing.assert_array_equal(terminated, done)
+    np.testing.assert_array_equal(after.in_wall, state.strike)
+    goes_right, goes_down = np.isin(state.ball_dir, (1, 2)), np.isin(state.ball_dir, (2, 3))
+    np.testing.assert_array_equal([after.dx > 0, after.dy > 0], [goes_right, goes_down])
 
 
 class ReadableSnake:

@@ -41,7 +41,7 @@ class State:
     wall: Any
     """A board of the wall's rows: 30 bits in one word."""
     in_wall: Any
-    """bool: the ball has just struck a brick, so that the next one behind it gives no reward."""
+    """bool: the ball has just met a brick, so that it passes one which it meets next, and leaves it."""
     time: Any
 
 
@@ -85,16 +85,17 @@ class Breakout:
         row = jnp.clip(y - TOP, 0, NUM_ROWS - 1)
         brick = self.board.at(state.wall, row, x)
         hit = brick & (y >= TOP) & (y < TOP + NUM_ROWS)
+        struck = hit & ~state.in_wall  # within the wall it passes what it meets
         low = ~hit & (y == SIZE - 1)
-        wall = self.board.put(state.wall, row, x, brick & ~hit)
+        wall = self.board.put(state.wall, row, x, brick & ~struck)
         wall = jnp.where(low & ~self.board.any(wall), self.board.of(FULL), wall)
         met = low & (state.ball_x == paddle)
         caught = low & ~met & (x == paddle)
         after = State(
             ball_x=x,
-            ball_y=jnp.where(above, 0, jnp.where(hit | met | caught, state.ball_y, y)),
+            ball_y=jnp.where(above, 0, jnp.where(struck | met | caught, state.ball_y, y)),
             dx=jnp.where(caught, -dx, dx),
-            dy=jnp.where(above | hit | met | caught, -state.dy, state.dy),
+            dy=jnp.where(above | struck | met | caught, -state.dy, state.dy),
             trail_x=state.ball_x,
             trail_y=state.ball_y,
             paddle=paddle,
@@ -102,8 +103,7 @@ class Breakout:
             in_wall=hit,
             time=state.time + 1,
         )
-        reward = jnp.where(hit & ~state.in_wall, 1.0, 0.0)
-        return self.observe(after), after, reward, low & ~met & ~caught, after.time >= params.max_steps, {}
+        return self.observe(after), after, jnp.where(struck, 1.0, 0.0), low & ~met & ~caught, after.time >= params.max_steps, {}
 
     def observe(self, state: State) -> jax.Array:
         """Paddle, ball, where it was, wall."""
