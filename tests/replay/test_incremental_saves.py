@@ -161,6 +161,27 @@ def test_rows_that_come_while_frames_are_written_are_the_newest_of_the_file(
     assert loaded.num_inserted == replay.num_inserted
 
 
+@pytest.mark.parametrize("incremental", [False, True])
+def test_frames_that_are_all_being_written_are_saved_with_the_rows_that_refer_to_them(
+    tmp_path, monkeypatch, incremental
+):
+    replay, path, export, num_calls = stacked_replay(), tmp_path / "replay", FramesOut._export, 0
+    replay.save(path)
+    write_rows(replay, 80, first_tag=1000, num_bytes=16)
+
+    def of_nobody_at_first(frames, slots):
+        nonlocal num_calls
+        num_calls += 1
+        copied, generations = export(frames, slots)
+        return copied, generations * (num_calls > 1)
+
+    monkeypatch.setattr(FramesOut, "_export", of_nobody_at_first)
+    replay.save(path, incremental=incremental)
+    assert num_calls > 1
+    monkeypatch.undo()
+    assert_loads_as_saved_whole(path, replay)
+
+
 def test_a_file_known_from_elsewhere_is_another_file(tmp_path):
     replay = tagged_replay()
     replay.save(tmp_path / "one")

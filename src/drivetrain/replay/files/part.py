@@ -66,8 +66,9 @@ def write_part(out: "Summed", table: _native.Table, schema: Schema, known: Known
     out.write(_packed(state, known))
     num_frames = 0
     for frames in known.frames.blocks() if known.frames else ():
-        out.write(BLOCK.pack(0, 0, len(frames)), frames)
-        num_frames += len(frames)
+        if len(frames):  # all of a block may be in another's hands just now, and an empty one would end the part
+            out.write(BLOCK.pack(0, 0, len(frames)), frames)
+            num_frames += len(frames)
     if num_frames:  # which took a while: rows that came meanwhile are not the oldest, where the ring was at first
         before, state = state, _state(table, known)
         out.rewrite(begin, _packed(before, known), _packed(state, known))
