@@ -3,9 +3,13 @@
 What this cannot show is that cuda.core takes the calls as they are made; `test_cuda_gpu.py` does, on a GPU.
 """
 
+import copy
 import ctypes
 import functools
+import gc
+import pickle
 import types
+import weakref
 
 import jax
 import numpy as np
@@ -72,14 +76,22 @@ class Device:
 @pytest.fixture
 def gpu(monkeypatch):
     """A machine whose GPU is the host: its copies, and the architectures that were compiled for."""
-    machine = types.SimpleNamespace(device=Device(), copies=[], compiled=[], host=None)
+    machine = types.SimpleNamespace(device=Device(), copies=[], compiled=[], host=None, page_locked=False)
+    results = device.driver.CUresult
 
     def copy(to, start, nbytes, _):
         machine.copies.append(nbytes)
+        machine.copied_from = start
         ctypes.memmove(int(to), int(start), nbytes)
-        return (device.driver.CUresult.CUDA_SUCCESS,)
+        return (results.CUDA_SUCCESS,)
 
-    driver = types.SimpleNamespace(cuMemcpyHtoDAsync=copy, cuMemcpyDtoHAsync=copy, CUresult=device.driver.CUresult)
+    def attribute(_, place):
+        return (results.CUDA_SUCCESS, 1) if machine.page_locked else (results.CUDA_ERROR_INVALID_VALUE, 0)
+
+    driver = types.SimpleNamespace(
+        cuMemcpyHtoDAsync=copy, cuMemcpyDtoHAsync=copy, cuPointerGetAttribute=attribute, CUresult=results,
+        CUpointer_attribute=device.driver.CUpointer_attribute,
+    )  # fmt: skip
 
     def compiled(_, arch, folder):
         machine.compiled.append((arch, folder.name))
@@ -131,10 +143,40 @@ def test_inputs_live_until_their_launch_is_done(gpu):
     cuda, state, actions = on_gpu(gpu)
     for _ in range(3):
         state, _ = cuda(state, actions)
-    assert len(cuda.runner.running) == 3
+    assert cuda.runner.gpu.num_running == 3
     gpu.device.default_stream.sync()
     cuda(state, actions)
-    assert len(cuda.runner.running) == 1
+    assert cuda.runner.gpu.num_running == 1
+
+
+def test_inputs_of_a_rollout_that_is_gone_live_as_long_as_its_results(gpu):
+    cuda, state, actions = on_gpu(gpu)
+    given = cuda.runner.gpu.copied(actions)
+    kept = weakref.ref(given)
+    trajectory = cuda(state, given)[1]
+    del cuda, given
+    gc.collect()
+    assert kept() is not None
+    del trajectory
+    gc.collect()
+    assert kept() is None
+
+
+def test_page_locked_arrays_are_copied_before_the_driver_is_told_of_them(gpu):
+    cuda, _, actions = on_gpu(gpu)
+    for gpu.page_locked in (False, True):
+        cuda.runner.gpu.copied(actions)
+        assert (gpu.copied_from == actions.ctypes.data) == (not gpu.page_locked)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_of_what_is_on_the_gpu_are_on_the_host_and_are_taken_back(gpu, copied):
+    cuda, state, actions = on_gpu(gpu)
+    state, trajectory = cuda(state, actions)
+    again, row = copied((state, trajectory))
+    assert {type(leaf) for leaf in jax.tree.leaves(row)} == {np.ndarray}
+    for x, y in zip(jax.tree.leaves(cuda(again, actions)), jax.tree.leaves(cuda(state, actions)), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
 
 
 def test_the_callers_stream_is_used_and_waits_for_arrays_of_another(gpu):
@@ -145,6 +187,16 @@ def test_the_callers_stream_is_used_and_waits_for_arrays_of_another(gpu):
     other(state, actions)
     assert gpu.launched_on is stream
     assert set(stream.waited) == {gpu.device.default_stream}
+
+
+@pytest.mark.parametrize(("handle", "named"), [(0, 1), (1, 1), (77, 77)])
+def test_other_libraries_are_told_the_stream_in_the_numbers_of_dlpack_which_has_no_0(gpu, monkeypatch, handle, named):
+    stream, told = Stream(), []
+    stream.handle = handle
+    view = types.SimpleNamespace(from_any_interface=lambda leaf, *, stream_ptr: told.append(stream_ptr))
+    monkeypatch.setattr(device, "StridedMemoryView", view)
+    device.Gpu(stream).viewed(object())
+    assert told == [named]
 
 
 def test_the_contender_of_the_bench_copies_its_actions_once_and_waits_after_so_many_calls(gpu):

@@ -103,7 +103,8 @@ class Breakout:
             in_wall=hit,
             time=state.time + 1,
         )
-        return self.observe(after), after, jnp.where(struck, 1.0, 0.0), low & ~met & ~caught, after.time >= params.max_steps, {}
+        reward = jnp.where(struck, 1.0, 0.0)
+        return self.observe(after), after, reward, low & ~met & ~caught, after.time >= params.max_steps, {}
 
     def observe(self, state: State) -> jax.Array:
         """Paddle, ball, where it was, wall."""

@@ -9,8 +9,10 @@ and return; memory is taken and given back in the stream's order, so that nothin
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false
 
+from collections import deque
 from collections.abc import Sequence
 from math import prod
+from threading import Lock
 from typing import Any
 
 import jax
@@ -27,6 +29,8 @@ from drivetrain.sim.engines.arrays import checked_array
 
 KIND = 2
 """DLPack's number for memory of an NVIDIA GPU."""
+DEFAULT_STREAM = 1
+"""Its number for the stream that CUDA calls 0 as well, which DLPack forbids."""
 
 
 def opened() -> Device:
@@ -58,6 +62,19 @@ class Gpu:
             self.stream = Stream.from_handle(stream)
         else:
             self.stream = self.device.create_stream(stream)
+        self._lock, self._running = Lock(), deque[tuple[Any, Sequence[DeviceArray]]]()
+
+    def keep(self, arrays: Sequence["DeviceArray"]) -> None:
+        """Arrays live until what is on the stream by now is done, or nobody has an array of this memory any more."""
+        with self._lock:
+            self._running.append((self.stream.record(), arrays))
+            while self._running and self._running[0][0].is_done:
+                self._running.popleft()
+
+    @property
+    def num_running(self) -> int:
+        """Calls whose arrays are kept."""
+        return len(self._running)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> "DeviceArray":
         """See `Memory`."""
@@ -88,7 +105,7 @@ class Gpu:
     def viewed(self, leaf: Any) -> Any:
         """Place and form of an array on a GPU; the stream waits for what the array's own stream has to do."""
         if not isinstance(leaf, DeviceArray):
-            return StridedMemoryView.from_any_interface(leaf, stream_ptr=int(self.stream.handle))
+            return StridedMemoryView.from_any_interface(leaf, stream_ptr=int(self.stream.handle) or DEFAULT_STREAM)
         if leaf.gpu is not self:
             self.stream.wait(leaf.gpu.stream)
         return leaf
@@ -97,6 +114,8 @@ class Gpu:
         """A host's array in this memory; the host's may be changed afterwards."""
         copy = self.empty(array.shape, array.dtype)
         if array.nbytes:
+            if is_page_locked(array):  # the driver would read it later; of other memory it has taken a copy by then
+                array = array.copy()
             done(driver.cuMemcpyHtoDAsync(copy.ptr, array.ctypes.data, array.nbytes, self.stream.handle))
         return copy
 
@@ -139,6 +158,10 @@ class DeviceArray:
         self.gpu.stream.sync()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are NumPy's arrays, which a rollout takes back."""
+        return np.asarray, (np.asarray(self),)
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's kind of memory, and which GPU."""
         return KIND, self.device_id
@@ -154,6 +177,14 @@ class DeviceArray:
         buffer = Buffer.from_handle(self.ptr, self.nbytes, owner=self)
         view = StridedMemoryView.from_buffer(buffer, self.shape, dtype=self.dtype)
         return view.__dlpack__(stream=-1, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def is_page_locked(array: npt.NDArray[Any]) -> bool:
+    """Whether the driver knows a host's array, which copies from it need not wait for: PyTorch's pinned ones."""
+    known, _ = driver.cuPointerGetAttribute(
+        driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, array.ctypes.data
+    )
+    return known == driver.CUresult.CUDA_SUCCESS
 
 
 def is_dense(strides: Sequence[int] | None, shape: Sequence[int]) -> bool:

@@ -8,9 +8,7 @@
 import ctypes
 import functools
 import hashlib
-from collections import deque
 from collections.abc import Sequence
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -56,13 +54,12 @@ def launcher() -> ctypes.c_void_p:
 
 
 class Kernel:
-    """A loaded kernel with the shapes it takes. Calls share nothing but what keeps their inputs alive."""
+    """A loaded kernel with the shapes it takes. Calls share nothing but the GPU, which keeps their inputs alive."""
 
     def __init__(self, traced: Traced | Recalled, settings: Settings, gpu: Gpu, kernel: Any) -> None:
         """One thread per environment."""
         self.traced, self.settings, self.gpu, self.kernel = traced, settings, gpu, kernel
         self.config = LaunchConfig(grid=-(-settings.num_envs // THREADS), block=THREADS)
-        self.lock, self.running = Lock(), deque[tuple[Any, Sequence[DeviceArray]]]()
 
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; returns when the launch is on the stream. In a program that JAX traces, an operation of it."""
@@ -85,8 +82,5 @@ class Kernel:
         settings, stream, arrays = self.settings, self.gpu.stream, [*inputs, *outputs]
         counts = np.int64(settings.num_envs), np.int64(settings.num_steps), np.uint32(number)
         launch(stream, self.config, self.kernel, *counts, *(array.ptr for array in arrays))
-        with self.lock:
-            self.running.append((stream.record(), arrays))
-            while self.running and self.running[0][0].is_done:
-                self.running.popleft()
+        self.gpu.keep(arrays)
         return outputs
