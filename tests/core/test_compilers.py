@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from drivetrain.core import compilers
 from drivetrain.core.caches import user_cache
 from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
 
@@ -53,6 +54,11 @@ def test_a_compiler_that_made_nothing_is_an_error(tmp_path):
 )  # fmt: skip
 def test_what_a_compiler_refuses_is_its_first_error(program, said):
     assert refusal([sys.executable, "-c", program], source="int x;") == said
+
+
+def test_a_compiler_that_takes_too_long_is_ended_and_told_so(monkeypatch):
+    monkeypatch.setattr(compilers, "TIMEOUT_S", 0.2)
+    assert refusal([sys.executable, "-c", "import time; time.sleep(60)"]) == "it was not done after 0 seconds"
 
 
 def test_the_version_is_the_first_line_a_compiler_says_of_itself(tmp_path):

@@ -195,6 +195,42 @@ def movement_of_data(shape):
     return function, (floats(*shape), floats(*shape), integers(low=-6, high=6))
 
 
+def arrays_put_into_themselves():
+    """Scatters that read the array which they change: state and action, large and small, all at once."""
+
+    def function(x, small, k):
+        y, z = x * 3, small - 1
+        back, on = jnp.arange(len(x))[::-1], (jnp.arange(len(x)) + 1) % len(x)
+        return [
+            x.at[back].set(x),
+            y.at[back].set(y),
+            z.at[back[-len(z) :]].set(z),
+            y.at[on].add(y),
+            y.at[y % len(y)].min(y),
+            jnp.where(k > 2, y.at[on].set(y), y),
+            jax.lax.cond(k > 2, lambda v: v.at[on].set(v), lambda v: v, y),
+            jax.lax.fori_loop(0, 3, lambda i, v: v.at[on].max(v), y),
+            x[::-1].at[(on + k) % len(x)].set(x[::-1]),
+        ]
+
+    return function, (integers(100), integers(40), integers(low=-6, high=6))
+
+
+def values_beyond_an_array():
+    """What `get` gives outside, of every type, as the type holds it."""
+
+    def function(x, k):
+        kinds = ("uint8", "int8", "uint16", "int32", "uint32", "float16", "float32", "bool")
+        fills = (-1, 300, 2.75, -7.5, True, None)
+        return [
+            x.astype(kind).at[k + 3].get(mode="fill", fill_value=fill).astype(jnp.float32)
+            for kind in kinds
+            for fill in fills
+        ]
+
+    return function, (integers(9), integers(low=-6, high=20))
+
+
 def reductions_and_sorts(shape):
     """Sums, extremes, running totals, sorts and products of matrices."""
 
@@ -347,6 +383,8 @@ CASES = {
        branches_and_loops) for size, shape in SIZES.items()},
     "shifts_and_halves": shifts_and_halves,
     "not_a_number": not_a_number,
+    "arrays_put_into_themselves": arrays_put_into_themselves,
+    "values_beyond_an_array": values_beyond_an_array,
     "random_numbers": random_numbers,
     "random_floats": random_floats,
 }  # fmt: skip

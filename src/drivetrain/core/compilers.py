@@ -65,13 +65,16 @@ def compiled_aside(target: Path) -> Generator[Path, None, None]:
 
 
 def refusal(command: Sequence[str], source: str = "") -> str | None:
-    """Run a compiler; the first error that it names, or None where it went through.
+    """Run a compiler; the first error that it names, or that it took too long, or None where it went through.
 
     Args:
         command: The compiler and its arguments.
         source: What it reads from standard input.
     """
-    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    try:
+        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return f"it was not done after {TIMEOUT_S:.0f} seconds"
     if done.returncode == 0:
         return None
     said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:300])

@@ -77,9 +77,9 @@ def _pick(at: Emitter, op: Op, _: str) -> None:
 
 
 def _put(at: Emitter, op: Op, _: str) -> None:
-    x = op.inputs[0]
+    x, *others = op.inputs
     name = at.names.get(x, "")  # a table has none
-    if not (name in at.writable and at.plan.is_last_read(x, op) and owned_here(at, x)):
+    if x in others or not (name in at.writable and at.plan.is_last_read(x, op) and owned_here(at, x)):
         name = at.buffer(op.out)
         at.copy(x, name)
     put_into(at, name, op)

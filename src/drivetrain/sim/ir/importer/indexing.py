@@ -82,9 +82,10 @@ def _gather(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
 
 
 def fill_value(dtype: str, given: Any) -> Any:
-    """What a gather gives outside: as asked, or NaN, the smallest signed, the largest unsigned, True."""
+    """What a gather gives outside: as asked, in its type, or NaN, the smallest signed, the largest unsigned, True."""
     if given is not None:
-        return given
+        with np.errstate(invalid="ignore"):
+            return np.asarray(given).astype(dtype)  # as JAX does it, for its numbers
     if dtype == "float32":
         return np.nan
     if dtype == "bool":
