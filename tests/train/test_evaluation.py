@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import tracemalloc
 from collections import Counter
 
 import gymnasium
@@ -19,7 +20,7 @@ from drivetrain.core.seeding import stream
 from drivetrain.train import train
 from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.evaluate import Evaluator, make_evaluator
+from drivetrain.train.evaluate import Evaluator, interval, make_evaluator
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.runs.requirements import describe
@@ -45,6 +46,16 @@ def assert_beaten_for(events, **counts):
     """A beat stands before each event, of which there are so many."""
     assert Counter(event for event in events if event != "beat") == counts
     assert all(before == "beat" for before, event in zip(["", *events], events, strict=False) if event != "beat")
+
+
+def test_an_interval_needs_no_memory_for_all_of_its_draws_at_once():
+    returns = np.random.default_rng(1).normal(size=37).tolist()
+    picks = np.random.default_rng(0).integers(0, 37, (2_000, 37))
+    assert interval(returns) == tuple(np.percentile(np.asarray(returns)[picks].mean(1), [2.5, 97.5]))
+    tracemalloc.start()
+    assert interval([1.0] * 20_000) == (1.0, 1.0)
+    assert tracemalloc.get_traced_memory()[1] < 50 * 8 * 20_000
+    tracemalloc.stop()
 
 
 def test_a_beat_comes_before_each_environment_of_an_evaluation_is_made_reset_or_stepped(noted):

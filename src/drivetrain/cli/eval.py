@@ -56,11 +56,13 @@ def run(argv: list[str]) -> int:
             raise InvalidInput(f"{flag}: expected 1..{MOST_EPISODES}, got {count}")
     require_run_dir(flags.run_dir)
     require_folders(flags.json, flags.video)
-    run_dir, json_path = flags.run_dir.resolve(), flags.json and flags.json.resolve()  # environments may go elsewhere
+    # Environments may go elsewhere.
+    run_dir, json_path, video = (path and path.resolve() for path in (flags.run_dir, flags.json, flags.video))
+    assert run_dir is not None
     os.environ.update(one_thread_environment(os.environ))
     again = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
-    if flags.video is not None or flags.watch:
-        show(run_dir, flags.which, flags.shown, video=flags.video, watch=flags.watch, **again)
+    if video is not None or flags.watch:
+        show(run_dir, flags.which, flags.shown, video=video, watch=flags.watch, **again)
     episodes = evaluate(run_dir, flags.which, flags.episodes, **again)
     from drivetrain.train.evaluate import interval
 

@@ -21,6 +21,7 @@ from drivetrain.core.words import counted, reward, size
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.names import called_elsewhere
+from drivetrain.train.config.parts import decides
 from drivetrain.train.config.presets import Preset, preset, preset_for
 from drivetrain.train.episode import succeeded
 from drivetrain.train.learner.devices import device_environment
@@ -89,8 +90,7 @@ def verified(config: TrainConfig, meant: TrainConfig, known: Preset) -> str:
         are fewer or more than it means, how many it means.
     """
     own, usual = config.settings, meant.settings
-    learned = [name for name, part in config.owners.items() if part not in ("run", "simulator")]
-    changed = [name for name in learned if own[name] != usual[name]]
+    changed = [name for name, part in config.owners.items() if decides(part, name) and own[name] != usual[name]]
     if changed:
         return f"not verified with {', '.join(changed)}"
     is_known = known.verified != Preset.verified and config.run.total_steps != meant.run.total_steps

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.seeding import MOST_EPISODES, episode_seeds
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments.environment import Environment, close_all
+from drivetrain.train.environments.environment import Environment, close_all, closed_on_error
 from drivetrain.train.environments.faults import EnvironmentFault, require_finite
 from drivetrain.train.episode import Episode, success_rate
 from drivetrain.train.interface import Interface, set_row
@@ -65,8 +65,9 @@ class Evaluator:
         self._make = lambda: Environment(config, interface, beat=beat)
         self._envs: list[Environment] = []
         self._over: list[Environment] = []  # those that others have followed; closing may take the process with it
-        self._make_all()
-        self._max_steps = most_steps(config, self._envs[0])
+        with closed_on_error(self._envs, self._env_id):
+            self._make_all()
+            self._max_steps = most_steps(config, self._envs[0])
         self._is_new = True
 
     @EVALUATION
@@ -253,8 +254,8 @@ def interval(returns: Sequence[float]) -> Interval:
     """95% bootstrap interval of the mean (percentiles of resampled means, fixed resampling)."""
     values = np.asarray(returns, np.float64)
     rng = np.random.default_rng(0)
-    picks = rng.integers(0, len(values), (_NUM_RESAMPLES, len(values)))
-    low, high = np.percentile(values[picks].mean(1), [2.5, 97.5])
+    means = [values[rng.integers(0, len(values), len(values))].mean() for _ in range(_NUM_RESAMPLES)]
+    low, high = np.percentile(means, [2.5, 97.5])
     return Interval(float(low), float(high))
 
 

@@ -51,21 +51,22 @@ def run_sequentially(job: Job, interruption: Interruption) -> Result:
         SystemExit: SIGTERM or SIGHUP, likewise; the code is 143 or 129.
         BaseException: What a callback has raised, likewise.
     """
-    display = Display(job.config.run.total_steps, quiet=job.quiet)
-    with _telling_of_faults(job.run_dir), using_compilation_cache(), broadcasting():
+    with (
+        contextlib.closing(Display(job.config.run.total_steps, quiet=job.quiet)) as display,
+        _telling_of_faults(job.run_dir),
+        using_compilation_cache(),
+        broadcasting(),
+    ):
         with STARTING, uncollected(), Signals(interruption.note):
             prepare_devices(job.config)
             loop = Loop(job, display, interruption)
-        try:
+        with contextlib.closing(loop):
             job.begin()
             with (
                 Signals(interruption.note),
                 MetricsFile(job.config, job.run_dir, job.resume_at, display.note) as metrics,
             ):
                 return loop.run(metrics)
-        finally:
-            loop.close()
-            display.close()
 
 
 @contextlib.contextmanager
@@ -90,6 +91,12 @@ class Loop:
     """
 
     def __init__(self, job: Job, display: Display, interruption: Interruption) -> None:
+        with contextlib.ExitStack() as made:
+            self._make(job, display, interruption, made)
+            self._made = made.pop_all()
+
+    def _make(self, job: Job, display: Display, interruption: Interruption, made: contextlib.ExitStack) -> None:
+        """All that a run needs; `made` closes what of it there is."""
         self._job = job
         self._config = config = job.config
         self._display = display
@@ -99,7 +106,8 @@ class Loop:
         saved = (
             load_replay(job.run_dir, shared=False, scratch_dir=config.replay.scratch_dir) if job.is_resumed else None
         )
-        self._experience = make_experience(config, job.interface, shared=False) if saved is None else saved
+        experience = make_experience(config, job.interface, shared=False) if saved is None else saved
+        self._experience = made.enter_context(contextlib.closing(experience))
         arrays = load_checkpoint(job.run_dir)[0] if job.is_resumed else None
         encoders = Encoders.frozen(config, job.interface, arrays)
         self._learner = make_learner(config, job.interface, encoders)
@@ -110,10 +118,10 @@ class Loop:
         self._gathered = self._experience  # what the actor writes
         self._rounds: Rounds | None = None
         if config.run.deterministic:
-            self._rounds = self._make_rounds(arrays)
+            self._rounds = self._make_rounds(arrays, made)
         self._vector = self._learner.learned.vector  # the actor's; overwritten after each call
         path = (0, 0, job.origin.num_resumes) if job.is_resumed else (0, 0)
-        self._actor = make_actor(
+        actor = make_actor(
             config,
             job.interface,
             self._vector,
@@ -124,12 +132,14 @@ class Loop:
             num_steps=job.origin.num_steps,
             encoders=encoders,
         )
+        self._actor = made.enter_context(contextlib.closing(actor))
         if self._actor.moments is not None:
             self._actor.moments.table[:] = self._learner.learned.statistics.table
         self._steps_per_grant = self._actor.steps_per_call if config.on_policy else config.steps_per_grant
         # Rollouts and rounds are learned from when they are whole.
         self._steps_ahead = 0 if config.on_policy or config.run.deterministic else self._steps_per_grant
-        self._selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
+        selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
+        self._selection = made.enter_context(contextlib.closing(selection))
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
         self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
@@ -180,17 +190,14 @@ class Loop:
 
     def close(self) -> None:
         """Release environments and memory."""
-        self._actor.close()
-        self._selection.close()
-        if self._gathered is not self._experience:
-            self._gathered.close()
-        self._experience.close()
+        self._made.close()
 
-    def _make_rounds(self, arrays: Arrays | None) -> Rounds:
+    def _make_rounds(self, arrays: Arrays | None, made: contextlib.ExitStack) -> Rounds:
         if isinstance(self._experience, RolloutBuffer):
             return Rounds(self._config, self._experience, None, arrays)
         stored = stored_interface(self._config, self._job.interface, self._job.origin)
-        self._gathered = RolloutBuffer.create(self._config, stored, shared=False)
+        gathered = RolloutBuffer.create(self._config, stored, shared=False)
+        self._gathered = made.enter_context(contextlib.closing(gathered))
         return Rounds(self._config, self._gathered, self._experience, arrays)
 
     def _step(self) -> None:

@@ -1,5 +1,6 @@
 """What a policy does, as a video: whole episodes, in a file that is complete or not there."""
 
+import os
 import shutil
 import sys
 import types
@@ -113,6 +114,20 @@ def test_an_mp4_has_a_picture_of_each_reset_and_step_of_each_episode(tmp_path, p
     brightness = [float(frame.mean()) for frame in frames]
     assert brightness == pytest.approx([50.0 * step for step in range(LENGTH + 1)] * 2, abs=3)
     assert {frame.shape for frame in frames} == {(248, 360, 3)}, "8 times 31 x 45"
+
+
+def test_a_video_lies_where_it_was_asked_for_whoever_goes_elsewhere(tmp_path, monkeypatch, policy_of):
+    class Elsewhere(Drawn):
+        def __init__(self, render_mode=None):
+            super().__init__(render_mode)
+            os.chdir("/")
+
+    monkeypatch.setattr(sys.modules[__name__], "Elsewhere", Elsewhere, raising=False)
+    monkeypatch.chdir(tmp_path)
+    train("dqn", Drawn, run_dir="run", **SMALL)
+    monkeypatch.setattr(sys.modules[__name__], "Drawn", Elsewhere)
+    assert main(["eval", "run", "--env", f"{__name__}:Drawn", "--episodes", "1", "--video", "out.gif"]) == 0
+    assert (tmp_path / "out.gif").exists()
 
 
 def test_a_gif_has_the_same_pictures_at_the_same_speed(tmp_path, policy_of):

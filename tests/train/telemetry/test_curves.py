@@ -171,6 +171,17 @@ def test_a_curve_of_one_point_can_be_seen(make_run, tmp_path, num_runs):
     assert below_legend.sum() >= 20
 
 
+def test_runs_are_alike_by_what_they_learn_and_measure_wherever_their_replay_lies(make_run):
+    usual = make_run("usual", {1: 1.0, 2: 2.0})
+    elsewhere = make_run("elsewhere", {1: 3.0, 2: 2.0}, seed=7, scratch_dir="/tmp", save_replay=False)
+    rounded = make_run("rounded", {1: 1.0, 2: 2.0}, precision="bfloat16")
+    cut = make_run("cut", {1: 1.0, 2: 2.0}, eval_max_steps=100)
+    found = curves([usual, elsewhere, rounded, cut]).by_label
+    assert sorted(num_runs for _, num_runs in found.values()) == [1, 1, 2]
+    assert [label for label in found if "precision" in label and "bfloat16" in label]
+    assert [label for label in found if "eval_max_steps" in label and "100" in label]
+
+
 def test_names_of_curves_stand_above_them_however_long(make_run, tmp_path):
     image = pytest.importorskip("matplotlib.image", reason="needs the plot extra")
     num_dark = []

@@ -1,5 +1,6 @@
 """What is shown of a run, on streams that take little or nothing."""
 
+import contextlib
 import errno
 import os
 import sys
@@ -42,6 +43,20 @@ def test_a_log_without_room_or_that_nobody_reads_any_more_ends_no_run(monkeypatc
     display.show({"num_steps": 500})
     assert stream.num_refused > 0
     display.close()
+
+
+def test_a_row_of_steps_that_are_past_does_not_set_the_bar_back(monkeypatch):
+    terminal = Stream(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with contextlib.closing(Display(50_000, quiet=False)) as display:
+        display.show({"num_steps": 14_000, "episode_return": 20.0})
+        display.show({"num_steps": 12_500, "eval_return": 321.5})
+        assert sys.stderr is not terminal
+    assert sys.stderr is terminal
+    assert "14,000 of 50,000 steps" in terminal.text
+    assert "12,500" not in terminal.text
+    assert "evaluated 321.5" in terminal.text
 
 
 def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from drivetrain.core.seeding import stream
 from drivetrain.train.actor.stepper import Stepper
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments.environment import Environment, close_all
+from drivetrain.train.environments.environment import Environment, close_all, closed_on_error
 from drivetrain.train.environments.faults import require_finite
 from drivetrain.train.episode import Episode
 from drivetrain.train.experience.experience import Hindsight, WriterMaker, add_first
@@ -56,22 +56,25 @@ class Actor:
         self._policy = policy
         self._exploration = exploration = exploration or Together(config, interface, (0, 0))
         self._actions = INFERENCE(exploration.actions)
-        self._envs = [Environment(config, interface, training=True, beat=beat) for _ in range(self._num_envs)]
-        self._writer = make_writer(self._num_envs, self._in_hindsight(config, goal_seed))
-        self._embed = None if encoders is None else INFERENCE(encoders.embed)
-        seen = interface if encoders is None else embedded(config, interface)
-        self._obs, self._next_obs = (shown.zero_observations(self._num_envs) for shown in (seen, interface))
-        self._reward = np.zeros(self._num_envs, np.float32)
-        self._terminated = np.zeros(self._num_envs, np.bool_)
-        self._truncated = np.zeros(self._num_envs, np.bool_)
-        normalization = Normalization.of(config, interface)
-        self.moments = Moments(normalization, self._num_envs) if normalization.num_columns else None
-        """What was seen so far, for normalisation."""
-        self._return = [0.0] * self._num_envs
-        self._length = [0] * self._num_envs
-        for lane, seed in enumerate(exploration.first_seeds()):
-            first = self._envs[lane].reset(seed) if episodes is None else self._bring_back(lane, seed, episodes)
-            self._begin(lane, first)
+        self._envs: list[Environment] = []
+        with closed_on_error(self._envs, self._env_id):
+            for _ in range(self._num_envs):
+                self._envs.append(Environment(config, interface, training=True, beat=beat))
+            self._writer = make_writer(self._num_envs, self._in_hindsight(config, goal_seed))
+            self._embed = None if encoders is None else INFERENCE(encoders.embed)
+            seen = interface if encoders is None else embedded(config, interface)
+            self._obs, self._next_obs = (shown.zero_observations(self._num_envs) for shown in (seen, interface))
+            self._reward = np.zeros(self._num_envs, np.float32)
+            self._terminated = np.zeros(self._num_envs, np.bool_)
+            self._truncated = np.zeros(self._num_envs, np.bool_)
+            normalization = Normalization.of(config, interface)
+            self.moments = Moments(normalization, self._num_envs) if normalization.num_columns else None
+            """What was seen so far, for normalisation."""
+            self._return = [0.0] * self._num_envs
+            self._length = [0] * self._num_envs
+            for lane, seed in enumerate(exploration.first_seeds()):
+                first = self._envs[lane].reset(seed) if episodes is None else self._bring_back(lane, seed, episodes)
+                self._begin(lane, first)
 
     def step(self, num_envs: int, start: int, /) -> list[Episode]:
         """Step the first `num_envs` environments once, from the run's step `start`; write the transitions.

@@ -13,6 +13,11 @@ from drivetrain.core.seeding import MOST_EPISODES
 Precision = Literal["float32", "bfloat16"]
 """What the factors of products are rounded to."""
 
+CARRIED_OUT = ("run", "simulator")
+"""The parts of how a run is carried out."""
+OF_ANOTHER_KIND = ("precision", "eval_max_steps", "save_replay", "scratch_dir")
+"""Settings that say of what they are not like the rest of their part."""
+
 _MOST_STEPS = 2**62  # the ledger counts in 64 bits
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)  # what learners compute in
 _MOST_EVAL_STEPS = 10_000
@@ -20,6 +25,11 @@ MOST_UPDATES = 2**20
 """Of one call; their samples, or their order, lie in memory together."""
 MOST = 2**31 - 1
 """Of what learners count and index by 32 bits."""
+
+
+def decides(part: str, name: str) -> bool:
+    """Whether a setting decides what is learned, or what evaluations measure, and not only how a run is carried out."""
+    return (part in CARRIED_OUT) == (name in OF_ANOTHER_KIND)
 
 
 @with_fields

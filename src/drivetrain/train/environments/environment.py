@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, NoReturn, SupportsFloat, cast
 
@@ -338,6 +338,16 @@ def close_all(envs: Iterable[Environment], env_id: str) -> None:
             errors.append(error)
     if errors:
         sys.stderr.write(f"environment {env_id!r} cannot be closed: {why(errors[0])}; what it was for is done\n")
+
+
+@contextlib.contextmanager
+def closed_on_error(envs: Iterable[Environment], env_id: str) -> Generator[None]:
+    """Environments, as many as there are by then, are closed where the block raises."""
+    try:
+        yield
+    except BaseException:
+        close_all(envs, env_id)
+        raise
 
 
 def trainable() -> dict[str, tuple[tuple[str, ...], str]]:

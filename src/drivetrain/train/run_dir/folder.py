@@ -20,6 +20,7 @@ from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.paths import given_path
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.parts import decides
 from drivetrain.train.config.saved import read_settings
 
 _LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone
@@ -130,8 +131,8 @@ def settings_of(run_dir: Path) -> dict[str, str]:
         FileFormatError: Its config.json is absent or damaged.
     """
     settings = read_settings(run_dir / "config.json")
-    parts = [part for name, part in settings.items() if name not in ("algo", "env", "run", "simulator")]
-    found = {name: value for part in parts for name, value in part.items()}
+    parts = {part: fields for part, fields in settings.items() if part not in ("algo", "env")}
+    found = {name: value for part, fields in parts.items() for name, value in fields.items() if decides(part, name)}
     return {name: json.dumps(found[name]) for name in found if name not in ("env_kwargs", "sim_params")}
 
 

@@ -6,6 +6,7 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.importing import folder_of, is_found_anew
 from drivetrain.core.machine import available_memory, num_cores
+from drivetrain.core.paths import given_path
 from drivetrain.core.words import size
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
@@ -20,6 +21,14 @@ from drivetrain.train.policies.policy import policy_network
 
 _NBYTES_PER_ACTOR = 8 * 2**20  # its own, beside what it shares with others, where environments are the smallest
 _NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
+
+
+def placed(config: TrainConfig) -> TrainConfig:
+    """The same whoever goes elsewhere."""
+    scratch_dir = None if config.on_policy else config.replay.scratch_dir
+    if scratch_dir is None:
+        return config
+    return config.override(scratch_dir=str(given_path("scratch_dir", scratch_dir).resolve()))
 
 
 def describe(config: TrainConfig) -> Interface:

@@ -36,7 +36,7 @@ from drivetrain.train.run_dir.checkpoint import (
 from drivetrain.train.run_dir.folder import RunLock, load_result, require_run_dir
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import describe_interface
-from drivetrain.train.runs.requirements import describe, require_learner
+from drivetrain.train.runs.requirements import describe, placed, require_learner
 from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.metrics import read_rows
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
@@ -128,7 +128,7 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
             why = "the run is finished, and has no checkpoint to go on from: none could be written, or it was removed"
             raise FileFormatError(f"{run_dir}: {why}; begin a new run")
         config = TrainConfig.load(run_dir / "config.json", **again).override(run_dir=str(run_dir.resolve()))
-        return changes.applied(config).resolved(), None
+        return placed(changes.applied(config)).resolved(), None
     arrays, meta = load_checkpoint(run_dir)
     try:
         config = TrainConfig.from_dict(meta.get("config"), **again).override(run_dir=str(run_dir.resolve()))
@@ -138,7 +138,7 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
     _require_whole(run_dir / "checkpoint", arrays, meta)
     _require_of_config(run_dir / "checkpoint", config, meta)
-    config = changes.applied(_as_last_asked(config, run_dir, again))
+    config = placed(changes.applied(_as_last_asked(config, run_dir, again)))
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
         raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")
@@ -197,7 +197,10 @@ def _as_last_asked(config: TrainConfig, run_dir: Path, again: Mapping[str, Any])
     try:
         written = TrainConfig.load(run_dir / "config.json", **again)
         asked = Changes(
-            total_steps=written.run.total_steps, num_actors=written.num_actors, num_learners=written.num_learners
+            total_steps=written.run.total_steps,
+            num_actors=written.num_actors,
+            num_learners=written.num_learners,
+            scratch_dir=None if written.on_policy else written.replay.scratch_dir,
         )
         return asked.applied(config)
     except (FileFormatError, InvalidInput):  # damaged, or of something else

@@ -12,7 +12,7 @@ from typing import Any
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.paths import folder_here, given_path
+from drivetrain.core.paths import folder_here
 from drivetrain.core.signals import Interruption, Signals
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
@@ -27,7 +27,7 @@ from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.runs.freezing import freeze_encoders
 from drivetrain.train.runs.remarks import remark
-from drivetrain.train.runs.requirements import describe, require_learner
+from drivetrain.train.runs.requirements import describe, placed, require_learner
 from drivetrain.train.sizing.choose import settle
 from drivetrain.train.telemetry.recording import CHECKPOINT, STARTING, never_failing, recorded
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
@@ -83,7 +83,7 @@ def start(
     require_wandb(config)
     require_platforms(config)
     here = folder_here()  # an environment may go elsewhere when it is made
-    config = _placed(config)
+    config = placed(config)
     interface = describe(config)
     require_experience(config, interface)
     config = settled(config, interface, quiet=quiet)
@@ -100,14 +100,6 @@ def start(
         return carry_out(
             Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
         )
-
-
-def _placed(config: TrainConfig) -> TrainConfig:
-    """The same whoever goes elsewhere."""
-    scratch_dir = None if config.on_policy else config.replay.scratch_dir
-    if scratch_dir is None:
-        return config
-    return config.override(scratch_dir=str(given_path("scratch_dir", scratch_dir).resolve()))
 
 
 def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:

@@ -47,8 +47,9 @@ class Display:
             self._live.start()
 
     def show(self, row: Row) -> None:
-        """Show a row; what it lacks keeps its last value."""
-        self._shown = {**self._shown, **{k: v for k, v in row.items() if not math.isnan(v)}}
+        """Show a row; what it lacks keeps its last value. One of an evaluation may be of steps that are long past."""
+        num_steps = max(row["num_steps"], self._shown.get("num_steps", 0))
+        self._shown = {**self._shown, **{k: v for k, v in row.items() if not math.isnan(v)}, "num_steps": num_steps}
         if self._live is not None:
             self._bar.update(self._task, completed=self._shown["num_steps"])
             with contextlib.suppress(OSError):
