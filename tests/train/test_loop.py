@@ -13,7 +13,6 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import rows_of, rows_without_times
 
 from drivetrain.core.errors import InvalidInput, RunError
-from drivetrain.replay import Replay
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience, writers
@@ -22,7 +21,6 @@ from drivetrain.train.loop import Loop
 from drivetrain.train.policies.policy import EpsilonGreedy
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
 from drivetrain.train.runs.requirements import describe
-from drivetrain.train.telemetry.progress import Display
 
 SMALL = {
     "num_actors": 0, "total_steps": 1_003, "envs_per_actor": 4, "warmup_steps": 200, "hidden": (16,), "batch_size": 16,
@@ -41,37 +39,6 @@ def test_two_runs_of_a_seed_are_equal_to_the_last_bit_and_another_seed_is_not(tm
     assert rows_without_times(results[0].run_dir) == rows_without_times(results[1].run_dir)
     assert results[0].returns == results[1].returns
     assert not np.array_equal(arrays[0]["params"], arrays[2]["params"])
-
-
-@pytest.mark.parametrize(
-    "fails_at", ["the making of the third", "the first reset of the second", "the evaluator's making"]
-)
-def test_a_run_that_cannot_begin_leaves_no_environment_no_replay_and_no_bar(tmp_path, monkeypatch, fails_at):
-    made, closed, left = [], [], []
-
-    class Failing(CartPoleEnv):
-        def __init__(self):
-            super().__init__()
-            if len(made) == {"the making of the third": 3, "the evaluator's making": 4}.get(fails_at):
-                raise FileNotFoundError("level.bin")
-            made.append(self)
-
-        def reset(self, **options):
-            if fails_at.startswith("the first reset") and self is made[2]:
-                raise FileNotFoundError("level.bin")
-            return super().reset(**options)
-
-        def close(self):
-            closed.append(self)
-
-    for kind in (Replay, Display):
-        close = kind.close
-        monkeypatch.setattr(kind, "close", lambda self, close=close: (left.append(type(self)), close(self)))
-    with pytest.raises((RunError, InvalidInput), match=r"level\.bin"):
-        train("dqn", Failing, run_dir=str(tmp_path / "run"), **{**SMALL, "envs_per_actor": 3})
-    assert len(made) == {"the making of the third": 3}.get(fails_at, 4)  # one that its spaces were read from
-    assert {id(env) for env in closed} == {id(env) for env in made}
-    assert left == [Replay, Display]
 
 
 def test_the_callers_garbage_is_collected_as_before_after_a_run(tmp_path):

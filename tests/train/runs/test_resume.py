@@ -131,19 +131,6 @@ def test_what_a_resume_asked_for_holds_if_it_was_killed_before_its_first_checkpo
     assert resume(tmp_path).num_steps == 600
 
 
-def test_a_folder_for_the_replay_is_the_one_of_the_resume_that_named_it_wherever_others_are(tmp_path, monkeypatch):
-    for name in ("old", "new"):
-        (tmp_path / name).mkdir()
-    settings = {**SMALL, "num_actors": 0, "scratch_dir": str(tmp_path / "old"), "run_dir": str(tmp_path / "run")}
-    train("dqn", "CartPole-v1", total_steps=400, **settings)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("drivetrain.train.runs.resuming.carry_out", lambda job: job.begin())
-    resume("run", total_steps=500, scratch_dir="new")  # and is killed before its first checkpoint
-    monkeypatch.undo()
-    assert resume(tmp_path / "run").num_steps == 500
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["replay"]["scratch_dir"] == str(tmp_path / "new")
-
-
 def test_the_state_of_another_run_is_refused(copy, tmp_path):
     train("dqn", "CartPole-v1", total_steps=400, num_actors=0, seed=9, run_dir=str(tmp_path / "other"), **SMALL)
     (theirs,) = (tmp_path / "other" / "checkpoint").glob("state-*.npz")

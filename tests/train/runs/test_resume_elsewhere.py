@@ -131,3 +131,16 @@ def test_moments_shared_by_other_environments_are_the_same_as_a_whole():
     np.testing.assert_allclose(after.variance, before.variance, rtol=1e-12)
     nothing = merged(of_as_many(np.zeros((6, 7)), 2))
     assert (nothing.num_seen, nothing.mean.tolist(), nothing.variance.tolist()) == (0, [0] * 3, [1] * 3)
+
+
+def test_a_folder_for_the_replay_is_the_one_of_the_resume_that_named_it_wherever_others_are(tmp_path, monkeypatch):
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    settings = {**SMALL, "num_actors": 0, "scratch_dir": str(tmp_path / "old"), "run_dir": str(tmp_path / "run")}
+    train("dqn", "CartPole-v1", total_steps=400, **settings)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("drivetrain.train.runs.resuming.carry_out", lambda job: job.begin())
+    resume("run", total_steps=500, scratch_dir="new")  # and is killed before its first checkpoint
+    monkeypatch.undo()
+    assert resume(tmp_path / "run").num_steps == 500
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["replay"]["scratch_dir"] == str(tmp_path / "new")
