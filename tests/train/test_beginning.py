@@ -1,4 +1,6 @@
-"""What a run in one process leaves that cannot begin."""
+"""How runs begin: when the first checkpoint comes, and what one leaves that cannot begin."""
+
+import math
 
 import pytest
 
@@ -43,3 +45,17 @@ def test_a_run_that_cannot_begin_leaves_no_environment_no_replay_and_no_bar(tmp_
     assert len(made) == {"the making of the third": 3}.get(fails_at, 4)  # one that its spaces were read from
     assert {id(env) for env in closed} == {id(env) for env in made}
     assert left == [Replay, Display]
+
+
+def test_the_first_checkpoint_comes_with_the_end_of_the_warm_up_if_there_never_is_another(tmp_path):
+    saved = []
+
+    def note(event):
+        if event.kind == "checkpoint":
+            saved.append(event.num_steps)
+
+    settings = {**SMALL, "checkpoint_interval_s": math.inf, "capacity": 1_000}
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path), callbacks=[note], **settings)
+    assert len(saved) == 2
+    assert 200 <= saved[0] < 300
+    assert saved[1] == 400

@@ -71,6 +71,7 @@ def _fraction(text: str) -> Fraction:
 def _by_name(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
+        json.dumps(found, allow_nan=False)  # Python reads and makes Infinity and NaN, which are none of JSON's
     except ValueError:
         found = None
     if not isinstance(found, dict):

@@ -4,6 +4,8 @@ What is called so itself is `./~user`, as in a shell.
 """
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +24,17 @@ def folder_here() -> Path:
         raise InvalidInput(
             "the folder in which this was called does not exist any more; `cd` to one that does"
         ) from None
+
+
+@contextmanager
+def back_here() -> Generator[None]:
+    """Whoever goes elsewhere in the block, this process is in its folder again behind it, even if that was removed."""
+    here = os.open(".", os.O_PATH)
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
 
 
 def given_path(name: str, value: object, expected: str = "a path") -> Path:

@@ -11,9 +11,9 @@ import pytest
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
-from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig
+from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig, whole
 from drivetrain.train.config.names import CALLED_ELSEWHERE
-from drivetrain.train.config.presets import preset
+from drivetrain.train.config.presets import PRESETS, preset
 from drivetrain.train.runs.requirements import describe
 
 PLAIN = TrainConfig.default("dqn", "CartPole-v1")
@@ -196,6 +196,19 @@ def test_config_json_is_resolved_and_comes_back_equal(tmp_path, algo):
     assert TrainConfig.load(path) == TrainConfig.load(str(path)) == config.resolved()
 
 
+@pytest.mark.parametrize("num_cores", [1, 2, 9, 16, 31, 64, 400])
+def test_settings_are_found_and_read_again_on_machines_of_any_number_of_cores(monkeypatch, num_cores):
+    saved = [preset(*key).resolved().to_dict() for key in PRESETS]
+    monkeypatch.setattr(whole, "num_cores", lambda: num_cores)
+    for key, data in zip(PRESETS, saved, strict=True):
+        assert TrainConfig.from_dict(data).to_dict() == data
+        found = preset(*key)
+        assert 1 <= found.num_actors <= max(1, num_cores)
+        assert found.override(num_actors=1).num_actors == 1
+    usual = TrainConfig.default("sac", "Pendulum-v1").override(num_step=1)
+    assert usual.num_actors == max(1, num_cores - 1)
+
+
 def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):
     endless = {"checkpoint_interval_s": math.inf, "max_gradient_norm": math.inf}
     config = TrainConfig.default("dqn", "CartPole-v1").override(**endless)
@@ -279,8 +292,10 @@ def test_exploration_and_importance_schedules_run_linearly_to_their_ends():
     assert PLAIN.override(exploration_steps=0, epsilon_end=0.2).agent.epsilon_at(0) == 0.2
 
 
+@pytest.mark.parametrize("num_actors", [0, 1])
 @pytest.mark.parametrize("settings", [{"hidden": (2**40,)}, {"hidden": (2**20, 2**20)}, {"num_atoms": 10**400}])
-def test_a_network_that_does_not_fit_is_refused_before_anything_is_made(tmp_path, settings):
+def test_a_network_that_does_not_fit_is_refused_before_anything_is_made(tmp_path, monkeypatch, settings, num_actors):
+    monkeypatch.setattr("drivetrain.train.runs.run.settle", lambda *_: pytest.fail("its updates were measured"))
     with pytest.raises(InvalidInput, match=r"would have [\d,]+ parameters, which take [\d,.]+ [TPE]iB to learn, and"):
-        train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), num_actors=0, **settings)
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), num_actors=num_actors, **settings)
     assert list(tmp_path.iterdir()) == []

@@ -78,7 +78,7 @@ def test_the_command_line_takes_it_as_json_and_its_preset_is_not_verified_with_i
     assert json.loads(capsys.readouterr().out)["preset"]["verified"] == "not verified with env_kwargs"
 
 
-@pytest.mark.parametrize("text", ["continuous=true", "[1]", "{", ""])
+@pytest.mark.parametrize("text", ["continuous=true", "[1]", "{", "", '{"limit": Infinity}', '{"limit": [1e400]}'])
 def test_what_is_no_json_by_name_is_refused_with_what_it_looks_like(text):
     with pytest.raises(InvalidInput, match=r"^--env-kwargs: expected values by name as JSON has them, .*got '"):
         parse(["dqn", "CartPole-v1", "--env-kwargs", text])

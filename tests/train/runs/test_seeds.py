@@ -1,5 +1,6 @@
 """Several seeds: one run each, one after the other, whatever becomes of the others."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -8,15 +9,18 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import ENDLESS, SMALL, read
 
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import train, train_seeds
+from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.runs import seeds as seeds_module
 from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
+from drivetrain.train.runs.seeds import seed_configs
 
 
 @pytest.mark.parametrize(
@@ -81,6 +85,19 @@ def test_each_seed_gives_what_it_gives_alone_in_a_folder_of_its_own(tmp_path):
         train_seeds("dqn", "CartPole-v1", seeds="2..3", run_dir=str(tmp_path / "all"), **settings)
     with pytest.raises(InvalidInput, match="is the folder of a run"):
         train_seeds("dqn", "CartPole-v1", seeds="1..2", run_dir=str(tmp_path / "alone"), **settings)
+
+
+def test_all_seeds_lie_where_they_were_asked_for_whoever_goes_elsewhere(tmp_path, monkeypatch, start_instead):
+    class Elsewhere(CartPoleEnv):
+        def __init__(self):
+            super().__init__()
+            os.chdir("/")
+
+    monkeypatch.chdir(tmp_path)
+    start_instead()
+    assert train_seeds("dqn", Elsewhere, seeds="1..2", run_dir="all", num_actors=1).run_dir == tmp_path / "all"
+    config = TrainConfig.default("dqn", "CartPole-v1").override(scratch_dir="scratch")
+    assert {one.replay.scratch_dir for one in seed_configs(config, (1, 2))} == {str(tmp_path / "scratch")}
 
 
 @pytest.fixture

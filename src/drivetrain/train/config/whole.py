@@ -233,17 +233,24 @@ class TrainConfig:
     def num_actors(self) -> int:
         """Actor processes: as asked; or one for each core that the learner leaves, also until "auto" is settled.
 
-        On-policy actors and learner wait for each other, so actors may take all cores; as many of them as
-        share the environments evenly. How many there are does not change the algorithm.
+        Off-policy, as many as whose open windows warm-up and replay have room for. On-policy actors and learner wait
+        for each other, so actors may take all cores; as many of them as share the environments evenly.
         """
-        if isinstance(self.run.num_actors, int):
-            return self.run.num_actors
+        asked, each = self.run.num_actors, self.run.envs_per_actor
+        if isinstance(asked, int):
+            return asked
         if not self.on_policy:
-            return max(1, num_cores() - 1)
-        num_envs = self.rollout.num_envs
-        if self.run.num_actors == "auto" and isinstance(self.run.envs_per_actor, int):
-            return max(1, num_envs // self.run.envs_per_actor)
-        return max(count for count in range(1, num_cores() + 1) if num_envs % count == 0)
+            return max(1, min(num_cores() - 1, self._most_actors))
+        if asked == "auto" and isinstance(each, int):
+            return max(1, self.rollout.num_envs // each)
+        return max(count for count in range(1, num_cores() + 1) if self.rollout.num_envs % count == 0)
+
+    @property
+    def _most_actors(self) -> int:
+        """Off-policy: with whose open windows there surely is a batch when learning begins."""
+        updates, held_back = self.updates, self.envs_per_actor * (self.replay.num_step - 1)
+        room = min(self.replay.capacity, updates.warmup_steps if updates.update_ratio > 0 else self.replay.capacity)
+        return (room - updates.batch_size) // held_back if held_back else num_cores()
 
     @property
     def num_learners(self) -> int:
@@ -316,12 +323,8 @@ class TrainConfig:
 
     def resolved(self) -> "TrainConfig":
         """A copy without anything left to choose: as many actors, environments and steps as there will be."""
-        return self.override(
-            num_actors=self.num_actors,
-            num_learners=self.num_learners,
-            envs_per_actor=self.envs_per_actor,
-            total_steps=self.total_steps,
-        )
+        chosen = ("num_actors", "num_learners", "envs_per_actor", "total_steps")
+        return self.override(**{name: getattr(self, name) for name in chosen})
 
     def override(self, **fields: Any) -> "TrainConfig":
         """A copy with fields of any part replaced by name.

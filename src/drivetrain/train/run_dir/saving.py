@@ -57,7 +57,7 @@ class Saver:
             "config": config.to_dict(),
             "interface": describe_interface(interface),
         }
-        self._saved_s = float("-inf")
+        self._saved_s: float | None = None
         self._thread: threading.Thread | None = None
         self._outcomes: list[dict[str, Any]] = []
 
@@ -65,7 +65,7 @@ class Saver:
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint, and none is being written."""
         is_writing = self._thread is not None and self._thread.is_alive()
-        return not is_writing and time.monotonic() - self._saved_s > self._interval_s
+        return not is_writing and (self._saved_s is None or time.monotonic() - self._saved_s > self._interval_s)
 
     def begin(self, arrays: Arrays, progress: Progress) -> None:
         """Write a checkpoint in a thread; the arrays are its own from now on."""

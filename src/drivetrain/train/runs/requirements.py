@@ -6,7 +6,7 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.importing import folder_of, is_found_anew
 from drivetrain.core.machine import available_memory, num_cores
-from drivetrain.core.paths import given_path
+from drivetrain.core.paths import back_here, given_path
 from drivetrain.core.words import size
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
@@ -39,7 +39,8 @@ def describe(config: TrainConfig) -> Interface:
             is unknown; says why and what to do.
     """
     simd_level()  # refuses a name that is none
-    interface = interface_of(config)
+    with back_here():  # an environment may go elsewhere when it is made, and the run is to lie here
+        interface = interface_of(config)
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised
     require_encoder(config, interface)
@@ -60,9 +61,8 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
         require_known_everywhere(config.env)
         _require_importable(config)
         _require_room_for_actors(config.num_actors)
-    network = policy_network(config, interface)
-    _require_room(network.num_parameters)
-    require_devices(config, network.num_parameters, num_cores())
+    require_room_for_network(config, interface)
+    require_devices(config, policy_network(config, interface).num_parameters, num_cores())
     if config.agent.optimizer != "adam" or config.agent.torso != "auto":
         from drivetrain.train.runs.tried import require_updates  # imports jax: only where it is needed
 
@@ -111,8 +111,13 @@ def _require_room_for_actors(num_actors: int) -> None:
         )
 
 
-def _require_room(num_parameters: int) -> None:
-    """Refuse a network that does not fit before anybody draws its weights."""
+def require_room_for_network(config: TrainConfig, interface: Interface) -> None:
+    """Refuse a network that does not fit before anybody draws its weights, as to measure its updates.
+
+    Raises:
+        InvalidInput: It does not.
+    """
+    num_parameters = policy_network(config, interface).num_parameters
     needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
     if needed > available:
         raise InvalidInput(

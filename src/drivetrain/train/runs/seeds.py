@@ -21,6 +21,7 @@ from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.run_dir.folder import seed_dirs
 from drivetrain.train.run_dir.results import Result
+from drivetrain.train.runs.requirements import placed
 from drivetrain.train.runs.run import start
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def seed_configs(config: TrainConfig, seeds: Sequence[int]) -> list[TrainConfig]
     Raises:
         InvalidInput: One of the folders is taken.
     """
-    folders = seed_dirs(config, seeds)
+    folders, config = seed_dirs(config, seeds), placed(config)
     return [config.override(seed=seed, run_dir=str(folder)) for seed, folder in zip(seeds, folders, strict=True)]
 
 
