@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import os
 import signal
 
@@ -20,6 +21,7 @@ from drivetrain.train.learner.learner import Learner
 from drivetrain.train.loop import Loop
 from drivetrain.train.policies.policy import EpsilonGreedy
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
+from drivetrain.train.run_dir.saving import Saver
 from drivetrain.train.runs.requirements import describe
 
 SMALL = {
@@ -142,6 +144,18 @@ def test_what_a_run_in_turns_learns_hangs_on_no_checkpoint(tmp_path, variant):
         train("dqn", "CartPole-v1", run_dir=str(run_dir), checkpoint_interval_s=interval_s, **settings)
         arrays.append(load_checkpoint(run_dir)[0])
     assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])
+
+
+def test_nor_does_it_hang_on_one_between_the_calls_of_a_step(tmp_path, monkeypatch):
+    params = []
+    for due in ({0}, {0, 12}):  # looks at the clock: the first learning step has four, and so has each of the others
+        looks = itertools.count()
+        monkeypatch.setattr(Saver, "is_due", property(lambda _, due=due, looks=looks: next(looks) in due))
+        run_dir = tmp_path / str(len(due))
+        settings = {**SMALL, "envs_per_actor": 16, "update_ratio": 1, "tolerance": 0, "updates_per_call": 5}
+        train("sac", "Pendulum-v1", run_dir=str(run_dir), **{**settings, "warmup_steps": 160, "total_steps": 400})
+        params.append(load_checkpoint(run_dir)[0]["params"])
+    np.testing.assert_array_equal(*params)
 
 
 @pytest.mark.usefixtures("usual_hangups")

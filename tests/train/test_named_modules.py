@@ -16,8 +16,9 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
+from drivetrain.train.environments.making import make
 from drivetrain.train.runs.requirements import describe, require_learner
 
 
@@ -164,3 +165,17 @@ def test_a_module_of_a_folder_that_was_left_is_refused_with_that_folder(tmp_path
             InvalidInput, match=rf"needs the module 'left_boat', which .* its folder '{tmp_path}' is not"
         ):
             require_learner(config, interface)
+
+
+def test_an_id_that_is_a_class_of_its_module_as_well_is_made_as_it_is_registered_each_time(tmp_path, monkeypatch):
+    (tmp_path / "swinging.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Swing(PendulumEnv): pass\n"
+        "gymnasium.register('Swing', 'swinging:Swing', max_episode_steps=50)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        for _ in range(2):
+            assert make("swinging:Swing", EnvironmentConfig()).has_wrapper_attr("_max_episode_steps")
+    finally:
+        gymnasium.registry.pop("Swing", None)

@@ -5,7 +5,8 @@
         begin the updates that the next step calls for, from what is stored; finish those of this step
 
 The same functions as the processes use, in a fixed order, so a seed fixes every bit: each step is acted by the weights
-after all updates due before it, while the devices are at those that it calls for. The place to set a breakpoint.
+after all calls of updates due before it, while the devices are at those that it calls for. The place to set a
+breakpoint.
 """
 
 import contextlib
@@ -238,8 +239,9 @@ class Loop:
             if self._rounds is None:
                 self._observe()
             is_due = self._rounds is None and self._saver.is_due
-            self._begin(committed)
-            if not is_due:
+            while self._begin(committed):
+                pass
+            if not is_due and not self._rules.takeable(committed, self._counts.updates + sum(self._begun)):
                 self._begin(self._counts.granted)
             self._finish()
             if is_due:

@@ -103,10 +103,9 @@ def _maker(env_id: str) -> Callable[[], Any] | None:
     if not colon or is_simulator(env_id):
         return None
     require_module(module)
-    was_known = name in gymnasium.registry
     with importing(module):
         home = importlib.import_module(module)  # which may register ids as well
-    found = None if was_known else getattr(home, name, None)
+    found = None if name in gymnasium.registry else getattr(home, name, None)
     if callable(found) or any(known == name or known.startswith(f"{name}-v") for known in gymnasium.registry):
         return found if callable(found) else None
     if found is None:
