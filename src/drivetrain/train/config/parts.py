@@ -125,7 +125,8 @@ class ReplayConfig:
     """What is remembered, and how it is drawn."""
 
     capacity: int = 100_000
-    """Transitions that are kept; the oldest are overwritten. In hindsight a step is 1 + hindsight_goals of them."""
+    """Transitions that are kept; the oldest are overwritten. In hindsight a step is 1 + hindsight_goals of them (2 if
+    the strategy is "final")."""
     prioritized: bool = True
     """Draw by priority (Schaul et al. 2016) rather than uniformly."""
     alpha: float = 0.6
