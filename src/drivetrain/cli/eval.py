@@ -56,9 +56,8 @@ def run(argv: list[str]) -> int:
             raise InvalidInput(f"{flag}: expected 1..{MOST_EPISODES}, got {count}")
     require_run_dir(flags.run_dir)
     require_folders(flags.json, flags.video)
-    # Environments may go elsewhere.
-    run_dir, json_path, video = (path and path.resolve() for path in (flags.run_dir, flags.json, flags.video))
-    assert run_dir is not None
+    run_dir = flags.run_dir.resolve()  # environments may go elsewhere
+    json_path, video = (path and path.resolve() for path in (flags.json, flags.video))
     os.environ.update(one_thread_environment(os.environ))
     again = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
     if video is not None or flags.watch:

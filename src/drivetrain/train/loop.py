@@ -241,7 +241,7 @@ class Loop:
             is_due = self._rounds is None and self._saver.is_due
             while self._begin(committed):
                 pass
-            if not is_due and not self._rules.takeable(committed, self._counts.updates + sum(self._begun)):
+            if not is_due and not self._to_begin(committed):
                 self._begin(self._counts.granted)
             self._finish()
             if is_due:
@@ -249,11 +249,15 @@ class Loop:
         while self._begin(self._counts.granted):
             pass
 
+    def _to_begin(self, num_steps: int) -> int:
+        """Updates of the next call that so many steps call for."""
+        return self._rules.takeable(num_steps, self._counts.updates + sum(self._begun))
+
     def _begin(self, num_steps: int) -> bool:
         """Begin a call of what updates so many steps call for, if there are any, and room for a call."""
         if len(self._begun) == self._learner.most_begun:
             return False
-        if count := self._rules.takeable(num_steps, self._counts.updates + sum(self._begun)):
+        if count := self._to_begin(num_steps):
             self._learner.begin(self._experience, count, num_steps / self._config.run.total_steps)
             self._begun.append(count)
         return count > 0

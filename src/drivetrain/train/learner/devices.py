@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.machine import available_memory
 from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.threads import one_thread_environment
+from drivetrain.core.words import size
 from drivetrain.train.config import TrainConfig
 
 _QUESTION = """
@@ -33,6 +35,7 @@ MIN_WORK = 2_000_000
 """Rows of a batch times parameters below which several learners are refused: an estimate of where they begin to
 gain. An exchange takes about 0.1 ms, as long as 1 million of these take a DQN learner on one core
 (design/training-learners.md)."""
+_NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 _REMEDY = 'install JAX for it (pip install "jax[cuda13]"), or use device "auto" or "cpu"'
 
 
@@ -61,6 +64,20 @@ def require_platforms(config: TrainConfig) -> None:
         f"JAX_PLATFORMS: expected devices that JAX finds here, got {platforms!r}; unset that variable of the "
         'environment, or install JAX for them (GPUs: pip install "jax[cuda13]")'
     )
+
+
+def require_room_for_network(num_parameters: int) -> None:
+    """Refuse a network that does not fit before anybody draws its weights, as to measure its updates.
+
+    Raises:
+        InvalidInput: It does not.
+    """
+    needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
+    if needed > available:
+        raise InvalidInput(
+            f"the network would have {num_parameters:,} parameters, which take {size(needed)} to learn, and "
+            f"{size(available)} of memory are available; use narrower layers or smaller observations"
+        )
 
 
 def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> None:

@@ -14,13 +14,12 @@ from drivetrain.train.config.given import Given
 from drivetrain.train.environments.environment import interface_of, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
-from drivetrain.train.learner.devices import require_devices
+from drivetrain.train.learner.devices import require_devices, require_room_for_network
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.embeddings import require_encoder
 from drivetrain.train.policies.policy import policy_network
 
 _NBYTES_PER_ACTOR = 8 * 2**20  # its own, beside what it shares with others, where environments are the smallest
-_NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 
 
 def placed(config: TrainConfig) -> TrainConfig:
@@ -61,8 +60,9 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
         require_known_everywhere(config.env)
         _require_importable(config)
         _require_room_for_actors(config.num_actors)
-    require_room_for_network(config, interface)
-    require_devices(config, policy_network(config, interface).num_parameters, num_cores())
+    num_parameters = policy_network(config, interface).num_parameters
+    require_room_for_network(num_parameters)
+    require_devices(config, num_parameters, num_cores())
     if config.agent.optimizer != "adam" or config.agent.torso != "auto":
         from drivetrain.train.runs.tried import require_updates  # imports jax: only where it is needed
 
@@ -108,19 +108,4 @@ def _require_room_for_actors(num_actors: int) -> None:
         raise InvalidInput(
             f"num_actors: expected at most {most:,}, since a process takes {size(_NBYTES_PER_ACTOR)} of memory "
             f"or more, got {num_actors:,}; one for each core is usual, and envs_per_actor gives more environments"
-        )
-
-
-def require_room_for_network(config: TrainConfig, interface: Interface) -> None:
-    """Refuse a network that does not fit before anybody draws its weights, as to measure its updates.
-
-    Raises:
-        InvalidInput: It does not.
-    """
-    num_parameters = policy_network(config, interface).num_parameters
-    needed, available = num_parameters * _NBYTES_PER_PARAMETER, available_memory()
-    if needed > available:
-        raise InvalidInput(
-            f"the network would have {num_parameters:,} parameters, which take {size(needed)} to learn, and "
-            f"{size(available)} of memory are available; use narrower layers or smaller observations"
         )

@@ -90,7 +90,7 @@ class Changes:
             changed["num_learners"] = num_learners
         if self.scratch_dir is not None:
             changed["scratch_dir"] = self.scratch_dir
-        return config.override(**changed)
+        return placed(config.override(**changed))
 
     def _count(self, name: str) -> int | None:
         """As a number: "auto" and the like are settled when a run begins, and mean nothing here."""
@@ -128,7 +128,7 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
             why = "the run is finished, and has no checkpoint to go on from: none could be written, or it was removed"
             raise FileFormatError(f"{run_dir}: {why}; begin a new run")
         config = TrainConfig.load(run_dir / "config.json", **again).override(run_dir=str(run_dir.resolve()))
-        return placed(changes.applied(config)).resolved(), None
+        return changes.applied(config).resolved(), None
     arrays, meta = load_checkpoint(run_dir)
     try:
         config = TrainConfig.from_dict(meta.get("config"), **again).override(run_dir=str(run_dir.resolve()))
@@ -138,7 +138,7 @@ def prepare(run_dir: Path, changes: Changes, again: Mapping[str, Any]) -> tuple[
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
     _require_whole(run_dir / "checkpoint", arrays, meta)
     _require_of_config(run_dir / "checkpoint", config, meta)
-    config = placed(changes.applied(_as_last_asked(config, run_dir, again)))
+    config = changes.applied(_as_last_asked(config, run_dir, again))
     done, wanted = meta["num_steps"], config.run.total_steps
     if wanted < done:
         raise InvalidInput(f"total_steps: expected at least the {done:,} steps already taken, got {wanted:,}")

@@ -27,7 +27,7 @@ from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.runs.freezing import freeze_encoders
 from drivetrain.train.runs.remarks import remark
-from drivetrain.train.runs.requirements import describe, placed, require_learner, require_room_for_network
+from drivetrain.train.runs.requirements import describe, placed, require_learner
 from drivetrain.train.sizing.choose import settle
 from drivetrain.train.telemetry.recording import CHECKPOINT, STARTING, never_failing, recorded
 from drivetrain.train.telemetry.sinks.wandb import require_wandb
@@ -82,7 +82,7 @@ def start(
     require_callbacks(callbacks)
     require_wandb(config)
     require_platforms(config)
-    here = folder_here()  # an environment may go elsewhere when it is made
+    here = folder_here()  # or says that it was removed
     config = placed(config)
     interface = describe(config)
     require_experience(config, interface)
@@ -109,7 +109,6 @@ def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainC
         InvalidInput: No setting is allowed.
         RunError: The environment or the learner failed while it was measured.
     """
-    require_room_for_network(config, interface)
     config, reason = settle(config, interface)
     if reason is not None and not quiet:
         sys.stderr.write(f"sized: {reason}\n")

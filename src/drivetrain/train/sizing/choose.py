@@ -13,7 +13,7 @@ from drivetrain.core.machine import num_cores
 from drivetrain.core.words import counted, duration
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
-from drivetrain.train.learner.devices import gains, require_devices
+from drivetrain.train.learner.devices import gains, require_devices, require_room_for_network
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.policies.policy import policy_network
 from drivetrain.train.sizing.measure import Question, ask
@@ -78,10 +78,11 @@ def size(config: TrainConfig, interface: Interface) -> Sizing:
         interface: What its environments look like.
 
     Raises:
-        InvalidInput: No number of actors is allowed, or the learners asked for are unfit.
+        InvalidInput: No number of actors is allowed, or the learners asked for, or the network, are unfit.
         RunError: The environment or the learner failed while it was measured.
     """
     cores, num_parameters = num_cores(), policy_network(config, interface).num_parameters
+    require_room_for_network(num_parameters)
     require_devices(config.override(oversubscribe=True), num_parameters, cores)
     possible = list(allowed(config, actor_counts(config, cores, waits=True), (config.num_learners,), cores))
     if not possible:
