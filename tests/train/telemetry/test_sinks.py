@@ -1,6 +1,7 @@
-"""metrics.csv says what metrics.jsonl says, whatever happens to a run."""
+"""metrics.csv and TensorBoard say what metrics.jsonl says, whatever happens to a run."""
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from tensorboard_rows import scalars
 from whole_run import SMALL, read, rows_of
 
 from drivetrain.train import resume, train
@@ -108,6 +110,22 @@ def test_a_finished_and_resumed_run_has_a_table_of_its_rows(tmp_path):
     assert read(run_dir / "metrics.csv").count("num_steps") == 1
 
 
+def test_a_row_whose_event_was_lost_with_the_process_is_told_to_tensorboard_by_the_resumed_run(tmp_path):
+    told = [{"num_steps": 200}, {"num_steps": 300}, {"num_steps": 250, "eval_return": 1.0}, {"num_steps": 300}]
+    with MetricsFile(CONFIG, tmp_path, None, pytest.fail) as metrics:
+        for number, row in enumerate(told):
+            metrics.write({**row, "num_updates": number})
+    for lost in ({"num_steps": 300, "num_updates": 4, "checkpoint_s": 0.5}, {"num_steps": 350, "num_updates": 5}):
+        with (tmp_path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(lost) + "\n")
+    with MetricsFile(CONFIG, tmp_path, 300, pytest.fail) as metrics:
+        assert scalars(tmp_path / "tensorboard", "num_updates") == {200: 0, 250: 2, 300: 4}
+        metrics.write({"num_steps": 400, "num_updates": 6})
+    assert scalars(tmp_path / "tensorboard", "num_updates") == {200: 0, 250: 2, 300: 4, 400: 6}
+    assert scalars(tmp_path / "tensorboard", "checkpoint_s") == {300: 0.5}
+    assert scalars(tmp_path / "tensorboard", "eval_return") == {250: 1.0}
+
+
 def test_events_are_written_without_importing_the_whole_of_their_library_which_can_be_imported_afterwards(tmp_path):
     script = """
 import sys
@@ -124,7 +142,7 @@ tensorboardX.SummaryWriter(str(folder / "other")).close()
 from tensorboard_rows import scalars
 (folder / "other").rename(folder.parent / "other")
 assert scalars(folder, "loss") == {7: 0.5}
-TensorBoard(folder, 7).close()
+TensorBoard(folder, []).close()
 assert tensorboardX.SummaryWriter and "tensorboardX.writer" in sys.modules
 """
     here = str(Path(__file__).parents[1])

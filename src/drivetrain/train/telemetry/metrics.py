@@ -56,13 +56,13 @@ class MetricsFile:
         self._complain = complain
         self._failing: set[str] = set()
         self._evaluated: tuple[float, float] | None = None  # steps and updates of the last evaluation
-        if resume_at is not None:
-            for row in cut_rows(self._path, resume_at):
-                self._evaluated = _evaluated_at(row) or self._evaluated
+        kept = None if resume_at is None else cut_rows(self._path, resume_at)
+        for row in kept or []:
+            self._evaluated = _evaluated_at(row) or self._evaluated
         # First: it may refuse. Late, in all: children load their frameworks meanwhile.
         self._sinks: list[Sink] = [WeightsAndBiases(config, run_dir)] if config.run.wandb else []
         self._file = self._path.open("ab", buffering=0)
-        self._sinks.append(TensorBoard(run_dir / "tensorboard", resume_at))
+        self._sinks.append(TensorBoard(run_dir / "tensorboard", kept))
         if config.run.csv:
             self._sinks.append(Table(run_dir / "metrics.csv", lambda: read_rows(self._path)))
 

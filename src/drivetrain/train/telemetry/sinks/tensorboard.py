@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,11 @@ class TensorBoard:
 
     Args:
         folder: Made if absent.
-        resume_at: Step from whose end on TensorBoard is to forget what earlier files say.
+        kept: The rows that a resumed run goes on from; of all others TensorBoard is to forget what earlier files say.
+            None: the run is new.
     """
 
-    def __init__(self, folder: Path, resume_at: int | None) -> None:
+    def __init__(self, folder: Path, kept: Sequence[Row] | None) -> None:
         self.name = str(folder)
         # Here: children load their frameworks meanwhile.
         records, event, summary = _parts_of_tensorboardx()
@@ -44,9 +46,13 @@ class TensorBoard:
         moment = f"{int(_now_s())}.{socket.gethostname()}.{time.monotonic_ns():020}.{os.getpid()}"
         self._file = (folder / f"events.out.tfevents.{moment}").open("ab", buffering=0)
         self._write(file_version="brain.Event:2")
-        if resume_at is not None:
-            start = event.SessionLog(status=event.SessionLog.START)
-            self._write(step=resume_at + 1, session_log=start)
+        if kept is not None:
+            # Death may have come between a row and its event: the last one, and all from its step on, are told anew.
+            start = int(kept[-1]["num_steps"]) if kept else 0
+            self._write(step=start, session_log=event.SessionLog(status=event.SessionLog.START))
+            for row in kept:
+                if row["num_steps"] >= start:
+                    self.write(row)
 
     def write(self, row: Row) -> None:
         """Add a row.
