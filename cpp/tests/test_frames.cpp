@@ -120,6 +120,28 @@ void frames_in_flight_are_passed_over() {
   }
 }
 
+// Of the episode over the end of the ring of rows, the first three show one frame: the newest of them have the lowest
+// slots.
+void between_the_holds_of_clearing_every_row_hangs_in_its_list() {
+  constexpr std::uint64_t kLength = 5, kRows = 800 * kLength + 1, kFrames = 5000;
+  SharedTable table(stacked_config(kRows, kFrames));
+  StackedWriter writer(*table, 1, 1, 1, kLength);
+  for (std::uint64_t t = 0; t < kRows + 100; ++t) CHECK(writer.step() == Status::kOk);
+  CHECK(table->num_committed() == kRows);
+  StackedWriter other(*table, 1, 1, 2, 5);
+  std::vector<Draw> draws(200);
+  std::vector<Tag> tags(200);
+  std::uint64_t next = 0;
+  for (int hold = 0; hold < 4; ++hold) {
+    CHECK(table->end_some(&next) == Status::kOk);
+    CHECK(locked_and_consistent(*table));
+    for (int t = 0; t < 200; ++t) CHECK(other.step() == Status::kOk);
+    CHECK(sample_stacked(*table, 200, true, draws.data(), tags.data()) == Status::kOk);
+  }
+  CHECK(next < kFrames && table->clear() == Status::kOk);
+  CHECK(table->header().num_committed == 0 && locked_and_consistent(*table));
+}
+
 void a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest() {
   SharedTable table(stacked_config(30, 20));
   publish(*table, take(*table, 2));                       // 0, 1
@@ -235,6 +257,7 @@ int main() {
   a_table_filled_slot_by_slot_ends_rows_wherever_its_ring_goes_on();
   frames_are_whole_where_generations_begin_again();
   frames_in_flight_are_passed_over();
+  between_the_holds_of_clearing_every_row_hangs_in_its_list();
   a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest();
   too_few_free_frames_is_busy_and_takes_nothing();
   a_row_whose_writer_slept_for_a_round_is_dropped();

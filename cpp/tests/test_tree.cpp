@@ -114,6 +114,17 @@ void a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable() {
   CHECK(owned.tree.total() < (1ull << 62));
 }
 
+void a_tree_that_begins_anew_is_changed_to_those_who_draw_from_it() {
+  OwnedTree owned(100);
+  const double finest = owned.tree.unit();
+  const std::uint32_t slot = 3;
+  for (const float leaf : {1e15f, 0.0f}) owned.tree.update(&slot, &leaf, 1);
+  CHECK(owned.tree.unit() > finest && owned.tree.total() == 0);
+  const std::uint32_t rebuilds = owned.tree.rebuilds();
+  owned.tree.begin_anew(4096.0);
+  CHECK(owned.tree.unit() == finest && owned.tree.rebuilds() == rebuilds + 2);
+}
+
 void a_full_tree_of_the_largest_leaves_does_not_overflow() {
   for (const std::uint64_t capacity : {16ull, 4096ull, 1ull << 20}) {
     OwnedTree owned(capacity);
@@ -263,6 +274,7 @@ int main() {
   sums_stay_exact_over_many_batches_with_repeats();
   filling_is_updating_with_one_priority();
   a_priority_beyond_the_unit_makes_room_and_keeps_all_leaves_drawable();
+  a_tree_that_begins_anew_is_changed_to_those_who_draw_from_it();
   a_full_tree_of_the_largest_leaves_does_not_overflow();
   extremes_are_those_of_a_scan_after_any_batches();
   rebuild_heals_any_damage_to_the_sums();

@@ -12,7 +12,8 @@
 //   * The frame reached first is the one at the least distance ahead of the cursor when the row is
 //     committed: its frames are all committed then, and the cursor passes over frames in flight only.
 //   * A list has its newest row first, and rows behind one that was overwritten are older still in
-//     the ring of rows, so overwritten too: a walk may end at the first row that has changed.
+//     the ring of rows, so overwritten too: a walk may end at the first row that has changed. Who
+//     ends rows otherwise ends whole lists, each within one hold of the lock.
 //     (Dependents of one frame come from one environment of one writer, one commit after the other.)
 //   * Why lists are short: a row's newest frame is always a new one, so a frame is the oldest one of
 //     at most about as many rows as a stack has frames.
@@ -113,6 +114,18 @@ class FrameRing {
     return true;
   }
 
+  /// Calls kill(row slot) for each row that hangs under a frame, newest first, and empties its list.
+  template <class Kill>
+  void end_dependents(FrameHeader& head, Kill&& kill) noexcept {
+    if (head.dependents == 0) return;
+    for (std::uint64_t key = head.dependents; is_alive(key);) {
+      const std::uint32_t slot = Key::slot(key);
+      key = links(slot).next_dependent.load(std::memory_order_relaxed);
+      kill(slot);
+    }
+    DRIVETRAIN_LOCKED_WRITE("frames/end_dependents", head.dependents = 0);
+  }
+
   /// Undoes take(), before anything was written: the same frames are the next to be taken.
   void give_back(const Claim* claims, std::size_t count, std::uint64_t next_frame) noexcept {
     disown(claims, count);
@@ -209,17 +222,6 @@ class FrameRing {
       if (distance < least) first = ref, least = distance;
     }
     return first;
-  }
-
-  template <class Kill>
-  void end_dependents(FrameHeader& head, Kill&& kill) noexcept {
-    if (head.dependents == 0) return;
-    for (std::uint64_t key = head.dependents; is_alive(key);) {
-      const std::uint32_t slot = Key::slot(key);
-      key = links(slot).next_dependent.load(std::memory_order_relaxed);
-      kill(slot);
-    }
-    DRIVETRAIN_LOCKED_WRITE("frames/end_dependents", head.dependents = 0);
   }
 
   // Odd and nobody's: taken again by the next who comes along.

@@ -301,16 +301,23 @@ class ReplayTable {
   /// Ends all rows that are whole, and lets the ring begin anew where nobody is at work; what others commit meanwhile
   /// may stay. Takes many short holds of the lock.
   Status clear() noexcept {
-    for (std::uint64_t first = 0; first < config_.capacity; first += kMaxBatch) {
-      Lock lock(*this);
-      if (!lock) return Status::kBroken;
-      end_whole_rows(first, std::min(first + kMaxBatch, config_.capacity));
-    }
+    for (std::uint64_t next = 0; next < num_lists();)
+      if (const Status ended = end_some(&next); ended != Status::kOk) return ended;
     for (bool is_over = false; !is_over;) {
       Lock lock(*this);
       if (!lock) return Status::kBroken;
       is_over = !give_back_slots();
     }
+    return Status::kOk;
+  }
+
+  /// One hold of clear(): ends the rows of kMaxBatch lists from `next` on, and moves it behind them.
+  Status end_some(std::uint64_t* next) noexcept {
+    const std::uint64_t end = std::min(*next + kMaxBatch, num_lists());
+    Lock lock(*this);
+    if (!lock) return Status::kBroken;
+    for (Killer kill(*this); *next < end; ++*next) end_list(*next, kill);
+    DRIVETRAIN_LOCKED_WRITE("clear/max_priority", header_->max_priority = 1.0f);
     return Status::kOk;
   }
 
@@ -440,16 +447,35 @@ class ReplayTable {
     count = 0;
   }
 
-  void end_whole_rows(std::uint64_t first, std::uint64_t end) noexcept {
-    Claim killed[kMaxBatch];
-    std::size_t num_killed = 0;
-    for (std::uint64_t slot = first; slot < end; ++slot) {
-      if (!is_committed(row(slot).generation.load(std::memory_order_relaxed))) continue;
-      kill(static_cast<std::uint32_t>(slot));
-      killed[num_killed++] = {static_cast<std::uint32_t>(slot), 0};
+  // Kills rows; their leaves and the count follow, kMaxBatch at a time and at its end. Within a hold of the lock.
+  class Killer {
+   public:
+    explicit Killer(ReplayTable& table) noexcept : table_(table) {}
+    ~Killer() {
+      if (count_ > 0) table_.end_rows(killed_, count_);
     }
-    if (num_killed > 0) end_rows(killed, num_killed);
-    DRIVETRAIN_LOCKED_WRITE("clear/max_priority", header_->max_priority = 1.0f);
+    Killer(const Killer&) = delete;
+    Killer& operator=(const Killer&) = delete;
+    void operator()(std::uint32_t slot) noexcept {
+      table_.kill(slot);
+      killed_[count_++] = {slot, 0};
+      if (count_ == kMaxBatch) table_.end_rows(killed_, count_);
+    }
+
+   private:
+    ReplayTable& table_;
+    Claim killed_[kMaxBatch];
+    std::size_t count_ = 0;
+  };
+
+  // What clear() goes over: the lists of frames, each of which ends in one hold, as a row behind one that has ended
+  // would no longer be found; without frames every slot is a list.
+  std::uint64_t num_lists() const noexcept { return config_.num_frames ? config_.num_frames : config_.capacity; }
+  void end_list(std::uint64_t list, Killer& kill) noexcept {
+    if (config_.num_frames)
+      frames_.end_dependents(frames_.frame(list), kill);
+    else if (is_committed(row(list).generation.load(std::memory_order_relaxed)))
+      kill(static_cast<std::uint32_t>(list));
   }
 
   // Takes slots that are nobody's off the end of those in use, kMaxBatch at most, and has the ring go on within them;
@@ -466,7 +492,7 @@ class ReplayTable {
       --used;
     }
     const bool more = used == least && used > 0;
-    if (config_.prioritized && num_committed() == 0 && tree_.total() == 0) tree_.initialize(kHeadroom);
+    if (config_.prioritized && num_committed() == 0 && tree_.total() == 0) tree_.begin_anew(kHeadroom);
     DRIVETRAIN_LOCKED_WRITE("clear/num_used", set_num_used(used));
     DRIVETRAIN_LOCKED_WRITE("clear/next_slot", header_->next_slot = std::min(header_->next_slot, used));
     return more;
@@ -474,15 +500,7 @@ class ReplayTable {
 
   Status take_frames(const FrameBatch& frames) noexcept {
     const std::uint64_t next_frame = header_->next_frame;
-    Claim killed[kMaxBatch];
-    std::size_t num_killed = 0;
-    const bool enough = frames_.take(frames.count, frames.claims, [&](std::uint32_t slot) {
-      kill(slot);
-      killed[num_killed++] = {slot, 0};
-      if (num_killed == kMaxBatch) end_rows(killed, num_killed);
-    });
-    if (num_killed > 0) end_rows(killed, num_killed);
-    if (!enough) return Status::kBusy;
+    if (Killer kill(*this); !frames_.take(frames.count, frames.claims, kill)) return Status::kBusy;
     if (frames_.are_current(frames.kept, frames.num_kept)) return Status::kOk;
     frames_.give_back(frames.claims, frames.count, next_frame);
     return Status::kGone;

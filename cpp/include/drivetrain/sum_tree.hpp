@@ -112,6 +112,13 @@ class SumTree {
     set_unit(unit_exponent_for(headroom));
   }
 
+  /// Gives a tree whose leaves are all 0 the unit of a new one; to those who draw without the lock, as a rebuild.
+  void begin_anew(double headroom) noexcept {
+    begin_rebuild();
+    initialize(headroom);
+    end_rebuild();
+  }
+
   /// Gives an empty tree the unit of another, so that leaves from there stay as they are. Leaves that
   /// do not fit here make room for themselves, as ever.
   void start_with_unit(std::int32_t exponent) noexcept { set_unit(exponent); }
@@ -239,9 +246,7 @@ class SumTree {
                                 store_shared(levels_[level][node], inner_sum(level - 1, node)));
     }
     DRIVETRAIN_LOCKED_WRITE("rebuild/root", state_->root = inner_sum(num_levels_ - 1, 0));
-    // Release: who sees it even sees all sums.
-    DRIVETRAIN_LOCKED_WRITE("rebuild/end", state_->rebuilds.store(num_rebuilds() + 1,
-                                                                  std::memory_order_release));
+    end_rebuild();
   }
 
   /// Sets a leaf whose sums will be rebuilt.
@@ -342,6 +347,11 @@ class SumTree {
     DRIVETRAIN_LOCKED_WRITE("rebuild/begin", state_->rebuilds.store(num_rebuilds() | 1,
                                                                     std::memory_order_relaxed));
     std::atomic_thread_fence(std::memory_order_release);  // odd is seen before any new sum
+  }
+  // Release: who sees it even sees all sums.
+  void end_rebuild() noexcept {
+    DRIVETRAIN_LOCKED_WRITE("rebuild/end", state_->rebuilds.store(num_rebuilds() + 1,
+                                                                  std::memory_order_release));
   }
   static void add_to(std::uint64_t& sum, std::uint64_t difference) noexcept {
     store_shared(sum, sum + difference);
