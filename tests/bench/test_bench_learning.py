@@ -62,6 +62,12 @@ def test_every_case_seed_and_side_is_run_once_and_kept(ran, tmp_path):
     assert {"commit", "versions", "machine", "num_steps", "num_updates", "settings"} <= set(runs[0])
 
 
+def test_the_peer_with_eight_environments_is_left_out_where_a_block_of_steps_is_not_shared_evenly(ran, tmp_path):
+    path = tmp_path / "learning.json"
+    assert bench.run(["learning", "--json", str(path), "--cases", "dqn LunarLander", "--seeds", "1..1"]) == 0
+    assert [side for _, side, _ in ran] == ["ours", "ours-processes", "sb3"]
+
+
 def test_simulators_are_run_fused_with_and_without_processes_and_through_gymnasium(ran, tmp_path):
     more = ["--against", "gymnasium", "--json", str(tmp_path / "fused.json"), "--cases", "dqn drivetrain/CartPole"]
     assert bench.run(["learning", *more, "--seeds", "1"]) == 0
@@ -152,7 +158,7 @@ def test_a_quick_run_is_short_and_keeps_nothing(ran, monkeypatch, tmp_path):
     steps = []
     monkeypatch.setattr(command, "run_side", lambda side, case, seed: steps.append(case.total_steps) or learned(case))
     assert bench.run(["learning", "--quick", "--json", str(tmp_path / "learning.json")]) == 0
-    assert len(steps) == 3 * len(CASES) + sum(case.algo == "dqn" for case in CASES)
+    assert len(steps) == 3 * len(CASES) + 1, "with eight environments the peer runs on CartPole alone"
     assert max(steps) < 11_000
     assert not (tmp_path / "learning.json").exists()
 

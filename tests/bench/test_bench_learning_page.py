@@ -1,6 +1,9 @@
 """Interquartile means, intervals and verdicts against values by hand, and the page of some runs."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -182,6 +185,15 @@ def test_a_commit_is_followed_by_the_runs_that_were_made_at_it():
     lines = as_markdown(runs).splitlines()
     assert "- Commit: `abc` (5 runs: dqn CartPole-v1 (ours) 1..2, 4; dqn CartPole-v1 (SB3) 1..2)" in lines
     assert "- Commit: `def` (3 runs: dqn CartPole-v1 (ours) 3, 5..6)" in lines
+
+
+def test_a_page_is_not_written_over_where_the_runs_are_not_found(tmp_path):
+    (tmp_path / "learning.md").write_text("mine")
+    words = [sys.executable, "-m", "drivetrain.bench.learning.page", "lerning.json", "learning.md"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: lerning.json: there are no kept runs here\n")
+    assert (tmp_path / "learning.md").read_text() == "mine"
 
 
 def test_a_page_of_no_runs_says_so():

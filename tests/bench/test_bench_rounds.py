@@ -81,6 +81,7 @@ def test_a_peer_runs_with_the_number_of_threads_that_costs_it_less():
         faster = {"SB3": 1, "SBX": None}[rival.name]
         return replace(DONE, cpu_s=1.0 if job.threads == faster else 2.0)
 
-    chosen, measured = probe_threads([rival("SB3"), rival("SBX")], JOB, run, lambda done: done.cpu_s)
+    chosen, measured, failed = probe_threads([rival("SB3"), rival("SBX")], JOB, run, lambda done: done.cpu_s)
     assert chosen == {"SB3": 1, "SBX": None}
+    assert not failed
     assert measured["SB3"]["framework's choice"]["cpu_s"] == 2.0

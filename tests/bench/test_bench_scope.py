@@ -12,7 +12,7 @@ from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
 from drivetrain.bench.scope.held_out import HeldOut
 from drivetrain.bench.scope.rounds import ALONE, BROKEN, Measured, Plan, measure, runs_in
-from drivetrain.bench.scope.trial import Trial, run
+from drivetrain.bench.scope.trial import Trial, files, run
 from drivetrain.bench.table import as_markdown
 from drivetrain.core.errors import InvalidInput, RunError
 
@@ -221,5 +221,15 @@ def test_programs_are_files_with_names_of_their_own_and_bad_flags_are_refused():
         command.Options(tool_rounds=0).check()
     with pytest.raises(InvalidInput, match="in the name of no program: SB3 DQN"):
         command.Options(only="Go").check()
+    with pytest.raises(InvalidInput, match="--tools-on 'Go' is in the name of no program that is asked for: SB3 A2C"):
+        command.Options(only="A2C", tools_on="Go").check()
     with pytest.raises(InvalidInput, match="folder does not exist"):
         command.Options(json=Path("absent/file.json")).check()
+
+
+def test_what_a_tool_left_is_found_below_any_folder(tmp_path):
+    folder = tmp_path / "run" / "user"
+    (folder / "run").mkdir(parents=True)
+    for name in ("report.html", "run/config.json"):
+        (folder / name).write_text("")
+    assert files(folder) == [folder / "report.html"]

@@ -1,17 +1,20 @@
 """`drivetrain bench sizing`: drawn cases, every setting once, and the choice against the best of them."""
 
+import itertools
+import json
 import os
 import random
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("gymnasium", reason="needs the train extra")
 
-from drivetrain.bench.sizing import command
+from drivetrain.bench.sizing import command, trial
 from drivetrain.bench.sizing.environment import VARIABLE, timed
 from drivetrain.bench.sizing.trial import Rates
 from drivetrain.core.errors import InvalidInput
@@ -76,6 +79,21 @@ def test_the_chosen_setting_reaches_nine_tenths_of_the_best_of_real_runs(kind):
     again = case["references"]["ours again"]
     noise = min(case["ours"], again) / max(case["ours"], again)
     assert case["targets"][0]["got"] >= 0.9 * noise, (f"DRIVETRAIN_TEST_SEED={seed}", case["notes"], case["details"])
+
+
+def test_a_run_is_measured_for_as_long_as_asked_however_long_that_is(tmp_path, monkeypatch):
+    """Its clock is a second ahead at each look, and its process takes a row for each."""
+    path = tmp_path / "metrics.jsonl"
+    looks = itertools.count()
+
+    def look(_):
+        rows = [{"wall_s": float(i), "steps_per_s": 1.0, "num_updates": 64} for i in range(next(looks) - 100)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    clock = itertools.count()
+    monkeypatch.setattr(trial, "time", SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=look))
+    running = SimpleNamespace(poll=lambda: None)
+    assert len(trial._rows_until(running, path, 300.0)) == 302
 
 
 BENCH = """

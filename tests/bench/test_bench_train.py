@@ -212,6 +212,25 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
     assert [len(case["samples"]["ours"]) for case in json.loads(path.read_text())["cases"]] == [2] * 16
 
 
+def test_a_peer_that_cannot_even_run_to_choose_its_threads_is_listed_and_the_others_go_on(
+    everybody, monkeypatch, tmp_path
+):
+    def fail_for_sbx(rival, job):
+        if rival is SBX:
+            raise RunError("SBX ended with code 1: boom")
+        return answer(rival, job)
+
+    monkeypatch.setattr(bench_train, "run_rival", fail_for_sbx)
+    path = tmp_path / "train.json"
+    assert bench.run(["train", "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert [(peer["name"], peer["reason"]) for peer in document["skipped"]] == [
+        ("SBX", "failed: SBX ended with code 1: boom")
+    ]
+    assert set(document["machine"]["thread_probe"]) == {"SB3", "CleanRL"}
+    assert all(not any("SBX" in name for name in case["peers"]) for case in document["cases"])
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -220,6 +239,7 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
         (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
         (["train", "--rounds", "0"], "--rounds of at least 1"),
         (["train", "--algo", "td3", "--env", "HalfCheetah-v5", "--steps", "1000"], "more than the 1,000 before"),
+        (["train", "--quick", "--steps", "4000"], "--quick: expected no --steps"),
         (["train", "--json", "no/such/folder/a.json"], "folder does not exist"),
     ],
 )

@@ -84,6 +84,9 @@ def test_a_dry_run_says_what_is_missing_and_which_command_does_what(capsys):
     assert all("left out: " in line or "at most" in line for line in lines[1:])
     long = [part_of("one", most_s=60), part_of("two", most_s=60)]
     assert [line.split(", ")[0] for line in command.announced(long, 100)[1:]] == ["one: command 1", "two: command 2"]
+    _, one, two = command.announced([part_of("one", most_s=60), part_of("two", most_s=30)], 50)
+    assert one == "one: left out: it may take 60 s, more than --limit-s"
+    assert two.startswith("two: command 1")
 
 
 def test_four_commands_of_ten_minutes_do_everything_whatever_the_parts_take():

@@ -92,6 +92,8 @@ def announced(chosen: Sequence[Part], limit_s: float) -> list[str]:
     left_s, number = limit_s, 1
     for part in chosen:
         why = part.missing()
+        if not why and part.most_s > limit_s:
+            why = f"it may take {part.most_s:.0f} s, more than --limit-s"
         if not why and part.most_s > left_s:
             number, left_s = number + 1, limit_s
         left_s -= 0 if why else part.most_s

@@ -131,10 +131,10 @@ def carry_out(options: Options, sides: Sequence[Side], origin: Origin) -> int:
 
 
 def planned(options: Options, sides: Sequence[Side]) -> Iterator[tuple[LearningCase, int, Side]]:
-    """Every run asked for: case by case, the sides of a seed one after the other."""
+    """Every run asked for that there can be: case by case, the sides of a seed one after the other."""
     for case in options.contest.matching(options.cases):
         for seed in [1] if options.quick else options.seeds_for(case):
-            for side in [side for side in sides if case.algo in side.algos]:
+            for side in [side for side in sides if side.can_run(case)]:
                 yield case.quickened() if options.quick else case, seed, side
 
 

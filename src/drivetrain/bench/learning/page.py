@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -177,4 +178,6 @@ if __name__ == "__main__":
     if against is None:
         sys.exit(f"error: expected {' or '.join(CONTESTS)} as the third word, got {sys.argv[3]!r}")
     contest = against
+    if not Path(sys.argv[1]).is_file():
+        sys.exit(f"error: {sys.argv[1]}: there are no kept runs here")
     sys.exit(write_page([*sys.argv[1:3], *sys.argv[4:]], lambda path: as_markdown(load(path), contest)))

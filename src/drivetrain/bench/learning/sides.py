@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.contenders import OURS, SB3
+from drivetrain.bench.train.job import DqnSettings
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import AGENTS
 from drivetrain.train.config.simulator import SimEngine
@@ -33,6 +35,12 @@ class Side:
     sim_engine: SimEngine = "auto"
     num_envs: int | None = None
     algos: Sequence[str] = tuple(AGENTS)
+
+    def can_run(self, case: LearningCase) -> bool:
+        """Whether it is there for the case's algorithm, and its environments share the steps of a block evenly."""
+        settings = case.settings
+        is_whole = not isinstance(settings, DqnSettings) or settings.train_freq % (self.num_envs or 1) == 0
+        return case.algo in self.algos and is_whole
 
 
 def _at(rival: Rival, module: str) -> Rival:

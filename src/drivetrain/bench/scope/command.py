@@ -88,6 +88,9 @@ class Options:
             asked = [program.name for program in self.everything() if program.is_quick or not self.quick]
             names = ", ".join([*asked, *(() if self.survey else NAMES)])
             raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
+        if self.tools and self.tools_on and not any(named(one.name, self.tools_on) for one in self.programs()):
+            names = ", ".join(program.name for program in self.programs())
+            raise InvalidInput(f"--tools-on {self.tools_on!r} is in the name of no program that is asked for: {names}")
         absent = [program.missing() for program in self.programs()]
         if all(absent) and not self.own():
             remedies = sorted({f"{one.reason}: {one.remedy}" for one in absent if one is not None})

@@ -92,5 +92,5 @@ def files(folder: Path) -> list[Path]:
     return [
         file
         for file in folder.rglob("*")
-        if file.is_file() and file.name not in own and not {"run", CACHE}.intersection(file.parts)
+        if file.is_file() and file.name not in own and not {"run", CACHE}.intersection(file.relative_to(folder).parts)
     ]

@@ -97,6 +97,8 @@ class Options:
         require_folders(self.json, self.markdown)
         if self.plots is not None and not (self.paper and self.plots.is_dir()):
             raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")
+        if self.full_equality and (self.quick or self.paper):
+            raise InvalidInput("--full-equality: expected neither --quick nor --paper, which compare less")
         if self.device != "auto" and not self.paper:
             raise InvalidInput(f"--device {self.device}: only --paper has a choice; the other cases are of the CPU")
 

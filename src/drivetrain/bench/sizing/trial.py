@@ -107,7 +107,7 @@ def rates(drawn: Drawn, num_actors: int, num_learners: int, seconds: float) -> R
 def _rows_until(process: "subprocess.Popen[bytes]", path: Path, seconds: float) -> list[dict[str, Any]]:
     """The rows with updates in them that a run writes in so many seconds after the first of them."""
     deadline_s, rows = time.monotonic() + _START_S, list[dict[str, Any]]()
-    while process.poll() is None and time.monotonic() < deadline_s:
+    while process.poll() is None and time.monotonic() < deadline_s + (seconds if rows else 0.0):
         time.sleep(_POLL_S)
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         rows = [row for row in map(json.loads, lines) if "steps_per_s" in row and row["num_updates"] > 32]

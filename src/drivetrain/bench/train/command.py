@@ -49,7 +49,7 @@ class Options:
     markdown: Path | None = None
     """Write the report as a page with tables to this file."""
     quick: bool = False
-    """About a minute rather than half an hour; the numbers then mean little."""
+    """About a minute rather than half an hour, of one seed; the numbers then mean little."""
     rounds: int = 3
     """Seeds of the same-algorithm rows."""
     steps: int | None = None
@@ -72,6 +72,8 @@ class Options:
             raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
         if self.rounds < 1 or self.target_seeds < 0:
             raise InvalidInput("expected --rounds of at least 1 and --target-seeds of at least 0")
+        if self.quick and self.steps is not None:
+            raise InvalidInput("--quick: expected no --steps, as it takes its own")
         settings = SETTINGS[self.algo, self.env]
         if self.steps is not None and settings.num_updates(self.steps) < 1:
             least = f"{settings.learning_starts:,}"
@@ -143,7 +145,8 @@ def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Repo
     """Run everybody who is here, and gather it."""
     plan, origin = options.plan(), origin_of(words, DISTRIBUTIONS)
     peers, absent = present([on_atari(peer) if plan.on_images else peer for peer in PEERS_OF[options.algo]])
-    threads, probe = choose_threads(plan, peers, run_one)
+    threads, probe, unfit = choose_threads(plan, peers, run_one)
+    peers = [peer for peer in peers if peer.name in threads]
     fixed, fixed_failures = measure_same_algorithm(plan, peers, threads, run_one, quick=options.quick)
     target, target_failures = measure_to_target(plan, peers, threads, run_one)
     return Report(
@@ -154,14 +157,16 @@ def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Repo
             *(ON_IMAGES if plan.on_images else WEAKNESSES)[options.algo],
         ],
         cases=[*fixed, *target],
-        skipped=[*absent, *fixed_failures, *target_failures],
+        skipped=[*absent, *as_skipped(unfit), *fixed_failures, *target_failures],
     )
 
 
-def choose_threads(plan: Plan, peers: Sequence[Rival], run_one: Runner) -> tuple[Threads, Mapping[str, Any]]:
-    """Each peer's better number of threads, and the measurement behind it."""
+def choose_threads(
+    plan: Plan, peers: Sequence[Rival], run_one: Runner
+) -> tuple[Threads, Mapping[str, Any], Mapping[str, str]]:
+    """Each peer's better number of threads, the measurement behind it, and the reasons of those that failed."""
     if plan.probe_steps == 0 or not peers:
-        return {peer.name: 1 for peer in peers}, {}
+        return {peer.name: 1 for peer in peers}, {}, {}
     print(f"choosing the peers' threads: {plan.probe_steps:,} steps each", flush=True)
     by_cpu = plan.algo == "dqn"  # what its goal is in; the others' goals are in wall time
     return probe_threads(

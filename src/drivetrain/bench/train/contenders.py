@@ -6,6 +6,7 @@ from typing import Any
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.job import Job, Outcome
+from drivetrain.core.errors import RunError
 
 PEER_INSTALL = 'pip install torch==2.13.0 "drivetrain[bench]"'
 
@@ -77,8 +78,8 @@ Runner = Callable[[Rival, Job], Outcome]
 
 def probe_threads(
     peers: Sequence[Rival], job: Job, run: Runner, cost: Callable[[Outcome], float]
-) -> tuple[dict[str, int | None], dict[str, Any]]:
-    """Run each peer with one thread and with its framework's own choice.
+) -> tuple[dict[str, int | None], dict[str, Any], dict[str, str]]:
+    """Run each peer with one thread and with its framework's own choice; one that fails takes no further part.
 
     Args:
         peers: Those that are installed.
@@ -87,12 +88,18 @@ def probe_threads(
         cost: What the goal is in: CPU-seconds, or wall seconds.
 
     Returns:
-        The choice of each that costs less (None: the framework's), and what was measured.
+        The choice of each that costs less (None: the framework's), what was measured, and why a peer failed.
     """
     chosen: dict[str, int | None] = {}
     measured: dict[str, Any] = {}
+    failed: dict[str, str] = {}
     for peer in peers:
-        outcomes = {threads: run(peer, replace(job, threads=threads)) for threads in (1, None)}
+        try:
+            outcomes = {threads: run(peer, replace(job, threads=threads)) for threads in (1, None)}
+        except RunError as error:
+            failed[peer.name] = str(error)
+            print(f"  {error}", flush=True)
+            continue
         chosen[peer.name] = min(outcomes, key=lambda threads: cost(outcomes[threads]))
         measured[peer.name] = {
             "one thread" if threads == 1 else "framework's choice": {
@@ -101,4 +108,4 @@ def probe_threads(
             }
             for threads, outcome in outcomes.items()
         }
-    return chosen, measured
+    return chosen, measured, failed
