@@ -121,7 +121,7 @@ void a_tree_that_begins_anew_is_changed_to_those_who_draw_from_it() {
   for (const float leaf : {1e15f, 0.0f}) owned.tree.update(&slot, &leaf, 1);
   CHECK(owned.tree.unit() > finest && owned.tree.total() == 0);
   const std::uint32_t rebuilds = owned.tree.rebuilds();
-  owned.tree.begin_anew(4096.0);
+  owned.tree.initialize(4096.0);
   CHECK(owned.tree.unit() == finest && owned.tree.rebuilds() == rebuilds + 2);
 }
 

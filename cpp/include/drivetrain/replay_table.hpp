@@ -492,7 +492,7 @@ class ReplayTable {
       --used;
     }
     const bool more = used == least && used > 0;
-    if (config_.prioritized && num_committed() == 0 && tree_.total() == 0) tree_.begin_anew(kHeadroom);
+    if (config_.prioritized && num_committed() == 0 && tree_.total() == 0) tree_.initialize(kHeadroom);
     DRIVETRAIN_LOCKED_WRITE("clear/num_used", set_num_used(used));
     DRIVETRAIN_LOCKED_WRITE("clear/next_slot", header_->next_slot = std::min(header_->next_slot, used));
     return more;

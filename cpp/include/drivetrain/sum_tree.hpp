@@ -106,16 +106,11 @@ class SumTree {
   /// The smallest (above 0) and largest leaf; only after keep_extremes.
   Extremes::Range extremes() noexcept { return extremes_.range(); }
 
-  /// Gives a new tree its unit: the finest at which every leaf may be as large as `headroom`.
+  /// Gives a tree whose leaves are 0 its unit: the finest at which every leaf may be as large as `headroom`.
   void initialize(double headroom) noexcept {
+    begin_rebuild();  // to those who draw without the lock it is one
     state_->root = 0;
     set_unit(unit_exponent_for(headroom));
-  }
-
-  /// Gives a tree whose leaves are all 0 the unit of a new one; to those who draw without the lock, as a rebuild.
-  void begin_anew(double headroom) noexcept {
-    begin_rebuild();
-    initialize(headroom);
     end_rebuild();
   }
 
