@@ -3,8 +3,10 @@
 import contextlib
 import json
 import multiprocessing
+import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -141,6 +143,16 @@ def test_a_tool_that_prints_no_text_is_a_finding(tmp_path, monkeypatch):
 def test_an_unwritable_file_is_one_sentence(tmp_path, capsys):
     assert main(["doctor", "--json", str(tmp_path / "absent" / "doctor.json")]) == 2
     assert capsys.readouterr().err.endswith("doctor.json: its folder does not exist; make it first\n")
+
+
+def test_a_reader_who_went_away_is_no_failed_check():
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-m", "drivetrain.cli.main", "doctor"]
+    with open(writer, "wb") as gone:
+        done = subprocess.run(words, env=environment, stdout=gone, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_an_unknown_option_exits_2(capsys):

@@ -19,7 +19,6 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import rich
 import rich.box
 import rich.markup
 import rich.table
@@ -33,6 +32,7 @@ from drivetrain.core.extras import EXTRAS, install_command
 from drivetrain.core.interrupts import raise_swallowed, without_interrupts
 from drivetrain.core.outputs import require_folders
 from drivetrain.core.words import size
+from drivetrain.scope.report.console import Console
 
 if TYPE_CHECKING:
     from drivetrain.core.segments import SegmentHandle
@@ -69,7 +69,7 @@ def run(argv: list[str]) -> int:
     if options.json is not None:
         document = {"version": drivetrain.__version__, "ok": not failed, "rows": [asdict(row) for row in rows]}
         save_text(options.json, json.dumps(document, indent=2) + "\n")
-    rich.print(table(rows))
+    Console().print(table(rows))
     print(f"does not work here: {', '.join(failed)}" if failed else "drivetrain works here")
     return 1 if failed else 0
 

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay.arguments import real_number, require_fraction, require_int, require_one_of
 from drivetrain.replay.schema import FIRST, INITIAL, NEXT, PRIORITY, REWARD, Field, Schema
-from drivetrain.replay.sequences import SLASH
 
 INITIAL_PRIORITIES = ("running_max", "buffer_max", "given")
 """Names for where the priority of a new row comes from, in the order of cpp/include/drivetrain/layout.hpp."""
@@ -160,9 +159,7 @@ def fitting_fields(
         if any(field.name == name for field in schema.fields):
             shared = name.split("/")[0] in ("obs", "next_obs")
             why = "rows share their observations" if shared else "how an episode ended stays"
-        raise InvalidInput(
-            f'update_fields: expected fields among {", ".join(places)}, got "{name}": {why}'.replace(SLASH, "/")
-        )
+        raise InvalidInput(f'update_fields: expected fields among {", ".join(places)}, got "{name}": {why}')
     fitting: list[tuple[int, npt.NDArray[Any]]] = []
     for name, value in values.items():
         field = schema.fields[places[name]]

@@ -12,6 +12,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from drivetrain.train import train
+from drivetrain.train.learner.compilation import using_compilation_cache
 
 SETTINGS = (
     "jax_compilation_cache_dir",
@@ -116,3 +117,24 @@ def test_a_run_in_the_callers_process_leaves_jax_with_the_callers_cache(tmp_path
         jax.config.update(name, value)
     jax.jit(lambda x: x * 3 + 1)(2.0)
     assert list((tmp_path / "mine").iterdir())
+
+
+def test_runs_that_overlap_in_threads_keep_programs_to_the_last_and_leave_the_settings_as_they_were(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = {name: getattr(jax.config, name) for name in SETTINGS}
+    jax.config.update(SETTINGS[0], None)
+    try:
+        found = [getattr(jax.config, name) for name in SETTINGS]
+        first, second = using_compilation_cache(), using_compilation_cache()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert jax.config.jax_compilation_cache_dir.startswith(str(tmp_path))
+        second.__exit__(None, None, None)
+        assert [getattr(jax.config, name) for name in SETTINGS] == found
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()

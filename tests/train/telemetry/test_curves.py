@@ -8,6 +8,7 @@ import pytest
 from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import Given
 from drivetrain.train.run_dir.folder import seed_runs
 from drivetrain.train.telemetry.curves import curves, evaluations
 
@@ -46,6 +47,19 @@ def test_the_interval_is_the_bootstrap_of_the_mean_over_runs(make_run):
     rng = np.random.default_rng(2)
     means = [rng.choice(values, len(values)).mean() for _ in range(20_000)]
     assert np.allclose([found.low[0], found.high[0]], np.percentile(means, [2.5, 97.5]), atol=0.05)
+
+
+def test_runs_of_python_objects_share_a_curve_with_other_seeds_of_their_call_alone(make_run, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    torsos = [(lambda key, obs: {}, lambda p, o: o), (lambda key, obs: {}, lambda p, o: -o)]
+    runs = [make_run(f"{name}/seed-{n}", {1: 1.0}, torso=Given("torso", torsos[0])) for name in "ab" for n in (1, 2)]
+    runs.append(make_run("c", {1: 1.0}, torso=Given("torso", torsos[1])))
+    assert {label: num_runs for label, (_, num_runs) in curves(runs).by_label.items()} == {
+        "dqn on CartPole-v1, objects of a": 2,
+        "dqn on CartPole-v1, objects of b": 2,
+        "dqn on CartPole-v1, objects of c": 1,
+    }
+    assert list(curves(runs[:2]).by_label) == ["dqn on CartPole-v1"]
 
 
 def test_runs_of_other_algorithms_or_environments_have_curves_of_their_own(make_run):

@@ -178,6 +178,11 @@ def test_a_run_whose_learner_has_recorded_nothing_has_a_report():
     assert time_report.words(totals)[1] == "Of its time most is starting."
 
 
+def test_of_a_run_that_ended_before_its_processes_began_nothing_is_said_of_their_waits():
+    totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, (waiting("supervisor", 0.9),)),))
+    assert time_report.words(totals) == ["The run ended before its actors were at work."]
+
+
 @pytest.mark.parametrize(
     ("actors", "learner", "said"),
     [

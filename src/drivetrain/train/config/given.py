@@ -22,7 +22,8 @@ from drivetrain.core.importing import importing, require_module, with_place
 with naming_extra("train"):  # here, as settings are imported where nothing else of that extra is
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-_PREFIX = "given from Python: "
+PREFIX = "given from Python: "
+"""How settings begin, where they are saved, that were objects."""
 _SPAWNED_SCRIPT = "__mp_main__"  # what a script is called in processes that multiprocessing spawns
 _registry = threading.RLock()  # held while cloudpickle's list of modules is not the caller's
 
@@ -73,7 +74,7 @@ class Given(str):
                 f"{setting}: {name} cannot be sent to the run's processes ({sentence}); open what it holds inside it "
                 "when it is called, or put it into a module and name it module:name"
             ) from error
-        given = cls._of(_PREFIX + name, pickled)
+        given = cls._of(PREFIX + name, pickled)
         # Unpickled here it would be another, and classes of a script or notebook that it names, which stay the same
         # classes, would get back the attributes that they had when it was pickled.
         given._value = value
@@ -191,7 +192,7 @@ def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict
             )
     whole = dict(settings)
     for name, value in settings.items():
-        if not isinstance(value, str) or not value.startswith(_PREFIX):
+        if not isinstance(value, str) or not value.startswith(PREFIX):
             if again.get(name) not in (None, value):
                 raise NotGivenAgain(
                     f"{name} of this run is {value!r} and stays so, got {again[name]!r}; leave it out, or start "

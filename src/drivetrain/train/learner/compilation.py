@@ -6,6 +6,7 @@
 import contextlib
 import math
 import os
+import threading
 import zlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -20,6 +21,8 @@ from drivetrain.core.machine import num_cores
 _FOLDER = "jax_compilation_cache_dir"
 _SETTINGS = (_FOLDER, "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
 _ZSTANDARD = bytes.fromhex("28b52ffd")
+_lock = threading.Lock()
+_before: list[dict[str, Any]] = []  # what JAX had before the first of the blocks that are open, once for each
 
 
 def use_compilation_cache() -> None:
@@ -69,15 +72,21 @@ def _is_cut_off(path: Path) -> bool:
 
 @contextlib.contextmanager
 def using_compilation_cache() -> Generator[None]:
-    """Likewise inside the block; afterwards JAX keeps what it compiles where the caller has it do so."""
-    before = _settings()
-    use_compilation_cache()
+    """Likewise inside the block; afterwards JAX keeps what it compiles where the caller has it do so.
+
+    Of blocks that overlap, in threads, the first to begin and the last to end do that.
+    """
+    with _lock:
+        _before.append(_before[0] if _before else _settings())
+        use_compilation_cache()  # within another block they are set
     try:
         yield
     finally:
-        if _settings() != before:
-            _set(before.items())
-            compilation_cache.reset_cache()  # else JAX goes on with the folder that it has opened
+        with _lock:
+            before = _before.pop()
+            if not _before and _settings() != before:
+                _set(before.items())
+                compilation_cache.reset_cache()  # else JAX goes on with the folder that it has opened
 
 
 def _settings() -> dict[str, Any]:

@@ -20,6 +20,7 @@ from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.paths import given_path
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import PREFIX
 from drivetrain.train.config.parts import decides
 from drivetrain.train.config.saved import read_settings
 
@@ -127,13 +128,25 @@ def label_of(run_dir: Path) -> str:
 def settings_of(run_dir: Path) -> dict[str, str]:
     """What else decides what a run learns, by name: every setting but those of how it is carried out, and its label.
 
+    Where something was a Python object, of which a file knows the name alone, the folder is among these: whether
+    another run, unless it is of another seed of the same call, was given the same, nobody can tell.
+
     Raises:
         FileFormatError: Its config.json is absent or damaged.
     """
     settings = read_settings(run_dir / "config.json")
     parts = {part: fields for part, fields in settings.items() if part not in ("algo", "env")}
     found = {name: value for part, fields in parts.items() for name, value in fields.items() if decides(part, name)}
-    return {name: json.dumps(found[name]) for name in found if name not in ("env_kwargs", "sim_params")}
+    told = {name: json.dumps(found[name]) for name in found if name not in ("env_kwargs", "sim_params")}
+    if any(isinstance(value, str) and value.startswith(PREFIX) for value in (settings["env"], *found.values())):
+        folder = run_dir.resolve()
+        told["objects of"] = min(map(str, (_of_call(folder), os.path.relpath(_of_call(folder)))), key=len)
+    return told
+
+
+def _of_call(folder: Path) -> Path:
+    """The folder of the call that made a run, maybe with those of other seeds."""
+    return folder.parent if folder in seed_runs(folder.parent) else folder
 
 
 def seed_runs(path: Path) -> list[Path]:

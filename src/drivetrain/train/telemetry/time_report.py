@@ -89,6 +89,8 @@ def words(totals: Totals) -> list[str]:
 
 def _beside(totals: Totals) -> list[str]:
     """Of actors and learner in processes of their own."""
+    if "actors" not in by_group(totals):
+        return ["The run ended before its actors were at work."]
     actors, learner = waited(totals, "actors"), waited(totals, "learner")
     said = f"actors wait {actors:.0%} of their time, the learner {learner:.0%} of its"
     if actors >= _MUCH and learner < _MUCH:
