@@ -121,7 +121,7 @@ def gather(seed, *, inside_ns, around_ns, num_workers=3, rounds=20):
     threads = [w.thread(process=i, tid=7 + i) for i, w in enumerate(recorded)]
     end_ns = max(int(w.now) for w in recorded)
     parents = (1, *[7] * num_workers)
-    costs = {"call": (inside_ns + around_ns, 0.0)}
+    costs = {"call": (inside_ns + around_ns, 0.0), "annotation": (0.0, 0.0)}  # waits are annotated, for nothing
     exact = {"call": (1.0, 0.0), "annotation": (1.0, 0.0)}
     return trace_of_planted(threads, end_ns, parents=parents, alone_ns=costs, prior=exact), alone
 

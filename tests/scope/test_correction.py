@@ -7,13 +7,13 @@ import pytest
 from brute import thread_of, trace_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from planted import SITES, UPDATE_SITE, WAIT_SITE, Writer, gather, program_in_blocks, trace_of_planted
+from planted import SITES, STEP_SITE, UPDATE_SITE, WAIT_SITE, Writer, gather, program_in_blocks, trace_of_planted
 
 from drivetrain.scope.calibration import regression
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report.shares import in_words
 from drivetrain.scope.trace.blocks import blocks_of
-from drivetrain.scope.trace.events import BEGIN, END
+from drivetrain.scope.trace.events import BEGIN, END, STEP, THREAD_END
 
 
 def estimates(seeds, **how):
@@ -140,7 +140,8 @@ def test_a_wait_that_nobody_recorded_can_have_ended_keeps_its_length():
     w.span(UPDATE_SITE, 5000, "busy")
     w.events += [(int(w.now), BEGIN, WAIT_SITE), (int(w.now) + 7000, END, WAIT_SITE)]
     w.values += [1, 1]
-    trace = trace_of_planted([w.thread()], 20_000, alone_ns={"call": (200.0, 0.0)}, prior={"call": (1.0, 0.0)})
+    alone, exact = {"call": (200.0, 0.0), "annotation": (0.0, 0.0)}, {"call": (1.0, 0.0), "annotation": (1.0, 0.0)}
+    trace = trace_of_planted([w.thread()], 20_000, alone_ns=alone, prior=exact)
     rows = {row.time_class: row for row in Profile(trace).breakdown()}
     assert rows["wait"].corrected_ns == rows["wait"].raw_ns == 7000
     assert rows["backend"].corrected_ns == 5000
@@ -215,6 +216,52 @@ def test_a_process_without_costs_that_ends_last_keeps_the_end_where_it_is():
     )
     assert profile.wall is not None
     assert profile.wall.likely_ns == profile.wall_ns
+
+
+def test_a_process_that_used_an_instrument_of_unknown_cost_is_left_uncorrected():
+    trace, _ = gather(0, inside_ns=300.0, around_ns=500.0, rounds=6)
+    assert None not in {row.corrected_ns for row in Profile(trace).breakdown()}
+    first = replace(trace.processes[0], alone_ns={"call": (800.0, 0.0)})  # its waits are annotated
+    profile = Profile(replace(trace, processes=(first, *trace.processes[1:])))
+    assert {row.corrected_ns for row in profile.breakdown() if row.process == "7"} == {None}
+    assert None not in {row.corrected_ns for row in profile.breakdown() if row.process != "7"}
+
+
+def program(now, num_spans, cost_ns):
+    """Spans of 5 µs, with 5 µs before each."""
+    writer = Writer(now, inside_ns=cost_ns / 2, around_ns=cost_ns / 2)
+    writer.put(STEP, 0, 1)
+    for _ in range(num_spans):
+        writer.work(5_000, "outside")
+        writer.span(STEP_SITE, 5_000, "step")
+    writer.put(THREAD_END)
+    return writer
+
+
+def test_what_a_process_becomes_by_exec_begins_as_much_earlier_as_it_ended_before():
+    before = program(0, 1_000, 1_000.0)
+    after = program(before.now, 1_000, 1_000.0)
+    threads = [before.thread(process=0, tid=7), after.thread(process=1, tid=7)]
+    known = {"call": (1.0, 0.0), "annotation": (1.0, 0.0)}
+    trace = trace_of_planted(threads, int(after.now), parents=(1, 1), alone_ns={"call": (1_000.0, 0.0)}, prior=known)
+    first, second = (replace(process, pid=7, start=start) for start, process in enumerate(trace.processes, 1))
+    profile = Profile(replace(trace, processes=(first, second)))
+    assert profile.wall is not None
+    assert profile.wall.likely_ns == 2 * 1_000 * 10_000
+
+
+def test_a_child_comes_from_what_its_parent_was_when_it_began():
+    trace, _ = gather(0, inside_ns=300.0, around_ns=500.0, rounds=6)
+    times = [(0, 10), (30, 40), (60, 70), (80, 90)]
+    pids = [(7, 1), (8, 7), (7, 1), (9, 7)]  # 7, its child 8, what 7 has become by exec, and a child of that
+    order = [0, 2, 1, 3]  # by the ticks of their begin: an exec is one tick after that of the first program
+    one = trace.processes[0]
+    processes = tuple(replace(one, pid=pids[i][0], parent=pids[i][1]) for i in order)
+    threads = tuple(
+        replace(thread_of([(times[i][0], BEGIN, 0), (times[i][1], END, 0)]), process=n) for n, i in enumerate(order)
+    )
+    origins = replace(trace, processes=processes, threads=threads).origins
+    assert origins == (-1, 0, 0, 1)
 
 
 def test_a_trace_without_costs_is_left_uncorrected():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from drivetrain import scope
+from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native, summing
 from drivetrain.scope.session import create, join
@@ -148,6 +149,22 @@ assert sizes == [before], (before, sizes)
 """
     done = run(text, tmp_path / "run.scope")
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_events_of_threads_that_had_no_room_at_all_are_counted_too(tmp_path):
+    def work():
+        for _ in range(100):
+            with scope.operation("late"):
+                pass
+
+    with scope.session(tmp_path / "run.scope", limit_nbytes=0):
+        work()
+    for packed in (False, True):
+        if packed:
+            assert main(["report", str(tmp_path / "run.scope"), "--pack"]) == 0
+        profile = scope.load(tmp_path / "run.scope")
+        assert profile.overhead()["num_dropped"] >= 200
+        assert f"{profile.overhead()['num_dropped']} events found no room" in profile.trace.notes[0]
 
 
 @pytest.mark.parametrize("name", ["forward", "network", "fetched", "unknown", "unrecorded", "idle"])

@@ -234,3 +234,15 @@ def test_in_perfetto_every_end_is_of_the_innermost_begin_and_that_is_what_the_th
     for time, name in dict(zip(thread.time_ns.tolist(), names, strict=True)).items():
         now = shown.get(time, now)
         assert now == name or time == thread.time_ns[-1]  # where all is left
+
+
+def test_operations_that_a_program_calls_as_ours_are_its_own(tmp_path):
+    with scope.session(tmp_path / "run.scope", calibrate_every=0):
+        for name in ("unrecorded", "unrecorded on GPUs"):
+            with scope.operation(name):
+                sum(range(300_000))
+    profile = scope.load(tmp_path / "run.scope")
+    assert {"unrecorded", "unrecorded on GPUs"} <= {share.operation for share in shares(profile.breakdown())}
+    words = in_words(profile)
+    assert words[0].startswith("Most of the time is unrecorded")
+    assert not any("was left unrecorded" in text for text in words)

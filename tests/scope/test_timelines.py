@@ -11,6 +11,7 @@ from brute import overlaps_by_walking, thread_of, threads, totals_by_walking, tr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import overlap, reference
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.sites import CLASSES, FORWARD, Site
@@ -83,6 +84,13 @@ def test_the_operations_of_a_mask_are_looked_up_and_not_searched_among_thousands
     mask = 1 << CLASSES.index("python") | (1 << 7 | 1 << 100_000) << len(CLASSES)
     found = overlap.names(mask, SimpleNamespace(operations=Many()))
     assert found == (("python",), ("operation 7", "operation 100000"))
+
+
+def test_more_states_than_codes_are_refused():
+    names = range(14_000)
+    sites = [Site(f"s{i}", f"episode {i}", "python", f"episode {i}") for i in names]
+    with pytest.raises(InvalidInput, match=r"got 14,0\d\d operations and 14,001 phases; number neither by a counter"):
+        StateSpace(tuple(sites))
 
 
 def test_a_report_is_of_the_states_that_occur_however_many_there_could_be():

@@ -64,7 +64,7 @@ class _Flags:
         require_folders(self.html, self.json, self.csv, self.perfetto)
         read = {path.resolve() for path in (*self.folders, *self.kineto)}
         for file in filter(None, (self.html, self.json, self.csv, self.perfetto)):
-            if file.resolve() in read or any(is_part(folder, file) for folder in self.folders):
+            if file.resolve() in read or any(_is_part(folder, file) for folder in self.folders):
                 raise InvalidInput(f"{file}: expected a file of its own, got one of the recording; choose another name")
         for file in self.kineto:
             if not file.is_file():
@@ -108,6 +108,15 @@ def _is_run(folder: Path) -> bool:
     from drivetrain.train.telemetry import time_report
 
     return time_report.is_of_run(folder)
+
+
+def _is_part(folder: Path, file: Path) -> bool:
+    """Whether a file belongs to the recording, or to the run that was recorded."""
+    if not _is_run(folder):
+        return is_part(folder, file)
+    from drivetrain.train.telemetry import time_report
+
+    return time_report.is_part(folder, file)
 
 
 def _training(flags: _Flags, run_dir: Path) -> None:

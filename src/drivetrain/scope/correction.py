@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from drivetrain.scope import overlap
 from drivetrain.scope.calibration import behaviour
-from drivetrain.scope.calibration.charges import RAN, Charges, Scenarios, scenarios
+from drivetrain.scope.calibration.charges import CALLS, RAN, Charges, Scenarios, scenarios
 from drivetrain.scope.calibration.compact import Moved, compact
 from drivetrain.scope.calibration.costs import Cost, known
 from drivetrain.scope.calibration.device_calls import CallsInBlocks, DeviceCalls
@@ -108,7 +108,11 @@ class Correction:
 
     @cached_property
     def _scenarios(self) -> Scenarios:
-        return scenarios(self.costs, self.device_costs, unseen(self.trace, self.blocks))
+        used: list[set[int]] = [set() for _ in self.trace.processes]
+        for charge in self.charges:
+            spans = charge.of_states.sum(axis=0)[:CALLS].reshape(len(INSTRUMENTS), -1).sum(axis=1)
+            used[charge.thread.process].update(np.flatnonzero(spans).tolist())
+        return scenarios(self.costs, used, self.device_costs, unseen(self.trace, self.blocks))
 
     @cached_property
     def _moved(self) -> list[Moved | None]:

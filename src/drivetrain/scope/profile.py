@@ -138,7 +138,7 @@ class Profile:
         added = self.correction.added()
         return {
             "num_events": self.trace.num_events,
-            "num_dropped": sum(thread.num_dropped for thread in self.trace.threads),
+            "num_dropped": self.trace.num_dropped,
             "total_ns": added.likely_ns,
             "low_ns": added.low_ns,
             "high_ns": added.high_ns,

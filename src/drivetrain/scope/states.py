@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.core.errors import FileFormatError
+from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.scope.sites import CLASSES, FORWARD, OPERATIONS, UNDECIDED, UNRECORDED, Site
 
 
@@ -30,11 +30,25 @@ UNKNOWN = State(UNRECORDED.operation, UNRECORDED.time_class, "")
 """While instruments of the thread were muted."""
 
 
+_MOST = 2**31
+
+
 @dataclass(frozen=True)
 class StateSpace:
-    """Operations, classes and phases of a trace; code = (operation, class, phase) in mixed radix."""
+    """Operations, classes and phases of a trace; code = (operation, class, phase) in mixed radix.
+
+    Raises:
+        InvalidInput: Codes would not fit an int32.
+    """
 
     sites: tuple[Site, ...]
+
+    def __post_init__(self) -> None:
+        if self.size > _MOST:
+            raise InvalidInput(
+                f"recording: expected at most {_MOST:,} combinations of an operation, a class and a phase, got "
+                f"{len(self.operations):,} operations and {len(self.phases):,} phases; number neither by a counter"
+            )
 
     @cached_property
     def operations(self) -> tuple[str, ...]:

@@ -73,6 +73,11 @@ def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is
     assert "One process did everything; most" in " ".join(capfd.readouterr().out.split())
     assert page.read_text() == (run_dir / "report.html").read_text()
     assert json.loads(numbers.read_text()) == time_report.load(run_dir).as_json()
+    for part in ("config.json", "metrics.jsonl", "time/0/session.json", "checkpoint/manifest.json"):
+        before = (run_dir / part).read_bytes()
+        assert main(["report", str(run_dir), "--json", str(run_dir / part)]) == 2
+        assert "expected a file of its own, got one of the recording" in capfd.readouterr().err
+        assert (run_dir / part).read_bytes() == before
     for words in (["--csv", "x.csv"], ["--pack"], [str(tmp_path)]):
         assert main(["report", str(run_dir), *words]) == 2
         assert "a training run keeps sums and no events" in capfd.readouterr().err

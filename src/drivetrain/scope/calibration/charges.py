@@ -6,7 +6,7 @@ by the nanosecond, and what it adds to a call beside that where the call begins;
 the thread ran and was recorded, at a rate that is 0 and has an error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -132,9 +132,14 @@ class Scenarios:
 
 
 def scenarios(
-    costs: Sequence[Sequence[Cost | None]], of_devices: Sequence[DeviceCost | None], unseen: Sequence[Unseen]
+    costs: Sequence[Sequence[Cost | None]],
+    used: Sequence[Collection[int]],
+    of_devices: Sequence[DeviceCost | None],
+    unseen: Sequence[Unseen],
 ) -> Scenarios:
-    """The likely costs of spans and of devices' calls, then one scenario per independent error; all per process."""
+    """The likely costs of spans and of devices' calls, then one scenario per independent error; all per process, with
+    the instruments that it used.
+    """
     every = [cost for process in costs for cost in process if cost is not None]
     factors = list(dict.fromkeys(cost.factor for cost in every))
     names = list(dict.fromkeys(cost.instrument for cost in every))
@@ -143,7 +148,7 @@ def scenarios(
     next_error = of_spans + 1 + len(beside)
     num = next_error + sum(one.errors.shape[1] for one in of_devices if one is not None)
     found: list[Floats | None] = []
-    for process, of_calls, change in zip(costs, of_devices, unseen, strict=True):
+    for process, needed, of_calls, change in zip(costs, used, of_devices, unseen, strict=True):
         matrix = np.zeros((NUM_PARTS, num))
         matrix[[OVERHEAD, CHECKED]] = 1.0
         matrix[OVERHEAD, of_spans] += OVERHEAD_SE
@@ -163,5 +168,6 @@ def scenarios(
             inside[own + 1] += INSIDE_SE
             rows = (inside * recorded, (1 - inside) * recorded, muted)
             matrix[3 * instrument : 3 * instrument + 3] = rows
-        found.append(matrix if any(cost is not None for cost in process) else None)
+        known = {instrument for instrument, cost in enumerate(process) if cost is not None}
+        found.append(matrix if known and known.issuperset(needed) else None)
     return Scenarios(tuple(found), num)

@@ -179,15 +179,17 @@ def _waits(trace: Trace, lines: Sequence[_Line], number: int, runs: Ints) -> lis
 
 
 def _starter(trace: Trace, lines: Sequence[_Line], number: int) -> list[_Candidate]:
-    """Who started a thread: the main thread of its process; who started that: the main thread of its parent."""
-    thread = lines[number].charges.thread
-    process = trace.processes[thread.process]
-    wanted = process.parent if thread.tid == process.pid else process.pid
-    found = [i for i, line in enumerate(lines) if line.charges.thread.tid == wanted and i != number]
-    begin = lines[number].begin_ns
-    earlier = [i for i in found if lines[i].begin_ns < begin]
-    first = sorted(earlier, key=lambda i: lines[i].begin_ns)[:1]
-    return [_Candidate(False, 0, i, begin) for i in first]
+    """Who started a thread: the main thread of its process; who started that: the main thread of what the process was
+    before os.exec, or of its parent.
+    """
+    thread, begin = lines[number].charges.thread, lines[number].begin_ns
+    is_main = thread.tid == trace.processes[thread.process].pid
+    starter = trace.origins[thread.process] if is_main else thread.process
+    for other, line in enumerate(lines):
+        one = line.charges.thread
+        if one.process == starter and one.tid == trace.processes[starter].pid and line.begin_ns < begin:
+            return [_Candidate(False, 0, other, begin)]
+    return []
 
 
 def _is_near(trace: Trace, process: int, other: int) -> bool:

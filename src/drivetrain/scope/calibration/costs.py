@@ -155,10 +155,9 @@ def _weighed(found: Estimate | None, expected: Estimate | None, where: str, befo
 def _inherited(trace: Trace) -> list[dict[str, tuple[float, float]]]:
     """What each process measured alone; a forked child has its parent's."""
     found = [dict(process.alone_ns) for process in trace.processes]
-    by_pid = {process.pid: number for number, process in enumerate(trace.processes)}
-    for number, process in enumerate(trace.processes):  # parents come first
-        if not found[number] and process.parent in by_pid:
-            found[number] = found[by_pid[process.parent]]
+    for number, origin in enumerate(trace.origins):  # parents come first
+        if not found[number] and origin >= 0:
+            found[number] = found[origin]
     return found
 
 

@@ -75,11 +75,8 @@ def _breakdown(found: list[Share], colors: dict[str, str]) -> str:
 def _processes(profile: Profile) -> str:
     """The tree of processes: children below their parents, and what one became by os.exec below what it was."""
     children: dict[int, list[int]] = defaultdict(list)
-    by_pid: dict[int, int] = {}
-    for index, process in enumerate(profile.trace.processes):  # parents come first
-        before = by_pid.get(process.pid, by_pid.get(process.parent, _NOBODY))
-        children[before].append(index)
-        by_pid[process.pid] = index
+    for index, origin in enumerate(profile.trace.origins):
+        children[origin].append(index)
     num_threads = Counter(thread.process for thread in profile.trace.threads)
 
     def branch(parent: int) -> str:

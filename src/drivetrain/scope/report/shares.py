@@ -9,7 +9,7 @@ from drivetrain.scope.accelerator.usage import GPU_CLASSES, RESTING
 from drivetrain.scope.overlap import Overlap
 from drivetrain.scope.profile import Profile, Row
 from drivetrain.scope.report.amounts import seconds
-from drivetrain.scope.sites import UNRECORDED
+from drivetrain.scope.sites import UNRECORDED, Site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ def shares(rows: Iterable[Row]) -> list[Share]:
     """
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
     for row in rows:
-        if row.time_class not in ("idle", *GPU_CLASSES) and row.operation != GAP.operation:
+        if row.time_class not in ("idle", *GPU_CLASSES) and not _is(GAP, row):
             corrected = [row.raw_ns if x is None else x for x in (row.corrected_ns, row.low_ns, row.high_ns)]
             for place, value in enumerate([row.raw_ns, *corrected]):
                 sums[row.operation, row.time_class][place] += value
@@ -39,6 +39,11 @@ def shares(rows: Iterable[Row]) -> list[Share]:
         for (o, c), (raw, likely, low, high) in sums.items()
     ]
     return sorted(found, key=lambda share: -share.raw_ns)
+
+
+def _is(site: Site, one: Row | Share) -> bool:
+    """Whether it is time of a site of ours: a program may call its operations as we do, and sets no such class."""
+    return (one.operation, one.time_class) == (site.operation, site.time_class)
 
 
 def bounds(found: Overlap) -> tuple[str, str]:
@@ -79,13 +84,13 @@ def in_words(profile: Profile) -> list[str]:
     busy = sum(share.raw_ns for share in found)
     if not busy:
         return ["Nothing was recorded."]
-    by_operation: dict[str, int] = defaultdict(int)
+    by_operation: dict[tuple[bool, str], int] = defaultdict(int)  # what is known of first
     waiting = 0
-    muted = sum(share.raw_ns for share in found if share.operation == UNRECORDED.operation)
+    muted = sum(share.raw_ns for share in found if _is(UNRECORDED, share))
     for share in found:
-        by_operation[share.operation] += share.raw_ns
+        by_operation[not _is(UNRECORDED, share), share.operation] += share.raw_ns
         waiting += share.raw_ns if share.time_class in RESTING else 0
-    first, ns = max(by_operation.items(), key=lambda item: (item[0] != UNRECORDED.operation, item[1]))
+    (_, first), ns = max(by_operation.items(), key=lambda item: (item[0][0], item[1]))
     name = "time outside known operations" if first == "other" else first
     text = [f"Most of the time is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
     is_session = bool(profile.trace.about)  # not a trace of torch.profiler alone, which begins anywhere

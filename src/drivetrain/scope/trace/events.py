@@ -1,6 +1,6 @@
 """A trace in memory: events of threads as arrays, sites numbered once for all processes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -71,7 +71,7 @@ class Trace:
     processes: tuple[Process, ...]
     threads: tuple[Thread, ...]
     about: dict[str, Any]
-    """session.json."""
+    """session.json, and "num_dropped", the events for which there was no room."""
     notes: tuple[str, ...] = ()
     """What was not captured, and why, in sentences."""
     gpu: GpuTrace | None = None
@@ -87,6 +87,24 @@ class Trace:
             names.append(f"{process.pid}" + f" ({so_far[process.pid]})" * (so_far[process.pid] > 1))
         return tuple(names)
 
+    @cached_property
+    def origins(self) -> tuple[int, ...]:
+        """Of each process the one that it comes from, -1 where that was not recorded: what it was before os.exec, else
+        what its parent was when it began.
+        """
+        begin_ns = [self.end_ns] * len(self.processes)
+        for thread in self.threads:
+            if thread.num_events:
+                begin_ns[thread.process] = min(begin_ns[thread.process], int(thread.time_ns[0]))
+        of_pid: dict[int, list[int]] = defaultdict(list)
+        found: list[int] = []
+        for number, process in enumerate(self.processes):  # parents come first
+            before = of_pid[process.pid] or of_pid[process.parent]
+            earlier = [other for other in before if begin_ns[other] <= begin_ns[number]]
+            found.append(max(earlier, key=lambda other: begin_ns[other], default=before[0] if before else -1))
+            of_pid[process.pid].append(number)
+        return tuple(found)
+
     @property
     def knows_gpus(self) -> bool:
         """Whether it is known what GPUs did, be it nothing: readings of NVML alone do not say whose work they saw."""
@@ -98,3 +116,8 @@ class Trace:
     def num_events(self) -> int:
         """Of all threads."""
         return sum(thread.num_events for thread in self.threads)
+
+    @property
+    def num_dropped(self) -> int:
+        """Events for which there was no room; of threads that had none at all the session knows, and no thread here."""
+        return max(sum(thread.num_dropped for thread in self.threads), self.about.get("num_dropped", 0))

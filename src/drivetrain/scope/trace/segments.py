@@ -69,7 +69,9 @@ def read_folder(folder: Path) -> Trace:
         _thread(parts, index[pid, start], numbers[index[pid, start]]) for (pid, start, _), parts in streams.items()
     )
     begin_ns, end_ns = _extent(about, threads)
-    notes = _notes(folder, about, processes, threads)
+    dropped, limit = _dropped(folder)
+    about = {**about, "num_dropped": dropped}
+    notes = _notes(folder, about, limit, processes, threads)
     notes += [*_unnamed(processes, threads, sites), *gpu_segments.lost_in(folder)]
     recorded = {key: gpu_segments.Recorded(number, numbers[number]) for key, number in index.items()}
     return Trace(
@@ -180,8 +182,17 @@ def _extent(about: dict[str, Any], threads: tuple[Thread, ...]) -> tuple[int, in
     return min(int(about["begin_ns"]), first), max(int(about.get("end_ns", last)), last)
 
 
+def _dropped(folder: Path) -> tuple[int, int]:
+    """Events for which there was no room, those of threads without a segment, too; and the bytes that all had."""
+    shared = folder / "shared"
+    if not shared.exists() or not (raw := shared.read_bytes()):
+        return 0, 0
+    state = np.frombuffer(raw, _SHARED, 1)[0]
+    return int(state["dropped"]), int(state["limit"])
+
+
 def _notes(
-    folder: Path, about: dict[str, Any], processes: tuple[Process, ...], threads: tuple[Thread, ...]
+    folder: Path, about: dict[str, Any], limit: int, processes: tuple[Process, ...], threads: tuple[Thread, ...]
 ) -> list[str]:
     notes: list[str] = []
     if "end_ns" not in about:
@@ -189,14 +200,11 @@ def _notes(
             "The session was not ended: it still runs, its process was killed, or nothing could be written. Its end is "
             "its last event."
         )
-    shared = folder / "shared"
-    if shared.exists() and (raw := shared.read_bytes()):
-        state = np.frombuffer(raw, _SHARED, 1)[0]
-        if state["dropped"]:
-            notes.append(
-                f"{state['dropped']} events found no room in {state['limit']} bytes, or on the disk; "
-                "a thread is shown as idle from where its first event was dropped."
-            )
+    if about["num_dropped"]:
+        notes.append(
+            f"{about['num_dropped']} events found no room in {limit} bytes, or on the disk; "
+            "a thread is shown as idle from where its first event was dropped."
+        )
     for number, process in enumerate(processes):
         own = [thread for thread in threads if thread.process == number]
         # One for whose events there was no room could not say so, and why is told above.

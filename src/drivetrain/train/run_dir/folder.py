@@ -24,6 +24,12 @@ from drivetrain.train.config.given import PREFIX
 from drivetrain.train.config.parts import decides
 from drivetrain.train.config.saved import read_settings
 
+PARTS = (
+    *("config.json", "lock", "logs", "result.json", "checkpoint", "best", "metrics.jsonl", "metrics.csv"),
+    *("tensorboard", "time", "wandb", "wandb.json"),
+)
+"""What a run keeps in its folder."""
+
 _LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone
 _POLL_S = 0.05
 
