@@ -98,7 +98,7 @@ def test_environment_i_starts_from_the_ith_key_and_steps_fold_in_the_step():
     state = rollout.reset(seed=9)
     keys = jax.random.split(jax.random.key(9), 3)
     np.testing.assert_array_equal(state.keys, jax.random.key_data(keys))
-    obs, inner = env.reset(keys[1], env.default_params)
+    obs, inner = env.reset(jax.random.fold_in(keys[1], 2**32 - 1), env.default_params)
     np.testing.assert_array_equal(state.obs[1], obs)
     actions = random_actions(env, 2, 3)
     _, trajectory = rollout(state, actions)

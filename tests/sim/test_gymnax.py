@@ -111,6 +111,11 @@ def test_an_object_that_is_none_of_gymnax_is_told_by_from_gymnax():
         sim.from_gymnax(sim.make("CartPole-v1"))
 
 
+def test_options_beside_an_object_are_refused():
+    with pytest.raises(InvalidInput, match="size: options are for environments by name, got a GymnaxEnvironment"):
+        sim.from_gymnax(sim.make("gymnax/CartPole-v1"), size=20)
+
+
 def test_an_unknown_name_is_told_with_those_that_exist():
     with pytest.raises(ValueError, match=r"no environment 'Brekout'.*Breakout-MinAtar"):
         sim.make("gymnax/Brekout")

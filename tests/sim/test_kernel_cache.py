@@ -83,3 +83,12 @@ def test_a_process_that_is_killed_while_it_compiles_stops_nobody_and_what_it_lef
     assert answers([start(), start()]) == ["42", "42"]
     assert runs(tmp_path) == 2
     assert sorted(path.suffix for path in (tmp_path / "kernels").iterdir()) == [".lock", ".so"]
+
+
+def test_flags_that_a_user_gives_with_the_compiler_make_another_kernel(monkeypatch, tmp_path):
+    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
+    found = []
+    for number in (1, 2):
+        monkeypatch.setattr(toolchain, "compiler", lambda number=number: (("g++", f"-DNUMBER={number}"), "one"))
+        found.append(toolchain.load_library('extern "C" int number() { return NUMBER; }', ()).number())
+    assert found == [1, 2]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparing import applied, assert_engine_equals_xla
+from comparing import applied, assert_engine_equals_xla, random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
@@ -128,6 +128,27 @@ def test_an_environment_that_draws_with_jax_is_told_what_to_change():
 
     with pytest.raises(CompileError, match=r"`reset` cannot be traced.*draw with drivetrain\.sim\.random"):
         sim.compile(Own(), 2, 2, "xla", generator="philox")
+
+
+class Drawing(type(sim.make("Pendulum-v1"))):
+    """A place that is drawn by a key of a key, and rewards that are drawn."""
+
+    def reset(self, key, params):
+        _, state = super().reset(key, params)
+        place, _ = random.split(random.split(key)[0])
+        return random.normal(place, (3,)), state
+
+    def step(self, key, state, action, params):
+        obs, state, _, *more = super().step(key, state, action, params)
+        return obs, state, random.normal(key, (3,))[0], *more
+
+
+@pytest.mark.parametrize("generator", ["threefry", "philox"])
+def test_a_start_draws_nothing_that_a_step_draws(generator):
+    rollout = sim.compile(Drawing(), 4, 3, "numpy", record=("obs", "reward"), generator=generator)
+    state = rollout.reset(seed=3)
+    _, trajectory = rollout(state, random_actions(rollout.env, 3, 4))
+    assert not np.isin(np.asarray(state.obs)[:, 0], trajectory["reward"]).any()
 
 
 def test_an_unknown_generator_is_refused():

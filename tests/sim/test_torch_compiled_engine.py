@@ -1,5 +1,7 @@
 """The engine `torch_compiled` takes the same steps as XLA: graphs, with loops that end by value in between."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,6 +58,16 @@ def test_programs_with_loops_give_what_xla_gives():
 
 def test_cartpole_equals_xla_with_resets():
     assert assert_engine_equals_xla(sim.make("CartPole-v1"), "torch_compiled", num_envs=N, num_steps=60) > 5
+
+
+def test_first_calls_of_several_threads_take_the_steps_of_one():
+    env = sim.make("MountainCar-v0")
+    rollouts = [sim.compile(env, N, 2, "torch_compiled", record=EVERYTHING) for _ in range(3)]
+    actions, state = random_actions(env, 2, N), rollouts[0].reset(seed=4)
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda rollout: rollout(state, actions), rollouts))
+    for other in found[1:]:
+        assert_same(found[0], other)
 
 
 def test_several_steps_in_one_call_equal_the_interpreter():

@@ -95,6 +95,17 @@ def test_vector_environments_take_them_and_have_bounds_that_hold_for_all():
     assert not np.array_equal(frames[0], frames[1])
 
 
+def test_bounds_that_numpy_makes_hold_for_all_too():
+    class ByNumpy(type(sim.make("CartPole-v1"))):
+        def observation_space(self, params):
+            high = np.full(4, float(params.x_limit), np.float32)
+            return Box(-high, high, (4,))
+
+    params = dataclasses.replace(sim.make("CartPole-v1").default_params, x_limit=np.array([1.0, 4.0, 3.0]))
+    space = sim.make_vec(ByNumpy(), 3, "numpy", params=params).single_observation_space
+    np.testing.assert_array_equal([space.low, space.high], [[-4.0] * 4, [4.0] * 4])
+
+
 @pytest.mark.parametrize(
     ("leaf", "rows", "message"),
     [

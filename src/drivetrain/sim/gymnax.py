@@ -105,6 +105,10 @@ def from_gymnax(env: Any, **options: Any) -> GymnaxEnvironment:
         MissingExtra: gymnax is not installed.
     """
     if not isinstance(env, str):
+        if options:
+            raise InvalidInput(
+                f"{', '.join(options)}: options are for environments by name, got a {type(env).__name__}"
+            )
         found = adapted(env)
         if not isinstance(found, GymnaxEnvironment):
             raise InvalidInput(

@@ -36,6 +36,7 @@ NUM_ROUNDS = 10
 DRAW, FOLD_IN, SPLIT = 0, 1, 2
 # What a step's or an episode's key is for.
 STEP, RESET, FIRST, POLICY = 0, 1, 2, 3
+_BEFORE = 2**32 - 1  # in the place of a step's number
 
 
 class Counter(NamedTuple):
@@ -72,10 +73,14 @@ def keys_of_step(words: jax.Array, number: jax.Array, generator: Generator) -> t
 
 
 def first_key(words: jax.Array, generator: Generator) -> Key:
-    """The key of the first episode's start, from the environment's words uint32[2]."""
+    """The key of the first episode's start, from the environment's words uint32[2].
+
+    With "threefry" it is that of a step which no rollout comes to: the words themselves, split twice, would be the keys
+    of the first steps.
+    """
     if generator == "philox":
         return Counter(words[0], words[1], jnp.uint32(0), jnp.uint32(FIRST))
-    return jax.random.wrap_key_data(words)
+    return jax.random.fold_in(jax.random.wrap_key_data(words), _BEFORE)
 
 
 def policy_key(words: jax.Array, number: jax.Array, generator: Generator) -> Key:

@@ -43,6 +43,11 @@ class Varied:
         """The leaves that vary, [num_envs, ...] each."""
         return tuple(self.leaves[place] for place in self.places)
 
+    @property
+    def num_envs(self) -> int:
+        """Environments, each with a row."""
+        return len(self.rows[0])
+
     def params(self, rows: Sequence[Any]) -> Tree:
         """Parameters of one environment, from its rows."""
         leaves = list(self.leaves)

@@ -7,6 +7,7 @@ A graph has no branch: an `if` computes both sides and chooses, as `vmap` makes 
 the interpreter of the engine `torch` runs them in between.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -60,6 +61,10 @@ class Pieces:
         return [known[value] for value in self.block.outputs]
 
 
+_tracing = threading.RLock()
+"""PyTorch traces for all threads at once: meanwhile none of them can trace another piece, or call one."""
+
+
 @dataclass
 class Piece:
     """Consecutive operations, with what they need from before and what is needed after them."""
@@ -70,6 +75,10 @@ class Piece:
 
     def __call__(self, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
         """As `Evaluator.block`, compiled for these shapes at the first call."""
+        with _tracing:
+            return self._called(arguments)
+
+    def _called(self, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
         if self.compiled is None:
             evaluator = Evaluator(both_branches=True)
 

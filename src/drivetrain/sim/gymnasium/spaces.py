@@ -49,6 +49,13 @@ def single_spaces(
     )
 
 
+def _one_by_one(space: Callable[[Tree], Any], differing: Varied) -> tuple[Any, Any]:
+    """The bounds of each environment, [num_envs, ...]."""
+    every = [space(differing.of(number)) for number in range(differing.num_envs)]
+    low, high = (np.stack([np.broadcast_to(getattr(one, end), one.shape) for one in every]) for end in ("low", "high"))
+    return low, high
+
+
 def widest(env: Environment, which: str, params: Tree, differing: Varied | None) -> Any:
     """The space of every environment where parameters differ: bounds that hold for all of them."""
     space: Callable[[Tree], Any] = getattr(env, which)
@@ -64,7 +71,10 @@ def widest(env: Environment, which: str, params: Tree, differing: Varied | None)
         low, high = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), here.shape) for x in (here.low, here.high))
         return low, high
 
-    low, high = jax.vmap(bounds)(differing.rows)
+    try:
+        low, high = jax.vmap(bounds)(differing.rows)
+    except Exception:  # NumPy's functions and float() take no rows of JAX's: one environment after the other
+        low, high = _one_by_one(space, differing)
     return Box(np.min(low, axis=0), np.max(high, axis=0), tuple(one.shape), one.dtype)
 
 

@@ -173,13 +173,14 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
                 'reset(options={"reset_mask": terminated | truncated})'
             )
         self.state, trajectory = self.rollout(state, rows)
-        row = jax.tree.map(lambda x: np.asarray(x)[0], trajectory)
+        own = np.array if self._engine == "xla" else np.asarray  # XLA's memory is not the caller's to write to
+        row = jax.tree.map(lambda x: own(x)[0], trajectory)
         ended = row["terminated"] | row["truncated"]
         restarted_now = {"same_step": ended, "next_step": was_done}.get(autoreset)
         infos = batched(row["info"], np.ones_like(ended) if restarted_now is None else ~restarted_now)
         if autoreset == "same_step":
             infos |= final(ended, row["final_obs"], row["info"])
-        shared = autoreset == "disabled" or self._engine == "xla"  # with `reset`, which keeps the others; with XLA
+        shared = autoreset == "disabled"  # with `reset`, which keeps the others
         obs = jax.tree.map(np.array, row["obs"]) if shared else row["obs"]
         return obs, row["reward"].astype(np.float32, copy=False), row["terminated"], row["truncated"], infos
 
