@@ -9,7 +9,7 @@ from drivetrain import scope
 from drivetrain.scope.trace.events import BEGIN
 
 
-def profiled(folder, *command, check=True, stdin=b"", cwd=None, python_path=()):
+def profiled(folder, *command, check=True, stdin=b"", cwd=None, python_path=(), pass_fds=()):
     """The finished process of `drivetrain profile -o FOLDER COMMAND`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, python_path), *sys.path])}
     done = subprocess.run(
@@ -18,6 +18,7 @@ def profiled(folder, *command, check=True, stdin=b"", cwd=None, python_path=()):
         input=stdin,
         capture_output=True,
         cwd=cwd,
+        pass_fds=pass_fds,
         check=False,
     )
     if check and done.returncode != 0:

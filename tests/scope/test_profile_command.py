@@ -1,5 +1,6 @@
 """`drivetrain profile` runs programs as Python would, and follows their processes."""
 
+import os
 import signal
 import sys
 
@@ -31,6 +32,24 @@ sys.exit(7)
     assert scope.load(folder).trace.about["exit_code"] == 7
     again = profiled(tmp_path / "two", folder.with_suffix(".py"), "--lr", "0.1", "-o", "x", check=False)
     assert b"Namespace(lr=0.1, o='x')" in again.stdout
+
+
+def test_a_program_has_the_descriptors_that_it_would_inherit_and_none_of_ours(folder):
+    here, there = os.pipe()
+    os.write(there, b"passed on")
+    os.close(there)
+    text = f"""
+import contextlib, os
+inherited = []
+for descriptor in range(256):
+    with contextlib.suppress(OSError):  # it is not open
+        if os.get_inheritable(descriptor):
+            inherited.append(descriptor)
+assert inherited == [0, 1, 2, {here}], inherited
+print(open("/dev/fd/{here}").read())
+"""
+    with open(here, "rb"):
+        assert profiled_text(folder, text, pass_fds=[here]).stdout == b"passed on\n"
 
 
 def test_a_program_that_takes_the_recording_away_ends_as_it_would_have(folder):

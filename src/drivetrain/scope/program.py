@@ -56,8 +56,8 @@ def run(
 ) -> int:
     """Run a Python program with recording on; returns what its process ended with, negative for a signal.
 
-    The program keeps terminal, standard input and process group, so that Ctrl-C reaches it as ever; signals that this
-    process alone is sent are passed on.
+    The program keeps terminal, standard input, all else that is open for it, and process group, so that Ctrl-C reaches
+    it as ever; signals that this process alone is sent are passed on.
 
     Args:
         folder: A new folder for the session.
@@ -78,7 +78,8 @@ def run(
     named.note_all_as_missing(folder, hooks.get(named.VARIABLE, ""))
     environment = {**os.environ, **hooks, **gpu.environment, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
     with Bystander(_FORWARDED) as bystander:
-        process = subprocess.Popen([sys.executable, *command], env=environment)
+        # What was opened for the program stays open, as `<(...)` of a shell; what we open ourselves is not inherited.
+        process = subprocess.Popen([sys.executable, *command], env=environment, close_fds=False)
 
         def forward(signum: int, frame: FrameType | None) -> None:
             # What a terminal or `timeout` sends, the program gets too, and decides what comes of it: not twice.
