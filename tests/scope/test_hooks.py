@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import zipfile
 
 import pytest
 from programs import entered, profiled, profiled_text
@@ -105,6 +106,18 @@ assert pickle.loads(pickle.dumps(physics.advance)) is physics.advance
     }
     assert times(folder)["simulation", "simulator"] > 0
     assert scope.load(folder).num_steps() == 35
+
+
+def test_a_simulator_in_a_zip_file_is_recorded_and_the_modules_beside_it_are_left_alone(folder, tmp_path):
+    program = tmp_path / "app.pyz"
+    with zipfile.ZipFile(program, "w") as file:  # one loader for all of them
+        file.writestr("sim.py", "def step():\n    return 1")
+        file.writestr("beside.py", "def step():\n    return 2")
+        text = "import sim, beside, importlib\nassert sim.step() + beside.step() + importlib.reload(sim).step() == 4"
+        file.writestr("__main__.py", text)
+    profiled(folder, "--simulator", "sim:step", program)
+    assert not scope.load(folder).trace.notes
+    assert entered(folder)["sim.step"] == 2
 
 
 def test_a_simulator_whose_module_nobody_imports_is_noted(folder, tmp_path):

@@ -1,5 +1,6 @@
 """Runs a hook right after the program has imported the module it is for, and never imports that module itself."""
 
+import functools
 import importlib
 import importlib.machinery
 import os
@@ -63,7 +64,7 @@ class Finder:
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
-                _hook_after_execution(spec, fullname)
+                _hook_after_execution(spec)
                 return spec
         return None
 
@@ -96,13 +97,17 @@ def _is_hooked(name: str) -> bool:
     return name in HOOKS or name in named.by_module()
 
 
-def _hook_after_execution(spec: importlib.machinery.ModuleSpec, name: str) -> None:
+def _hook_after_execution(spec: importlib.machinery.ModuleSpec) -> None:
     execute: Callable[[ModuleType], None] | None = getattr(spec.loader, "exec_module", None)
-    if execute is None:
+    is_told = isinstance(execute, functools.partial) and execute.func is _execute_and_hook
+    if execute is None or is_told:  # a zip file has one loader for all its modules
         return
+    hooked = functools.partial(_execute_and_hook, execute)
+    spec.loader.exec_module = hooked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
-    def execute_and_hook(module: ModuleType) -> None:
-        execute(module)
+
+def _execute_and_hook(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    name = module.__name__  # which the module may change
+    execute(module)
+    if _is_hooked(name):
         run_hook(name, module)
-
-    spec.loader.exec_module = execute_and_hook  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
