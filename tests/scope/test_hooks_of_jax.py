@@ -5,7 +5,7 @@ from programs import entered, profiled, profiled_text
 
 from drivetrain import scope
 from drivetrain.scope import _native
-from drivetrain.scope.sites import Site, table
+from drivetrain.scope.sites import NETWORK, Site, table
 from drivetrain.scope.spans import span
 from drivetrain.scope.trace.events import BEGIN
 
@@ -171,6 +171,53 @@ def test_what_a_function_is_for_is_learned_while_it_is_muted_and_holds_for_what_
             pass
     assert span(Site("jit of this test", "", "backend")).site == inside.site
     assert within(folder)["jit of this test"] == {"backpropagation", "mine"}
+
+
+LIKE_NAMED = """
+import functools, jax, jax.numpy as jnp
+weights, x = jnp.ones((4, 2)), jnp.ones((3, 4))
+three = lambda o: o @ weights, lambda s: s * 0.9, jax.grad(lambda w: (w ** 2).sum())
+act, decay, learn = (jax.jit(jax.vmap(function)) for function in three)
+
+class Network:
+    def __call__(self, x):
+        return x @ weights
+
+class Loss:
+    def __call__(self, w):
+        return jax.grad(lambda w: (w ** 2).sum())(w)
+
+def loss(w):
+    return ((w @ weights) ** 2).sum()
+
+class Odd:
+    __code__ = "no code"
+    def __call__(self, x):
+        return x
+
+functions = Network(), functools.partial(Loss()), loss, jax.grad(loss), jax.vmap(loss), Odd()
+for jitted in (act, decay, learn, *map(jax.jit, functions), jax.jit(loss)):
+    jitted(x)
+jax.pmap(loss)(x[None])
+"""
+
+
+def test_what_was_seen_of_a_jitted_function_is_not_presumed_of_another_that_is_named_like_it(folder):
+    profiled_text(folder, LIKE_NAMED)
+    assert not scope.load(folder).trace.notes
+    sites = [site for site in scope.load(folder).trace.sites if site.name.startswith("jit ") and "line" in site.name]
+    assert {site.name.removeprefix("jit "): site.presumed for site in sites} == {
+        "<lambda>, line 4 of __main__": NETWORK,
+        "<lambda>, line 4 of __main__ (2)": "",
+        "<lambda>, line 4 of __main__ (3)": "backpropagation",
+        "Network, line 8 of __main__": NETWORK,
+        "Loss, line 12 of __main__": "backpropagation",
+        "loss, line 15 of __main__": NETWORK,
+        "loss, line 15 of __main__ (2)": "backpropagation",
+        "loss, line 15 of __main__ (3)": NETWORK,
+        "loss, line 15 of __main__ (4)": NETWORK,
+        "Odd, line 20 of __main__": "",
+    }
 
 
 ALONE = """

@@ -14,7 +14,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, cast
 
 from drivetrain.scope import _native
@@ -26,6 +26,8 @@ from drivetrain.scope.spans import span
 _LOOPS = ("scan", "while_loop", "fori_loop", "map")
 _MULTIPLY = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 """Operations of a program of JAX (jaxpr) that networks are made of."""
+_numbers: dict[str, dict[tuple[CodeType | None, ...], int]] = {}
+"""Name and place of jitted functions -> the code of each of them and of what is around it -> which of them it is."""
 _seen: dict[int, set[str]] = {}
 """Sites of jitted functions -> what was done while they were traced."""
 _looked_into: "weakref.WeakSet[Any]" = weakref.WeakSet()
@@ -74,28 +76,51 @@ def _giving_jitted(original: Any) -> Any:
         jitted = original(*args, **keywords)
         if not hasattr(jitted, "lower"):  # jit(static_argnames=...) gives a decorator first
             return functools.partial(_decorate, jitted)
-        return _recorded(jitted, args[0] if args else None)
+        return _recorded(jitted)
 
     return jit
 
 
 def _decorate(decorator: Any, function: Any) -> Any:
-    return _recorded(decorator(function), function)
+    return _recorded(decorator(function))
 
 
-def _recorded(jitted: Any, function: Any) -> Any:
-    inside = span(Site(f"jit {_name(function)}", "", "backend"), is_traced=True)
+def _recorded(jitted: Any) -> Any:
+    inside = span(Site(f"jit {_name(jitted)}", "", "backend"), is_traced=True)
     # A function that was traced before is not again, inside another: what was seen of it is handed on.
     return Wrapped(jitted, inside, functools.partial(_add, _seen.setdefault(inside.site, set())))
 
 
-def _name(function: Any) -> str:
-    """With the place of its code: what was seen of one function must not be presumed of another of the same name."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = getattr(function, "__qualname__", "function")
+def _name(jitted: Any) -> str:
+    """That of the innermost function, with the place of its code, and a number from the second of a place on: what was
+    seen of one function must not be presumed of another. Functions of the same code, in the same wrappers, are one.
+    """
+    layers = _layers(jitted)
+    codes = [_code(layer) for layer in layers]
+    name = getattr(layers[-1], "__qualname__", type(layers[-1]).__qualname__)
+    if (code := codes[-1]) is not None:
+        name = f"{name}, line {code.co_firstlineno} of {getattr(layers[-1], '__module__', '?')}"
+    numbers = _numbers.setdefault(name, {})
+    number = numbers.setdefault(tuple(codes), len(numbers) + 1)
+    return name if number == 1 else f"{name} ({number})"
+
+
+def _layers(function: Any) -> list[Any]:
+    """A function and what is in it: what a wrapper, as `jax.vmap` and decorators make, or a partial function calls."""
+    layers: list[Any] = []
+    while function is not None:  # JAX refuses one that wraps itself
+        layers.append(function)
+        is_partial = isinstance(function, functools.partial)
+        function = function.func if is_partial else getattr(function, "__wrapped__", None)
+    return layers
+
+
+def _code(function: Any) -> CodeType | None:
+    """Of an object that is called like a function, that of its class; None of what is not Python's."""
     code = getattr(function, "__code__", None)
-    return name if code is None else f"{name}, line {code.co_firstlineno} of {getattr(function, '__module__', '?')}"
+    if not isinstance(code, CodeType) and callable(function):
+        code = getattr(type(function).__call__, "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def _giving_gradients(original: Any) -> Any:
