@@ -14,7 +14,7 @@ import pytest
 from drivetrain import scope
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope import _native, summing
+from drivetrain.scope import _native, program, summing
 from drivetrain.scope.session import create, join
 from drivetrain.scope.trace.events import THREAD_END
 
@@ -84,6 +84,52 @@ def test_a_thread_that_goes_on_after_a_session_does_not_make_it_longer(tmp_path,
     assert last.kind[-1] == THREAD_END
     assert last.time_ns[-1] <= after.trace.about["end_ns"]
     assert {row.operation for row in after.breakdown()} == {"many", "resting", "other"}
+
+
+OUTLIVED = """
+import os, sys
+from drivetrain import scope
+here, there = os.pipe()
+with scope.session(sys.argv[1]):
+    if (child := os.fork()) == 0:
+        with scope.operation("held"):
+            os.write(there, b"x")
+            while "end_ns" not in open(sys.argv[1] + "/session.json").read():
+                pass
+        with scope.operation("afterwards"):
+            if (grandchild := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(grandchild, 0)
+        os._exit(0)
+    os.read(here, 1)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_child_that_goes_on_after_a_session_does_not_make_it_longer(tmp_path):
+    done = run(OUTLIVED, tmp_path / "run.scope")
+    assert done.returncode == 0, done.stderr.decode()
+    profile = scope.load(tmp_path / "run.scope")
+    about = profile.trace.about
+    assert profile.wall_ns == about["end_ns"] - about["begin_ns"]
+    assert [thread.process for thread in profile.trace.threads] == [0, 1]
+    _, child = profile.trace.threads
+    assert (child.kind[-1], child.time_ns[-1]) == (THREAD_END, about["end_ns"])
+    assert {row.operation for row in profile.breakdown() if row.process == str(child.tid)} == {"held", "other"}
+    assert profile.notes == ()
+
+
+def test_a_process_that_begins_after_its_session_is_not_part_of_it(tmp_path):
+    folder = tmp_path / "run.scope"
+    with scope.session(folder):
+        pass
+    before = {file.name: file.stat().st_size for file in folder.iterdir()}
+    path = os.pathsep.join([str(Path(program.__file__).parent / "startup"), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, program.FOLDER_VARIABLE: str(folder)}
+    text = "from drivetrain.scope import _native; print(_native.recording())"
+    done = subprocess.run([sys.executable, "-c", text], env=environment, check=True, capture_output=True)
+    assert done.stdout == b"False\n"
+    assert {file.name: file.stat().st_size for file in folder.iterdir()} == before
 
 
 def test_a_thread_that_outlives_a_session_takes_no_room_from_the_next_one(tmp_path, lasting):

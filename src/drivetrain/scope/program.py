@@ -21,7 +21,7 @@ from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
 from drivetrain.scope.notes import GPU_REFUSED, leave_note
 from drivetrain.scope.process import leave
-from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join
+from drivetrain.scope.session import CALIBRATE_EVERY, create, end, has_ended, join
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"
@@ -101,6 +101,8 @@ def run(
 def attach(folder: str) -> None:
     """In a process of the program, before its first line: record, and watch for imports that can be hooked."""
     path = Path(folder)
+    if has_ended(path):  # what the program has left running starts others
+        return
     join(path)
     try:
         injection.attach()

@@ -133,6 +133,11 @@ def end(path: Path, **more: Any) -> None:
     write_json(file, {**json.loads(file.read_text()), "end_ns": time.monotonic_ns(), **more})
 
 
+def has_ended(path: Path) -> bool:
+    """Whether that was noted of a session."""
+    return "end_ns" in json.loads((path / "session.json").read_text())
+
+
 def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
     """Let this process record into the folder of a session.
 

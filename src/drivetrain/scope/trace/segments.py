@@ -17,7 +17,7 @@ from drivetrain.scope.notes import read_notes
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace import gpu_segments
 from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace
-from drivetrain.scope.trace.files import header_of, read_json, sites_of
+from drivetrain.scope.trace.files import LATEST_NS, header_of, read_json, sites_of
 
 _HEADER = np.dtype(
     [
@@ -65,9 +65,12 @@ def read_folder(folder: Path) -> Trace:
     processes = _processes(folder, [(pid, start) for pid, start, _ in streams])
     index = {(process.pid, process.start): number for number, process in enumerate(processes)}
     sites, numbers = _sites(folder, processes)
-    threads = tuple(
-        _thread(parts, index[pid, start], numbers[index[pid, start]]) for (pid, start, _), parts in streams.items()
-    )
+    end_ns = int(about.get("end_ns", LATEST_NS))
+    found = [
+        _thread(parts, index[pid, start], numbers[index[pid, start]], end_ns)
+        for (pid, start, _), parts in streams.items()
+    ]
+    threads = tuple(thread for thread in found if thread.num_events)
     begin_ns, end_ns = _extent(about, threads)
     dropped, limit = _dropped(folder)
     about = {**about, "num_dropped": dropped}
@@ -115,10 +118,10 @@ def _segment(file: Path) -> _Segment | None:
     return _Segment(header, events[: unwritten[0]] if len(unwritten) else events)
 
 
-def _thread(parts: list[_Segment], process: int, numbers: NDArray[np.int32]) -> Thread:
+def _thread(parts: list[_Segment], process: int, numbers: NDArray[np.int32], end_ns: int) -> Thread:
     parts = sorted(parts, key=lambda part: int(part.header["sequence"]))
     whole = [part for number, part in enumerate(parts) if int(part.header["sequence"]) == number]
-    events = np.concatenate([part.events for part in whole]) if whole else np.zeros(0, _EVENT)
+    events = _until(end_ns, np.concatenate([part.events for part in whole]) if whole else np.zeros(0, _EVENT))
     site = events["site"].astype(np.int64)
     names_site = (events["kind"] == BEGIN) | (events["kind"] == END)
     # The last number stands for sites whose name did not reach the disk.
@@ -135,6 +138,17 @@ def _thread(parts: list[_Segment], process: int, numbers: NDArray[np.int32]) -> 
         value=events["value"].copy(),
         num_dropped=sum(int(part.header["num_dropped"]) for part in parts),
     )
+
+
+def _until(end_ns: int, events: NDArray[Any]) -> NDArray[Any]:
+    """Without what came after the session: a forked process that goes on records as ever, and counts as ended there."""
+    inside = np.flatnonzero(events["time_ns"] <= end_ns)
+    number = int(inside[-1]) + 1 if len(inside) else 0
+    if number in (0, len(events)):
+        return events[:number]
+    cut = events[: number + 1].copy()
+    cut[-1] = (end_ns, 0, THREAD_END, 0)
+    return cut
 
 
 def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, ...]:
@@ -179,7 +193,7 @@ def _unnamed(processes: tuple[Process, ...], threads: tuple[Thread, ...], sites:
 def _extent(about: dict[str, Any], threads: tuple[Thread, ...]) -> tuple[int, int]:
     last = max((int(thread.time_ns[-1]) for thread in threads if thread.num_events), default=about["begin_ns"])
     first = min((int(thread.time_ns[0]) for thread in threads if thread.num_events), default=last)
-    return min(int(about["begin_ns"]), first), max(int(about.get("end_ns", last)), last)
+    return min(int(about["begin_ns"]), first), int(about.get("end_ns", last))
 
 
 def _dropped(folder: Path) -> tuple[int, int]:
