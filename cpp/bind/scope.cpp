@@ -148,4 +148,5 @@ NB_MODULE(_native, m) {
         "Instruments by bit that record nothing in this thread from here on; returns those before.");
   m.def("lane", [](std::uint32_t number) { return thread_log.lane(number); }, "number"_a,
         "Go on with another stack of sites, 0 being the thread's own; returns the one before.");
+  m.def("current_lane", [] { return thread_log.current_lane(); });
 }

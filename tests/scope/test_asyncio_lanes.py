@@ -94,6 +94,41 @@ def test_what_is_around_the_loop_is_around_its_tasks_and_decorated_coroutines_wo
     assert spent["inner"] >= BUSY_S * 1e9
 
 
+def test_a_generator_that_another_task_ends_leaves_the_task_that_began_it(tmp_path):
+    @scope.operation("produced")
+    async def produce():
+        for number in range(3):
+            yield number
+
+    @scope.operation("generated")
+    def generate():
+        yield from range(3)
+
+    async def close(generator):
+        generator.close()
+
+    async def main(around):
+        async for _ in produce():
+            break  # asyncio closes it in a task of its own
+        mine = generate()
+        next(mine)
+        await asyncio.create_task(close(mine))
+        next(around)  # which is entered around the loop
+        around.close()
+        with scope.phase("later"):
+            await asyncio.sleep(0)
+
+    with scope.session(tmp_path / "run"):
+        around = generate()
+        next(around)
+        asyncio.run(main(around))
+        with scope.phase("afterwards"):
+            pass
+    rows = scope.load(tmp_path / "run").breakdown()
+    assert {row.operation for row in rows if row.phase} == {"other"}
+    assert {row.operation for row in rows} >= {"produced", "generated"}
+
+
 def test_a_profiled_program_with_asyncio_has_lanes_and_waits_for_its_next_event(tmp_path):
     folder = tmp_path / "run.scope"
     text = """

@@ -20,6 +20,22 @@ inline constexpr std::uint32_t kMuteGpu = 1u << 15;
 inline constexpr std::uint64_t kBlockNs = 20'000'000;
 inline constexpr std::uint64_t kBlocksOfElapsed = 1000;
 
+/// Of a block, or before the first one of a thread.
+struct BlockCounts {
+  std::uint64_t cpu_ns = 0;  // when it began
+  std::uint32_t spans[kNumInstruments] = {};
+  std::uint32_t steps[3] = {};
+
+  /// Instruments, by bit, that are entered in every fourth step, or more often.
+  std::uint32_t frequent() const noexcept {
+    std::uint64_t num_steps = 0;
+    for (const std::uint32_t number : steps) num_steps += number;
+    std::uint32_t found = 0;
+    for (std::uint32_t i = 0; i < kNumInstruments; ++i) found |= (4ull * spans[i] >= num_steps) << i;
+    return found;
+  }
+};
+
 class BlockPlan {
  public:
   struct Block {

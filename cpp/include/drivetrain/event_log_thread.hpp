@@ -107,6 +107,9 @@ class ThreadLog {
     return before;
   }
 
+  /// The one that it works on.
+  std::uint32_t current_lane() noexcept { return ready() ? lane_ : 0; }
+
   /// Ends this thread's part of the recording; the thread may go on, and then opens another segment.
   void finish() noexcept {
     const std::uint64_t now = clock_.now();
@@ -142,13 +145,6 @@ class ThreadLog {
     SiteUse use;
     bool recorded = false;
     bool collapsed = false;  // is not recorded whatever is muted
-  };
-
-  /// Of the block, or before the first one of the thread.
-  struct Counts {
-    std::uint64_t cpu_ns = 0;  // when it began
-    std::uint32_t spans[kNumInstruments] = {};
-    std::uint32_t steps[3] = {};
   };
 
   /// Whether to record; opens the first segment of a recording, or of a forked child.
@@ -222,7 +218,7 @@ class ThreadLog {
   std::uint32_t base_too_deep_ = 0;  // ... and what was too deep for it
   std::uint32_t mask_ = 0;           // instruments that are muted
   BlockPlan blocks_;
-  Counts counts_;
+  BlockCounts counts_;
   std::uint32_t sequence_ = 0;
   std::uint32_t pid_ = 0;
   SharedState* shared_ = nullptr;    // of its own recording, whichever runs by now
@@ -270,7 +266,7 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
   next_ = end_ = nullptr;
   for (std::uint32_t i = 0; i < depth_; ++i) stack_[i].recorded = false;
   mask_ = 0;
-  counts_ = Counts{};
+  counts_ = BlockCounts{};
   clock_.start(event_log.first_moment);
   blocks_.start(event_log.process_start << 32 ^ static_cast<std::uint64_t>(pid_) << 16 ^ number_, event_log.block_every);
   lane_ = 0;  // a forked child goes on in what it was in
@@ -310,15 +306,11 @@ inline void ThreadLog::resume() noexcept {
 inline void ThreadLog::next_block() noexcept {
   if (full_) return end_blocks();
   if (blocks_.in_round()) put_counts();
-  std::uint64_t num_steps = 0;
-  for (const std::uint32_t number : counts_.steps) num_steps += number;
-  std::uint32_t active = 0;  // whatever is entered in every fourth step, or more often
-  for (std::uint32_t i = 0; i < kNumInstruments; ++i) active |= (4ull * counts_.spans[i] >= num_steps) << i;
-  if (may_switch_gpu()) active |= kMuteGpu;
+  const std::uint32_t active = counts_.frequent() | (may_switch_gpu() ? kMuteGpu : 0);
   BlockPlan::Block block;
   if (!blocks_.next(clock_.now(), active, block)) return;
   mute(block.mask);
-  counts_ = Counts{};
+  counts_ = BlockCounts{};
   put(EventKind::kBlock, block.mask, block.begins_round ? kRoundBegins : 0, clock_.now());
   counts_.cpu_ns = thread_cpu_ns();
 }
@@ -367,7 +359,7 @@ inline void ThreadLog::put_cut_off(std::uint64_t now) noexcept {
       const auto which = static_cast<std::uint16_t>(static_cast<std::uint32_t>(Counter::kSteps) + kind);
       put(EventKind::kCount, counts_.steps[kind], which, now);
     }
-  counts_ = Counts{};
+  counts_ = BlockCounts{};
 }
 
 inline bool ThreadLog::more_room() noexcept {

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import _native
 from drivetrain.scope._native import Span, Wrapped
 from drivetrain.scope.sites import CLASSES, Site, table
 
@@ -134,10 +135,34 @@ def _recorded_coroutine(function: Callable[..., Any], inside: Span) -> Callable[
     return coroutine
 
 
+class _Held:
+    """A span that is left in the lane in which it was entered: another task may end what this one leaves suspended, as
+    asyncio closes asynchronous generators after a `break`.
+    """
+
+    __slots__ = ("_inside", "_lane")
+
+    def __init__(self, inside: Span) -> None:
+        self._inside = inside
+
+    def __enter__(self) -> None:
+        self._lane = _native.current_lane()
+        self._inside.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        here = _native.current_lane()
+        if here == self._lane:
+            self._inside.__exit__(*exception)
+        else:
+            _native.lane(self._lane)
+            self._inside.__exit__(*exception)
+            _native.lane(here)
+
+
 def _recorded_generator(function: Callable[..., Any], inside: Span) -> Callable[..., Any]:
     @functools.wraps(function)
     def generator(*args: Any, **keywords: Any) -> Generator[Any, Any, Any]:
-        with inside:
+        with _Held(inside):
             inner: Generator[Any, Any, Any] = function(*args, **keywords)
             return (yield from inner)
 
@@ -147,7 +172,7 @@ def _recorded_generator(function: Callable[..., Any], inside: Span) -> Callable[
 def _recorded_async_generator(function: Callable[..., Any], inside: Span) -> Callable[..., Any]:
     @functools.wraps(function)
     async def generator(*args: Any, **keywords: Any) -> AsyncGenerator[Any, Any]:
-        with inside:
+        with _Held(inside):
             inner: AsyncGenerator[Any, Any] = function(*args, **keywords)
             ask = inner.asend(None)
             while True:  # what `yield from` does, which asynchronous generators lack
