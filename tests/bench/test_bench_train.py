@@ -88,9 +88,12 @@ def test_peers_that_are_not_installed_are_skipped_with_their_remedy(monkeypatch,
     assert "skipped: SB3" in capsys.readouterr().out
 
 
-def test_a_peer_that_fails_is_listed_and_the_others_go_on(everybody, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("when", "listed"), [("target", "SBX, zoo"), ("fixed", "SBX")])
+def test_a_peer_that_fails_is_listed_and_the_others_go_on(everybody, monkeypatch, tmp_path, when, listed):
+    """Also one that cannot even run to choose its threads, which is before everything else."""
+
     def fail_for_sbx(rival, job):
-        if rival is SBX and job.kind == "target":
+        if rival is SBX and job.kind == when:
             raise RunError("SBX ended with code 1: boom")
         return answer(rival, job)
 
@@ -99,9 +102,10 @@ def test_a_peer_that_fails_is_listed_and_the_others_go_on(everybody, monkeypatch
     assert bench.run(["train", "--json", str(path)]) == 0
     document = json.loads(path.read_text())
     assert [(peer["name"], peer["reason"]) for peer in document["skipped"]] == [
-        ("SBX, zoo", "failed: SBX ended with code 1: boom")
+        (listed, "failed: SBX ended with code 1: boom")
     ]
     assert set(document["cases"][-1]["peers"]) == {"SB3", "CleanRL"}
+    assert ("SBX" in document["machine"]["thread_probe"]) == (when == "target")
 
 
 def test_the_time_to_target_can_be_left_out(everybody, tmp_path):
@@ -210,25 +214,6 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
     assert bench.run([*words, "--rounds", "2", "--json", str(path)]) == 0
     assert {seed for *_, seed in ran[of_first:]} == {2}
     assert [len(case["samples"]["ours"]) for case in json.loads(path.read_text())["cases"]] == [2] * 16
-
-
-def test_a_peer_that_cannot_even_run_to_choose_its_threads_is_listed_and_the_others_go_on(
-    everybody, monkeypatch, tmp_path
-):
-    def fail_for_sbx(rival, job):
-        if rival is SBX:
-            raise RunError("SBX ended with code 1: boom")
-        return answer(rival, job)
-
-    monkeypatch.setattr(bench_train, "run_rival", fail_for_sbx)
-    path = tmp_path / "train.json"
-    assert bench.run(["train", "--json", str(path)]) == 0
-    document = json.loads(path.read_text())
-    assert [(peer["name"], peer["reason"]) for peer in document["skipped"]] == [
-        ("SBX", "failed: SBX ended with code 1: boom")
-    ]
-    assert set(document["machine"]["thread_probe"]) == {"SB3", "CleanRL"}
-    assert all(not any("SBX" in name for name in case["peers"]) for case in document["cases"])
 
 
 @pytest.mark.parametrize(
