@@ -160,9 +160,22 @@ def test_waiting_in_builtins_is_class_wait_and_they_stay_builtins(folder):
 
 
 TRACKED = """
-from multiprocessing import shared_memory
+import os, time
+from multiprocessing import resource_tracker, shared_memory
+from pathlib import Path
 
 memory = shared_memory.SharedMemory(create=True, size=16)  # starts the tracker, a process of its own
+tracker = resource_tracker._resource_tracker._pid
+while not list(Path(os.environ["DRIVETRAIN_SCOPE"]).glob(f"{tracker}-*.json")):
+    time.sleep(0.01)
+
+
+def used():  # its state and its CPU time
+    return [Path(f"/proc/{tracker}/stat").read_text().rpartition(")")[2].split()[place] for place in (0, 11, 12)]
+
+
+while not (before := used()) or time.sleep(0.3) or used() != before or before[0] != "S":
+    pass  # what it does after the program has ended is no part of the session
 memory.close()
 memory.unlink()
 """

@@ -40,7 +40,7 @@ def play_by_hand(env, act, params, seed, num_envs, num_steps):
 
     def one(key):
         rows = []
-        obs, state = env.reset(key, env.default_params)
+        obs, state = env.reset(jax.random.fold_in(key, 2**32 - 1), env.default_params)
         for step in range(num_steps):
             here, before = jax.random.fold_in(key, step), obs
             action, extras = act(params, obs, jax.random.fold_in(here, 3))
