@@ -192,8 +192,10 @@ def test_a_page_is_not_written_over_where_the_runs_are_not_found(tmp_path):
     words = [sys.executable, "-m", "drivetrain.bench.learning.page", "lerning.json", "learning.md"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "error: lerning.json: there are no kept runs here\n")
+    assert (done.returncode, done.stderr) == (2, "error: lerning.json: there are no kept runs here\n")
     assert (tmp_path / "learning.md").read_text() == "mine"
+    done = subprocess.run(words[:3], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.partition(",")[0]) == (2, "error: expected two names: of the kept report")
 
 
 def test_a_page_of_no_runs_says_so():

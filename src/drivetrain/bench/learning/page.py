@@ -26,6 +26,7 @@ from drivetrain.bench.learning.summary import (
 )
 from drivetrain.bench.saved import write_page
 from drivetrain.bench.table import bullets, markdown_table
+from drivetrain.core.errors import FileFormatError
 from drivetrain.train.runs.intervals import Estimate, iqm
 
 
@@ -173,11 +174,20 @@ def settings_of(case: LearningCase) -> str:
     return f"**{case.name}**, {case.total_steps:,} steps: {settings}. Source: {case.source}."
 
 
+def kept_runs(path: Path) -> list[Run]:
+    """The runs of a file that has to be there, unlike that of a bench that has not begun.
+
+    Raises:
+        FileFormatError: It is absent, or no file of runs.
+    """
+    if not path.is_file():
+        raise FileFormatError(f"{path}: there are no kept runs here")
+    return load(path)
+
+
 if __name__ == "__main__":
     against = CONTESTS.get(sys.argv[3]) if len(sys.argv) > 3 else SB3
     if against is None:
         sys.exit(f"error: expected {' or '.join(CONTESTS)} as the third word, got {sys.argv[3]!r}")
     contest = against
-    if not Path(sys.argv[1]).is_file():
-        sys.exit(f"error: {sys.argv[1]}: there are no kept runs here")
-    sys.exit(write_page([*sys.argv[1:3], *sys.argv[4:]], lambda path: as_markdown(load(path), contest)))
+    sys.exit(write_page([*sys.argv[1:3], *sys.argv[4:]], lambda path: as_markdown(kept_runs(path), contest)))

@@ -22,8 +22,7 @@ from drivetrain.core.importing import importing, require_module, with_place
 with naming_extra("train"):  # here, as settings are imported where nothing else of that extra is
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-PREFIX = "given from Python: "
-"""How settings begin, where they are saved, that were objects."""
+_PREFIX = "given from Python: "
 _SPAWNED_SCRIPT = "__mp_main__"  # what a script is called in processes that multiprocessing spawns
 _registry = threading.RLock()  # held while cloudpickle's list of modules is not the caller's
 
@@ -74,7 +73,7 @@ class Given(str):
                 f"{setting}: {name} cannot be sent to the run's processes ({sentence}); open what it holds inside it "
                 "when it is called, or put it into a module and name it module:name"
             ) from error
-        given = cls._of(PREFIX + name, pickled)
+        given = cls._of(_PREFIX + name, pickled)
         # Unpickled here it would be another, and classes of a script or notebook that it names, which stay the same
         # classes, would get back the attributes that they had when it was pickled.
         given._value = value
@@ -175,6 +174,11 @@ def load_object(setting: str, name: str) -> Any:
         raise InvalidInput(f"{expected} ({error})") from error
 
 
+def was_object(value: Any) -> bool:
+    """Whether a setting as a file has it stands for an object, of which it tells the name alone."""
+    return isinstance(value, str) and value.startswith(_PREFIX)
+
+
 def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, Any]:
     """Settings read from a file, with the objects that it could only mention.
 
@@ -192,7 +196,7 @@ def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict
             )
     whole = dict(settings)
     for name, value in settings.items():
-        if not isinstance(value, str) or not value.startswith(PREFIX):
+        if not was_object(value):
             if again.get(name) not in (None, value):
                 raise NotGivenAgain(
                     f"{name} of this run is {value!r} and stays so, got {again[name]!r}; leave it out, or start "

@@ -20,7 +20,7 @@ from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.paths import given_path
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.config.given import PREFIX
+from drivetrain.train.config.given import was_object
 from drivetrain.train.config.parts import decides
 from drivetrain.train.config.saved import read_settings
 
@@ -144,9 +144,9 @@ def settings_of(run_dir: Path) -> dict[str, str]:
     parts = {part: fields for part, fields in settings.items() if part not in ("algo", "env")}
     found = {name: value for part, fields in parts.items() for name, value in fields.items() if decides(part, name)}
     told = {name: json.dumps(found[name]) for name in found if name not in ("env_kwargs", "sim_params")}
-    if any(isinstance(value, str) and value.startswith(PREFIX) for value in (settings["env"], *found.values())):
-        folder = run_dir.resolve()
-        told["objects of"] = min(map(str, (_of_call(folder), os.path.relpath(_of_call(folder)))), key=len)
+    if any(map(was_object, (settings["env"], *found.values()))):
+        call = _of_call(run_dir.resolve())
+        told["objects of"] = min(str(call), os.path.relpath(call), key=len)
     return told
 
 
