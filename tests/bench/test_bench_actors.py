@@ -40,6 +40,12 @@ def test_what_cannot_be_measured_is_refused(flag, value):
         command.Options(**{flag: value}).check()
 
 
+def test_a_quick_run_takes_more_where_more_is_asked_for():
+    assert command.Options().effort() == (16, 3, 5.0)
+    assert command.Options(quick=True).effort() == (2, 1, 1.0)
+    assert command.Options(quick=True, seconds=3.0, most=4).effort() == (4, 1, 3.0)
+
+
 @pytest.mark.slow  # four whole runs
 def test_a_quick_run_writes_its_report(tmp_path):
     assert command.run(command.Options(quick=True, json=tmp_path / "actors.json"), ["--quick"]) == 0

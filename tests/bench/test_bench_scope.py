@@ -215,6 +215,11 @@ def test_programs_are_files_with_names_of_their_own_and_bad_flags_are_refused():
     assert all(0 < program.num_beside < int(program.arguments[-1]) for program in PROGRAMS)
     assert not {program.name for program in PROGRAMS} & {program.beside_tools().name for program in PROGRAMS}
     assert {p.name.split()[0] for p in command.Options(only="SBX,ours").programs()} == {"SBX", "ours"}
+    assert [command.Options(quick=q, rounds=r).num_rounds() for q, r in ((False, None), (True, None), (True, 2))] == [
+        3,
+        1,
+        2,
+    ]
     with pytest.raises(InvalidInput, match="rounds: expected at least 1"):
         command.Options(rounds=0).check()
     with pytest.raises(InvalidInput, match="tool-rounds: expected at least 1"):

@@ -1,9 +1,12 @@
 """What recording costs by itself: alternating loops, and pairs of stretches of one run."""
 
+from pathlib import Path
+
 import pytest
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.scope import command, own
+from drivetrain.bench.scope.contenders import Program
 from drivetrain.core.errors import InvalidInput, RunError
 
 
@@ -41,6 +44,29 @@ def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch):
     cases, (skipped,) = own.measure_own(own.NAMES, is_quick=True)
     assert [case.name for case in cases] == [own.TRAINER, own.WHOLE]
     assert (skipped.name, skipped.reason) == (own.SPAN, "it crashed")
+
+
+def test_an_interruption_is_named_and_what_was_measured_stays(monkeypatch):
+    def said(program, *_arguments):
+        if program == "trainer_switched":
+            raise KeyboardInterrupt
+        return {"span": [2.0], "nothing": [1.0]}
+
+    monkeypatch.setattr(own, "_said", said)
+    monkeypatch.setattr(own, "OURS_TRAIN", Rival(name="ours", module="", requires=(), install=""))
+    (case,), (skipped,) = own.measure_own(own.NAMES, is_quick=True)
+    assert case.name == own.SPAN
+    assert skipped.reason == "the run was interrupted"
+
+
+def test_programs_that_are_interrupted_are_the_end_of_the_bench(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(own, "_said", lambda *_: pytest.fail("went on"))
+    monkeypatch.setattr(command, "PROGRAMS", (Program(name="trivial", script=Path(__file__)),))
+    report = command.make_report(command.Options(tools=False), ["scope"], interrupted)
+    assert [skipped.reason for skipped in report.skipped] == ["the run was interrupted"]
 
 
 def test_what_is_asked_for_is_chosen_by_name():

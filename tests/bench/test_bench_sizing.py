@@ -17,7 +17,7 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 from drivetrain.bench.sizing import command, trial
 from drivetrain.bench.sizing.environment import VARIABLE, timed
 from drivetrain.bench.sizing.trial import Rates
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
 
 
@@ -60,6 +60,12 @@ def test_no_cases_are_refused():
         command.Options(cases=0).check()
 
 
+def test_a_quick_run_takes_more_where_more_is_asked_for():
+    assert command.Options().effort() == (4, 2, 4.0)
+    assert command.Options(quick=True).effort() == (1, 1, 1.0)
+    assert command.Options(quick=True, cases=2, seconds=0.5).effort() == (2, 1, 0.5)
+
+
 @pytest.mark.slow  # minutes: every setting as a real run, twice
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(num_cores() < 2, reason="there is nothing to choose on one core")
@@ -94,6 +100,16 @@ def test_a_run_is_measured_for_as_long_as_asked_however_long_that_is(tmp_path, m
     monkeypatch.setattr(trial, "time", SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=look))
     running = SimpleNamespace(poll=lambda: None)
     assert len(trial._rows_until(running, path, 300.0)) == 302
+
+
+def test_a_run_that_ends_before_its_time_is_an_error_and_no_rate(monkeypatch):
+    rows = [{"wall_s": wall_s, "num_steps": 10, "num_updates": 64} for wall_s in (1.0, 2.5)]
+    monkeypatch.setattr(trial, "_rows_until", lambda *_: rows)
+    drawn = command.Drawn(kind="sleeps", step_s=1e-3, width=8, batch_size=8)
+    monkeypatch.setattr(type(drawn), "command", lambda *_: [sys.executable, "-c", "print('all steps are done')"])
+    with pytest.raises(RunError, match=r"1 actors: 1\.5 of 4 s were measured"):
+        trial.rates(drawn, 1, 1, 4.0)
+    assert trial.rates(drawn, 1, 1, 1.5) == (0.0, 0.0)
 
 
 BENCH = """

@@ -73,6 +73,16 @@ def test_a_quick_run_is_small_and_promises_nothing(everybody, tmp_path):
     assert document["weaknesses"][0] == bench_train.QUICK_WEAKNESS
 
 
+def test_a_quick_run_takes_more_where_more_is_asked_for():
+    plan = Options(quick=True).plan()
+    assert (plan.fixed_steps, list(plan.fixed_seeds), list(plan.target_seeds)) == (2_000, [1], [1])
+    asked = Options(quick=True, steps=4_000, rounds=2, target_seeds=0).plan()
+    assert (asked.fixed_steps, list(asked.fixed_seeds), list(asked.target_seeds)) == (4_000, [1, 2], [])
+    assert (asked.probe_steps, asked.target_return) == (0, plan.target_return), "else as quick as ever"
+    for algo, env in bench_train.SETTINGS:
+        Options(algo=algo, env=env, quick=True).check()
+
+
 def test_peers_that_are_not_installed_are_skipped_with_their_remedy(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench_train, "run_rival", answer)
     absent = Rival(name="SB3", module="m", requires=("no_such_module",), install=SB3.install)
@@ -224,7 +234,10 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
         (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
         (["train", "--rounds", "0"], "--rounds of at least 1"),
         (["train", "--algo", "td3", "--env", "HalfCheetah-v5", "--steps", "1000"], "more than the 1,000 before"),
-        (["train", "--quick", "--steps", "4000"], "--quick: expected no --steps"),
+        (
+            ["train", "--algo", "td3", "--env", "HalfCheetah-v5", "--quick", "--steps", "9"],
+            "more than the 1,000 before",
+        ),
         (["train", "--json", "no/such/folder/a.json"], "folder does not exist"),
     ],
 )

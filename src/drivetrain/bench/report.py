@@ -33,6 +33,15 @@ class Skipped:
     remedy: str
 
 
+EVERYTHING, INTERRUPTED = "everything that is missing", "the run was interrupted"
+"""What came behind Ctrl-C, and why it is missing."""
+
+
+def left_out(name: str, reason: str) -> Skipped:
+    """What failed, and how to find out more."""
+    return Skipped(name=name, reason=reason, remedy="run it alone to see more")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """A ratio that we aim at in a case.

@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from drivetrain.bench.effort import as_asked
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
@@ -35,6 +36,14 @@ Counted = dict[int, list[Rates]]
 """Number of actors: what each round gave."""
 
 
+class Effort(NamedTuple):
+    """Up to how many actors, how often each number, and how long a run."""
+
+    most: int
+    rounds: int
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Run 1 to 16 actors of environments that sleep 5 ms, and 1 to the cores of those that compute 5 ms."""
@@ -44,13 +53,17 @@ class Options:
     markdown: Path | None = None
     """Write the report as a page with tables to this file."""
     quick: bool = False
-    """One round with 1 and 2 actors, a second each; the numbers then mean little."""
-    most: int = 16
-    """Largest number of actors of sleeping environments."""
-    rounds: int = 3
-    """How often each number of actors is run."""
-    seconds: float = 5.0
-    """How long a run is measured, from its first updates on."""
+    """One round with 1 and 2 actors, a second each, where no more is asked for; the numbers then mean little."""
+    most: int | None = None
+    """Largest number of actors of sleeping environments; by default 16."""
+    rounds: int | None = None
+    """How often each number of actors is run; by default 3."""
+    seconds: float | None = None
+    """How long a run is measured, from its first updates on; by default 5."""
+
+    def effort(self) -> Effort:
+        """What of it is run."""
+        return as_asked(Effort(2, 1, 1.0) if self.quick else Effort(16, 3, 5.0), self)
 
     def check(self) -> None:
         """Refuse what cannot be measured.
@@ -58,12 +71,13 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, or a folder is missing.
         """
-        if not 1 <= self.most <= 16:
-            raise InvalidInput(f"most: expected 1 to 16 actors, got {self.most}")
-        if self.rounds < 1:
-            raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
-        if self.seconds <= 0:
-            raise InvalidInput(f"seconds: expected more than 0, got {self.seconds}")
+        effort = self.effort()
+        if not 1 <= effort.most <= 16:
+            raise InvalidInput(f"most: expected 1 to 16 actors, got {effort.most}")
+        if effort.rounds < 1:
+            raise InvalidInput(f"rounds: expected at least 1, got {effort.rounds}")
+        if effort.seconds <= 0:
+            raise InvalidInput(f"seconds: expected more than 0, got {effort.seconds}")
         require_folders(self.json, self.markdown)
 
 
@@ -75,11 +89,11 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: A run ended early.
     """
     options.check()
-    rounds, seconds = (1, 1.0) if options.quick else (options.rounds, options.seconds)
+    most, rounds, seconds = options.effort()
     origin = origin_of(words, ("jax", "jaxlib", "numpy", "gymnasium"))
     cases: list[Case] = []
     for kind in KINDS:
-        cases += cases_of(kind, measure(kind, counts(kind, 2 if options.quick else options.most), rounds, seconds))
+        cases += cases_of(kind, measure(kind, counts(kind, most), rounds, seconds))
     report = Report(
         title="Slow environments: how steps grow with the actors",
         origin=origin,

@@ -13,7 +13,7 @@ from pathlib import Path
 from drivetrain.bench.gpu.held_out import held_out
 from drivetrain.bench.gpu.plan import Found, Part
 from drivetrain.bench.gpu.recorded import record
-from drivetrain.bench.report import Case, Skipped
+from drivetrain.bench.report import Case, left_out
 from drivetrain.bench.scope.cases import OURS, make_cases
 from drivetrain.bench.scope.contenders import CALIBRATE_EVERY, PROGRAMS, PYTORCH, Program
 from drivetrain.bench.scope.rounds import Measured
@@ -66,7 +66,7 @@ def run(folder: Path, limit_s: float) -> Found:
     judged = [one for name, one in measured.items() if one.trials.get(OURS) and name not in failed]
     if not judged:
         raise RunError("; ".join(f"{name}: {why}" for name, why in failed.items()))
-    skipped = [Skipped(name=n, reason=why, remedy="run it alone to see more") for n, why in failed.items()]
+    skipped = [left_out(name, why) for name, why in failed.items()]
     return Found(cases=[*make_cases(judged), *cost_cases(checks)], skipped=[*absent, *skipped])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from drivetrain.bench.gpu.plan import Found, Part
 from drivetrain.bench.gpu.recorded import PROGRAMS
 from drivetrain.bench.process import lacking
-from drivetrain.bench.report import Case, Skipped
+from drivetrain.bench.report import Case, Skipped, left_out
 from drivetrain.bench.scope.trial import finish
 from drivetrain.bench.sim.contenders import CUDA
 from drivetrain.core.errors import RunError
@@ -46,7 +46,7 @@ def run(folder: Path, limit_s: float) -> Found:
                 finish([str(PROGRAMS / "rollouts.py"), *words], Path(made), limit_s / len(SCENES))
                 cases += cases_of(name, json.loads((Path(made) / "said.json").read_text()))
         except RunError as error:
-            skipped.append(Skipped(name=name, reason=str(error), remedy="run it alone to see more"))
+            skipped.append(left_out(name, str(error)))
     if not cases:
         raise RunError("; ".join(dict.fromkeys(one.reason for one in skipped)))
     return Found(cases=cases, skipped=skipped)

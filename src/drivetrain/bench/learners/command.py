@@ -66,9 +66,13 @@ class Options:
     markdown: Path | None = None
     """Write the report as a page with tables to this file."""
     quick: bool = False
-    """Two rounds of the first case alone; the numbers then mean little."""
-    rounds: int = 12
-    """How often all forms of a case are asked for fifteen calls, of which the last ten count."""
+    """The first case alone, two rounds unless more are asked for; the numbers then mean little."""
+    rounds: int | None = None
+    """How often all forms of a case are asked for fifteen calls, of which the last ten count; by default 12."""
+
+    def num_rounds(self) -> int:
+        """What of it is run."""
+        return (2 if self.quick else 12) if self.rounds is None else self.rounds
 
     def check(self) -> None:
         """Refuse what cannot be measured.
@@ -76,7 +80,7 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, or there is one core.
         """
-        if self.rounds < 1:
+        if self.num_rounds() < 1:
             raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
         if num_cores() < 2:
             raise InvalidInput("two learners need two cores, and there is one here")
@@ -91,12 +95,12 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: A worker ended early.
     """
     options.check()
-    forms, rounds = (FORMS[:1], 2) if options.quick else (FORMS, options.rounds)
+    forms = FORMS[:1] if options.quick else FORMS
     report = Report(
         title="Two learners, and bfloat16, against one learner",
         origin=origin_of(words, ("jax", "jaxlib", "optax", "numpy")),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
-        cases=[measure(job, aim, rounds) for job, aim in forms],
+        cases=[measure(job, aim, options.num_rounds()) for job, aim in forms],
         skipped=[],
     )
     publish(report, json=options.json, markdown=options.markdown)

@@ -8,7 +8,7 @@ from pathlib import Path
 from drivetrain.bench.kept import conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import present, publish
-from drivetrain.bench.report import Report
+from drivetrain.bench.report import INTERRUPTED, Report
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
 from drivetrain.bench.scope.own import NAMES, measure_own
@@ -56,11 +56,11 @@ class Options:
     """Keep every run in this file as it is made, and take from it those of the same code and machine: a bench that was
     stopped goes on."""
     quick: bool = False
-    """One round of three programs without other tools; the numbers then mean little."""
+    """One round, unless more are asked for, of three programs without other tools; the numbers then mean little."""
     only: str = ""
     """Only programs whose name contains this, or one of these: "SB3", "CartPole", "SBX,ours"."""
-    rounds: int = 3
-    """How often each program runs recorded, to judge its corrected time by blocks of the run."""
+    rounds: int | None = None
+    """How often each program runs recorded, to judge its corrected time by blocks of the run; by default 3."""
     tool_rounds: int = 1
     """How often each program, for less long, runs alone, recorded, and under each tool."""
     tools: bool = True
@@ -78,7 +78,7 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        for name, number in (("rounds", self.rounds), ("tool-rounds", self.tool_rounds)):
+        for name, number in (("rounds", self.num_rounds()), ("tool-rounds", self.tool_rounds)):
             if number < 1:
                 raise InvalidInput(f"{name}: expected at least 1, got {number}")
         require_folders(self.json, self.markdown, self.keep)
@@ -95,6 +95,10 @@ class Options:
         if all(absent) and not self.own():
             remedies = sorted({f"{one.reason}: {one.remedy}" for one in absent if one is not None})
             raise InvalidInput(f"none of the {len(absent)} programs asked for can run here; {'; '.join(remedies)}")
+
+    def num_rounds(self) -> int:
+        """How often what is judged runs."""
+        return (1 if self.quick else 3) if self.rounds is None else self.rounds
 
     def everything(self) -> list[Program]:
         """What could be asked for."""
@@ -139,9 +143,8 @@ def run_survey(options: Options, words: Sequence[str]) -> int:
         RunError: Every load has failed; there is nothing to write.
     """
     asked = [load for load in loads() if load.program in options.programs()]
-    rounds = 1 if options.quick else options.rounds
     kept = survey_runs_in() if options.keep is None else survey_runs_in(options.keep, conditions(DISTRIBUTIONS_HERE))
-    found = survey(asked, num_rounds=rounds, rng=random.Random(options.seed), run=run_load, kept=kept)
+    found = survey(asked, num_rounds=options.num_rounds(), rng=random.Random(options.seed), run=run_load, kept=kept)
     if not found.outcomes:
         raise RunError("no load has run; " + "; ".join(f"{one.name}: {one.reason}" for one in found.skipped))
     report = survey_report(found, words, is_quick=options.quick)
@@ -156,18 +159,18 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
     programs = options.programs()
     absent = [skipped for program in programs if (skipped := program.missing()) is not None]
     use_tools = options.tools and not options.quick
-    own, absent_own = measure_own(options.own(), is_quick=options.quick)
     rivals, absent_tools = present([tool.rival for tool in TOOLS] if use_tools else [])
     able = [program for program in programs if program.missing() is None]
     with_tools = [program.beside_tools() for program in able if named(program.name, options.tools_on)]
     tools = [tool for tool in TOOLS if tool.rival in rivals]
-    rounds, tool_rounds = (1, 1) if options.quick else (options.rounds, options.tool_rounds)
     plans = [
-        Plan(programs=able, contenders=[JUDGED], num_rounds=rounds),
-        Plan(programs=with_tools, contenders=[None, OURS, *tools], num_rounds=tool_rounds),
+        Plan(programs=able, contenders=[JUDGED], num_rounds=options.num_rounds()),
+        Plan(programs=with_tools, contenders=[None, OURS, *tools], num_rounds=options.tool_rounds),
     ]
     kept = runs_in() if options.keep is None else runs_in(options.keep, conditions(distributions))
     (judged, beside), failed = measure(plans, rng=random.Random(options.seed), run=runner, kept=kept)
+    is_over = any(one.reason == INTERRUPTED for one in failed)
+    own, absent_own = measure_own([] if is_over else options.own(), is_quick=options.quick)
     return Report(
         title="What recording costs, and how near the corrected time is",
         origin=origin,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.report import Case, Skipped, Target
+from drivetrain.bench.report import EVERYTHING, INTERRUPTED, Case, Skipped, Target, left_out
 from drivetrain.bench.scope.contenders import FOLDER, OURS_TRAIN
 from drivetrain.bench.scope.trial import finish
 from drivetrain.core.errors import RunError
@@ -30,24 +30,29 @@ _NUM_RESAMPLES = 2_000
 
 
 def measure_own(names: Sequence[str], *, is_quick: bool) -> tuple[list[Case], list[Skipped]]:
-    """Measure those that are named; what fails is left out, with the reason."""
+    """Measure those that are named; what fails is left out, with the reason, and the rest when it is interrupted."""
     cases: list[Case] = []
     skipped: list[Skipped] = []
-    if SPAN in names:
+    for name in names:
+        absent = OURS_TRAIN.missing() if name == TRAINER else None
+        if absent is not None:
+            skipped.append(Skipped(name=name, reason=absent.reason, remedy=absent.remedy))
+            continue
         try:
-            cases.append(span_case(_said("empty_spans")))
+            cases += _measured(name, is_quick=is_quick)
         except RunError as error:
-            skipped.append(_failed(SPAN, error))
-    if TRAINER not in names:
-        return cases, skipped
-    absent = OURS_TRAIN.missing()
-    if absent is not None:
-        return cases, [*skipped, Skipped(name=TRAINER, reason=absent.reason, remedy=absent.remedy)]
-    try:
-        said = _said("trainer_switched", str(NUM_QUICK_PAIRS if is_quick else NUM_PAIRS))
-    except RunError as error:
-        return cases, [*skipped, _failed(TRAINER, error)]
-    return [*cases, trainer_case(said["pairs"]), whole_case(**said)], skipped
+            skipped.append(left_out(name, str(error)))
+        except KeyboardInterrupt:
+            skipped.append(left_out(EVERYTHING, INTERRUPTED))
+            break
+    return cases, skipped
+
+
+def _measured(name: str, *, is_quick: bool) -> list[Case]:
+    if name == SPAN:
+        return [span_case(_said("empty_spans"))]
+    said = _said("trainer_switched", str(NUM_QUICK_PAIRS if is_quick else NUM_PAIRS))
+    return [trainer_case(said["pairs"]), whole_case(**said)]
 
 
 def span_case(found: dict[str, list[float]]) -> Case:
@@ -116,10 +121,6 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
     rng = random.Random(0)
     medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(_NUM_RESAMPLES))
     return medians[round(0.025 * _NUM_RESAMPLES)], medians[round(0.975 * _NUM_RESAMPLES) - 1]
-
-
-def _failed(name: str, error: RunError) -> Skipped:
-    return Skipped(name=name, reason=str(error), remedy="run it alone to see more")
 
 
 def _said(program: str, *arguments: str) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.kept import Kept, runs_or_reasons
-from drivetrain.bench.report import Skipped
+from drivetrain.bench.report import EVERYTHING, INTERRUPTED, Skipped, left_out
 from drivetrain.bench.scope.contenders import JUDGED, OURS, Program, Tool
 from drivetrain.bench.scope.held_out import HeldOut, TooFewBlocks
 from drivetrain.bench.scope.trial import Trial
@@ -76,8 +76,8 @@ def measure(
         for plan, measured in zip(plans, found, strict=True):
             _carry_out(plan, measured, failed, rng, run, kept)
     except KeyboardInterrupt:
-        failed["everything that is missing"] = "the run was interrupted"
-    skipped = [Skipped(name=who, reason=why, remedy="run it alone to see more") for who, why in failed.items()]
+        failed[EVERYTHING] = INTERRUPTED
+    skipped = [left_out(who, why) for who, why in failed.items()]
     there = [
         [one for name, one in measured.items() if name not in failed and one.trials.get(OURS.rival.name)]
         for measured in found

@@ -4,7 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from drivetrain.bench.effort import as_asked
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
@@ -24,6 +26,14 @@ WEAKNESSES = (
 )
 
 
+class Effort(NamedTuple):
+    """How many environments, how often each setting, and how long a run."""
+
+    cases: int
+    rounds: int
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Run every number of actors and learners on environments of drawn step times, and compare automatic sizing."""
@@ -33,15 +43,19 @@ class Options:
     markdown: Path | None = None
     """Write the report as a page with tables to this file."""
     quick: bool = False
-    """One case, each setting once for a second; the numbers then mean little."""
+    """One case, each setting once for a second, where no more is asked for; the numbers then mean little."""
     seed: int = 0
     """Draws the environments."""
-    cases: int = 4
-    """Environments: computing and sleeping in turn."""
-    rounds: int = 2
-    """How often each setting is run."""
-    seconds: float = 4.0
-    """How long a run is measured."""
+    cases: int | None = None
+    """Environments: computing and sleeping in turn; by default 4."""
+    rounds: int | None = None
+    """How often each setting is run; by default 2."""
+    seconds: float | None = None
+    """How long a run is measured; by default 4."""
+
+    def effort(self) -> Effort:
+        """What of it is run."""
+        return as_asked(Effort(1, 1, 1.0) if self.quick else Effort(4, 2, 4.0), self)
 
     def check(self) -> None:
         """Refuse what cannot be measured.
@@ -49,11 +63,12 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, or a folder is missing.
         """
-        for name, value in (("cases", self.cases), ("rounds", self.rounds)):
+        effort = self.effort()
+        for name, value in (("cases", effort.cases), ("rounds", effort.rounds)):
             if value < 1:
                 raise InvalidInput(f"{name}: expected at least 1, got {value}")
-        if self.seconds <= 0:
-            raise InvalidInput(f"seconds: expected more than 0, got {self.seconds}")
+        if effort.seconds <= 0:
+            raise InvalidInput(f"seconds: expected more than 0, got {effort.seconds}")
         require_folders(self.json, self.markdown)
 
 
@@ -65,7 +80,7 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: A run ended early.
     """
     options.check()
-    cases, rounds, seconds = (1, 1, 1.0) if options.quick else (options.cases, options.rounds, options.seconds)
+    cases, rounds, seconds = options.effort()
     report = Report(
         title="Automatic sizing against every setting",
         origin=origin_of(words, ("jax", "jaxlib", "numpy", "gymnasium")),

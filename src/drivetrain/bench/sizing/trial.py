@@ -101,6 +101,9 @@ def rates(drawn: Drawn, num_actors: int, num_learners: int, seconds: float) -> R
             raise RunError(f"{drawn.name}, {num_actors} actors: too few steps were measured: {log.read_text()[-500:]}")
         first, last = rows[0], rows[-1]
         passed_s = last["wall_s"] - first["wall_s"]
+        if passed_s < seconds:
+            how = f"{passed_s:.1f} of {seconds:g} s were measured"
+            raise RunError(f"{drawn.name}, {num_actors} actors: {how} when it ended: {log.read_text()[-500:]}")
         return Rates(*((last[count] - first[count]) / passed_s for count in ("num_steps", "num_updates")))
 
 

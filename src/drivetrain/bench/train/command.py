@@ -10,8 +10,9 @@ processes; compilation is in them, evaluation and the imports of the main proces
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from drivetrain.bench.effort import as_asked
 from drivetrain.bench.kept import Kept, conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
@@ -28,12 +29,20 @@ from drivetrain.bench.train.cases import (
 )
 from drivetrain.bench.train.contenders import DISTRIBUTIONS, OURS, PEERS_OF, Runner, on_atari, probe_threads
 from drivetrain.bench.train.job import Job, Outcome
-from drivetrain.bench.train.plan import PROBE_STEPS, SETTINGS, STEPS, Plan, Threads
+from drivetrain.bench.train.plan import PROBE_STEPS, QUICK_STEPS, SETTINGS, STEPS, Plan, Threads
 from drivetrain.bench.train.rounds import measure
 from drivetrain.bench.train.run import run_rival
 from drivetrain.bench.train.weaknesses import ON_IMAGES, QUICK_WEAKNESS, WEAKNESSES
 from drivetrain.core.errors import InvalidInput, MissingExtra
 from drivetrain.core.outputs import require_folders
+
+
+class Effort(NamedTuple):
+    """Seeds and steps of the same-algorithm rows, and seeds of the time-to-target rows."""
+
+    rounds: int
+    steps: int
+    target_seeds: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +58,17 @@ class Options:
     markdown: Path | None = None
     """Write the report as a page with tables to this file."""
     quick: bool = False
-    """About a minute rather than half an hour, of one seed; the numbers then mean little."""
-    rounds: int = 3
-    """Seeds of the same-algorithm rows."""
+    """A minute rather than half an hour, of one seed, where no more is asked for; the numbers then mean little."""
+    rounds: int | None = None
+    """Seeds of the same-algorithm rows; by default 3."""
     steps: int | None = None
     """Environment steps of each of their runs; by default 5,000 on Pong, else 50,000 of DQN, 100,000 of PPO, 20,000 of
-    the others."""
+    the others, and of a quick run 2,000."""
     keep: Path | None = None
     """Keep every run in this file, and take from it those of the same code, job and machine: a stopped command goes
     on, and a later one with more rounds adds to them."""
-    target_seeds: int = 5
-    """Seeds of the time-to-target rows, which DQN on CartPole has; 0 leaves them out."""
+    target_seeds: int | None = None
+    """Seeds of the time-to-target rows, which DQN on CartPole has; by default 5; 0 leaves them out."""
 
     def check(self) -> None:
         """Refuse what cannot be run. Not at construction: tyro would turn the sentence into a box.
@@ -70,26 +79,31 @@ class Options:
         if (self.algo, self.env) not in SETTINGS:
             known = ", ".join(f"--algo {algo} --env {env}" for algo, env in SETTINGS)
             raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
-        if self.rounds < 1 or self.target_seeds < 0:
+        effort = self.effort()
+        if effort.rounds < 1 or effort.target_seeds < 0:
             raise InvalidInput("expected --rounds of at least 1 and --target-seeds of at least 0")
-        if self.quick and self.steps is not None:
-            raise InvalidInput("--quick: expected no --steps, as it takes its own")
         settings = SETTINGS[self.algo, self.env]
-        if self.steps is not None and settings.num_updates(self.steps) < 1:
+        if settings.num_updates(effort.steps) < 1:
             least = f"{settings.learning_starts:,}"
-            raise InvalidInput(f"--steps: expected more than the {least} before the first update, got {self.steps:,}")
+            raise InvalidInput(f"--steps: expected more than the {least} before the first update, got {effort.steps:,}")
         require_folders(self.json, self.markdown, self.keep)
+
+    def effort(self) -> Effort:
+        """How much is run."""
+        full = Effort(3, self._of(STEPS, 20_000), 5)
+        return as_asked(Effort(1, QUICK_STEPS, 1) if self.quick else full, self)
 
     def plan(self) -> Plan:
         """What is run for these options."""
+        effort = self.effort()
         plan = Plan(
             algo=self.algo,
             env=self.env,
             settings=SETTINGS[self.algo, self.env],
-            fixed_steps=self._of(STEPS, 20_000) if self.steps is None else self.steps,
+            fixed_steps=effort.steps,
             probe_steps=self._of(PROBE_STEPS, 3_000),
-            fixed_seeds=range(1, self.rounds + 1),
-            target_seeds=range(1, self.target_seeds + 1) if (self.algo, self.env) == ("dqn", "CartPole-v1") else (),
+            fixed_seeds=range(1, effort.rounds + 1),
+            target_seeds=range(1, effort.target_seeds + 1) if (self.algo, self.env) == ("dqn", "CartPole-v1") else (),
         )
         return plan.quickened() if self.quick else plan
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from drivetrain.bench.kept import Kept, runs_or_reasons
 from drivetrain.bench.machine import origin_of
-from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.report import EVERYTHING, INTERRUPTED, Case, Report, Skipped, left_out
 from drivetrain.bench.scope.survey.claims import Finding, findings, simulation_percent
 from drivetrain.bench.scope.survey.loads import Load
 from drivetrain.bench.scope.survey.outcome import Gpu, Outcome
@@ -89,12 +89,11 @@ def survey(
                     else:
                         found[load.name].append(result)
     except KeyboardInterrupt:
-        failed["everything that is missing"] = "the run was interrupted"
+        failed[EVERYTHING] = INTERRUPTED
     return Surveyed(
         outcomes={load.name: (load, found[load.name]) for load in asked if found.get(load.name)},
-        skipped=[*absent.values(), *(Skipped(name=n, reason=why, remedy="run it alone to see more")
-                                     for n, why in failed.items())],
-    )  # fmt: skip
+        skipped=[*absent.values(), *(left_out(name, why) for name, why in failed.items())],
+    )
 
 
 def _once(load: Load, number: int, run: Callable[[Load], Outcome], kept: Runs) -> Outcome | str:
