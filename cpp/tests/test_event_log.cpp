@@ -325,21 +325,40 @@ void the_counters_time_is_the_kernels_and_never_goes_back() {
   CHECK(clock.now() >= last);
 }
 
-void a_file_that_has_got_the_number_of_a_closed_segment_is_neither_cut_nor_closed() {
+void a_thread_holds_no_file_open_and_its_segment_is_cut_all_the_same() {
   Folder folder;
   CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
   const int before = ::dup(0);
-  ::close(before);  // the number that the thread's segment will have
+  ::close(before);  // the number that whatever is opened next will have
   std::thread([&] {
     record_pairs(1, 10);
-    ::close(before);
-    const int mine = ::open((folder.path + "/mine").c_str(), O_RDWR | O_CREAT, 0600);
-    CHECK(mine == before && ::ftruncate(mine, 100'000) == 0);
+    const int mine = ::dup(0);
+    CHECK(mine == before);
+    ::close(mine);
+  }).join();
+  event_log.close();
+  for (const auto& name : folder.names()) {
+    struct stat about;
+    CHECK(::stat((folder.path + "/" + name).c_str(), &about) == 0 && about.st_size < 1024);
+  }
+}
+
+void a_file_that_lies_where_a_segment_lay_is_not_cut() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  std::string mine;
+  std::thread([&] {
+    record_pairs(1, 10);
+    for (const auto& name : folder.names())
+      if (name != "shared") mine = folder.path + "/" + name;
+    CHECK(::unlink(mine.c_str()) == 0);
+    const int fd = ::open(mine.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+    CHECK(fd >= 0 && ::ftruncate(fd, 100'000) == 0);
+    ::close(fd);
   }).join();
   event_log.close();
   struct stat about;
-  CHECK(::fstat(before, &about) == 0 && about.st_size == 100'000);
-  ::close(before);
+  CHECK(::stat(mine.c_str(), &about) == 0 && about.st_size == 100'000);
 }
 
 }  // namespace
@@ -352,7 +371,8 @@ int main() {
   a_forked_child_goes_on_in_files_of_its_own();
   a_killed_process_leaves_every_event_it_wrote();
   the_limit_holds_for_all_threads_and_says_what_was_dropped();
-  a_file_that_has_got_the_number_of_a_closed_segment_is_neither_cut_nor_closed();
+  a_thread_holds_no_file_open_and_its_segment_is_cut_all_the_same();
+  a_file_that_lies_where_a_segment_lay_is_not_cut();
   sites_left_out_of_order_or_never_entered_do_no_harm();
   only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once();
   lanes_hold_sites_while_others_run_without_limit_to_their_number();

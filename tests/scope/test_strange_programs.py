@@ -96,6 +96,30 @@ for file in mine:
     assert entered(folder)["work"] == 30_002
 
 
+def test_a_program_may_have_more_threads_than_files_open(folder):
+    text = """
+import resource, threading
+from drivetrain import scope
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+all_work = threading.Barrier(150)
+
+def work():
+    with scope.operation("work"):
+        all_work.wait()
+
+threads = [threading.Thread(target=work) for _ in range(150)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+with open("/dev/null") as _:
+    pass
+"""
+    profiled_text(folder, text)
+    assert entered(folder)["work"] == 150
+
+
 def test_programs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "strftime", lambda form: "20990101-000000")

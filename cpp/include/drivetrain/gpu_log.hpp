@@ -30,6 +30,36 @@ struct GpuSegmentHeader {
 };
 static_assert(sizeof(GpuSegmentHeader) == 40);
 
+/// A descriptor in a program of somebody else's, which may close all that it does not know, as daemons do, and then give the
+/// number to a file of its own: that must be neither written, cut nor closed.
+class HeldFile {
+ public:
+  HeldFile() = default;
+  explicit HeldFile(int fd) noexcept : fd_(fd) {
+    struct stat about;
+    if (fd < 0 || ::fstat(fd, &about) != 0) return;
+    device_ = about.st_dev;
+    inode_ = about.st_ino;
+  }
+
+  /// The descriptor; -1 where it is none, or another file's by now.
+  int fd() const noexcept {
+    struct stat about;
+    const bool is_same =
+        fd_ >= 0 && ::fstat(fd_, &about) == 0 && about.st_dev == device_ && about.st_ino == inode_;
+    return is_same ? fd_ : -1;
+  }
+  void close() noexcept {
+    if (fd() >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
 class GpuLog {
  public:
   /// Appends records, unless nothing is recorded; those without room are counted where dropped events are.

@@ -1,4 +1,7 @@
 // A new file that is written through a mapping: what was stored survives the death of its process.
+//
+// It holds no descriptor: a program of somebody else's may have as many threads as it may have files open, and may close
+// all descriptors that it does not know.
 #pragma once
 
 #include <fcntl.h>
@@ -7,38 +10,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 
 namespace drivetrain {
-
-/// A descriptor in a program of somebody else's, which may close all that it does not know, as daemons do, and then give the
-/// number to a file of its own: that must be neither written, cut nor closed.
-class HeldFile {
- public:
-  HeldFile() = default;
-  explicit HeldFile(int fd) noexcept : fd_(fd) {
-    struct stat about;
-    if (fd < 0 || ::fstat(fd, &about) != 0) return;
-    device_ = about.st_dev;
-    inode_ = about.st_ino;
-  }
-
-  /// The descriptor; -1 where it is none, or another file's by now.
-  int fd() const noexcept {
-    struct stat about;
-    const bool is_same =
-        fd_ >= 0 && ::fstat(fd_, &about) == 0 && about.st_dev == device_ && about.st_ino == inode_;
-    return is_same ? fd_ : -1;
-  }
-  void close() noexcept {
-    if (fd() >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_ = -1;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
-};
 
 class MappedFile {
  public:
@@ -52,14 +27,17 @@ class MappedFile {
     if (fd < 0) return false;
     // Reserved, not only sized: a full disk must refuse here, not by SIGBUS at a store.
     void* memory = MAP_FAILED;
-    if (::posix_fallocate(fd, 0, static_cast<off_t>(nbytes)) == 0)
+    struct stat about;
+    if (::fstat(fd, &about) == 0 && ::posix_fallocate(fd, 0, static_cast<off_t>(nbytes)) == 0)
       memory = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ::close(fd);
     if (memory == MAP_FAILED) {
-      ::close(fd);
       ::unlink(path);
       return false;
     }
-    file_ = HeldFile(fd);
+    path_ = ::strdup(path);  // without it, the file is not cut
+    device_ = about.st_dev;
+    inode_ = about.st_ino;
     nbytes_ = nbytes;
     memory_ = static_cast<char*>(memory);
     return true;
@@ -75,11 +53,10 @@ class MappedFile {
 #endif
   }
 
-  /// Gives back what lies behind the first `used` bytes; returns how many bytes that is.
+  /// Gives back what lies behind the first `used` bytes; returns how many bytes that is, 0 where the file cannot be opened
+  /// now or lies there no longer.
   std::uint64_t finish(std::uint64_t used) noexcept {
-    const int fd = file_.fd();
-    const bool cut = fd >= 0 && used < nbytes_ && ::ftruncate(fd, static_cast<off_t>(used)) == 0;
-    const std::uint64_t spare = cut ? nbytes_ - used : 0;
+    const std::uint64_t spare = used < nbytes_ && cut(used) ? nbytes_ - used : 0;
     abandon();
     return spare;
   }
@@ -87,14 +64,28 @@ class MappedFile {
   /// Lets go of the mapping and leaves the file: a forked child does so with those of its parent.
   void abandon() noexcept {
     ::munmap(memory_, nbytes_);
-    file_.close();
-    memory_ = nullptr;
+    std::free(path_);
+    path_ = memory_ = nullptr;
   }
 
  private:
+  /// By its path, if that is still this file: another recording may have made one there, which somebody has mapped. While
+  /// this one is mapped, no other has its number.
+  bool cut(std::uint64_t nbytes) const noexcept {
+    const int fd = path_ != nullptr ? ::open(path_, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+    if (fd < 0) return false;
+    struct stat about;
+    const bool is_same = ::fstat(fd, &about) == 0 && about.st_dev == device_ && about.st_ino == inode_;
+    const bool is_cut = is_same && ::ftruncate(fd, static_cast<off_t>(nbytes)) == 0;
+    ::close(fd);
+    return is_cut;
+  }
+
   char* memory_ = nullptr;
   std::uint64_t nbytes_ = 0;
-  HeldFile file_;
+  char* path_ = nullptr;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
 };
 
 }  // namespace drivetrain
