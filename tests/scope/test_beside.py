@@ -1,5 +1,6 @@
 """Runs side by side say of each what it says alone."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -62,6 +63,21 @@ def test_the_json_holds_each_run_as_it_is_alone_and_rows_side_by_side(folders, t
     printed = capsys.readouterr().out
     assert "A: before & <b>: " in printed
     assert "B / A" in printed
+
+
+def test_rows_side_by_side_have_no_corrected_time_where_the_run_alone_has_none(runs, monkeypatch):
+    known, unknown = runs
+    rows = [
+        dataclasses.replace(row, corrected_ns=None, low_ns=None, high_ns=None) for row in unknown.profile.breakdown()
+    ]
+    monkeypatch.setattr(unknown.profile, "_breakdown", tuple(rows))
+    for row in beside_json.as_json(runs)["rows"]:
+        if unknown.name in row["runs"]:
+            found = row["runs"][unknown.name]
+            assert [found[name] for name in ("corrected_ns", "low_ns", "high_ns")] == [None] * 3
+            assert found["per_step_ns"] == found["raw_ns"] / 40
+        if known.name in row["runs"]:
+            assert row["runs"][known.name]["corrected_ns"] is not None
 
 
 def test_ratios_are_per_step_where_steps_are_known_and_absent_where_one_run_has_nothing(runs):

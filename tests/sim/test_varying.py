@@ -10,7 +10,7 @@ import pytest
 from comparing import assert_same, random_actions
 
 from drivetrain import sim
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.spaces import Box, Discrete
 
 NUM_ENVS, NUM_STEPS = 11, 30
@@ -104,6 +104,18 @@ def test_bounds_that_numpy_makes_hold_for_all_too():
     params = dataclasses.replace(sim.make("CartPole-v1").default_params, x_limit=np.array([1.0, 4.0, 3.0]))
     space = sim.make_vec(ByNumpy(), 3, "numpy", params=params).single_observation_space
     np.testing.assert_array_equal([space.low, space.high], [[-4.0] * 4, [4.0] * 4])
+
+
+def test_bounds_that_fail_for_one_of_the_environments_name_the_authors_line():
+    class Narrow(type(sim.make("CartPole-v1"))):
+        def observation_space(self, params):
+            if float(params.x_limit) > 3.0:
+                raise ValueError("too wide")
+            return Box(np.zeros(4, np.float32), np.ones(4, np.float32), (4,))
+
+    params = dataclasses.replace(sim.make("CartPole-v1").default_params, x_limit=np.array([1.0, 4.0, 3.0]))
+    with pytest.raises(CompileError, match=r"`observation_space` cannot be traced \(.*test_varying.py:\d+\).*too wide"):
+        sim.make_vec(Narrow(), 3, "numpy", params=params)
 
 
 @pytest.mark.parametrize(

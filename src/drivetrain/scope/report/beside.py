@@ -33,7 +33,7 @@ class Run:
         return {(share.operation, share.time_class): share for share in shares(self.profile.breakdown())}
 
     def per_step_ns(self, share: Share) -> float | None:
-        """Corrected time per step; None where no steps are known."""
+        """Corrected time per step, or raw where none is known; None where no steps are."""
         return self._per(self._num_recorded_steps, share.corrected_ns)
 
     def gpu_per_step_ns(self, ns: float) -> float | None:

@@ -26,5 +26,10 @@ def as_json(runs: Sequence[Run]) -> dict[str, Any]:
     return {"rows": rows, "gpu": beside_gpu.as_json(runs), "runs": {run.name: run.profile.as_json() for run in runs}}
 
 
-def _numbers(share: Share) -> dict[str, float]:
-    return {name: value for name, value in asdict(share).items() if name.endswith("_ns")}
+def _numbers(share: Share) -> dict[str, float | None]:
+    """Null where nothing is corrected, as in the rows of the run alone."""
+    return {
+        name: value if share.is_corrected or name == "raw_ns" else None
+        for name, value in asdict(share).items()
+        if name.endswith("_ns")
+    }

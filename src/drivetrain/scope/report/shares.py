@@ -22,21 +22,34 @@ class Share:
     corrected_ns: float
     low_ns: float
     high_ns: float
+    is_corrected: bool = True
+    """False where no cost is known of any of it: raw stands for corrected then."""
 
 
 def shares(rows: Iterable[Row]) -> list[Share]:
     """Sums over threads and phases, longest first; without idle, and without devices, whose time is no thread's. Where
     no cost is known, raw stands for corrected.
     """
+    known: set[tuple[str, str]] = set()
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
     for row in rows:
         if row.time_class not in ("idle", *GPU_CLASSES) and not _is(GAP, row):
             corrected = [row.raw_ns if x is None else x for x in (row.corrected_ns, row.low_ns, row.high_ns)]
             for place, value in enumerate([row.raw_ns, *corrected]):
                 sums[row.operation, row.time_class][place] += value
+            if row.corrected_ns is not None:
+                known.add((row.operation, row.time_class))
     found = [
-        Share(operation=o, time_class=c, raw_ns=int(raw), corrected_ns=likely, low_ns=low, high_ns=high)
-        for (o, c), (raw, likely, low, high) in sums.items()
+        Share(
+            operation=key[0],
+            time_class=key[1],
+            raw_ns=int(raw),
+            corrected_ns=likely,
+            low_ns=low,
+            high_ns=high,
+            is_corrected=key in known,
+        )
+        for key, (raw, likely, low, high) in sums.items()
     ]
     return sorted(found, key=lambda share: -share.raw_ns)
 

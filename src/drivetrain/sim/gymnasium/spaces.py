@@ -4,7 +4,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import gymnasium
@@ -56,13 +57,20 @@ def _one_by_one(space: Callable[[Tree], Any], differing: Varied) -> tuple[Any, A
     return low, high
 
 
+@contextmanager
+def _named(env: Environment, which: str) -> Iterator[None]:
+    """Whatever the author's code raises names it."""
+    try:
+        yield
+    except Exception as error:
+        raise failure(name_of(env), which, error) from error
+
+
 def widest(env: Environment, which: str, params: Tree, differing: Varied | None) -> Any:
     """The space of every environment where parameters differ: bounds that hold for all of them."""
     space: Callable[[Tree], Any] = getattr(env, which)
-    try:
+    with _named(env, which):
         one = space(params if differing is None else differing.of(0))
-    except Exception as error:  # whatever the author's code raises
-        raise failure(name_of(env), which, error) from error
     if differing is None or not hasattr(one, "low"):
         return one
 
@@ -74,7 +82,8 @@ def widest(env: Environment, which: str, params: Tree, differing: Varied | None)
     try:
         low, high = jax.vmap(bounds)(differing.rows)
     except Exception:  # NumPy's functions and float() take no rows of JAX's: one environment after the other
-        low, high = _one_by_one(space, differing)
+        with _named(env, which):
+            low, high = _one_by_one(space, differing)
     return Box(np.min(low, axis=0), np.max(high, axis=0), tuple(one.shape), one.dtype)
 
 
