@@ -4,9 +4,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 import gymnasium
 import jax
@@ -27,6 +26,7 @@ from drivetrain.sim.varying import Varied
 
 Space = gymnasium.Space[Any]
 Array = npt.NDArray[Any]
+_Answer = TypeVar("_Answer")
 
 
 def single_spaces(
@@ -57,11 +57,10 @@ def _one_by_one(space: Callable[[Tree], Any], differing: Varied) -> tuple[Any, A
     return low, high
 
 
-@contextmanager
-def _named(env: Environment, which: str) -> Iterator[None]:
+def _asked(env: Environment, which: str, ask: Callable[[], _Answer]) -> _Answer:
     """Whatever the author's code raises names it."""
     try:
-        yield
+        return ask()
     except Exception as error:
         raise failure(name_of(env), which, error) from error
 
@@ -69,8 +68,7 @@ def _named(env: Environment, which: str) -> Iterator[None]:
 def widest(env: Environment, which: str, params: Tree, differing: Varied | None) -> Any:
     """The space of every environment where parameters differ: bounds that hold for all of them."""
     space: Callable[[Tree], Any] = getattr(env, which)
-    with _named(env, which):
-        one = space(params if differing is None else differing.of(0))
+    one = _asked(env, which, lambda: space(params if differing is None else differing.of(0)))
     if differing is None or not hasattr(one, "low"):
         return one
 
@@ -82,8 +80,7 @@ def widest(env: Environment, which: str, params: Tree, differing: Varied | None)
     try:
         low, high = jax.vmap(bounds)(differing.rows)
     except Exception:  # NumPy's functions and float() take no rows of JAX's: one environment after the other
-        with _named(env, which):
-            low, high = _one_by_one(space, differing)
+        low, high = _asked(env, which, lambda: _one_by_one(space, differing))
     return Box(np.min(low, axis=0), np.max(high, axis=0), tuple(one.shape), one.dtype)
 
 
