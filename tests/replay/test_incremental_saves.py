@@ -11,7 +11,7 @@ from saved_files import assert_loads_as_saved_whole, num_parts, stacked_replay, 
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import Replay
-from drivetrain.replay.files import writing
+from drivetrain.replay.files import part, writing
 from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.inspection import inspect
 from drivetrain.replay.testing import TaggedStacks
@@ -159,6 +159,35 @@ def test_rows_that_come_while_frames_are_written_are_the_newest_of_the_file(
     np.testing.assert_array_equal(loaded.read(loaded.all_keys()).data["tag"], tags)
     np.testing.assert_array_equal(smaller.read(smaller.all_keys()).data["tag"], tags[-50:])
     assert loaded.num_inserted == replay.num_inserted
+
+
+@pytest.mark.parametrize("make", [tagged_replay, stacked_replay])
+@pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize("num_meanwhile", [8, 120, 512])
+def test_rows_that_come_while_rows_are_written_are_the_newest_of_the_file(
+    tmp_path, monkeypatch, make, incremental, num_meanwhile
+):
+    replay, path, changes = make(), tmp_path / "replay", part._changes
+    replay.save(path)
+    write_rows(replay, 80, first_tag=1000, num_bytes=16)
+    first_tags = iter((2000, 3000))
+    monkeypatch.setattr(part, "num_at_once", lambda _: 16)
+
+    def beside_a_writer(table, schema, known, alpha, start, count):
+        """Rows come behind the first and the second block of the walk."""
+        found = changes(table, schema, known, alpha, start, count)
+        if first_tag := next(first_tags, None):
+            write_rows(replay, num_meanwhile, first_tag=first_tag, num_bytes=16)
+        return found
+
+    monkeypatch.setattr(part, "_changes", beside_a_writer)
+    replay.save(path, incremental=incremental)
+    monkeypatch.undo()
+    tags = replay.read(replay.all_keys()).data["tag"]
+    loaded, smaller = Replay.load(path), Replay.load(path, capacity=50)
+    np.testing.assert_array_equal(loaded.read(loaded.all_keys()).data["tag"], tags)
+    np.testing.assert_array_equal(smaller.read(smaller.all_keys()).data["tag"], tags[-50:])
+    assert_loads_as_saved_whole(path, replay)
 
 
 @pytest.mark.parametrize("incremental", [False, True])

@@ -1,17 +1,20 @@
 """Grants of the rate limiter, by the participation that holds them: errors, interrupts, garbage, forks."""
 
 import gc
+import threading
+import time
 from fractions import Fraction
 
 import pytest
 from children import run_script
 
+from drivetrain.core.errors import Closed
 from drivetrain.replay.limiter import Limiter
 from drivetrain.replay.tally import Tally
 
 
 def make(**changes):
-    return Limiter(Fraction(1, 2), **{"tolerance": 4, "min_size": 10, **changes})
+    return Limiter(**{"updates_per_insert": Fraction(1, 2), "tolerance": 4, "min_size": 10, **changes})
 
 
 def test_an_exception_in_a_turn_leaves_what_was_acquired_before_it():
@@ -99,6 +102,56 @@ assert wait_for(pid) == 0
 mine.acquire(4, timeout_s=30)
 assert limiter.counts().committed == 4
 """)
+
+
+def test_what_a_killed_process_was_granted_comes_back_however_busy_the_others_are():
+    """A wait is woken more often than the dead are looked for when nobody wakes it."""
+    run_script("""
+import signal, threading
+from children import *
+from drivetrain.replay.limiter import Limiter
+limiter = Limiter(1, tolerance=3)
+producer, busy, waiting = limiter.producer(), limiter.consumer(), limiter.consumer()
+producer.acquire(3)
+producer.commit(3)
+def take_and_die():
+    taken = limiter.consumer()
+    taken.acquire(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+assert wait_for(forked(take_and_die)) == -signal.SIGKILL
+assert limiter.counts().taken == 3
+granted = threading.Event()
+threading.Thread(target=lambda: (waiting.acquire(2), granted.set()), daemon=True).start()
+for _ in range(2_000):
+    with producer.turn(timeout_s=60):
+        pass
+    with busy.turn(timeout_s=60):
+        pass
+    if granted.wait(0.01):
+        break
+assert granted.is_set(), limiter.counts()
+""")
+
+
+def test_closing_a_participation_ends_its_wait_in_another_thread_and_nothing_is_granted_to_nobody():
+    with make(updates_per_insert=1, min_size=0) as limiter, limiter.producer() as producer:
+        consumer, errors = limiter.consumer(), []
+
+        def wait():
+            try:
+                consumer.acquire()
+            except Closed as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.05)
+        consumer.close()
+        thread.join(60)
+        assert [error.partition(";")[0] for error in errors] == ["this participation is closed"]
+        with producer.turn():
+            pass
+        assert limiter.counts().taken == 0
 
 
 def test_an_exception_in_a_turn_gives_the_grant_back():

@@ -219,7 +219,7 @@ class Participation:
             )
 
         def decide(counts: Counts) -> bool | None:
-            if self._tally.stopping or self._closed.is_set():
+            if self._tally.stopping or self._closed.is_set() or self._index is None:
                 return False
             if self._side is Side.PRODUCERS:
                 granted = rule.allows_insert(counts.granted, counts.updates)
@@ -238,6 +238,7 @@ class Participation:
         if granted is None:
             raise TimedOut(self._why(amount, timeout_s))
         if not granted:
+            self._own_index()  # says that this participation was closed
             raise Closed("this limiter is closed" if self._closed.is_set() else "the limiter was stopped")
 
     def commit(self, amount: int = 1) -> None:
@@ -265,12 +266,12 @@ class Participation:
         self.commit(amount)
 
     def close(self) -> None:
-        """End the participation; what was granted and not committed goes to others.
+        """End the participation, and its wait in another thread; what was granted and not committed goes to others.
 
         In a forked child it ends nothing: it is the parent's.
         """
+        self._index = None  # first: whoever is woken by the end asks
         self._end()
-        self._index = None
 
     def __enter__(self) -> "Participation":
         return self

@@ -80,6 +80,7 @@ class Tally:
         self._stopping: NDArray[np.int64] = numbers[:1]
         lines = numbers[1 : 1 + 4 * sum(num_lines)].reshape(-1, 4)
         self._lines: tuple[NDArray[np.int64], NDArray[np.int64]] = (lines[: num_lines[0]], lines[num_lines[0] :])
+        self._looked_s = time.monotonic()  # when the dead were looked for
 
     @staticmethod
     def nbytes_for(num_lines: tuple[int, int]) -> int:
@@ -92,7 +93,8 @@ class Tally:
         """Call `decide` under the lock until it decides; None after `timeout_s` seconds without that.
 
         Between calls this sleeps until the side is woken. What participants that have died left
-        unfinished is given back meanwhile. A process that was stopped may keep the lock all the time.
+        unfinished is given back meanwhile, however often that is. A process that was stopped may keep
+        the lock all the time.
         """
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -102,7 +104,8 @@ class Tally:
             left_s = deadline - time.monotonic()
             if decision is not None or left_s <= 0:
                 return decision
-            if not futex_wait(self._memory, self._words[side], word, min(_WAIT_S, left_s)):
+            is_woken = futex_wait(self._memory, self._words[side], word, min(_WAIT_S, left_s))
+            if not is_woken or time.monotonic() - self._looked_s >= _WAIT_S:  # others may wake it all the time
                 self._bury()
 
     def keeper(self) -> int:
@@ -196,6 +199,7 @@ class Tally:
 
     def _bury(self) -> None:
         """Free the lines of dead processes and return what they left unfinished."""
+        self._looked_s = time.monotonic()
         for side in Side:
             for index, (pid, start, _, _) in enumerate(self._lines[side].tolist()):
                 if pid > 0 and not process_is_alive(pid, start):

@@ -21,6 +21,7 @@ from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.schema import Schema
 
 _STATE_NBYTES = 256  # its seven numbers take some 220 at most
+_MOST_PASSES = 4  # over rows that came meanwhile: one is enough, unless as many came as there are slots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,23 +63,47 @@ class Known:
 def write_part(out: "Summed", table: _native.Table, schema: Schema, known: Known) -> None:
     """Write what `known` does not have, and note it there."""
     out.crc = 0
-    state, begin = _state(table, known), out.nbytes
-    out.write(_packed(state, known))
-    num_frames = 0
+    written, begin = _state(table, known), out.nbytes
+    out.write(_packed(written))
     for frames in known.frames.blocks() if known.frames else ():
         if len(frames):  # all of a block may be in another's hands just now, and an empty one would end the part
             out.write(BLOCK.pack(0, 0, len(frames)), frames)
-            num_frames += len(frames)
-    if num_frames:  # which took a while: rows that came meanwhile are not the oldest, where the ring was at first
-        before, state = state, _state(table, known)
-        out.rewrite(begin, _packed(before, known), _packed(state, known))
-    for first, stop in ((state.next_slot, len(known.leaves)), (0, state.next_slot)):
-        for start, count in _steps(first, stop, schema):
-            changes = _changes(table, schema, known, state.alpha, start, count)
-            if len(changes.slots) or len(changes.frames):
-                out.write(*changes.packed())
+    state = _write_rows(out, table, schema, known)
+    out.rewrite(begin, _packed(written), _packed(state))
     out.write(BLOCK.pack(0, 0, 0))
     out.write(CRC.pack(out.crc))
+
+
+def _write_rows(out: "Summed", table: _native.Table, schema: Schema, known: Known) -> State:
+    """Write the rows of all slots, and once more those of slots that were given to others meanwhile.
+
+    Whoever writes meanwhile takes the slots that the walk begins with, so that it finds some of the newest rows where
+    the oldest were, and others not. Behind the second walk, which ends where the ring was by then, lie the oldest.
+
+    Returns:
+        Of when that was: all that was written and is newer than it follows in the next part.
+    """
+    capacity = len(known.leaves)
+    state, num_walked = _state(table, known), capacity
+    for is_last in (False,) * (_MOST_PASSES - 1) + (True,):
+        for first, stop in _ring(state.next_slot - num_walked, num_walked, capacity):
+            for start, count in _steps(first, stop, schema):
+                changes = _changes(table, schema, known, state.alpha, start, count)
+                if len(changes.slots) or len(changes.frames):
+                    out.write(*changes.packed())
+        latest = replace(_state(table, known), alpha=state.alpha)
+        is_round = latest.num_inserted - state.num_inserted >= capacity
+        num_new = capacity if is_round else (latest.next_slot - state.next_slot) % capacity
+        if is_last or num_new <= capacity - num_walked:  # in slots that this walk did not come to
+            break
+        state, num_walked = latest, num_new
+    return state
+
+
+def _ring(first: int, count: int, capacity: int) -> list[tuple[int, int]]:
+    """So many slots of the ring from one on, as ranges."""
+    first %= capacity
+    return [(first, min(first + count, capacity)), (0, max(0, first + count - capacity))]
 
 
 def _state(table: _native.Table, known: Known) -> State:
@@ -88,9 +113,9 @@ def _state(table: _native.Table, known: Known) -> State:
     return State(**{name: stats[name] for name in names}, alpha=table.alpha(), moved=known.moved)
 
 
-def _packed(state: State, known: Known) -> bytes:
-    """A state as it stands in a file; where it may be written anew, with room for longer numbers."""
-    text = json.dumps(state.to_json()).encode().ljust(_STATE_NBYTES if known.frames else 0)
+def _packed(state: State) -> bytes:
+    """A state as it stands in a file, where it is written anew: with room for longer numbers."""
+    text = json.dumps(state.to_json()).encode().ljust(_STATE_NBYTES)
     return COUNT.pack(len(text)) + text
 
 
