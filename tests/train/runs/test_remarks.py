@@ -25,6 +25,8 @@ SHORT = {"total_steps": 100, "num_actors": 0, "final_eval_episodes": 1, "time_re
         ("dqn", {"hindsight_strategy": "final"}, "hindsight_strategy final means nothing without hindsight_goals"),
         ("dqn", {"value_max": 500}, "value_max 500.0 means nothing without num_atoms above 1"),
         ("dqn", {"noise_scale": 0.1}, "noise_scale 0.1 means nothing without noisy"),
+        ("dqn", {"huber_delta": 0.1, "num_atoms": 51}, "huber_delta 0.1 means nothing with num_atoms above 1, whose"),
+        ("sac", {"adam_epsilon": 1e-3, "optimizer": "optax:adamw"}, "adam_epsilon 0.001 means nothing with another"),
     ],
 )
 def test_a_setting_without_the_one_that_it_needs_is_told_to_mean_nothing(algo, settings, said):

@@ -17,6 +17,12 @@ _MEANS_NOTHING = {
 }
 """Settings that mean nothing where another has a value: which one, the value, and how that is said."""
 
+_MEANS_NOTHING_BUT_FOR = {
+    "huber_delta": ("num_atoms", 1, "with num_atoms above 1, whose loss is the cross entropy"),
+    "adam_epsilon": ("optimizer", "adam", "with another optimizer"),
+}
+"""Settings that mean nothing where another has any value but this one."""
+
 
 def remark(config: TrainConfig) -> None:
     """Tell the user, beside what is printed of the run, what will come to nothing in it."""
@@ -49,8 +55,12 @@ def _unfrozen(config: TrainConfig) -> Iterator[str]:
 
 def _unused(config: TrainConfig) -> Iterator[str]:
     values, usual = config.settings, TrainConfig.default(config.algo, config.env).settings
-    for name, (needed, value, how) in _MEANS_NOTHING.items():
-        if name in values and values[name] != usual[name] and values[needed] == value:
+    entries = [
+        *((name, needed, True, value, how) for name, (needed, value, how) in _MEANS_NOTHING.items()),
+        *((name, needed, False, value, how) for name, (needed, value, how) in _MEANS_NOTHING_BUT_FOR.items()),
+    ]
+    for name, needed, has_it, value, how in entries:
+        if name in values and values[name] != usual[name] and (values.get(needed, value) == value) is has_it:
             temperature = name == "alpha" and "initial_temperature" in values
             remedy = "; the temperature is initial_temperature" if temperature else ""
             yield f"{name} {values[name]} means nothing {how}{remedy}"
