@@ -29,6 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     which it does not know, so only those are told that have been seen to know it. Slow tests see what users run, and so
     do those that ask for `xla_as_users_have_it`.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background, and so in all that tests start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="drivetrain-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)

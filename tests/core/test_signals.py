@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from drivetrain.core.interrupts import noting_interrupts
+from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.signals import Signals
 
 
@@ -31,16 +32,37 @@ def test_a_terminal_that_goes_away_is_no_second_interrupt_however_often_it_says_
     assert came == [first]
 
 
-def test_under_nohup_a_terminal_may_go_away():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_what_is_ignored_stays_ignored(signum):
+    """As SIGHUP under nohup, and Ctrl-C in the background of a script."""
+    before = signal.signal(signum, signal.SIG_IGN)
     try:
         came = []
         with Signals(came.append):
-            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signum)
         assert came == []
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signum) == signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signum, before)
+
+
+def test_a_handler_that_is_not_pythons_stays_where_it_is():
+    """As of a program that this interpreter is part of."""
+    assert not succeeds_anew("import signal; signal.signal(signal.SIGTERM, None)"), "it could not be put back"
+    program = """
+import ctypes, signal
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda signum: None)
+libc = ctypes.CDLL(None)
+libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+mine = ctypes.cast(handler, ctypes.c_void_p).value
+libc.signal(signal.SIGTERM, mine)
+signal.getsignal = {signal.SIGTERM: None}.get  # as it says where the handler was there before Python
+from drivetrain.core.signals import Signals
+with Signals(print):
+    pass
+assert libc.signal(signal.SIGTERM, mine) == mine
+"""
+    assert succeeds_anew(program)
 
 
 @pytest.mark.usefixtures("pythons_own_interrupts")

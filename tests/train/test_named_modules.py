@@ -15,6 +15,7 @@ import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.processes import succeeds_anew
 from drivetrain.train import train
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
@@ -179,3 +180,18 @@ def test_an_id_that_is_a_class_of_its_module_as_well_is_made_as_it_is_registered
             assert make("swinging:Swing", EnvironmentConfig()).has_wrapper_attr("_max_episode_steps")
     finally:
         gymnasium.registry.pop("Swing", None)
+
+
+def test_a_module_of_a_relative_folder_is_found_by_processes_whoever_went_elsewhere(tmp_path, monkeypatch):
+    """As programs under Hydra, which begin runs in folders of their own."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "of_a_relative_folder.py").write_text("found = True\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, "lib"])
+    importlib.import_module("of_a_relative_folder")
+    assert succeeds_anew("import of_a_relative_folder")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert succeeds_anew("import of_a_relative_folder")
+    monkeypatch.delitem(sys.modules, "of_a_relative_folder")
+    monkeypatch.delitem(sys.path_importer_cache, "lib")

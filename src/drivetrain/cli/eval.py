@@ -56,6 +56,10 @@ def run(argv: list[str]) -> int:
             raise InvalidInput(f"{flag}: expected 1..{MOST_EPISODES}, got {count}")
     require_run_dir(flags.run_dir)
     require_folders(flags.json, flags.video)
+    from drivetrain.train.telemetry.time_report import is_part
+
+    if flags.json is not None and is_part(flags.run_dir, flags.json):
+        raise InvalidInput(f"--json {flags.json}: expected a file of its own, got one of the run; choose another name")
     run_dir = flags.run_dir.resolve()  # environments may go elsewhere
     json_path, video = (path and path.resolve() for path in (flags.json, flags.video))
     os.environ.update(one_thread_environment(os.environ))

@@ -98,13 +98,14 @@ def succeeds_anew(program: str) -> bool:
 def import_path() -> dict[str, str]:
     """The variable of an environment with which another interpreter finds the modules that this one does.
 
-    A folder with a colon in its name, which parts folders there, is named as seen from here, where the other begins.
+    A folder with a colon in its name, which parts folders there, is named as seen from here, where the other begins. A
+    relative one is where it was when this one first looked into it, and looks since.
 
     Raises:
         InvalidInput: The present folder, which is among them, was removed.
     """
     texts = [path for path in sys.path if isinstance(cast(object, path), str)]  # `import` looks at no others
-    folders = [path or str(folder_here()) for path in texts]
+    folders = [str(getattr(sys.path_importer_cache.get(path), "path", path)) or str(folder_here()) for path in texts]
     return {"PYTHONPATH": os.pathsep.join(os.path.relpath(path) if os.pathsep in path else path for path in folders)}
 
 

@@ -18,7 +18,8 @@ class Signals:
     """Routes Ctrl-C, SIGTERM and SIGHUP to a function while it is entered.
 
     Python delivers signals to the main thread alone; entered elsewhere it does nothing. SIGHUP, which a terminal that
-    goes away may send several times, counts only as the first; under nohup it stays ignored.
+    goes away may send several times, counts only as the first. What is ignored stays ignored, as SIGHUP under nohup and
+    Ctrl-C in the background of a script, and so does what a host of this interpreter handles itself.
 
     Args:
         interrupt: Called with the signal's number.
@@ -35,7 +36,7 @@ class Signals:
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
             for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
+                if signal.getsignal(signum) not in (signal.SIG_IGN, None):
                     self._before[signum] = signal.signal(signum, self._handle)
         if any(isinstance(before, NotedInterrupts) and before.came for before in self._before.values()):
             self.__exit__()

@@ -12,6 +12,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 import strange_envs
 
 from drivetrain.cli.eval import evaluate
+from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train import load_policy, resume, train
@@ -37,6 +38,16 @@ def played(policy, seeds):
                 totals[-1] += reward
                 ended = terminated or truncated
     return totals
+
+
+def test_what_it_comes_to_is_not_written_over_what_the_run_keeps(tmp_path, capsys):
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SMALL)
+    for name in ("result.json", "config.json", "best/policy.npz"):
+        kept = (tmp_path / "run" / name).read_bytes()
+        assert main(["eval", str(tmp_path / "run"), "--episodes", "1", "--json", str(tmp_path / "run" / name)]) == 2
+        assert "expected a file of its own, got one of the run; choose another name" in capsys.readouterr().err
+        assert (tmp_path / "run" / name).read_bytes() == kept
+    assert main(["eval", str(tmp_path / "run"), "--episodes", "1", "--json", str(tmp_path / "run" / "eval.json")]) == 0
 
 
 @pytest.mark.parametrize(

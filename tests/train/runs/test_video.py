@@ -128,6 +128,11 @@ def test_a_video_lies_where_it_was_asked_for_whoever_goes_elsewhere(tmp_path, mo
     monkeypatch.setattr(sys.modules[__name__], "Drawn", Elsewhere)
     assert main(["eval", "run", "--env", f"{__name__}:Drawn", "--episodes", "1", "--video", "out.gif"]) == 0
     assert (tmp_path / "out.gif").exists()
+    os.chdir(tmp_path)
+    policy = load_policy("run", env=Elsewhere)
+    assert os.getcwd() == str(tmp_path)
+    policy.record("from_python.gif")
+    assert (tmp_path / "from_python.gif").exists()
 
 
 def test_a_gif_has_the_same_pictures_at_the_same_speed(tmp_path, policy_of):

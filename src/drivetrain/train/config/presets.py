@@ -238,7 +238,12 @@ PRESETS: dict[tuple[str, str], Preset] = {
             verified=f"{reached} (seeds 1, 2, 3): train ppo {env} --num-actors 0",
         )
         for env, settings, source, reached in (
-            ("HalfCheetah-v5", _PPO_CHEETAH, f"{_ZOO}/ppo.yml, HalfCheetah-v4, but for its start, which is not orthogonal there", "5,409.9, 6,472.2, 4,887.2"),
+            (
+                "HalfCheetah-v5",
+                _PPO_CHEETAH,
+                f"{_ZOO}/ppo.yml, HalfCheetah-v4, but for its start, which is not orthogonal there",
+                "5,409.9, 6,472.2, 4,887.2",
+            ),
             ("Hopper-v5", _PPO_CLEANRL, _CLEANRL_PPO, "3,478.8, 2,235.9, 3,296.2"),
             ("Walker2d-v5", _PPO_CLEANRL, _CLEANRL_PPO, "4,746.1, 4,003.0, 4,729.0"),
         )

@@ -261,6 +261,11 @@ class Ledger:
         total = self.rules.total_steps
         return counts.committed == total and counts.updates == self.rules.due(total)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run was told to end early, or is finished."""
+        return self.stopping or self.is_finished(self.counts())
+
     def stop(self) -> None:
         """Tell everybody to end: no more grants, no more updates."""
         self._tally.stop()

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import gymnasium
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.paths import back_here
 from drivetrain.core.seeding import MOST_EPISODES
 from drivetrain.replay import simd_level
 from drivetrain.replay.arguments import require_int
@@ -49,9 +50,10 @@ class TrainedPolicy:
         self.config = TrainConfig.load(run_dir / "config.json", **again)
         self._saved = saved = load_saved_policy(run_dir, which)
         self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
-        self._interface = interface_of(self.config)
-        with contextlib.closing(self.make_env()) as env:
-            self._space = env.observation_space
+        with back_here():  # environments may go elsewhere
+            self._interface = interface_of(self.config)
+            with contextlib.closing(self.make_env()) as env:
+                self._space = env.observation_space
         self._make_ready()
 
     def _make_ready(self) -> None:
@@ -141,7 +143,7 @@ class TrainedPolicy:
             EnvironmentFault: What it draws, or anything else that it does, is not what it promised.
             OSError: The file cannot be written.
         """
-        path = checked_video(file)
+        path = checked_video(file).absolute()  # the environment may go elsewhere
         seeds = self._seeds(num_episodes)
         with contextlib.closing(self._environment("rgb_array")) as env, written_video(path, env.frames_per_s) as add:
             return self._play(env, seeds, lambda: add(env.frame()))

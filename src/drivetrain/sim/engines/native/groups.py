@@ -17,7 +17,7 @@ from typing import Any
 
 from drivetrain.sim.engines.native.emitter import Emitter
 from drivetrain.sim.engines.native.expressions import vector
-from drivetrain.sim.engines.native.kernel import TILES, load_pieces, name_shared, store_pieces
+from drivetrain.sim.engines.native.kernel import DENORMALS, TILES, load_pieces, name_shared, store_pieces
 from drivetrain.sim.engines.native.layout import Layout, step_inputs
 from drivetrain.sim.engines.native.plan import Plan
 from drivetrain.sim.engines.native.regions import REGIONS, inside
@@ -41,6 +41,7 @@ def write_groups(block: Block, layout: Layout, split: Split) -> Written:
     writer = Groups(block, layout, split)
     at = writer.at
     with at.braces(TILES[0]):
+        at.line(DENORMALS)
         name_shared(at, writer.given.shared, layout.shared_at)
         kinds = {name: vector(value.dtype) for value, name in writer.arrays.items()}
         arrays = [f"{kind} {name}[GROUP];" for name, kind in kinds.items()]

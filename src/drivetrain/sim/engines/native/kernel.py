@@ -26,6 +26,7 @@ RUN = (
     'extern "C" void drivetrain_run(int64_t begin, int64_t end, int64_t num_envs, int64_t num_steps, '
     "uint32_t first_step, void* const* p)"
 )
+DENORMALS = "const Denormals as_numbers;"
 TILES = (RUN, "for (int64_t tile = begin; tile < end; ++tile)")
 """What opens a kernel over a range of turns, of one tile or several; inside, `p` are its arrays."""
 
@@ -49,6 +50,8 @@ def write_kernel(
     block = early(block) if num_tiles > 1 else block
     at.heap = Heap() if on_heap else None
     with at.braces(opening[0]):
+        if opening is TILES:
+            at.line(DENORMALS)
         first = len(at.lines)
         with at.braces(opening[1]):
             write_tiles(at, block, layout, num_tiles)

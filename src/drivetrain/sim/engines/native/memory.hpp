@@ -4,6 +4,32 @@
 #include <cstdio>
 #include <cstdlib>
 
+// While a call lasts, denormals are numbers, whichever thread it is on: XLA's take them for zero, and who called may have
+// asked for that, too.
+struct Denormals {
+#if defined(__SSE__)
+  const unsigned before = __builtin_ia32_stmxcsr();
+  Denormals() { set(before & ~0x8040u); }
+  ~Denormals() { set(before); }
+  static void set(unsigned control) {
+    asm volatile("" ::: "memory");
+    __builtin_ia32_ldmxcsr(control);
+    asm volatile("" ::: "memory");
+  }
+#elif defined(__aarch64__)
+  uint64_t before;
+  Denormals() {
+    asm volatile("mrs %0, fpcr" : "=r"(before));
+    set(before & ~(uint64_t{1} << 24));
+  }
+  ~Denormals() { set(before); }
+  static void set(uint64_t control) { asm volatile("msr fpcr, %0" : : "r"(control) : "memory"); }
+#else
+  Denormals() {}
+#endif
+  Denormals(const Denormals&) = delete;
+};
+
 // A kernel's large arrays, of so many vectors in all; used where a thread's stack has no room for them.
 struct Heap {
   char* const whole;

@@ -38,6 +38,7 @@ from drivetrain.train.telemetry.recording import (
 )
 
 _REPORT_INTERVAL_S = 0.1
+_LOOK_S = 1.0  # after which a checkpoint may be due, though no update is
 
 
 def run(assignment: Assignment, reports: Reports) -> None:
@@ -86,11 +87,16 @@ class Learning:
     def as_due(self) -> None:
         """Learn until the run is over or stops."""
         wait_for_updates = WAITING(self._ledger.wait_for_updates)
-        while count := wait_for_updates():
+        while not self._ledger.is_over:
+            count = wait_for_updates(timeout_s=_LOOK_S)  # updates may be far between
+            if count == 0 and not self._may_save():
+                continue
             self._catch_up()
             if self._saver.is_due:
                 with CHECKPOINT:  # the first: before any update
                     self._saver.begin(self._arrays(), self._progress())
+            if count == 0:
+                continue
             self._busy_s = time.monotonic()
             self._begin(count)
             while following := self._wait_for_more(count):
@@ -113,9 +119,15 @@ class Learning:
                 self._finish(count)
             if self._board is not None:  # what was observed, also where nothing was learned
                 self._publish()
-            if self._saver.is_due and self._learner.learned.num_updates > 0:
+            if self._saver.is_due and num_steps >= self._ledger.rules.warmup_steps:
                 self._save()
             self._ledger.release(num_steps)
+
+    def _may_save(self) -> bool:
+        """Whether a checkpoint is due where no update is; a rollout that is not learned from is not kept."""
+        self._tell()
+        is_warm = self._ledger.counts().committed >= self._ledger.rules.warmup_steps
+        return not self._config.on_policy and is_warm and self._saver.is_due
 
     def end(self) -> None:
         """Write the last checkpoint."""

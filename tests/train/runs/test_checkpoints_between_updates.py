@@ -1,0 +1,75 @@
+"""A checkpoint is written when it is due, also where no update is: a run that is killed goes on from there."""
+
+import json
+import time
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from drivetrain.train import load_policy, train
+
+WARMUP = 100
+SMALL = {
+    "hidden": (4,), "batch_size": 8, "capacity": 200, "warmup_steps": WARMUP, "total_steps": 120, "eval_episodes": 1,
+    "final_eval_episodes": 1, "eval_max_steps": 10, "time_report": False, "checkpoint_interval_s": 1e-6,
+}  # fmt: skip
+
+
+class Slow(CartPoleEnv):
+    """A hundredth of a second for a step, so that a run takes as long as a learner waits before it looks."""
+
+    def step(self, action):
+        time.sleep(0.01)
+        return super().step(action)
+
+
+def checkpoints(run_dir):
+    """Steps and updates of each."""
+    rows = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [(row["num_steps"], row["num_updates"]) for row in rows if "checkpoint_nbytes" in row]
+
+
+@pytest.mark.parametrize("update_ratio", [0, "1/15"])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_run_in_turns_writes_them_from_the_end_of_warm_up_on(tmp_path, update_ratio, deterministic):
+    how = {"num_actors": 0, "envs_per_actor": 1, "deterministic": deterministic, "update_ratio": update_ratio}
+    train("dqn", "CartPole-v1", run_dir=tmp_path / "run", **how, **SMALL)
+    found = checkpoints(tmp_path / "run")
+    assert found[0] == (WARMUP, 0)
+    assert len(found) > 5, "and not at updates alone, of which there is one, or none"
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_processes_write_them_too_and_the_policy_of_one_can_be_played(tmp_path, deterministic):
+    played = []
+
+    def play(event):
+        if "checkpoint_nbytes" in event.row:
+            played.append(load_policy(tmp_path / "run", "last", env=Slow).num_steps)
+
+    how = {"num_actors": 1, "envs_per_actor": 1, "deterministic": deterministic, "update_ratio": 0}
+    train("dqn", Slow, run_dir=tmp_path / "run", callbacks=[play], **how, **{**SMALL, "total_steps": 400})
+    found = checkpoints(tmp_path / "run")
+    assert len(found) >= 2
+    assert WARMUP <= found[0][0] < 400
+    assert found[0][1] == 0
+    assert found[-1][0] == 400
+    assert played[-1] == 400
+
+
+def test_a_rollout_that_is_not_learned_from_is_in_none(tmp_path):
+    settings = {name: value for name, value in SMALL.items() if name not in ("capacity", "warmup_steps", "batch_size")}
+    train(
+        "ppo",
+        "CartPole-v1",
+        run_dir=tmp_path / "run",
+        num_actors=0,
+        num_envs=2,
+        rollout_length=10,
+        batch_size=10,
+        **settings,
+    )
+    assert {num_steps % 20 for num_steps, _ in checkpoints(tmp_path / "run")} == {0}
