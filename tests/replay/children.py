@@ -5,12 +5,13 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
-from drivetrain.core.errors import NotEnoughData
+from drivetrain.core.errors import Closed, NotEnoughData
 from drivetrain.replay import Replay, _native
 from drivetrain.replay.testing import TaggedRows, TaggedStacks, check_consistent
 
@@ -171,6 +172,19 @@ def kill_at_random(replay, seed, *, num_kills, seconds, num_bytes, num_actors=2,
     for pid in pids:
         assert kill(pid) == -signal.SIGKILL, "a child had ended by itself"
     return kills + len(pids)
+
+
+def waiting_for(participation):
+    """A thread that acquires, and the sentences by which it is told that it cannot."""
+    errors = []
+
+    def wait():
+        try:
+            participation.acquire()
+        except Closed as error:
+            errors.append(str(error))
+
+    return threading.Thread(target=wait), errors
 
 
 def wait_for_progress(replay):

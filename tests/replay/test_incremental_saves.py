@@ -138,6 +138,15 @@ def test_a_file_that_was_added_to_while_it_was_read_is_written_anew(tmp_path, mo
     assert_loads_as_saved_whole(path, replay)
 
 
+def assert_order(path, replay):
+    """The file has the rows in the order in which they came, and of a smaller replay the newest."""
+    tags = replay.read(replay.all_keys()).data["tag"]
+    loaded, smaller = Replay.load(path), Replay.load(path, capacity=50)
+    np.testing.assert_array_equal(loaded.read(loaded.all_keys()).data["tag"], tags)
+    np.testing.assert_array_equal(smaller.read(smaller.all_keys()).data["tag"], tags[-50:])
+    assert loaded.num_inserted == replay.num_inserted
+
+
 @pytest.mark.parametrize("incremental", [False, True])
 @pytest.mark.parametrize("num_meanwhile", [8, 120, 512])
 def test_rows_that_come_while_frames_are_written_are_the_newest_of_the_file(
@@ -154,11 +163,7 @@ def test_rows_that_come_while_frames_are_written_are_the_newest_of_the_file(
     monkeypatch.setattr(FramesOut, "blocks", followed_by_rows)
     replay.save(path, incremental=incremental)
     monkeypatch.undo()
-    tags = replay.read(replay.all_keys()).data["tag"]
-    loaded, smaller = Replay.load(path), Replay.load(path, capacity=50)
-    np.testing.assert_array_equal(loaded.read(loaded.all_keys()).data["tag"], tags)
-    np.testing.assert_array_equal(smaller.read(smaller.all_keys()).data["tag"], tags[-50:])
-    assert loaded.num_inserted == replay.num_inserted
+    assert_order(path, replay)
 
 
 @pytest.mark.parametrize("make", [tagged_replay, stacked_replay])
@@ -183,10 +188,7 @@ def test_rows_that_come_while_rows_are_written_are_the_newest_of_the_file(
     monkeypatch.setattr(part, "_changes", beside_a_writer)
     replay.save(path, incremental=incremental)
     monkeypatch.undo()
-    tags = replay.read(replay.all_keys()).data["tag"]
-    loaded, smaller = Replay.load(path), Replay.load(path, capacity=50)
-    np.testing.assert_array_equal(loaded.read(loaded.all_keys()).data["tag"], tags)
-    np.testing.assert_array_equal(smaller.read(smaller.all_keys()).data["tag"], tags[-50:])
+    assert_order(path, replay)
     assert_loads_as_saved_whole(path, replay)
 
 

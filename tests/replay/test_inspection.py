@@ -156,7 +156,11 @@ def test_a_file_that_is_none_or_damaged_is_one_sentence_and_exit_code_2(saved, c
     good = path.read_bytes()
     path.unlink()
     if data is not None:
-        path.write_bytes({"cut": good[:900], "odd": good[:1500] + bytes(8) + good[1508:]}.get(data, data))
+        path.write_bytes(
+            {"cut": good[:900], "odd": good[:1500] + bytes(255 - x for x in good[1500:1508]) + good[1508:]}.get(
+                data, data
+            )
+        )
     assert command.main(["replay", "inspect", str(path)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from children import run_script
+from children import run_script, waiting_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -207,15 +207,7 @@ def test_a_dead_process_is_named_and_what_it_was_granted_comes_back():
 
 def test_stopping_ends_waits_and_later_calls():
     with make() as limiter, limiter.consumer() as consumer:
-        errors = []
-
-        def wait():
-            try:
-                consumer.acquire()
-            except Closed as error:
-                errors.append(str(error))
-
-        waiting = threading.Thread(target=wait)
+        waiting, errors = waiting_for(consumer)
         waiting.start()
         limiter.stop()
         waiting.join(30)
@@ -322,17 +314,10 @@ def test_a_full_limiter_says_who_is_registered_and_a_closed_place_is_free():
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_closing_a_limiter_ends_the_waits_of_its_participations(waits):
-    limiter, errors = Limiter(1, tolerance=0), []
+    limiter = Limiter(1, tolerance=0)
     consumer, producer = limiter.consumer(), limiter.producer()
     producer.acquire()
-
-    def wait():
-        try:
-            consumer.acquire()
-        except Closed as error:
-            errors.append(str(error))
-
-    thread = threading.Thread(target=wait)
+    thread, errors = waiting_for(consumer)
     if waits:
         thread.start()
         time.sleep(0.05)

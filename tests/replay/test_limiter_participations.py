@@ -1,14 +1,12 @@
 """Grants of the rate limiter, by the participation that holds them: errors, interrupts, garbage, forks."""
 
 import gc
-import threading
 import time
 from fractions import Fraction
 
 import pytest
-from children import run_script
+from children import run_script, waiting_for
 
-from drivetrain.core.errors import Closed
 from drivetrain.replay.limiter import Limiter
 from drivetrain.replay.tally import Tally
 
@@ -135,15 +133,8 @@ assert granted.is_set(), limiter.counts()
 
 def test_closing_a_participation_ends_its_wait_in_another_thread_and_nothing_is_granted_to_nobody():
     with make(updates_per_insert=1, min_size=0) as limiter, limiter.producer() as producer:
-        consumer, errors = limiter.consumer(), []
-
-        def wait():
-            try:
-                consumer.acquire()
-            except Closed as error:
-                errors.append(str(error))
-
-        thread = threading.Thread(target=wait)
+        consumer = limiter.consumer()
+        thread, errors = waiting_for(consumer)
         thread.start()
         time.sleep(0.05)
         consumer.close()
