@@ -189,9 +189,9 @@ def test_a_module_of_a_relative_folder_is_found_by_processes_whoever_went_elsewh
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, "lib"])
+    monkeypatch.setattr(sys, "path_importer_cache", dict(sys.path_importer_cache))
     importlib.import_module("of_a_relative_folder")
     assert succeeds_anew("import of_a_relative_folder")
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert succeeds_anew("import of_a_relative_folder")
-    monkeypatch.delitem(sys.modules, "of_a_relative_folder")
-    monkeypatch.delitem(sys.path_importer_cache, "lib")
+    del sys.modules["of_a_relative_folder"]

@@ -19,7 +19,7 @@ from drivetrain.core.words import counted, reward
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode, succeeded, success_rate
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
-from drivetrain.train.run_dir.folder import require_run_dir
+from drivetrain.train.run_dir.folder import is_part, require_run_dir
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,6 @@ def run(argv: list[str]) -> int:
             raise InvalidInput(f"{flag}: expected 1..{MOST_EPISODES}, got {count}")
     require_run_dir(flags.run_dir)
     require_folders(flags.json, flags.video)
-    from drivetrain.train.telemetry.time_report import is_part
-
     if flags.json is not None and is_part(flags.run_dir, flags.json):
         raise InvalidInput(f"--json {flags.json}: expected a file of its own, got one of the run; choose another name")
     run_dir = flags.run_dir.resolve()  # environments may go elsewhere

@@ -114,9 +114,9 @@ def _is_part(folder: Path, file: Path) -> bool:
     """Whether a file belongs to the recording, or to the run that was recorded."""
     if not _is_run(folder):
         return is_part(folder, file)
-    from drivetrain.train.telemetry import time_report
+    from drivetrain.train.run_dir import folder as run_dir
 
-    return time_report.is_part(folder, file)
+    return run_dir.is_part(folder, file)
 
 
 def _training(flags: _Flags, run_dir: Path) -> None:

@@ -229,7 +229,7 @@ class Loop:
     def _may_save(self, committed: int) -> bool:
         """Whether a checkpoint is due where no update is, of a state that one leaves: updates may be far between."""
         is_between = self._rounds is None and not self._config.on_policy and not self._begun
-        return is_between and committed >= self._rules.warmup_steps and self._saver.is_due
+        return is_between and self._saver.is_due_at(committed)
 
     def _goes_on(self) -> bool:
         """Whether updates may be begun that the next step calls for: nothing is known that ends the run before it."""
@@ -280,7 +280,7 @@ class Loop:
         """As the learner process ends one: what was observed is acted by; checkpoints are of whole rounds."""
         if self._actor.moments is not None:
             self._vector[:] = self._learner.learned.vector
-        if self._saver.is_due and self._counts.committed >= self._rules.warmup_steps:
+        if self._saver.is_due_at(self._counts.committed):
             self._save()
 
     def _beat(self) -> None:

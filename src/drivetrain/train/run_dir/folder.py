@@ -24,7 +24,7 @@ from drivetrain.train.config.given import was_object
 from drivetrain.train.config.parts import decides
 from drivetrain.train.config.saved import read_settings
 
-PARTS = (
+_PARTS = (
     *("config.json", "lock", "logs", "result.json", "checkpoint", "best", "metrics.jsonl", "metrics.csv"),
     *("tensorboard", "time", "wandb", "wandb.json"),
 )
@@ -32,6 +32,12 @@ PARTS = (
 
 _LOCK_WAIT_S = 3.0  # for the processes of a killed supervisor to be gone
 _POLL_S = 0.05
+
+
+def is_part(run_dir: Path, file: Path) -> bool:
+    """Whether a file belongs to what a run keeps, and must not be written over; its report.html does not."""
+    inside, run = file.resolve(), run_dir.resolve()
+    return inside.is_relative_to(run) and inside != run and inside.relative_to(run).parts[0] in _PARTS
 
 
 def make_run_dir(config: TrainConfig, here: Path) -> Path:

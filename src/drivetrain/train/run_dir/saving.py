@@ -50,6 +50,7 @@ class Saver:
     ) -> None:
         self._run_dir = run_dir
         self._interval_s = config.run.checkpoint_interval_s
+        self._warmup_steps = 0 if config.on_policy else config.updates.warmup_steps
         self._replay = experience if isinstance(experience, Replay) and config.replay.save_replay else None
         self._meta = {
             "num_resumes": origin.num_resumes,
@@ -66,6 +67,10 @@ class Saver:
         """Whether it is time for a checkpoint, and none is being written."""
         is_writing = self._thread is not None and self._thread.is_alive()
         return not is_writing and (self._saved_s is None or time.monotonic() - self._saved_s > self._interval_s)
+
+    def is_due_at(self, num_steps: int) -> bool:
+        """Whether one is due after so many steps, from the end of warm-up on, also where no update is."""
+        return num_steps >= self._warmup_steps and self.is_due
 
     def begin(self, arrays: Arrays, progress: Progress) -> None:
         """Write a checkpoint in a thread; the arrays are its own from now on."""

@@ -2,26 +2,23 @@
 
 import sys
 from collections.abc import Iterator
+from operator import eq, ne
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.ledger.rules import Rules
 
 _MEANS_NOTHING = {
-    "alpha": ("prioritized", False, "without prioritized"),
-    "beta": ("prioritized", False, "without prioritized"),
-    "hindsight_strategy": ("hindsight_goals", 0, "without hindsight_goals"),
-    "value_min": ("num_atoms", 1, "without num_atoms above 1"),
-    "value_max": ("num_atoms", 1, "without num_atoms above 1"),
-    "noise_scale": ("noisy", False, "without noisy"),
-    "target_entropy": ("learn_temperature", False, "without learn_temperature"),
+    "alpha": ("prioritized", eq, False, "without prioritized"),
+    "beta": ("prioritized", eq, False, "without prioritized"),
+    "hindsight_strategy": ("hindsight_goals", eq, 0, "without hindsight_goals"),
+    "value_min": ("num_atoms", eq, 1, "without num_atoms above 1"),
+    "value_max": ("num_atoms", eq, 1, "without num_atoms above 1"),
+    "noise_scale": ("noisy", eq, False, "without noisy"),
+    "target_entropy": ("learn_temperature", eq, False, "without learn_temperature"),
+    "huber_delta": ("num_atoms", ne, 1, "with num_atoms above 1, whose loss is the cross entropy"),
+    "adam_epsilon": ("optimizer", ne, "adam", "with another optimizer"),
 }
-"""Settings that mean nothing where another has a value: which one, the value, and how that is said."""
-
-_MEANS_NOTHING_BUT_FOR = {
-    "huber_delta": ("num_atoms", 1, "with num_atoms above 1, whose loss is the cross entropy"),
-    "adam_epsilon": ("optimizer", "adam", "with another optimizer"),
-}
-"""Settings that mean nothing where another has any value but this one."""
+"""Settings that mean nothing where another has a value, or any other: which one, the value, and how that is said."""
 
 
 def remark(config: TrainConfig) -> None:
@@ -55,12 +52,8 @@ def _unfrozen(config: TrainConfig) -> Iterator[str]:
 
 def _unused(config: TrainConfig) -> Iterator[str]:
     values, usual = config.settings, TrainConfig.default(config.algo, config.env).settings
-    entries = [
-        *((name, needed, True, value, how) for name, (needed, value, how) in _MEANS_NOTHING.items()),
-        *((name, needed, False, value, how) for name, (needed, value, how) in _MEANS_NOTHING_BUT_FOR.items()),
-    ]
-    for name, needed, has_it, value, how in entries:
-        if name in values and values[name] != usual[name] and (values.get(needed, value) == value) is has_it:
+    for name, (needed, compare, value, how) in _MEANS_NOTHING.items():
+        if name in values and values[name] != usual[name] and compare(values[needed], value):
             temperature = name == "alpha" and "initial_temperature" in values
             remedy = "; the temperature is initial_temperature" if temperature else ""
             yield f"{name} {values[name]} means nothing {how}{remedy}"

@@ -13,7 +13,7 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.console import path_shown
 from drivetrain.scope.report.totals_rows import by_group, waited
 from drivetrain.scope.totals import Totals
-from drivetrain.train.run_dir.folder import PARTS, label_of
+from drivetrain.train.run_dir.folder import label_of
 from drivetrain.train.telemetry.recording import SEQUENTIAL, SUPERVISOR, sessions
 
 REPORT = "report.html"
@@ -54,12 +54,6 @@ def write(run_dir: Path, file: Path | None = None) -> None:
 def is_of_run(folder: Path) -> bool:
     """Whether a folder is that of a training run which recorded where its time went."""
     return (folder / CONFIG).is_file() and bool(sessions(folder))
-
-
-def is_part(run_dir: Path, file: Path) -> bool:
-    """Whether a file belongs to what a run keeps, and must not be written over; its report.html does not."""
-    inside, run = file.resolve(), run_dir.resolve()
-    return inside.is_relative_to(run) and inside != run and inside.relative_to(run).parts[0] in PARTS
 
 
 def show(run_dir: Path, console: rich.console.Console) -> None:

@@ -89,22 +89,24 @@ class Learning:
         wait_for_updates = WAITING(self._ledger.wait_for_updates)
         while not self._ledger.is_over:
             count = wait_for_updates(timeout_s=_LOOK_S)  # updates may be far between
-            if count == 0 and not self._may_save():
-                continue
-            self._catch_up()
-            if self._saver.is_due:
-                with CHECKPOINT:  # the first: before any update
-                    self._saver.begin(self._arrays(), self._progress())
-            if count == 0:
-                continue
-            self._busy_s = time.monotonic()
-            self._begin(count)
-            while following := self._wait_for_more(count):
+            if count or self._may_save():
                 self._catch_up()
-                self._begin(following)
-                self._finish(count)
-                count = following
+                if self._saver.is_due:
+                    with CHECKPOINT:  # the first: before any update
+                        self._saver.begin(self._arrays(), self._progress())
+            if count:
+                self._learn(count)
+
+    def _learn(self, count: int) -> None:
+        """Do so many updates, and those that are due before they are done."""
+        self._busy_s = time.monotonic()
+        self._begin(count)
+        while following := self._wait_for_more(count):
+            self._catch_up()
+            self._begin(following)
             self._finish(count)
+            count = following
+        self._finish(count)
 
     def by_rounds(self) -> None:
         """Likewise; checkpoints are of whole rounds, written while everybody waits."""
@@ -119,15 +121,14 @@ class Learning:
                 self._finish(count)
             if self._board is not None:  # what was observed, also where nothing was learned
                 self._publish()
-            if self._saver.is_due and num_steps >= self._ledger.rules.warmup_steps:
+            if self._saver.is_due_at(num_steps):
                 self._save()
             self._ledger.release(num_steps)
 
     def _may_save(self) -> bool:
         """Whether a checkpoint is due where no update is; a rollout that is not learned from is not kept."""
         self._tell()
-        is_warm = self._ledger.counts().committed >= self._ledger.rules.warmup_steps
-        return not self._config.on_policy and is_warm and self._saver.is_due
+        return not self._config.on_policy and self._saver.is_due_at(self._ledger.counts().committed)
 
     def end(self) -> None:
         """Write the last checkpoint."""
