@@ -35,20 +35,10 @@ static_assert(sizeof(GpuSegmentHeader) == 40);
 class HeldFile {
  public:
   HeldFile() = default;
-  explicit HeldFile(int fd) noexcept : fd_(fd) {
-    struct stat about;
-    if (fd < 0 || ::fstat(fd, &about) != 0) return;
-    device_ = about.st_dev;
-    inode_ = about.st_ino;
-  }
+  explicit HeldFile(int fd) noexcept : fd_(fd), identity_(fd) {}
 
   /// The descriptor; -1 where it is none, or another file's by now.
-  int fd() const noexcept {
-    struct stat about;
-    const bool is_same =
-        fd_ >= 0 && ::fstat(fd_, &about) == 0 && about.st_dev == device_ && about.st_ino == inode_;
-    return is_same ? fd_ : -1;
-  }
+  int fd() const noexcept { return identity_.is_of(fd_) ? fd_ : -1; }
   void close() noexcept {
     if (fd() >= 0) ::close(fd_);
     fd_ = -1;
@@ -56,8 +46,7 @@ class HeldFile {
 
  private:
   int fd_ = -1;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  FileIdentity identity_;
 };
 
 class GpuLog {

@@ -15,6 +15,28 @@
 
 namespace drivetrain {
 
+/// Which file a descriptor is of; of none where it is none.
+class FileIdentity {
+ public:
+  FileIdentity() = default;
+  explicit FileIdentity(int fd) noexcept {
+    struct stat about;
+    if (fd < 0 || ::fstat(fd, &about) != 0) return;
+    device_ = about.st_dev;
+    inode_ = about.st_ino;
+    is_known_ = true;
+  }
+  bool is_of(int fd) const noexcept {
+    const FileIdentity other(fd);
+    return is_known_ && other.is_known_ && device_ == other.device_ && inode_ == other.inode_;
+  }
+
+ private:
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  bool is_known_ = false;
+};
+
 class MappedFile {
  public:
   bool is_open() const noexcept { return memory_ != nullptr; }
@@ -27,8 +49,8 @@ class MappedFile {
     if (fd < 0) return false;
     // Reserved, not only sized: a full disk must refuse here, not by SIGBUS at a store.
     void* memory = MAP_FAILED;
-    struct stat about;
-    if (::fstat(fd, &about) == 0 && ::posix_fallocate(fd, 0, static_cast<off_t>(nbytes)) == 0)
+    const FileIdentity identity(fd);
+    if (::posix_fallocate(fd, 0, static_cast<off_t>(nbytes)) == 0)
       memory = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     ::close(fd);
     if (memory == MAP_FAILED) {
@@ -36,8 +58,7 @@ class MappedFile {
       return false;
     }
     path_ = ::strdup(path);  // without it, the file is not cut
-    device_ = about.st_dev;
-    inode_ = about.st_ino;
+    identity_ = identity;
     nbytes_ = nbytes;
     memory_ = static_cast<char*>(memory);
     return true;
@@ -74,9 +95,7 @@ class MappedFile {
   bool cut(std::uint64_t nbytes) const noexcept {
     const int fd = path_ != nullptr ? ::open(path_, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
     if (fd < 0) return false;
-    struct stat about;
-    const bool is_same = ::fstat(fd, &about) == 0 && about.st_dev == device_ && about.st_ino == inode_;
-    const bool is_cut = is_same && ::ftruncate(fd, static_cast<off_t>(nbytes)) == 0;
+    const bool is_cut = identity_.is_of(fd) && ::ftruncate(fd, static_cast<off_t>(nbytes)) == 0;
     ::close(fd);
     return is_cut;
   }
@@ -84,8 +103,7 @@ class MappedFile {
   char* memory_ = nullptr;
   std::uint64_t nbytes_ = 0;
   char* path_ = nullptr;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  FileIdentity identity_;
 };
 
 }  // namespace drivetrain
