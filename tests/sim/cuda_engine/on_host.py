@@ -25,7 +25,9 @@ def compile_on_host(source, folder):
     text, result = stem.with_suffix(".cpp"), stem.with_suffix(".so")
     if not result.exists():
         text.write_text(source)
-        flags = [flag for flag in FLAGS if flag != "-march=native"]  # the plainest code: no wider than a thread
+        # The plainest code: no wider than a thread. Signed numbers that overflow end the process: NVRTC has no -fwrapv.
+        flags = [flag for flag in FLAGS if flag not in ("-march=native", "-fwrapv")]
+        flags += ["-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error"]
         subprocess.run([*command, *flags, "-O1", str(text), "-o", str(result)], check=True, timeout=300)
     return ctypes.CDLL(str(result))
 

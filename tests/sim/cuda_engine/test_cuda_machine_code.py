@@ -2,14 +2,19 @@
 
 import json
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrain[cuda]"')
 
+from comparing import Applied
 from machine_code import KERNELS, RECORDED, compiler, disassembler, flow, measured, outermost, shortest_turn
 
 from drivetrain.core.errors import CompileError
+from drivetrain.sim.engines.cuda.kernel import source_of
 from drivetrain.sim.engines.cuda.program import compile_program
+from drivetrain.sim.trace import trace
 
 MORE_REGISTERS = 4
 MORE_INSTRUCTIONS = 1.05
@@ -66,6 +71,13 @@ def test_the_loop_over_steps_is_found_inside_the_loop_over_tiles():
 def test_a_source_that_nvrtc_refuses_is_told_with_its_first_error():
     with pytest.raises(CompileError, match=r"NVRTC refuses .* identifier \"nothing\" is undefined"):
         compile_program('extern "C" __global__ void f() { nothing(); }', "sm_90")
+
+
+def test_tables_may_hold_infinities_and_nan():
+    numbers = np.array([1, np.inf, -np.inf, np.nan, 2], np.float32)
+    looked_up = Applied(lambda i: jnp.asarray(numbers)[i], np.int32(0))
+    program, _ = compile_program(source_of(trace(looked_up, None, "disabled", ("obs",))), "sm_90")
+    assert numbers.tobytes() in bytes(program.code)
 
 
 def test_machine_code_is_kept_and_found_again(tmp_path):

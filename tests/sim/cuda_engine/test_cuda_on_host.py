@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrain[cuda]"')
 
-from comparing import EVERYTHING
+from comparing import EVERYTHING, Applied
 from on_host import CLASSIC, both
 
 from drivetrain import sim
@@ -91,6 +91,22 @@ def test_numbers_that_a_loops_index_makes():
     state, actions = native.reset(seed=0), np.random.default_rng(0).integers(64, size=(12, 40), dtype=np.int32)
     for x, y in zip(*map(jax.tree.leaves, (native(state, actions), cuda(state, actions))), strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+def test_numbers_that_a_loops_index_makes_go_around():
+    def around(x):
+        def turn(i, found):
+            ends = (i * 1103515245 > 0, i + 2147483640 < i, -2147483640 - i - i > 0, -(i - 2147483647 - 1) < i)
+            return jnp.stack(ends) ^ (found << 1)
+
+        return jax.lax.fori_loop(0, 30, turn, jnp.full(4, x))
+
+    numbers = np.arange(-16, 17, dtype=np.int32)
+    native, cuda = both(Applied(around, numbers[0]), len(numbers), 1, record=("obs",), autoreset="disabled")
+    state, actions = native.reset(), (numbers[None],)
+    expected = native(state, actions)[1]["obs"][0]
+    np.testing.assert_array_equal(expected, jax.vmap(around)(numbers))
+    np.testing.assert_array_equal(cuda(state, actions)[1]["obs"][0], expected)
 
 
 @pytest.mark.parametrize("num_envs", [1, 32])

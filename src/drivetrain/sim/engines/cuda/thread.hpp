@@ -15,8 +15,8 @@ typedef unsigned long long uint64_t;
 #define INT32_MIN (-2147483647 - 1)
 #define INT32_MAX 2147483647
 #define UINT32_MAX 4294967295u
-#define INFINITY __int_as_float(0x7f800000)
-#define NAN __int_as_float(0x7fc00000)
+#define INFINITY __builtin_bit_cast(float, 0x7f800000)  // also in tables, whose numbers no function may give
+#define NAN __builtin_bit_cast(float, 0x7fc00000)
 #endif
 #define LANES 32  // threads of a warp, which are a tile
 #define MEMBER __device__ __forceinline__

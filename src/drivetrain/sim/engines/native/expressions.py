@@ -117,12 +117,14 @@ def of_numbers(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
         return f"{inputs[0]} {INFIX[name]} {inputs[1]}"
     if given != {"int32"}:
         return ""
-    if name in COMPARE | INFIX:
-        return f"{inputs[0]} {(COMPARE | INFIX)[name]} {inputs[1]}"
+    if name in COMPARE:
+        return f"{inputs[0]} {COMPARE[name]} {inputs[1]}"
+    if name in INFIX:  # around, also where a compiler takes it that signed numbers do not overflow, as NVRTC does
+        return f"(int32_t)((uint32_t)({inputs[0]}) {INFIX[name]} (uint32_t)({inputs[1]}))"
     if name == "sign":
         return f"({inputs[0]} > 0) - ({inputs[0]} < 0)"
     if name == "neg":
-        return f"-({inputs[0]})"
+        return f"(int32_t)(0u - (uint32_t)({inputs[0]}))"
     if name in ("max", "min"):
         return f"{inputs[0]} {'>' if name == 'max' else '<'} {inputs[1]} ? {inputs[0]} : {inputs[1]}"
     if name in ("div", "rem") and constants[1] not in (None, 0, -1):
