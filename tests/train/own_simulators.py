@@ -46,6 +46,30 @@ class Walk:
         return Box(-np.inf, np.inf, (1,))
 
 
+popped = []
+
+
+class Popping(Walk):
+    """Takes its settings out of what it is given; every step, of ten to thirty, has such a reward."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.gain = config.pop("gain", 1.0)
+        popped.append(self.gain)
+
+    def step(self, key, state, action, params):
+        obs, after, _, *others = super().step(key, state, action, params)
+        return obs, after, jnp.float32(self.gain), *others
+
+
+class Rich(Walk):
+    """Every step has a reward that no float32 is."""
+
+    def step(self, key, state, action, params):
+        obs, after, _, *others = super().step(key, state, action, params)
+        return obs, after, jnp.int32(2**24 + 1), *others
+
+
 class Params(NamedTuple):
     """Of the one below."""
 

@@ -20,6 +20,7 @@ from drivetrain.core.seeding import stream
 from drivetrain.train import train
 from drivetrain.train.actor.actor import Actor
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.evaluate import Evaluator, interval, make_evaluator
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.policies.policy import first_published, make_policy
@@ -140,6 +141,28 @@ def test_an_evaluation_is_cut_off_where_gymnasium_knows_no_limit_or_it_is_asked_
     policy = make_policy(config, interface, first_published(config, interface, stream(0, "network")))
     with contextlib.closing(Evaluator(config, interface, 1)) as evaluator:
         assert [episode.total_reward for episode in evaluator.play(policy, [3])] == [length]
+
+
+class EndingInNaN(strange_envs.Ending):
+    """The last observation of an episode is no number."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def step(self, action):
+        observation, reward, ended, *others = super().step(action)
+        return observation * np.nan if ended else observation, reward, ended, *others
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_a_last_observation_is_looked_at_whatever_follows_it(num_envs):
+    config = TrainConfig.default("dqn", EndingInNaN).override(**SMALL, eval_envs=num_envs).resolved()
+    interface = describe(config)
+    policy = make_policy(config, interface, first_published(config, interface, stream(0, "network")))
+    with (
+        contextlib.closing(Evaluator(config, interface, num_envs)) as evaluator,
+        pytest.raises(EnvironmentFault, match=r"step 20 of an episode: expected finite numbers"),
+    ):
+        evaluator.play(policy, [3, 4])
 
 
 @pytest.mark.parametrize("num_actors", [0, 1])

@@ -87,7 +87,7 @@ class Evaluator:
                 playing[lane] = waiting.pop()
                 set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
         while any(episode is not None for episode in playing):
-            actions = act(obs)
+            actions, over = act(obs), list[int]()
             with SIMULATION:
                 for lane, env in enumerate(lanes):
                     episode = playing[lane]
@@ -99,10 +99,13 @@ class Evaluator:
                     lengths[episode] += 1
                     if terminated or truncated or lengths[episode] == self._max_steps:
                         successes[episode] = env.success
-                        playing[lane] = waiting.pop() if waiting else None
-                        if (following := playing[lane]) is not None:
-                            set_row(obs, lane, env.reset(seeds[following]))
+                        over.append(lane)
             require_finite(self._env_id, obs, [0 if episode is None else lengths[episode] for episode in playing])
+            with SIMULATION:
+                for lane in over:
+                    playing[lane] = waiting.pop() if waiting else None
+                    if (following := playing[lane]) is not None:
+                        set_row(obs, lane, lanes[lane].reset(seeds[following]))
         return list(map(Episode, totals, lengths, successes))
 
     def begin_anew(self) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import own_simulators
 import strange_envs
 
 from drivetrain.cli.train import parse
 from drivetrain.cli.train import run as run_command
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train import resume, train
+from drivetrain.train import load_policy, resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment
 from drivetrain.train.run_dir.folder import label_of
@@ -32,6 +33,17 @@ class Levels(strange_envs.Shifted):
     def __init__(self, levels=3, **others):
         self.observation_space = gymnasium.spaces.Box(-1, 1, (levels,), np.float32)
         self.others = others
+
+
+class Popping(strange_envs.Ending):
+    """Takes its settings out of what it is given; twenty steps of such a reward."""
+
+    def __init__(self, config):
+        self.gain = config.pop("gain", 1.0)
+
+    def step(self, action):
+        observation, _, *others = super().step(action)
+        return observation, self.gain, *others
 
 
 def made_with(env_kwargs):
@@ -62,6 +74,25 @@ def test_simulators_are_made_with_it_in_kernels_and_out_of_them(tmp_path, engine
     assert train("dqn", "drivetrain/Snake", run_dir=str(tmp_path), **settings).num_steps == 60
     observations = describe(TrainConfig.load(tmp_path / "config.json")).observations
     assert observations.shape == (7 * 7 * 4,)
+
+
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_each_environment_has_its_own_to_take_from(tmp_path, num_actors):
+    config = {"gain": 7.0}
+    settings = {**TINY, "env_kwargs": {"config": config}, "num_actors": num_actors, "run_dir": str(tmp_path)}
+    assert list(train("dqn", Popping, **settings).returns) == [140.0]
+    assert config == {"gain": 7.0}
+    assert json.loads((tmp_path / "config.json").read_text())["environment"]["env_kwargs"] == {"config": config}
+    assert [one.total_reward for one in load_policy(tmp_path, env=Popping).evaluate(2)] == [140.0] * 2
+
+
+@pytest.mark.parametrize("engine", ["native", "none"])
+def test_each_simulator_has_its_own_to_take_from(tmp_path, monkeypatch, engine):
+    monkeypatch.setattr(own_simulators, "popped", [])
+    settings = {**TINY, "env_kwargs": {"config": {"gain": 7.0}}, "sim_engine": engine, "run_dir": str(tmp_path)}
+    assert min(train("dqn", "drivetrain/own_simulators:Popping", **settings).returns) > 60
+    assert set(own_simulators.popped) == {7.0}
+    assert json.loads((tmp_path / "config.json").read_text())["environment"]["env_kwargs"] == {"config": {"gain": 7.0}}
 
 
 def test_it_is_kept_for_resumes_and_told_in_labels(tmp_path):

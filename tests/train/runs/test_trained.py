@@ -1,7 +1,9 @@
 """A run's policy by itself: it acts as in the run's evaluations, on what the environment shows."""
 
 import contextlib
+import os
 import pickle
+import tempfile
 
 import gymnasium
 import numpy as np
@@ -85,6 +87,11 @@ def test_however_many_episodes_are_played_they_are_the_first_of_the_final_evalua
     assert [episode.total_reward for episode in policy.evaluate(1)] == returns[:1]
 
 
+def test_returns_of_rewards_that_no_float32_is_are_those_of_the_run(tmp_path):
+    result = train("dqn", "drivetrain/own_simulators:Rich", sim_engine="native", run_dir=str(tmp_path), **SMALL)
+    assert [one.total_reward for one in load_policy(tmp_path).evaluate(2)] == list(result.returns)
+
+
 def test_actions_are_those_that_the_environment_takes(tmp_path):
     train("ppo", strange_envs.Oblong, run_dir=str(tmp_path), **PPO, eval_max_steps=5)
     policy = load_policy(tmp_path, env=strange_envs.Oblong)
@@ -119,6 +126,25 @@ def test_what_is_no_observation_and_no_run_is_refused(tmp_path):
     with pytest.raises(FileFormatError):
         load_policy(tmp_path / "run")
     assert isinstance(policy.make_env(), gymnasium.Env)
+
+
+class Going(strange_envs.Ending):
+    """Goes to the folder of temporary files whenever an episode begins."""
+
+    def reset(self, **options):
+        os.chdir(tempfile.gettempdir())
+        return super().reset(**options)
+
+
+def test_environments_that_go_elsewhere_leave_the_caller_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second"):
+        train("dqn", Going, run_dir=name, **SMALL)
+    resume("first", total_steps=100, env=Going)
+    policy = load_policy("second", env=Going)
+    assert len(policy.evaluate(1)) == 1
+    assert os.getcwd() == str(tmp_path)
+    assert sorted(os.listdir()) == ["first", "second"]
 
 
 def test_a_folder_may_be_named_from_home(tmp_path, monkeypatch):

@@ -59,6 +59,12 @@ class Shrinking(Drawn):
         return super().render()[self.num_steps :]
 
 
+class Going(Drawn):
+    def reset(self, **options):
+        os.chdir("/")
+        return super().reset(**options)
+
+
 class Drawing64(Drawn):
     def render(self):
         return super().render().astype(np.float64)
@@ -325,3 +331,12 @@ def test_every_rate_of_pictures_can_be_written(tmp_path, rate, kind):
     assert len(frames) == 3
     if kind == "mp4":
         assert float(found) == pytest.approx(rate, rel=0.01)
+
+
+def test_environments_that_go_elsewhere_leave_the_next_video_in_the_callers_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train("dqn", Going, run_dir="run", **SMALL)
+    policy = load_policy("run", env=Going)
+    for name in ("first.gif", "second.gif"):
+        policy.record(name)
+    assert sorted(os.listdir()) == ["first.gif", "run", "second.gif"]

@@ -1,5 +1,6 @@
 """How an environment is wrapped, and how what it gives reaches the networks."""
 
+import copy
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, cast
@@ -16,7 +17,8 @@ class EnvironmentConfig:
 
     env_kwargs: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     """What the environment is made with, by name, in training and evaluation: {"continuous": true} for Gymnasium's
-    LunarLander-v3. Values are those that JSON has; whatever else it takes, a function gives it that makes it."""
+    LunarLander-v3. Each is given a copy of its own. Values are those that JSON has; whatever else it takes, a function
+    gives it that makes it."""
     sim_params: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     """Parameters of a simulator other than its usual ones, by name: {"half_length": 0.7, "gravity": [8, 12]} for
     drivetrain/CartPole-v1. A number holds in training and evaluation. Of a pair, [low, high], each training environment
@@ -60,6 +62,11 @@ class EnvironmentConfig:
     def of_atari(cls) -> dict[str, Any]:
         """Settings that say something with `atari` alone, as they are by default."""
         return {name: getattr(cls, name) for name in ("noop_max", "frame_skip", "terminal_on_life_loss")}
+
+    @property
+    def fresh_kwargs(self) -> dict[str, Any]:
+        """`env_kwargs` for one environment, which may change what it is given."""
+        return copy.deepcopy(self.env_kwargs)
 
     @property
     def drawn_params(self) -> tuple[str, ...]:

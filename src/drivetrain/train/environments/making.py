@@ -58,7 +58,7 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
     maker = _maker(env_id)
     drawn = {} if render_mode is None else {"render_mode": render_mode}
     if maker is not None:
-        env = maker(**settings.env_kwargs | (drawn if _takes_render_mode(maker) else {}))
+        env = maker(**settings.fresh_kwargs | (drawn if _takes_render_mode(maker) else {}))
         if not isinstance(env, gymnasium.Env):
             told = _what_else(env)
             raise TypeError(
@@ -69,7 +69,7 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
     if is_simulator(env_id):
         return _simulated(env_id, settings, drawn)
     skipped = {"frameskip": 1} if settings.atari else {}  # the preprocessing skips frames itself
-    options = skipped | settings.env_kwargs | drawn
+    options = skipped | settings.fresh_kwargs | drawn
     if is_atari(env_id):
         importlib.import_module("ale_py")  # registers them
     # Gymnasium 1.3 does not say what make() makes.
@@ -86,12 +86,11 @@ def _what_else(env: object) -> str:
 def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) -> _AnyEnv:
     """A simulator as Gymnasium's environment: what it is made with goes to its own class, as in a kernel."""
     sim = importlib.import_module("drivetrain.sim")  # registers ours
-    env = sim.make(env_id, **settings.env_kwargs)
+    env = sim.make(env_id, **settings.fresh_kwargs)
     params = usual_params(env, settings) if settings.sim_params else None
     if env_id in gymnasium.registry:
-        return cast(Any, gymnasium).make(
-            env_id, disable_env_checker=True, params=params, **settings.env_kwargs, **drawn
-        )
+        options = settings.fresh_kwargs | drawn
+        return cast(Any, gymnasium).make(env_id, disable_env_checker=True, params=params, **options)
     return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env, params=params, **drawn)
 
 

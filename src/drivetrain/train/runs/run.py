@@ -12,7 +12,7 @@ from typing import Any
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.garbage import uncollected
-from drivetrain.core.paths import folder_here
+from drivetrain.core.paths import back_here, folder_here
 from drivetrain.core.signals import Interruption, Signals
 from drivetrain.train.callbacks import Callback, Callbacks, require_callbacks
 from drivetrain.train.config import TrainConfig
@@ -176,7 +176,8 @@ def _part(job: Job) -> Result:
         with STARTING, uncollected(), Signals(interruption.note), interruption.held():
             from drivetrain.train.loop import run_sequentially  # imports jax: only where it is needed
 
-        return run_sequentially(job, interruption)
+        with back_here():  # its environments, which are in this process, may go elsewhere
+            return run_sequentially(job, interruption)
     from drivetrain.train.processes.supervisor import supervise
 
     return supervise(job)

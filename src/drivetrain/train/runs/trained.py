@@ -106,6 +106,7 @@ class TrainedPolicy:
         """
         return make(self.config.env, self.config.environment, render_mode=render_mode)
 
+    @back_here()  # environments may go elsewhere
     def evaluate(self, num_episodes: int = 100) -> list[Episode]:
         """Play the episodes of `drivetrain eval RUN --episodes N`, on at most the run's `eval_envs` at a time.
 
@@ -124,6 +125,7 @@ class TrainedPolicy:
         count = require_int("num_episodes", num_episodes, least=1, most=MOST_EPISODES)
         return final_episodes(self.config, self._interface, self._policy, count)
 
+    @back_here()  # environments may go elsewhere
     def record(self, file: str | os.PathLike[str], num_episodes: int = 1) -> list[Episode]:
         """Play episodes one after another, and draw them into a video.
 
@@ -148,6 +150,7 @@ class TrainedPolicy:
         with contextlib.closing(self._environment("rgb_array")) as env, written_video(path, env.frames_per_s) as add:
             return self._play(env, seeds, lambda: add(env.frame()))
 
+    @back_here()  # environments may go elsewhere
     def watch(self, num_episodes: int = 1) -> list[Episode]:
         """Play the same episodes in a window, and return what they came to.
 

@@ -43,7 +43,7 @@ class FusedEvaluator:
         self._beat = beat
         engine = config.fused_engine
         assert engine is not None, "the run's environments are Gymnasium's"
-        env: Any = sim.make(config.env, **config.environment.env_kwargs)
+        env: Any = sim.make(config.env, **config.environment.fresh_kwargs)
         self._env_id, self._interface, self._num_lanes = config.env, interface, num_lanes
         self._max_steps = config.run.most_eval_steps
         self._action, self._decode = action_of(env), decoder(interface.actions)
@@ -79,7 +79,8 @@ class FusedEvaluator:
             taken = np.array([self._decode(action) for action in act(obs)], self._action.dtype)
             with SIMULATION:
                 state, steps = self._rollout(state, taken.reshape(1, self._num_lanes, *self._action.shape))
-                reward, ended = np.asarray(steps["reward"][0]), np.asarray(steps["terminated"] | steps["truncated"])[0]
+                reward = np.asarray(steps["reward"][0]).astype(np.float32)  # as Gymnasium's interface gives it
+                ended = np.asarray(steps["terminated"] | steps["truncated"])[0]
             if not np.isfinite(reward[playing]).all():
                 refuse(self._env_id, step + 1, f"expected finite numbers as rewards, got {reward[playing]}")
             totals += np.where(playing, reward, 0.0)

@@ -53,7 +53,7 @@ def compiled(
     """
     engine = config.fused_engine
     assert engine is not None, "the run's environments are Gymnasium's"
-    env: Any = sim.make(config.env, **config.environment.env_kwargs)
+    env: Any = sim.make(config.env, **config.environment.fresh_kwargs)
     policy = acting(config, interface, vector, action_of(env), rng)
     params = drawn_params(env, config.environment, config.envs_per_actor, domain)
     sizes = (config.envs_per_actor, config.grant_length)
