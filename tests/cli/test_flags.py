@@ -49,7 +49,10 @@ from drivetrain.train.config.parts import RunConfig
         (["envs", ""], "Unrecognized options:; an empty word is among the arguments, as of a shell's variable that is"),
         (["eval", ""], "path: expected a path, got ''; an empty word is among the arguments, as of a shell's variable"),
         (["eval", "RUN", "--json", ""], "--json: expected None or a path, got ''; an empty word is among"),
-        (["plot", "RUN", ""], "expected values with spaces between them, got 'RUN', ''; an empty word is among"),
+        (
+            ["plot", "RUN", ""],
+            "expected values as --help shows them, with spaces between them, got 'RUN', ''; an empty word is among",
+        ),
         (
             ["eval", "RUN", "--watch=false", "--vide", "x"],
             "Unrecognized options: false, --vide, x; perhaps you meant: --video; switches take no value: --NAME, or",
@@ -93,6 +96,15 @@ def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):
         main(["eval", "--help"])
     assert ended.value.code == 0
     assert 40 < max(map(len, capsys.readouterr().out.splitlines())) <= 50
+
+
+@pytest.mark.parametrize("columns", ["1", "5"])
+def test_help_comes_to_its_end_on_the_narrowest_terminal(monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", "--help"])
+    assert ended.value.code == 0
+    assert "--episodes" in capsys.readouterr().out
 
 
 def help_of(kind, capsys, monkeypatch):

@@ -1,5 +1,7 @@
 """A packed trace is the same trace in a fraction of the space."""
 
+import os
+
 import numpy as np
 import pytest
 from brute import traces
@@ -93,3 +95,17 @@ def test_what_cannot_be_packed_or_is_damaged_is_said_and_kept(folder, tmp_path, 
     packed.write_bytes(packed.read_bytes()[:-100])
     with pytest.raises(FileFormatError, match="cannot be read"):
         scope.load(folder)
+
+
+def test_paths_are_what_users_mean_by_them_and_what_is_none_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with scope.session("~/run.scope"):
+        pass
+    scope.pack("~/run.scope")
+    assert scope.load("~/run.scope").wall_ns > 0
+    assert os.listdir() == ["run.scope"]
+    for path in ("", None, 3, "a\0b"):
+        for take in (scope.session, scope.load, scope.pack):
+            with pytest.raises(InvalidInput, match=r"expected (a path|the path of a new folder), got"):
+                take(path)

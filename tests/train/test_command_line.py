@@ -139,7 +139,10 @@ def test_numbers_are_read_as_people_write_them(capsys):
     [
         (["--learning-rate", "abc"], "--learning-rate: expected a number, as 0.001 or 1e-3, got 'abc'"),
         (["--update-ratio", "x"], "--update-ratio: expected a number or a fraction of two, as 4, 0.25 or 1/4"),
-        (["--hidden", "64,64"], "--hidden: expected values with spaces between them, got '64,64'"),
+        (
+            ["--hidden", "64,64"],
+            "--hidden: expected values as --help shows them, with spaces between them, got '64,64'",
+        ),
     ],
 )
 def test_what_is_no_number_is_answered_with_what_one_looks_like(capsys, words, said):

@@ -96,9 +96,10 @@ def show(run_dir: Path, which: Which, num_episodes: int, *, video: Path | None, 
         EnvironmentFault: It did what no environment may.
         OSError: The file cannot be written.
     """
-    if video is not None and not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # else MuJoCo looks for a display, and ends there
+    if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # else pygame tells of the card that it has not found
+        if video is not None:
+            os.environ.setdefault("MUJOCO_GL", "egl")  # else MuJoCo looks for a display, and ends there
         if not watch:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # likewise
     from drivetrain.train.runs.trained import TrainedPolicy

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import typing
 from collections.abc import Callable, Generator
@@ -32,6 +33,8 @@ _ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
 _FLAG = re.compile(r"^(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)", re.MULTILINE)
 _TRUTH = re.compile(r"(?:: |, )(?:true|false|yes|no|on|off)(?=,|$)", re.IGNORECASE)
 _RULE = re.compile(r"^-{3,}$")
+_LEAST_WIDTH = 20
+"""Columns below which help has no room for its frames, and tyro does not come to an end."""
 _UNKNOWN = "Unrecognized options:"
 _EMPTY = "an empty word is among the arguments, as of a shell's variable that is not set"
 _DASHES = "flags stand before the word --, behind which there are names alone"
@@ -157,7 +160,8 @@ def read_flags(
     options["registry"] = _KINDS
     if "-h" in argv or "--help" in argv:
         _lay_out_help(kind)
-        return cli(kind, args=argv, prog=prog, **options)
+        with _columns(str(max(_LEAST_WIDTH, shutil.get_terminal_size().columns))):
+            return cli(kind, args=argv, prog=prog, **options)
 
     def read(words: list[str], width: str = _ANY_WIDTH) -> tuple[T | None, str]:
         said = io.StringIO()
@@ -197,7 +201,7 @@ def sentence(box: str) -> str:
     said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
     said = _NONE_OF_SEVERAL.sub(_expected_one, said)
     said = _ABSENT.sub(r"expected \1 (\2), got nothing", said)
-    said = _SEVERAL.sub(r"expected values with spaces between them, got \1", said)
+    said = _SEVERAL.sub(r"expected values as --help shows them, with spaces between them, got \1", said)
     return said.rstrip(".")
 
 

@@ -37,6 +37,7 @@ optimizer, in all its processes. Ends with the program's exit code, after a tabl
   --calibrate-every N   one of N blocks of steps is left unrecorded, to learn what recording costs: 10 by default,
                         0 for none."""
 
+_MOST_DIGITS = 100  # Python refuses to read thousands of them
 _WITH_VALUE = ("-o", "--simulator", "--gpu", "--calibrate-every")
 _WITHOUT = ("--torch-operators",)
 
@@ -123,7 +124,7 @@ def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 def _number(options: dict[str, list[str]]) -> int:
     text = options.get("--calibrate-every", [str(CALIBRATE_EVERY)])[-1]
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise InvalidInput(f"--calibrate-every: expected a number of blocks, got {text!r}")
     check_calibrate_every(int(text))
     return int(text)

@@ -71,7 +71,9 @@ class _Flags:
                 raise InvalidInput(f"--kineto: expected a trace that torch.profiler exported, and {file} is no file")
         if len({file.resolve() for file in self.kineto}) < len(self.kineto):
             raise InvalidInput("--kineto: expected different traces, got one of them twice")
-        if any(map(_is_run, self.folders)) and (len(self.folders) > 1 or self.csv or self.perfetto or self.pack):
+        if any(map(_is_run, self.folders)) and (
+            len(self.folders) > 1 or self.csv or self.perfetto or self.pack or self.kineto
+        ):
             raise InvalidInput(
                 "DIR: a training run keeps sums and no events, so it has a table, --html and --json, by itself only; "
                 "`drivetrain profile -m drivetrain train ...` records events"

@@ -6,9 +6,9 @@ Recording needs the standard library alone; analysis needs NumPy. Imports no fra
 """
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drivetrain.core.paths import given_path
 from drivetrain.scope._native import mark_step
 from drivetrain.scope.session import session
 from drivetrain.scope.spans import operation, phase
@@ -24,6 +24,7 @@ def load(path: str | os.PathLike[str]) -> "Profile":
         path: The folder of the session.
 
     Raises:
+        InvalidInput: It is no path.
         FileFormatError: There is no session of this version.
         MissingExtra: It was packed, and PyArrow is not installed.
     """
@@ -41,13 +42,13 @@ def pack(path: str | os.PathLike[str]) -> None:
         path: The folder of the session.
 
     Raises:
-        InvalidInput: The session has not ended.
+        InvalidInput: It is no path, or the session has not ended.
         FileFormatError: There is no session of this version.
         MissingExtra: PyArrow is not installed.
     """
     from drivetrain.scope.trace import folder
 
-    folder.pack(Path(path))
+    folder.pack(given_path("path", path))
 
 
 __all__ = ["load", "mark_step", "operation", "pack", "phase", "session"]

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.docstrings import with_fields
+from drivetrain.core.paths import given_path
 from drivetrain.scope import overlap
 from drivetrain.scope.accelerator.devices import Devices
 from drivetrain.scope.accelerator.usage import Usage, usage_of
@@ -61,7 +61,7 @@ class Profile:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a session's folder."""
-        return cls(folder.read(Path(path)))
+        return cls(folder.read(given_path("path", path)))
 
     @property
     def wall_ns(self) -> int:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.paths import given_path
 from drivetrain.scope import _native
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.yardstick import Yardstick
@@ -48,11 +49,12 @@ def session(
             so many blocks of steps, chosen at random, to learn what recording costs them; 0: never.
 
     Raises:
-        InvalidInput: The folder is in use, or this process records already, or a number is none that can be meant.
+        InvalidInput: It is no path, the folder is in use, this process records already, or a number is none that can be
+            meant.
         OSError: The folder cannot be made or written; nothing is recorded. What cannot be written later, as on a disk
             that becomes full, stops nobody.
     """
-    return Session(Path(path), limit_nbytes, calibrate_every)
+    return Session(given_path("session", path, "the path of a new folder"), limit_nbytes, calibrate_every)
 
 
 class Session:

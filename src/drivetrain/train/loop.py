@@ -88,7 +88,8 @@ def _telling_of_faults(run_dir: Path) -> Generator[None, None, None]:
 class Loop:
     """One sequential run; see the module.
 
-    It ends after the present step or evaluation, with a checkpoint, once there was an interruption.
+    It ends after the present step, evaluation or call of updates, with a checkpoint, once there was an interruption;
+    a deterministic run after the present round.
     """
 
     def __init__(self, job: Job, display: Display, interruption: Interruption) -> None:
@@ -168,9 +169,7 @@ class Loop:
         while self._counts.committed < self._rules.total_steps:
             self._step()
             self._learn()
-            is_last = self._counts.committed == self._rules.total_steps
-            if is_last or self._meter.row_is_due(self._counts):  # first: a run that is taken up here does not write it
-                self._write(self._row())
+            self._write_where_due()
             if self._interruption.signum and self._counts.granted == self._counts.committed:
                 self._stop()
             self._evaluate_where_due()
@@ -245,12 +244,16 @@ class Loop:
         while self._rules.takeable(committed, self._counts.updates):
             if self._rounds is None:
                 self._observe()
-            is_due = self._rounds is None and self._saver.is_due
+            is_ending = self._rounds is None and bool(self._interruption.signum)  # calls may be owed for hours
+            is_due = is_ending or (self._rounds is None and self._saver.is_due)
             while self._begin(committed):
                 pass
             if not is_due and not self._to_begin(committed):
                 self._begin(self._counts.granted)
             self._finish()
+            if is_ending:
+                self._write_where_due()
+                self._stop()
             if is_due:
                 self._save()
         while self._begin(self._counts.granted):
@@ -326,6 +329,11 @@ class Loop:
     def _row(self) -> Row:
         self._meter.set_learning(self._learner.metrics)
         return self._meter.row(self._counts)
+
+    def _write_where_due(self) -> None:
+        """Write the row of the last step, or of an interval; before a run ends, for one taken up there does not."""
+        if self._counts.committed == self._rules.total_steps or self._meter.row_is_due(self._counts):
+            self._write(self._row())
 
     @METRICS
     def _write(self, row: Row) -> None:

@@ -1,6 +1,8 @@
 """A checkpoint is written when it is due, also where no update is: a run that is killed goes on from there."""
 
 import json
+import os
+import signal
 import time
 
 import pytest
@@ -9,7 +11,9 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from drivetrain.train import load_policy, train
+from drivetrain.train import load_policy, resume, train
+from drivetrain.train.learner.learner import Learner
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 WARMUP = 100
 SMALL = {
@@ -73,3 +77,26 @@ def test_a_rollout_that_is_not_learned_from_is_in_none(tmp_path):
         **settings,
     )
     assert {num_steps % 20 for num_steps, _ in checkpoints(tmp_path / "run")} == {0}
+
+
+@pytest.mark.parametrize("algo", ["dqn", "sac"])
+def test_an_interrupt_among_many_updates_that_are_owed_is_not_kept_waiting_for_them(tmp_path, monkeypatch, algo):
+    finished, finish = [], Learner.finish
+
+    def interrupted(learner, experience):
+        finish(learner, experience)
+        finished.append(learner)
+        if len(finished) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    env = {"dqn": "CartPole-v1", "sac": "Pendulum-v1"}[algo]
+    settings = {**SMALL, "total_steps": 110, "checkpoint_interval_s": 1e3, "num_actors": 0, "envs_per_actor": 1}
+    settings |= {"update_ratio": 100, "updates_per_call": 5}
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(algo, env, run_dir=str(tmp_path), **settings)
+    meta = load_checkpoint(tmp_path)[1]
+    assert meta["num_steps"] == WARMUP + 1
+    assert 15 <= meta["num_updates"] <= 30, "of a hundred"
+    assert resume(tmp_path).num_updates == 1_000

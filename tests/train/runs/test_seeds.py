@@ -41,6 +41,7 @@ def test_seeds_are_read_as_ranges_and_lists(text, seeds):
         ("1,", "got '1,'"),
         ("", "got ''"),
         ("1,1..2", "expected each once, got 1 twice"),
+        ("9" * 5_000, "got one of 5,000 digits"),
         ("1..1001", "at most 1,000 of them"),
     ],
 )

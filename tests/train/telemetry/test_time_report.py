@@ -78,7 +78,7 @@ def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is
         assert main(["report", str(run_dir), "--json", str(run_dir / part)]) == 2
         assert "expected a file of its own, got one of the recording" in capfd.readouterr().err
         assert (run_dir / part).read_bytes() == before
-    for words in (["--csv", "x.csv"], ["--pack"], [str(tmp_path)]):
+    for words in (["--csv", "x.csv"], ["--pack"], ["--kineto", __file__], [str(tmp_path)]):
         assert main(["report", str(run_dir), *words]) == 2
         assert "a training run keeps sums and no events" in capfd.readouterr().err
 
