@@ -1,6 +1,7 @@
 """`drivetrain bench learners`: its numbers come from both forms, and a lost worker is an error."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -81,3 +82,10 @@ def test_no_rounds_are_refused():
 
 def test_a_job_travels_whole():
     assert Job(**json.loads(SMALL.as_json())) == SMALL
+
+
+def test_a_worker_is_out_of_reach_of_the_terminal_and_knows_the_bench_that_it_ends_with():
+    with command.worker(SMALL) as process:
+        assert os.getsid(process.pid) == process.pid
+        with open(f"/proc/{process.pid}/environ") as environment:
+            assert f"DRIVETRAIN_BENCH_PID={os.getpid()}" in environment.read().split("\0")

@@ -256,6 +256,16 @@ def test_a_report_is_made_of_real_processes(tmp_path, monkeypatch):
     assert set(case["peers"]) <= {"gymnax"}
 
 
+def test_an_engine_that_is_wrong_ends_the_command_with_how_wrong_it_is(monkeypatch):
+    said = {"num_wrong": 812, "num_compared": 1_000, "largest_error": 1.0, "num_ended": 3, "share_equal": 0.5}
+    monkeypatch.setattr(command, "ask", lambda *_: said)
+    found = command.ask_about(
+        Plan(trials=[], comparisons=[Comparison(env="CartPole-v1", engine="native")], compiled=[])
+    )
+    assert [case.samples["ours"] for case in found.cases] == [[812]]
+    assert [one.reason for one in found.failed] == ["812 of 1,000 numbers are wrong"]
+
+
 def test_cases_in_which_our_own_process_fails_end_the_command_after_the_others_are_reported(tmp_path, monkeypatch):
     broken = Scene(env="no such environment", num_envs=8, num_steps=4)
     trials = [cartpole(8, [OURS]), Trial(group="g", name="broken", scenes={"ours": (OURS, broken)})]

@@ -4,7 +4,7 @@ import pytest
 
 from drivetrain.bench.machine import Origin
 from drivetrain.bench.report import Report, Skipped
-from drivetrain.bench.sim import devices
+from drivetrain.bench.sim import command, devices
 from drivetrain.bench.sim.cases import speed_case
 from drivetrain.bench.sim.causes import CARTPOLE_NBYTES, Cause, with_causes
 from drivetrain.bench.sim.command import CHECKER, COMPILER
@@ -124,6 +124,12 @@ def test_plots_need_the_comparisons_and_a_folder(tmp_path):
         bench.run(["sim", "--plots", str(tmp_path)])
     with pytest.raises(InvalidInput, match="expected a folder that exists"):
         bench.run(["sim", "--paper", "--plots", str(tmp_path / "none")])
+
+
+def test_plots_without_what_draws_them_are_refused_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "is_installed", lambda module: module != "matplotlib")
+    with pytest.raises(InvalidInput, match=r"--plots \S+: matplotlib is not installed: pip install"):
+        bench.run(["sim", "--paper", "--plots", str(tmp_path)])
 
 
 def test_on_a_gpu_the_same_comparisons_are_made_by_the_clock_with_calls_that_overlap():

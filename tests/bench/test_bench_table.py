@@ -1,8 +1,10 @@
 """The page made from a report: weaknesses first, every peer accounted for, the evidence below."""
 
 import json
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from test_bench_report import make_case, make_report
@@ -126,3 +128,13 @@ def test_a_foreign_or_newer_file_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(FileFormatError, match=r"report\.json"):
         load_report(path)
+
+
+def test_the_program_behind_the_report_on_files_writes_it(tmp_path):
+    program = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "benchmarks" / "replay_files.py"))
+    main = program["main"]
+    main.__globals__.update(CAPACITY=2**11, NUM_ROUNDS=1)
+    main(tmp_path / "files.json", None)
+    report = json.loads((tmp_path / "files.json").read_text())
+    assert len(report["cases"]) == 4
+    assert report["command"] == "python docs/benchmarks/replay_files.py files.json"

@@ -54,21 +54,29 @@ def test_what_is_done_in_a_folder_is_not_done_again_and_comes_back_as_it_was(tmp
 def test_a_part_that_fails_lacks_something_or_would_not_fit_is_left_with_the_reason_and_the_rest_is_done(tmp_path):
     parts = [
         part_of("fails", raising(RunError("it broke"))),
+        part_of("surprises", raising(FileFormatError("cut off"))),
         part_of("lacks", missing=lambda: "not installed: torch"),
         part_of("long", most_s=200),
         part_of("fits"),
     ]
     reasons = {one.name: one.reason for one in carry_out(parts, tmp_path, 100)}
     assert reasons["fails"] == "it broke"
+    assert reasons["surprises"] == "FileFormatError: cut off"
     assert reasons["lacks"] == "not installed: torch"
     assert "may take 200 s" in reasons["long"]
     assert [part.name for part in parts if parts_in(tmp_path).get(part.asked)] == ["fits"]
 
 
-def test_parts_of_another_commit_are_done_again_and_a_file_of_nobody_is_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [("describe_commit", "another"), ("gpus", ["another"]), ("describe_versions", {"drivetrain": "another"})],
+)
+def test_parts_of_other_code_and_machines_are_done_again_and_a_file_of_nobody_is_refused(
+    tmp_path, monkeypatch, what, other
+):
     part = part_of("one")
     with monkeypatch.context() as patched:
-        patched.setattr(plan, "describe_commit", lambda: "another")
+        patched.setattr(plan, what, lambda *_: other)
         carry_out([part], tmp_path, 100)
         assert parts_in(tmp_path).get(part.asked) is not None
     assert parts_in(tmp_path).get(part.asked) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 from drivetrain.bench.gpu.accuracy import accuracy
 from drivetrain.bench.gpu.curves import curves
 from drivetrain.bench.gpu.kernels import kernels
-from drivetrain.bench.gpu.plan import Part, carry_out, parts_in
+from drivetrain.bench.gpu.plan import GPU_DISTRIBUTIONS, Part, carry_out, parts_in
 from drivetrain.bench.gpu.recording import recording
 from drivetrain.bench.gpu.simulators import simulators
 from drivetrain.bench.gpu.survey import survey
@@ -27,7 +27,6 @@ WEAKNESSES = (
     "The truth of corrected times has an error of its own, which stands beside it.",
     "Simulators are measured with actions that lie on the device already and with results that stay there.",
 )
-DISTRIBUTIONS_HERE = ("nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "cuda-core", "jax-cuda13-plugin", "jax-cuda12-plugin")
 
 
 def parts() -> list[Part]:
@@ -108,7 +107,7 @@ def report_of(folder: Path, left: Sequence[Skipped], words: Sequence[str]) -> Re
     done = [found for part in parts() if (found := kept.get(part.asked)) is not None]
     return Report(
         title="What only a GPU can show",
-        origin=origin_of(words, (*DISTRIBUTIONS, *DISTRIBUTIONS_HERE), gpus=gpus()),
+        origin=origin_of(words, (*DISTRIBUTIONS, *GPU_DISTRIBUTIONS), gpus=gpus()),
         weaknesses=WEAKNESSES,
         cases=[case for found in done for case in found.cases],
         skipped=[*(one for found in done for one in found.skipped), *left],

@@ -6,17 +6,27 @@ A second command in the same folder goes on with what is left, so that a loan ma
 """
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.kept import Kept
-from drivetrain.bench.machine import describe_commit
+from drivetrain.bench.machine import describe_commit, describe_machine, describe_versions, gpus
 from drivetrain.bench.report import Case, Skipped, Target
 from drivetrain.core.errors import RunError
 
 FILE = "parts.jsonl"
+GPU_DISTRIBUTIONS = (
+    "nvidia-cuda-cupti",
+    "nvidia-cuda-nvrtc",
+    "cuda-core",
+    "jax",
+    "jax-cuda13-plugin",
+    "jax-cuda12-plugin",
+)
+"""What parts depend on beside drivetrain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +65,14 @@ def parts_in(folder: Path) -> Kept[Found]:
     Raises:
         FileFormatError: Its file is something else.
     """
-    return Kept(folder / FILE, command="gpu", restored=_restored, conditions={"commit": describe_commit()})
+    return Kept(folder / FILE, command="gpu", restored=_restored, conditions=_conditions())
+
+
+def _conditions() -> dict[str, Any]:
+    """What a part depends on beside its name: code, versions and the machine, of which loans are of several."""
+    machine = describe_machine()
+    here = {name: machine[name] for name in ("cpu", "cores", "kernel", "python")}
+    return {"commit": describe_commit(), "versions": describe_versions(GPU_DISTRIBUTIONS), "gpus": gpus(), **here}
 
 
 def carry_out(parts: Sequence[Part], folder: Path, limit_s: float) -> list[Skipped]:
@@ -82,6 +99,9 @@ def carry_out(parts: Sequence[Part], folder: Path, limit_s: float) -> list[Skipp
                 kept.add(part.asked, found, asdict(found))
             except RunError as error:
                 why = str(error)
+            except Exception as error:  # of a loan, the other parts are worth more than this one's reason
+                traceback.print_exc()
+                why = f"{type(error).__name__}: {error}"
             print(f"{part.name}: {time.monotonic() - began_s:.0f} s{', ' + why if why else ''}", flush=True)
         if why:
             left.append(Skipped(name=part.name, reason=why, remedy="drivetrain bench gpu, again in the same --folder"))

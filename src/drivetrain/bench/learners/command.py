@@ -21,6 +21,7 @@ from drivetrain.bench.learners.worker import Job
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
+from drivetrain.bench.tied import VARIABLE
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.core.machine import num_cores
 from drivetrain.core.outputs import require_folders
@@ -151,7 +152,8 @@ def worker(job: Job) -> Generator["subprocess.Popen[str]"]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment,
+        env={**environment, VARIABLE: str(os.getpid())},
+        start_new_session=True,  # Ctrl-C is the bench's, which ends it
     )
     try:
         answer(process)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from drivetrain.bench.tied import end_with_bench
 from drivetrain.core.threads import prepare_computation
 from drivetrain.train.config import Precision, TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
@@ -129,6 +130,7 @@ def _on_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
 
 def main() -> None:
     """Be a worker."""
+    end_with_bench()
     job = Job(**json.loads(sys.argv[1]))
     prepare_computation()
     call = make_call(job)

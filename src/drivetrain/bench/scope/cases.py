@@ -108,7 +108,7 @@ def half_width(measured: Measured) -> Case:
 
 
 def under_tools(measured: Measured, clock: str) -> Case:
-    """One program, all tools: time under a tool over time alone, both of whole processes."""
+    """One program, all tools: time under a tool over time alone, both of the program's work."""
     time = CLOCKS[clock]
     alone = measured.trials[ALONE]
     tools = [OURS, *sorted(set(measured.trials) - {ALONE, OURS})]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from drivetrain.bench.machine import gpus, origin_of
-from drivetrain.bench.process import Rival
+from drivetrain.bench.process import Rival, is_installed
 from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
@@ -26,6 +26,7 @@ from drivetrain.bench.sim.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.sim.rounds import OPEN_TIMEOUT_S, measure
 from drivetrain.bench.worker import Worker
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
+from drivetrain.core.extras import install_command
 from drivetrain.core.outputs import require_folders
 
 CHECKER = Rival(
@@ -97,6 +98,8 @@ class Options:
         require_folders(self.json, self.markdown)
         if self.plots is not None and not (self.paper and self.plots.is_dir()):
             raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")
+        if self.plots is not None and not is_installed("matplotlib"):
+            raise InvalidInput(f"--plots {self.plots}: matplotlib is not installed: {install_command('plot')}")
         if self.full_equality and (self.quick or self.paper):
             raise InvalidInput("--full-equality: expected neither --quick nor --paper, which compare less")
         if self.device != "auto" and not self.paper:
@@ -217,6 +220,9 @@ def ask_about(plan: Plan) -> Found:
     for comparison in plan.comparisons:
         said = ask(CHECKER, vars(comparison), comparison.name, found)
         found.cases += [] if said is None else [equality_case(comparison, said)]
+        if said is not None and said["num_wrong"]:
+            why = f"{said['num_wrong']:,} of {said['num_compared']:,} numbers are wrong"
+            found.failed.append(Skipped(name=comparison.name, reason=why, remedy=f'--only "{comparison.name}"'))
     for env in plan.compiled:
         said = ask(COMPILER, {"env": env}, f"compiling {env}", found)
         found.cases += [] if said is None else compile_cases(env, said)
