@@ -105,12 +105,14 @@ def conditions(distributions: Sequence[str]) -> Mapping[str, Any]:
     Raises:
         InvalidInput: Runs of this code could not be known again.
     """
+    return {"code": describe_code(), **surroundings(distributions)}
+
+
+def surroundings(distributions: Sequence[str]) -> Mapping[str, Any]:
+    """What a run depends on beside its job and the code: versions, processor."""
     machine = describe_machine()
-    return {
-        "code": describe_code(),
-        "versions": describe_versions(distributions),
-        **{name: machine[name] for name in ("cpu", "cores", "kernel", "python")},
-    }
+    here = {name: machine[name] for name in ("cpu", "cores", "kernel", "python")}
+    return {"versions": describe_versions(distributions), **here}
 
 
 def describe_code(folder: Path = Path(__file__).parent) -> str:

@@ -87,7 +87,8 @@ class Evaluator:
                 playing[lane] = waiting.pop()
                 set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
         while any(episode is not None for episode in playing):
-            actions, over = act(obs), list[int]()
+            actions = act(obs)
+            over: list[int] = []
             with SIMULATION:
                 for lane, env in enumerate(lanes):
                     episode = playing[lane]

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.kept import Kept
-from drivetrain.bench.machine import describe_commit, describe_machine, describe_versions, gpus
+from drivetrain.bench.kept import Kept, surroundings
+from drivetrain.bench.machine import describe_commit, gpus
 from drivetrain.bench.report import Case, Skipped, Target
 from drivetrain.core.errors import RunError
 
@@ -65,14 +65,9 @@ def parts_in(folder: Path) -> Kept[Found]:
     Raises:
         FileFormatError: Its file is something else.
     """
-    return Kept(folder / FILE, command="gpu", restored=_restored, conditions=_conditions())
-
-
-def _conditions() -> dict[str, Any]:
-    """What a part depends on beside its name: code, versions and the machine, of which loans are of several."""
-    machine = describe_machine()
-    here = {name: machine[name] for name in ("cpu", "cores", "kernel", "python")}
-    return {"commit": describe_commit(), "versions": describe_versions(GPU_DISTRIBUTIONS), "gpus": gpus(), **here}
+    machine = {"gpus": gpus(), **surroundings(GPU_DISTRIBUTIONS)}  # loans are of several
+    conditions = {"commit": describe_commit(), **machine}
+    return Kept(folder / FILE, command="gpu", restored=_restored, conditions=conditions)
 
 
 def carry_out(parts: Sequence[Part], folder: Path, limit_s: float) -> list[Skipped]:
