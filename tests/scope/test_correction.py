@@ -123,6 +123,28 @@ def test_waits_shrink_as_much_as_those_waited_for(seed):
     assert main.corrected_ns == pytest.approx(alone[0].alone["other", "wait"], rel=0.02)
 
 
+def test_who_ends_a_wait_is_asked_of_then_and_not_of_waits_that_it_left_since():
+    """A parent waits, and within that for a child with many spans; another sleeps until the parent goes on."""
+    ms, child, wait, select = 1_000_000, STEP_SITE, WAIT_SITE, len(SITES)
+    parent = [(1 * ms, BEGIN, child), (2 * ms, END, child), (10 * ms, BEGIN, wait), (10 * ms + 1_000, BEGIN, select)]
+    parent += [(411 * ms + 70_000, END, select), (600 * ms + 50_000, END, wait), (601 * ms, THREAD_END, 0)]
+    sleeping = [(3 * ms, BEGIN, child), (4 * ms, END, child), (5 * ms, BEGIN, wait), (600 * ms, END, wait)]
+    sleeping += [(600 * ms + 20_000, THREAD_END, 0)]
+    busy = [(11 * ms + i * 100_000 + at, kind, child) for i in range(4_000) for at, kind in ((0, BEGIN), (50_000, END))]
+    busy += [(411 * ms + 60_000, THREAD_END, 0)]
+    costs = dict.fromkeys(("call", "annotation"), (2000.0, 0.0))
+    threads = [
+        thread_of(events, process=number, tid=7 + number) for number, events in enumerate((parent, sleeping, busy))
+    ]
+    prior = dict.fromkeys(costs, (1.0, 0.0))
+    trace = trace_of_planted(threads, 601 * ms, parents=(1, 7, 7), alone_ns=costs, prior=prior)
+    profile = Profile(replace(trace, sites=(*trace.sites, replace(trace.sites[wait], name="select"))))
+    (slept,) = [row for row in profile.breakdown() if (row.process, row.time_class) == ("8", "wait")]
+    assert slept.raw_ns == 595 * ms
+    assert slept.corrected_ns == pytest.approx(595 * ms, rel=1e-4)
+    assert profile.wall.likely_ns == pytest.approx(601 * ms, rel=1e-4)
+
+
 @given(st.integers(0, 2**31))
 @settings(max_examples=10, deadline=None)
 def test_corrected_rows_of_a_thread_and_overlaps_sum_to_the_corrected_wall_time(seed):

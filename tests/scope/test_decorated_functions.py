@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from programs import entered, profiled_text
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
+from drivetrain.scope import summing
 
 
 def test_a_recorded_method_binds_like_a_function():
@@ -81,3 +84,34 @@ subprocess.run([sys.executable, "-c", text], input=cloudpickle.dumps([Simulator(
     assert profiled_text(tmp_path / "run.scope", text).stdout == b"6 Simulator 24\n"
     counts = entered(tmp_path / "run.scope")
     assert [counts[name] for name in ("recursive", "method", "of the class")] == [3 + 4, 1, 1]
+
+
+def test_a_generator_that_another_thread_ends_takes_it_out_of_nothing(tmp_path):
+    @scope.operation("load")
+    def numbers():
+        while True:
+            yield 1
+
+    def end_it():
+        with scope.operation("load"):
+            suspended.close()
+            time.sleep(0.05)
+
+    with scope.session(tmp_path / "run.scope"):
+        suspended = numbers()
+        next(suspended)
+        thread = threading.Thread(target=end_it)
+        thread.start()
+        thread.join()
+    rows = scope.load(tmp_path / "run.scope").breakdown()
+    assert sum(row.raw_ns for row in rows if row.thread != "main" and row.operation == "load") > 50e6
+
+
+def test_sums_that_are_refused_beside_a_recording_leave_it_as_it_is(tmp_path):
+    with scope.session(tmp_path / "run.scope"):
+        summing.create(tmp_path / "sums.scope")
+        with pytest.raises(InvalidInput, match="one session at a time"):
+            summing.join(tmp_path / "sums.scope", name="one")
+        with scope.operation("after"):
+            pass
+    assert entered(tmp_path / "run.scope")["after"] == 1

@@ -48,6 +48,14 @@ def test_a_file_of_somebody_elses_making_is_taken_for_none(tmp_path, text):
     assert prior.recall(file) == {}
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e30"])
+def test_numbers_that_nobody_measured_are_left_out(tmp_path, number):
+    file = tmp_path / "costs.json"
+    rows = f'{{"call": [[{number}, 0.1], [0.1, {number}]], "annotation": [[1.5, 0.1]]}}'
+    file.write_text(f'{{"format": 1, "machines": {{"{prior.machine()}": {rows}}}}}')
+    assert list(prior.recall(file)) == ["annotation"]
+
+
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "file").touch()
     prior.remember({"call": (1.0, 0.1)}, tmp_path / "file" / "costs.json")

@@ -8,7 +8,6 @@ Recording needs the standard library alone; analysis needs NumPy. Imports no fra
 import os
 from typing import TYPE_CHECKING
 
-from drivetrain.core.paths import given_path
 from drivetrain.scope._native import mark_step
 from drivetrain.scope.session import session
 from drivetrain.scope.spans import operation, phase
@@ -48,7 +47,7 @@ def pack(path: str | os.PathLike[str]) -> None:
     """
     from drivetrain.scope.trace import folder
 
-    folder.pack(given_path("path", path))
+    folder.pack(path)
 
 
 __all__ = ["load", "mark_step", "operation", "pack", "phase", "session"]

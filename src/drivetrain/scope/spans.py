@@ -5,6 +5,7 @@ operation("inference") -> Span -> events of this thread
 
 import functools
 import inspect
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -137,19 +138,22 @@ def _recorded_coroutine(function: Callable[..., Any], inside: Span) -> Callable[
 
 class _Held:
     """A span that is left in the lane in which it was entered: another task may end what this one leaves suspended, as
-    asyncio closes asynchronous generators after a `break`.
+    asyncio closes asynchronous generators after a `break`. One that another thread ends stays where it is: that thread
+    may be in such a span of its own.
     """
 
-    __slots__ = ("_inside", "_lane")
+    __slots__ = ("_inside", "_lane", "_thread")
 
     def __init__(self, inside: Span) -> None:
         self._inside = inside
 
     def __enter__(self) -> None:
-        self._lane = _native.current_lane()
+        self._thread, self._lane = threading.get_ident(), _native.current_lane()
         self._inside.__enter__()
 
     def __exit__(self, *exception: object) -> None:
+        if threading.get_ident() != self._thread:
+            return
         here = _native.current_lane()
         if here == self._lane:
             self._inside.__exit__(*exception)

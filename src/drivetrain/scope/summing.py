@@ -47,8 +47,8 @@ def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:
         InvalidInput: This process records already.
         OSError: The folder cannot be written; nothing is recorded.
     """
+    folder = enter(path, name=name)
     try:
-        folder = enter(path, name=name)
         _native.start_totals(os.fsencode(folder), limit_nbytes, goes_by())
         empty = _native.Span(table.number(CALIBRATION))
         with _native.Span(table.number(AROUND_CALIBRATION)):

@@ -12,6 +12,7 @@ if it was another one is in the bounds: `earliest` and `latest` are the same wit
 that may have.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -118,8 +119,9 @@ class _Line:
         return self.base + self.cost_before(place)
 
     def shift_at(self, time_ns: int) -> Floats:
-        """S at any time."""
-        return self.shift(int(np.searchsorted(self.line.edge_ns, time_ns, side="right")) - 1)
+        """S at any time, also before waits that are settled."""
+        place = int(np.searchsorted(self.line.edge_ns, time_ns, side="right")) - 1
+        return self.bases[bisect_right(self.places, place) - 1] + self.cost_before(place)
 
     def ran_until(self, times: Ints) -> tuple[Ints, Ints]:
         """The last time up to each at which the thread ran, and how far from it the thread began to rest."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from drivetrain.core.caches import user_cache
 
 _MOST = 30
+_LARGEST = 1e6  # beyond it nobody measured; NaN neither
 _FORMAT = 1
 
 
@@ -84,7 +85,10 @@ def _read(file: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
         if found["format"] != _FORMAT:
             return {}
         return {
-            name: {instrument: [(float(m), float(se)) for m, se in rows] for instrument, rows in said.items()}
+            name: {
+                instrument: [(float(m), float(se)) for m, se in rows if abs(m) <= _LARGEST and 0 <= se <= _LARGEST]
+                for instrument, rows in said.items()
+            }
             for name, said in found["machines"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent, or of somebody else's making

@@ -3,12 +3,14 @@
 FOLDER/session.json, *.events, *.sites, ...   ->  pack  ->  FOLDER/session.json, trace.parquet, gpu.parquet
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.extras import naming_extra
+from drivetrain.core.paths import given_path
 from drivetrain.scope import notes
 from drivetrain.scope.trace import damage, segments
 from drivetrain.scope.trace.events import Trace
@@ -63,14 +65,15 @@ def _read(folder: Path) -> Trace:
     return segments.read_folder(folder)
 
 
-def pack(folder: Path) -> None:
+def pack(path: str | os.PathLike[str]) -> None:
     """Replace the segments of a finished session by one Parquet file, a fifth of their size or less.
 
     Raises:
-        InvalidInput: The session has not ended.
+        InvalidInput: It is no path, or the session has not ended.
         FileFormatError: The folder holds no session.
         MissingExtra: PyArrow is not installed.
     """
+    folder = given_path("path", path)
     with naming_extra():
         from drivetrain.scope.trace import gpu_parquet, parquet
     trace = read(folder)
