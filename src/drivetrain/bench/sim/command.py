@@ -219,8 +219,10 @@ def ask_about(plan: Plan) -> Found:
     found = Found()
     for comparison in plan.comparisons:
         said = ask(CHECKER, vars(comparison), comparison.name, found)
-        found.cases += [] if said is None else [equality_case(comparison, said)]
-        if said is not None and said["num_wrong"]:
+        if said is None:
+            continue
+        found.cases.append(equality_case(comparison, said))
+        if said["num_wrong"]:
             why = f"{said['num_wrong']:,} of {said['num_compared']:,} numbers are wrong"
             found.failed.append(Skipped(name=comparison.name, reason=why, remedy=f'--only "{comparison.name}"'))
     for env in plan.compiled:
