@@ -37,7 +37,8 @@ inline PyObject* span_enter(PyObject* self, PyObject*) {
   return Py_NewRef(self);
 }
 inline PyObject* span_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
-  thread_log.end(reinterpret_cast<Span*>(self)->use.site);
+  const SiteUse& use = reinterpret_cast<Span*>(self)->use;
+  thread_log.end(use.site, use.instrument);
   Py_RETURN_NONE;
 }
 inline PyObject* span_site(PyObject* self, void*) {

@@ -54,23 +54,21 @@ def states_by_walking(trace, thread):
             lane = site
         stack = stacks.setdefault(lane, [])
         if kind == BEGIN:
-            _, *around = top(stacks, lane)
-            own = trace.sites[site]
-            presumed = own.presumed if own.presumed and around[0] == "other" else around[0]
-            stack.append((site, own.operation or presumed, own.time_class or around[1], own.phase or around[2]))
-        if kind == END:
-            for place in reversed(range(len(stack))):
-                if stack[place][0] == site:
-                    del stack[place]
-                    break
-        state = tuple(top(stacks, lane)[1:])
+            stack.append(site)
+        if kind == END and site in stack:
+            del stack[len(stack) - 1 - stack[::-1].index(site)]
+        state = state_of([trace.sites[site] for site in (stacks[0] + stack if lane else stack)])
     pieces.append((since, trace.end_ns, ("other", "idle", "") if len(thread.time_ns) else state))
     return pieces
 
 
-def top(stacks, lane):
-    stack = stacks[lane] or stacks[0]
-    return stack[-1] if stack else (None, "other", "python", "")
+def state_of(inside):
+    """What a thread is in that is in these sites, outermost first."""
+    operation, time_class, phase = "other", "python", ""
+    for site in inside:
+        presumed = site.presumed if site.presumed and operation == "other" else operation
+        operation, time_class, phase = site.operation or presumed, site.time_class or time_class, site.phase or phase
+    return operation, time_class, phase
 
 
 def totals_by_walking(trace, thread):

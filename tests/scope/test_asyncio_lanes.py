@@ -10,7 +10,7 @@ from programs import profiled_text
 
 from drivetrain import scope
 from drivetrain.scope.reference import innermost
-from drivetrain.scope.trace.events import LANE
+from drivetrain.scope.trace.events import BEGIN, END, INSTRUMENTS, LANE
 
 BUSY_S = 0.02
 
@@ -70,11 +70,28 @@ def test_time_of_others_and_of_the_event_loop_is_not_the_waiting_tasks(tmp_path)
     assert spent["afterwards"] >= BUSY_S * 1e9
     profile = scope.load(tmp_path / "run")
     thread = profile.trace.threads[0]
-    inner, _ = innermost(thread.kind, thread.site)
+    inner = innermost(thread.kind, thread.site).inner
     assert inner[-1] == -1, "nothing is left open"
     sites = [site.name for site in profile.trace.sites]
     held = np.flatnonzero(thread.site == sites.index("held"))
     assert (thread.kind[held[0] : held[-1]] == LANE).sum() >= 2, "others ran in between"
+
+
+def test_what_is_held_across_an_await_ends_as_what_it_was_entered_by(tmp_path):
+    async def holds():
+        with scope.operation("held"):
+            await asyncio.sleep(0)
+
+    async def several():
+        await asyncio.gather(*(holds() for _ in range(4)))
+
+    with scope.session(tmp_path / "run", calibrate_every=0):
+        asyncio.run(several())
+    trace = scope.load(tmp_path / "run").trace
+    (thread,) = trace.threads
+    held = (thread.site == [site.name for site in trace.sites].index("held")) & np.isin(thread.kind, [BEGIN, END])
+    assert held.sum() == 8
+    assert (thread.value[held] == INSTRUMENTS.index("annotation")).all()
 
 
 def test_what_is_around_the_loop_is_around_its_tasks_and_decorated_coroutines_work(tmp_path):

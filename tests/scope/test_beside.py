@@ -4,6 +4,8 @@ import dataclasses
 import json
 import re
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from drivetrain.cli.main import main
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_json, beside_page
 from drivetrain.scope.report.amounts import seconds
-from drivetrain.scope.report.shares import Share, shares
+from drivetrain.scope.report.shares import shares
 
 
 def record(folder, *, num_steps, own):
@@ -92,19 +94,59 @@ def test_ratios_are_per_step_where_steps_are_known_and_absent_where_one_run_has_
 
 def test_steps_are_counted_among_all_events_once_and_not_for_every_row(runs, monkeypatch):
     counted: list[Profile] = []
-    count = Profile.num_recorded_steps
-    monkeypatch.setattr(Profile, "num_recorded_steps", lambda profile: counted.append(profile) or count(profile))
+    count = Profile.extrapolation
+    monkeypatch.setattr(Profile, "extrapolation", lambda profile: counted.append(profile) or count(profile))
     assert beside_page.render(runs, "both")
     assert len(beside_json.as_json(runs)["rows"]) > 2
     assert counted == [run.profile for run in runs]
 
 
-def test_a_ratio_of_what_cannot_be_told_from_recording_is_not_given(runs):
+def test_per_step_is_of_all_steps_also_for_threads_that_take_none_and_are_never_muted(tmp_path):
+    step_s, num_steps = 0.001, 600
+
+    def busy():
+        until = time.perf_counter() + step_s
+        while time.perf_counter() < until:
+            pass
+
+    def record(folder, calibrate_every):
+        over = threading.Event()
+
+        def wait():
+            with scope.operation("background"):
+                over.wait()
+
+        with scope.session(folder, calibrate_every=calibrate_every):
+            thread = threading.Thread(target=wait)
+            thread.start()
+            for _ in range(num_steps):
+                with scope.operation("simulation"):
+                    busy()
+                scope.mark_step()
+            over.set()
+            thread.join()
+        return scope.load(folder)
+
+    profiles = {name: record(tmp_path / name, every) for name, every in (("all", 0), ("half", 2))}
+    assert profiles["half"].num_recorded_steps() < 0.6 * num_steps
+    for run in beside.lettered(profiles):
+        in_simulation, in_background = (
+            run.per_step_ns(run.shares[name, "python"]) for name in ("simulation", "background")
+        )
+        assert 0.9 * step_s * 1e9 < in_simulation < 2 * step_s * 1e9
+        assert 0.9 < in_background / in_simulation < 1.5  # twice as much, as if it had been muted, too
+    unrecorded = run.shares["unrecorded", "unrecorded"]
+    assert run.per_step_ns(unrecorded) is None
+
+
+def test_a_ratio_of_what_cannot_be_told_from_recording_is_not_given(runs, monkeypatch):
     first, second = runs
     key = ("simulation", "python")
-    first.shares[key] = Share(
-        operation=key[0], time_class=key[1], raw_ns=5, corrected_ns=-3.0, low_ns=-9.0, high_ns=4.0
-    )
+    rows = [
+        dataclasses.replace(row, corrected_ns=-3.0, low_ns=-9.0, high_ns=4.0) if row.operation == key[0] else row
+        for row in first.profile.breakdown()
+    ]
+    monkeypatch.setattr(first.profile, "_breakdown", tuple(rows))
     assert beside.ratio(second, first, key) is None
 
 

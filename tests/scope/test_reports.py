@@ -228,8 +228,8 @@ def test_in_perfetto_every_end_is_of_the_innermost_begin_and_that_is_what_the_th
             shown[round(1000 * event["ts"])] = stack[-1:]
     assert stack == []
     entered = thread.site[thread.kind == BEGIN]
-    inner, _ = innermost(thread.kind, thread.site)
-    names = [[trace.sites[entered[begin]].name] if begin >= 0 else [] for begin in inner]
+    frames = innermost(thread.kind, thread.site)
+    names = [[trace.sites[entered[frames.begin[frame]]].name] if frame >= 0 else [] for frame in frames.inner]
     now = []
     for time, name in dict(zip(thread.time_ns.tolist(), names, strict=True)).items():
         now = shown.get(time, now)

@@ -17,7 +17,7 @@ from drivetrain.scope.profile import Profile
 from drivetrain.scope.sites import CLASSES, FORWARD, Site
 from drivetrain.scope.states import StateSpace
 from drivetrain.scope.timeline import innermost, timeline
-from drivetrain.scope.trace.events import BEGIN, END, THREAD_END
+from drivetrain.scope.trace.events import BEGIN, END, LANE, THREAD_END
 
 
 def totals(trace, thread):
@@ -32,6 +32,36 @@ def test_the_totals_of_a_thread_equal_those_found_by_walking(data, how):
     in_order, lanes = how
     trace = trace_of([data.draw(threads(5, 300, in_order=in_order, lanes=lanes))], 0, 305)
     assert totals(trace, trace.threads[0]) == totals_by_walking(trace, trace.threads[0])
+
+
+def test_what_stands_above_a_site_that_is_left_out_of_order_is_no_longer_in_it():
+    act, matmul, warm_up = 0, 2, 3  # a generator of the first, in which a phase and a call begin that outlast it
+    events = [(10, BEGIN, act), (20, BEGIN, warm_up), (30, BEGIN, matmul), (40, END, act), (60, END, matmul)]
+    trace = trace_of([thread_of([*events, (90, END, warm_up), (95, THREAD_END, 0)])], 0, 100)
+    assert totals(trace, trace.threads[0]) == {
+        ("other", "idle", ""): 15,
+        ("inference", "python", ""): 10,
+        ("inference", "python", "warm-up"): 10,
+        ("inference", "backend", "warm-up"): 10,
+        ("other", "backend", "warm-up"): 20,
+        ("other", "python", "warm-up"): 30,
+        ("other", "python", ""): 5,
+    }
+
+
+def test_a_task_that_goes_on_elsewhere_is_in_what_is_around_its_loop_now():
+    act, simulate, matmul = 0, 1, 2
+    events = [(10, BEGIN, act), (20, LANE, 1), (30, BEGIN, matmul), (40, LANE, 0), (50, END, act)]
+    events += [(60, BEGIN, simulate), (70, LANE, 1), (85, END, matmul), (90, LANE, 0), (95, END, simulate)]
+    trace = trace_of([thread_of([*events, (100, THREAD_END, 0)])], 0, 100)
+    assert totals(trace, trace.threads[0]) == {
+        ("other", "idle", ""): 10,
+        ("inference", "python", ""): 30,
+        ("inference", "backend", ""): 10,
+        ("other", "python", ""): 15,
+        ("simulation", "simulator", ""): 20,
+        ("simulation", "backend", ""): 15,
+    }
 
 
 @given(traces(in_order=False, lanes=True))

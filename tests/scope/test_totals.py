@@ -5,7 +5,10 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +102,42 @@ def test_sums_and_events_of_the_same_program_enter_the_same_states_as_often(fold
     del counted[""]
     assert sums == counted
     assert sum(counted.values()) > 100
+
+
+def test_a_generator_that_ends_within_what_it_began_before_is_told_alike_by_sums_and_by_events(folder, tmp_path):
+    def busy():
+        until = time.monotonic_ns() + 20_000_000
+        while time.monotonic_ns() < until:
+            pass
+
+    @scope.operation("replay")
+    def batches():
+        yield 1
+        yield 2
+
+    def work():
+        of = batches()
+        next(of)
+        with scope.phase("train"):
+            for _ in of:
+                busy()
+            busy()
+        with scope.phase("late"):
+            of = batches()
+            next(of)
+        busy()
+        of.close()
+
+    def long(rows):
+        return {(row.operation, row.phase) for row in rows if row.time_class == "python" and row.ns > 15_000_000}
+
+    with scope.session(tmp_path / "events", calibrate_every=0):
+        work()
+    rows = [SimpleNamespace(ns=row.raw_ns, **asdict(row)) for row in scope.load(tmp_path / "events").breakdown()]
+    found = {("replay", "train"), ("other", "train"), ("replay", "")}
+    assert found <= long(rows)
+    assert {state for state in long(rows) if "late" in state} == set()
+    assert found <= long(Totals.load([recorded(folder, work)]).rows)
 
 
 def test_a_long_session_takes_no_more_space_than_a_short_one(folder, tmp_path):

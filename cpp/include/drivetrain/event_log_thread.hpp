@@ -34,8 +34,9 @@ class ThreadLog {
     return true;
   }
 
-  /// Leaves the innermost site of this number; the time is taken first. Nothing happens if it was not entered.
-  void end(std::uint32_t site) noexcept {
+  /// Leaves the innermost site of this number; the time is taken first. Nothing happens if it was not entered. What
+  /// entered it is said where the thread has forgotten: in a lane that it left since.
+  void end(std::uint32_t site, Instrument instrument = Instrument::kCall) noexcept {
     if (epoch_ == 0) return;  // nothing was entered
     // What is not recorded needs no time.
     const bool is_timed = depth_ == 0 || stack_[depth_ - 1].recorded || stack_[depth_ - 1].use.site != site;
@@ -47,7 +48,8 @@ class ThreadLog {
     }
     if (depth_ == floor() || stack_[depth_ - 1].use.site != site) [[unlikely]]
       if (!move_to_top(site)) {
-        if (lane_ != 0) put(EventKind::kEnd, site, 0, now);  // entered before the lane was last left
+        // Entered before the lane was last left.
+        if (lane_ != 0) put(EventKind::kEnd, site, static_cast<std::uint16_t>(instrument), now);
         return;
       }
     const Entered& entered = stack_[--depth_];

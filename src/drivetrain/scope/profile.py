@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ from drivetrain.scope.timeline import Timeline, timeline
 from drivetrain.scope.trace import folder
 from drivetrain.scope.trace.blocks import Blocks, mask_of_events, num_cut_off_steps, num_unwritten_steps
 from drivetrain.scope.trace.events import BEGIN, MARKED, SIMULATED, STEP, Thread, Trace
+
+_Number = TypeVar("_Number", int, float)
 
 
 @with_fields
@@ -189,23 +191,22 @@ class Profile:
         """Steps marked by the program; where it marks none, steps of simulators that hooks saw: of a vector environment
         and not also of those in it, wherever they run.
         """
-
-        def of(thread: Thread, blocks: Blocks) -> Counter[int]:
-            written = _kinds_of(thread, thread.kind == STEP)
-            return written + num_unwritten_steps(blocks) + num_cut_off_steps(thread)
-
-        return self._sum_of_steps(of)
+        return self._sum_of_steps(_steps_of)
 
     def num_recorded_steps(self) -> int:
-        """Those among them in which all instruments recorded: what counts and times of operations are out of."""
+        """Those among them in which all instruments recorded."""
+        return self._sum_of_steps(lambda thread, _: _recorded_steps_of(thread))
 
-        def of(thread: Thread, _: Blocks) -> Counter[int]:
-            wanted = thread.kind == STEP
-            if (mask := mask_of_events(thread)) is not None:
-                wanted &= mask == 0
-            return _kinds_of(thread, wanted)
-
-        return self._sum_of_steps(of)
+    def extrapolation(self) -> list[float]:
+        """Per thread by what its times and counts are to be multiplied to be of all its steps: those in which nothing
+        was recorded have none. 1 for a thread that takes no steps, which is recorded throughout, and for one of whose
+        steps none was recorded.
+        """
+        found: list[float] = []
+        for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
+            recorded, steps = _recorded_steps_of(thread).total(), _steps_of(thread, blocks).total()
+            found.append(steps / recorded if recorded else 1.0)
+        return found
 
     def num_gpu_steps(self) -> int:
         """Those while GPUs were recorded: what their times are of."""
@@ -251,16 +252,36 @@ class Profile:
 
     def transitions(self) -> dict[str, dict[str, int]]:
         """How often Python called into native code: operation -> class -> calls, in all threads."""
-        counts: dict[str, Counter[str]] = {}
+        sums = Counter[tuple[str, str]]()
+        for counts in self._transitions_of_threads:
+            sums.update(counts)
+        return _by_operation(sums)
+
+    def transitions_per_step(self) -> dict[str, dict[str, float]] | None:
+        """The same per step, as if all had been recorded; None where no steps are known."""
+        steps = self.num_steps()
+        if not steps:
+            return None
+        sums: dict[tuple[str, str], float] = {}
+        for counts, times in zip(self._transitions_of_threads, self.extrapolation(), strict=True):
+            for key, number in counts.items():
+                sums[key] = sums.get(key, 0.0) + times * number / steps
+        return _by_operation(sums)
+
+    @cached_property
+    def _transitions_of_threads(self) -> list[Counter[tuple[str, str]]]:
         python = CLASSES.index("python")
+        found: list[Counter[tuple[str, str]]] = []
         for line in self.timelines:
             from_python = line.entered_from // len(self.space.phases) % len(CLASSES) == python
             codes, numbers = np.unique(line.entered[from_python], return_counts=True)
+            counts = Counter[tuple[str, str]]()
             for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
                 state = self.space.state(int(code))
                 if state.time_class in NATIVE:
-                    counts.setdefault(state.operation, Counter())[state.time_class] += int(number)
-        return {operation: dict(classes) for operation, classes in counts.items()}
+                    counts[state.operation, state.time_class] += int(number)
+            found.append(counts)
+        return found
 
     def as_json(self) -> dict[str, Any]:
         """The document of `drivetrain report --json`: JSON's types only."""
@@ -290,6 +311,24 @@ class Profile:
 def _kinds_of(thread: Thread, steps: NDArray[np.bool_]) -> Counter[int]:
     kinds: list[int] = thread.value[steps].tolist()
     return Counter(kinds)
+
+
+def _steps_of(thread: Thread, blocks: Blocks) -> Counter[int]:
+    return _kinds_of(thread, thread.kind == STEP) + num_unwritten_steps(blocks) + num_cut_off_steps(thread)
+
+
+def _recorded_steps_of(thread: Thread) -> Counter[int]:
+    wanted = thread.kind == STEP
+    if (mask := mask_of_events(thread)) is not None:
+        wanted &= mask == 0
+    return _kinds_of(thread, wanted)
+
+
+def _by_operation(counts: Mapping[tuple[str, str], _Number]) -> dict[str, dict[str, _Number]]:
+    found: dict[str, dict[str, _Number]] = {}
+    for (operation, time_class), number in counts.items():
+        found.setdefault(operation, {})[time_class] = number
+    return found
 
 
 def _longest_first(spent: Mapping[int, int], also: Iterable[int] = ()) -> list[tuple[int, int]]:

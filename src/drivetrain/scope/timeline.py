@@ -2,9 +2,9 @@
 
 events -> innermost open site after each event -> state after each event -> Timeline
 
-A site sets some of operation, class and phase and inherits the others from the site around it. Everything is
-vectorised; a stack that was left out of order (by a generator, say) is walked event by event instead, as
-`reference.py` does for all.
+A site sets some of operation, class and phase and inherits the others from the site around it, as long as that is
+there. Everything is vectorised; a stack that was left out of order (by a generator, say) is walked event by event
+instead, as `reference.py` does for all.
 """
 
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope import acting, reference, rules
+from drivetrain.scope.reference import Frames
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import BASE, IDLE, UNKNOWN, StateSpace
 from drivetrain.scope.trace.blocks import mask_of_events
@@ -76,9 +77,10 @@ class Timeline:
 def timeline(trace: Trace, thread: Thread, space: StateSpace) -> Timeline:
     """The time line of one thread."""
     begins = np.flatnonzero(thread.kind == BEGIN)
-    inner, parent = innermost(thread)
-    own = own_parts(space, thread.site[begins], begins, parent)
-    after, around = _states(inner, parent, own, space)
+    frames = innermost(thread)
+    own = own_parts(space, thread.site[begins], begins, frames.begin_around)
+    after, around = _states(frames, own[:, frames.begin], space)
+    around = around[: len(begins)]
     if (mask := mask_of_events(thread)) is not None:
         unknown = space.code(UNKNOWN)
         after, around = np.where(mask != 0, unknown, after), np.where(mask[begins] != 0, unknown, around)
@@ -113,19 +115,17 @@ def own_parts(space: StateSpace, entered: NDArray[np.int32], begins: Ints, paren
     return parts
 
 
-def _states(inner: Ints, parent: Ints, own: NDArray[np.int32], space: StateSpace) -> tuple[Ints, Ints]:
-    """The code after each event, and the code around each begin event."""
+def _states(frames: Frames, own: NDArray[np.int32], space: StateSpace) -> tuple[Ints, Ints]:
+    """The code after each event, and the code around each frame."""
     base = np.array(space.parts(BASE), np.int64)
-    parts = _inherited(own[:3].astype(np.int64), own[3].astype(np.int64), parent, base)
+    parts = _inherited(own[:3].astype(np.int64), own[3].astype(np.int64), frames.around, base)
     codes = (parts[0] * len(CLASSES) + parts[1]) * len(space.phases) + parts[2]
     padded = np.append(codes, space.code(BASE))  # index -1: outside all sites
-    return padded[inner], padded[parent]
+    return padded[frames.inner], padded[frames.around]
 
 
 def _inherited(own: Ints, presumed: Ints, parent: Ints, base: Ints) -> Ints:
-    """Fill in what begins inherit, or what is presumed where that is nothing. Parents come before their children, so
-    levels are filled from the top.
-    """
+    """Fill in what frames inherit, or what is presumed where that is nothing: level by level, from the top."""
     parts = own.copy()
     level = _levels(parent)
     order = np.argsort(level, kind="stable")
@@ -139,7 +139,7 @@ def _inherited(own: Ints, presumed: Ints, parent: Ints, base: Ints) -> Ints:
 
 
 def _levels(parent: Ints) -> Ints:
-    """1 for begins outside all others, one more than its parent's for the others."""
+    """1 for frames outside all others, one more than its parent's for the others."""
     level = np.ones(len(parent), np.int64)
     above = parent
     while (above >= 0).any():
@@ -148,10 +148,9 @@ def _levels(parent: Ints) -> Ints:
     return level
 
 
-def innermost(thread: Thread) -> tuple[Ints, Ints]:
-    """For each event the innermost open begin after it, and for each begin the one around it; -1 for none.
-
-    Begins are counted from 0. With lanes, a stack other than the thread's own lies on top of that.
+def innermost(thread: Thread) -> Frames:
+    """What the thread's stacks held, as `reference.innermost` finds it; a frame for each begin where all were left in
+    order.
     """
     kind, site = thread.kind, thread.site
     if (kind == LANE).any() and thread.site[kind == LANE].any():
@@ -166,7 +165,7 @@ def innermost(thread: Thread) -> tuple[Ints, Ints]:
     in_order = depth.min(initial=0) >= 0 and np.array_equal(site[begins][before[ends]], site[ends])
     if not in_order:
         return reference.innermost(kind, site)
-    return inner, before[begins]
+    return Frames(inner, before[begins], np.arange(len(begins)))
 
 
 def _last_at_depth(depth: NDArray[np.int32], begins: Ints, wanted: NDArray[np.bool_]) -> Ints:

@@ -5,12 +5,13 @@ Times are summed over threads, as in the report of one run; a run of more steps 
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.scope.profile import Profile
-from drivetrain.scope.report.shares import Share, shares
+from drivetrain.scope.profile import Profile, Row
+from drivetrain.scope.report.shares import Share, is_of, shares
+from drivetrain.scope.sites import UNRECORDED
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +34,11 @@ class Run:
         return {(share.operation, share.time_class): share for share in shares(self.profile.breakdown())}
 
     def per_step_ns(self, share: Share) -> float | None:
-        """Corrected time per step, or raw where none is known; None where no steps are."""
-        return self._per(self._num_recorded_steps, share.corrected_ns)
+        """Corrected time per step, or raw where none is known, as if all steps had been recorded; None where no steps
+        are known, and of the time of those that were not recorded.
+        """
+        found = self._of_all_steps.get((share.operation, share.time_class))
+        return None if found is None else self._per(self._num_steps, found.corrected_ns)
 
     def gpu_per_step_ns(self, ns: float) -> float | None:
         """Time of GPUs, or of calls to them, per step in which they were recorded; None where no steps are known."""
@@ -42,8 +46,18 @@ class Run:
 
     # Counted among all events, and asked for by every row.
     @cached_property
-    def _num_recorded_steps(self) -> int:
-        return self.profile.num_recorded_steps()
+    def _num_steps(self) -> int:
+        return self.profile.num_steps()
+
+    @cached_property
+    def _of_all_steps(self) -> dict[tuple[str, str], Share]:
+        profile = self.profile
+        threads = (
+            (profile.process_name(thread.process), profile.thread_name(thread)) for thread in profile.trace.threads
+        )
+        times = dict(zip(threads, profile.extrapolation(), strict=True))
+        rows = (_multiplied(row, times.get((row.process, row.thread), 1.0)) for row in profile.breakdown())
+        return {(share.operation, share.time_class): share for share in shares(rows) if not is_of(UNRECORDED, share)}
 
     @cached_property
     def _num_gpu_steps(self) -> int:
@@ -52,6 +66,11 @@ class Run:
     @staticmethod
     def _per(steps: int, ns: float) -> float | None:
         return ns / steps if steps else None
+
+
+def _multiplied(row: Row, by: float) -> Row:
+    corrected = None if row.corrected_ns is None else by * row.corrected_ns
+    return replace(row, raw_ns=round(by * row.raw_ns), corrected_ns=corrected)
 
 
 def lettered(profiles: Mapping[str, Profile]) -> list[Run]:

@@ -33,7 +33,7 @@ def shares(rows: Iterable[Row]) -> list[Share]:
     known: set[tuple[str, str]] = set()
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
     for row in rows:
-        if row.time_class not in ("idle", *GPU_CLASSES) and not _is(GAP, row):
+        if row.time_class not in ("idle", *GPU_CLASSES) and not is_of(GAP, row):
             corrected = [row.raw_ns if x is None else x for x in (row.corrected_ns, row.low_ns, row.high_ns)]
             for place, value in enumerate([row.raw_ns, *corrected]):
                 sums[row.operation, row.time_class][place] += value
@@ -54,7 +54,7 @@ def shares(rows: Iterable[Row]) -> list[Share]:
     return sorted(found, key=lambda share: -share.raw_ns)
 
 
-def _is(site: Site, one: Row | Share) -> bool:
+def is_of(site: Site, one: Row | Share) -> bool:
     """Whether it is time of a site of ours: a program may call its operations as we do, and sets no such class."""
     return (one.operation, one.time_class) == (site.operation, site.time_class)
 
@@ -99,9 +99,9 @@ def in_words(profile: Profile) -> list[str]:
         return ["Nothing was recorded."]
     by_operation: dict[tuple[bool, str], int] = defaultdict(int)  # what is known of first
     waiting = 0
-    muted = sum(share.raw_ns for share in found if _is(UNRECORDED, share))
+    muted = sum(share.raw_ns for share in found if is_of(UNRECORDED, share))
     for share in found:
-        by_operation[not _is(UNRECORDED, share), share.operation] += share.raw_ns
+        by_operation[not is_of(UNRECORDED, share), share.operation] += share.raw_ns
         waiting += share.raw_ns if share.time_class in RESTING else 0
     (_, first), ns = max(by_operation.items(), key=lambda item: (item[0][0], item[1]))
     name = "time outside known operations" if first == "other" else first

@@ -10,7 +10,7 @@ from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief
 
 def render(profile: Profile, colors: Mapping[str, str]) -> str:
     """The most calls first; where no steps are known the chart is of all calls."""
-    steps = profile.num_recorded_steps()
+    per_step = profile.transitions_per_step()
     found = [
         (count, operation, name)
         for operation, classes in profile.transitions().items()
@@ -21,12 +21,12 @@ def render(profile: Profile, colors: Mapping[str, str]) -> str:
     drawn: list[Row] = []
     rows: list[list[str]] = []
     for count, operation, name in sorted(found, reverse=True):
-        length = count / steps if steps else count
+        length = count if per_step is None else per_step[operation][name]
         label = f"{brief(operation)} into {name}"
-        says = f"{label}: {count:,} calls" + (f", {length:.3g} per step" if steps else "")
+        says = f"{label}: {count:,} calls" + ("" if per_step is None else f", {length:.3g} per step")
         bar = Bar(start=0, stop=length, color=colors.get(operation, "currentColor"), says=says)
         drawn.append(Row(label=label, lines=[Line(bars=[bar], value=f"{length:,.3g}")]))
-        rows.append([escape(operation), name, str(count), f"{length:.3g}" if steps else "no steps"])
-    unit = "calls per step" if steps else "calls"
+        rows.append([escape(operation), name, str(count), "no steps" if per_step is None else f"{length:.3g}"])
+    unit = "calls" if per_step is None else "calls per step"
     chart = Chart(says=f"Python calling native code, {unit}", rows=drawn, unit=unit).render()
     return chart + table(["operation", "into", "calls", "per step"], rows, "transitions")

@@ -5,6 +5,7 @@ FOLDER/*.events, *.sites, *.json, *.gpu -> Trace
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,6 +76,7 @@ def read_folder(folder: Path) -> Trace:
     dropped, limit = _dropped(folder)
     about = {**about, "num_dropped": dropped}
     notes = _notes(folder, about, limit, processes, threads)
+    threads = _while_processes_lived(threads)
     notes += [*_unnamed(processes, threads, sites), *gpu_segments.lost_in(folder)]
     recorded = {key: gpu_segments.Recorded(number, numbers[number]) for key, number in index.items()}
     return Trace(
@@ -151,6 +153,33 @@ def _until(end_ns: int, events: NDArray[Any]) -> NDArray[Any]:
     return cut
 
 
+def _has_ended(thread: Thread) -> bool:
+    return bool(thread.num_events and thread.kind[-1] == THREAD_END)
+
+
+def _while_processes_lived(threads: tuple[Thread, ...]) -> tuple[Thread, ...]:
+    """A thread that did not say that it ended was in what it was in until its process ended, and that cannot have been
+    before another thread's last event: it counts as ended there. One for whose events there was no room tells nothing.
+    """
+    last_ns: dict[int, int] = {}
+    for thread in threads:
+        last_ns[thread.process] = max(int(thread.time_ns[-1]), last_ns.get(thread.process, 0))
+
+    def lived(thread: Thread) -> Thread:
+        until_ns = last_ns[thread.process]
+        if _has_ended(thread) or thread.num_dropped or thread.time_ns[-1] == until_ns:
+            return thread
+        return replace(
+            thread,
+            time_ns=np.append(thread.time_ns, until_ns),
+            kind=np.append(thread.kind, np.uint8(THREAD_END)),
+            site=np.append(thread.site, np.int32(0)),
+            value=np.append(thread.value, np.uint16(0)),
+        )
+
+    return tuple(map(lived, threads))
+
+
 def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, ...]:
     found = {key: Process(pid=key[0], start=key[1], parent=0, argv=()) for key in recorded}
     for file in folder.glob("*.json"):
@@ -212,7 +241,7 @@ def _notes(
     if "end_ns" not in about:
         notes.append(
             "The session was not ended: it still runs, its process was killed, or nothing could be written. Its end is "
-            "its last event."
+            "its last event, and each process is shown as idle from its own on."
         )
     if about["num_dropped"]:
         notes.append(
@@ -222,11 +251,11 @@ def _notes(
     for number, process in enumerate(processes):
         own = [thread for thread in threads if thread.process == number]
         # One for whose events there was no room could not say so, and why is told above.
-        unended = [one for one in own if not one.num_dropped and not (one.num_events and one.kind[-1] == THREAD_END)]
+        unended = [one for one in own if not one.num_dropped and not _has_ended(one)]
         if unended and "end_ns" in about:
             notes.append(
                 f"{len(unended)} of {len(own)} threads of process {process.pid} did not say that they ended "
-                "(killed, left by os._exit or os.exec, or still running): what came after their last event is shown as "
-                "idle."
+                "(killed, left by os._exit or os.exec, or still running): what came after the process's last event is "
+                "shown as idle."
             )
     return notes + read_notes(folder)

@@ -110,8 +110,7 @@ def outcome(profile: Profile, window: Window | None) -> Outcome:
         classes={name: ns / busy_ns for name, ns in classes.items()},
         waiting=_share(profile, main_thread(profile, window.pid), begin_ns, window.end_ns, ("wait",)),
         us_per_step=(window.end_ns - begin_ns) / steps / 1e3,
-        transitions=sum(sum(calls.values()) for calls in profile.transitions().values())
-        / max(profile.num_recorded_steps(), 1),
+        transitions=sum(sum(calls.values()) for calls in (profile.transitions_per_step() or {}).values()),
         num_steps=round(steps),
         num_processes=len({thread.process for thread in profile.trace.threads}),
         overhead=_overhead(profile),
