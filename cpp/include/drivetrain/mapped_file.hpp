@@ -1,14 +1,16 @@
 // A new file that is written through a mapping: what was stored survives the death of its process.
 //
-// It holds no descriptor: a program of somebody else's may have as many threads as it may have files open, and may close
-// all descriptors that it does not know.
+// It holds no descriptor, and a process has one open at a time: a program of somebody else's may have as many threads as
+// it may have files open, all of which may begin or end at once, and may close all descriptors that it does not know.
 #pragma once
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -37,6 +39,25 @@ class FileIdentity {
   bool is_known_ = false;
 };
 
+/// While it lives, no other thread of this process has one. A forked child takes over what its parent's threads had.
+class OneAtATime {
+ public:
+  OneAtATime() noexcept {
+    const pid_t own = ::getpid();
+    pid_t holder = holder_.load(std::memory_order_relaxed);
+    while (holder == own || !holder_.compare_exchange_weak(holder, own, std::memory_order_acquire)) {
+      ::sched_yield();
+      holder = holder_.load(std::memory_order_relaxed);
+    }
+  }
+  ~OneAtATime() { holder_.store(0, std::memory_order_release); }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+ private:
+  static inline std::atomic<pid_t> holder_{0};
+};
+
 class MappedFile {
  public:
   bool is_open() const noexcept { return memory_ != nullptr; }
@@ -45,6 +66,7 @@ class MappedFile {
 
   /// False where the disk, or the permission, does not suffice; nothing is left behind then. Filled with zeros.
   bool create(const char* path, std::uint64_t nbytes) noexcept {
+    const OneAtATime alone;
     const int fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) return false;
     // Reserved, not only sized: a full disk must refuse here, not by SIGBUS at a store.
@@ -93,6 +115,7 @@ class MappedFile {
   /// By its path, if that is still this file: another recording may have made one there, which somebody has mapped. While
   /// this one is mapped, no other has its number.
   bool cut(std::uint64_t nbytes) const noexcept {
+    const OneAtATime alone;
     const int fd = path_ != nullptr ? ::open(path_, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
     if (fd < 0) return false;
     const bool is_cut = identity_.is_of(fd) && ::ftruncate(fd, static_cast<off_t>(nbytes)) == 0;
