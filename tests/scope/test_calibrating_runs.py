@@ -114,7 +114,7 @@ def test_a_session_mutes_nothing_unless_steps_are_taken_and_it_may(tmp_path, eve
     assert not len(profile.correction.blocks[0])
     assert "unrecorded" not in {row.operation for row in profile.breakdown()}
     sources = {entry["instrument"]: entry["source"] for entry in profile.overhead()["costs"]}
-    assert sources["annotation"] == "published errors of what it costs alone; not identifiable in this run"
+    assert "not identifiable" in sources["annotation"]  # or from errors of what it costs alone, where that was found
 
 
 def test_no_step_is_lost_where_threads_end_in_muted_blocks(tmp_path):
