@@ -164,6 +164,26 @@ def test_flags_that_others_have_are_answered_with_ours(capsys, words, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--show-confg"], "--show-confg; perhaps you meant: --show-config; "),
+        (["--show"], "--show; perhaps you meant: --show-config; "),
+        (["--show-config=true"], "--show-config=true; switches take no value: --NAME, or --no-NAME; "),
+        (["--presets", "rainbow"], "--presets, rainbow; perhaps you meant: --preset; "),
+        (["--sedes", "1..3"], "--sedes, 1..3; perhaps you meant: --seeds, --seed; "),
+    ],
+)
+def test_flags_that_are_no_settings_are_guessed_too(capsys, words, said):
+    assert main(["train", "dqn", "CartPole-v1", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_show_config_may_be_written_as_settings_may(capsys):
+    assert main(["train", "dqn", "CartPole-v1", "--num_actors", "0", "--show_config"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["num_actors"] == 0
+
+
 @pytest.mark.parametrize("on_policy", [False, True])
 def test_what_is_said_of_a_finished_run_is_what_its_kind_has(tmp_path, capsys, on_policy):
     result = Result(

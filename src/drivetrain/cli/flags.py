@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import typing
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +31,7 @@ _NONE_OF_SEVERAL = re.compile(r"no type matching (.*) could be instantiated from
 _NO_VALUE = re.compile(r"Missing value for argument '[^-]")
 _ABSENT = re.compile(r"^Missing from .*?: (\S+) (.*?)\.? \(required\)$")
 _FLAG = re.compile(r"^(?:-\w(?: [A-Z]+)?, )?(--[\w-]+)", re.MULTILINE)
-_TRUTH = re.compile(r"(?:: |, )(?:true|false|yes|no|on|off)(?=,|$)", re.IGNORECASE)
+_TRUTH = re.compile(r"(?:: |, |=)(?:true|false|yes|no|on|off)(?=,|$)", re.IGNORECASE)
 _RULE = re.compile(r"^-{3,}$")
 _LEAST_WIDTH = 20
 """Columns below which help has no room for its frames, and tyro does not come to an end."""
@@ -146,12 +146,14 @@ def read_flags(
     *,
     prog: str,
     meant: Callable[[str], str | None] = lambda name: None,
+    beside: Sequence[str] = (),
     **options: Any,
 ) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
 
     Numbers are read as people write them, as 1e5; values by name as JSON; no path is empty. `meant` guesses what an
-    unknown flag's name is here, as learning_rate for lr, before names are compared.
+    unknown flag's name is here, as learning_rate for lr, before names are compared. `beside` are flags that the command
+    takes out of its words before they are read here, and an unknown one may have been, too.
 
     Raises:
         InvalidInput: A flag is unknown, or its value is none that it takes.
@@ -182,7 +184,7 @@ def read_flags(
     if why.startswith(_UNKNOWN):
         with contextlib.redirect_stdout(io.StringIO()) as text:
             read(["--help"], _ONE_PANEL)
-        guesses = _guesses(why, _FLAG.findall(_unboxed(text.getvalue())), meant)
+        guesses = _guesses(why, [*_FLAG.findall(_unboxed(text.getvalue())), *beside], meant)
         why = "; ".join([why, *guesses])
     if "" in argv:
         why = f"{why}; {_EMPTY}"
@@ -213,7 +215,7 @@ def _unboxed(text: str) -> str:
 def _guesses(why: str, known: list[str], meant: Callable[[str], str | None]) -> list[str]:
     """What unknown flags may have been, and what a switch's value is told: up to two parts of a sentence."""
     flags = re.findall(r"(?:^|, )(--[\w-]+)", why.removeprefix(_UNKNOWN).strip())
-    unknown = [flag for flag in flags if flag not in known]  # one that is known stood behind the word --
+    unknown = [flag for flag in flags if flag not in known]  # one that is known stood behind --, or has a value
     found = {flag: names for flag in unknown if (names := _likely(flag, known, meant))}
     if len(unknown) == 1:
         parts = [name for names in found.values() for name in names]

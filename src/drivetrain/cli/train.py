@@ -39,11 +39,15 @@ _PRESET = "--preset"
 _SEED = "--seed"
 _SEEDS = "--seeds"
 _ATARI = ("--atari", "--no-atari")
+_BESIDE = (_PRESET, _SEEDS, _SHOW)
+"""What is taken out of the words before the settings are read."""
 
 
 def run(argv: list[str]) -> int:
     """Train, and print what came of it; or print the configuration alone."""
-    words, listed = _taken_out([word for word in argv if word != _SHOW], _SEEDS, "seeds after it, as 1..5 or 1,2,5")
+    settings = [word for word in argv if word.replace("_", "-") != _SHOW]
+    is_shown = len(settings) < len(argv)
+    words, listed = _taken_out(settings, _SEEDS, "seeds after it, as 1..5 or 1,2,5")
     if listed is not None and any(word.partition("=")[0] == _SEED for word in words):
         raise InvalidInput(f"{_SEEDS}: expected no {_SEED} beside it; leave one of them out")
     config = parse(words)
@@ -56,13 +60,13 @@ def run(argv: list[str]) -> int:
         "verified": verified(config, preset(config.algo, config.env, name), known),
     }
     once = config.weighs_learners and seeds is not None  # for all seeds: they are compared
-    if config.is_open or (once and _SHOW not in argv):
-        with printed_aside() if _SHOW in argv else contextlib.nullcontext():
+    if config.is_open or (once and not is_shown):
+        with printed_aside() if is_shown else contextlib.nullcontext():
             config, reason = sized(config)
         if reason is not None:
             shown["sized"] = reason
             note(f"sized: {reason}")
-    if _SHOW in argv:
+    if is_shown:
         shown |= config.to_dict()
         if config.weighs_learners:  # settled when the run begins
             shown["run"]["num_learners"] = config.run.num_learners
@@ -227,6 +231,7 @@ def parse(argv: list[str]) -> TrainConfig:
         ["--help"] if helps else argv[2:],
         prog="drivetrain train ALGO ENV",
         meant=lambda name: called_elsewhere(name, base.owners),
+        beside=_BESIDE,
         description=_DESCRIPTION.format(algo, f" on {env}" if len(names) > 1 else ""),
         default=flags_of(**parts),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
