@@ -40,6 +40,11 @@ from drivetrain.train.config.parts import RunConfig
             "Unrecognized options: --learners, 2; perhaps you meant: --num-learners; `",
         ),
         (["resume", "--foo", "RUN"], "Unrecognized options: --foo"),
+        (
+            ["resume", "RUN", "--batch-size", "64"],
+            "Unrecognized options: --batch-size, 64; a run goes on with its own settings, and takes no others than "
+            "--total-steps, --num-actors, --num-learners and --scratch-dir; `",
+        ),
         (["envs", "--", "--all"], "Unrecognized options: --all; flags stand before the word --, behind which there"),
         (
             ["envs", "--all", "True"],

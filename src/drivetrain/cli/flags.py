@@ -147,13 +147,15 @@ def read_flags(
     prog: str,
     meant: Callable[[str], str | None] = lambda name: None,
     beside: Sequence[str] = (),
+    otherwise: str | None = None,
     **options: Any,
 ) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
 
     Numbers are read as people write them, as 1e5; values by name as JSON; no path is empty. `meant` guesses what an
     unknown flag's name is here, as learning_rate for lr, before names are compared. `beside` are flags that the command
-    takes out of its words before they are read here, and an unknown one may have been, too.
+    takes out of its words before they are read here, and an unknown one may have been, too. `otherwise` is said of
+    unknown ones where nothing is guessed.
 
     Raises:
         InvalidInput: A flag is unknown, or its value is none that it takes.
@@ -185,7 +187,7 @@ def read_flags(
         with contextlib.redirect_stdout(io.StringIO()) as text:
             read(["--help"], _ONE_PANEL)
         guesses = _guesses(why, [*_FLAG.findall(_unboxed(text.getvalue())), *beside], meant)
-        why = "; ".join([why, *guesses])
+        why = "; ".join([why, *(guesses or filter(None, [otherwise]))])
     if "" in argv:
         why = f"{why}; {_EMPTY}"
     if "--" in argv:

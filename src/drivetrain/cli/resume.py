@@ -35,9 +35,15 @@ class _Flags:
     """The optimizer again, likewise."""
 
 
+_STAYS = (
+    "a run goes on with its own settings, and takes no others than --total-steps, --num-actors, --num-learners and "
+    "--scratch-dir"
+)
+
+
 def run(argv: list[str]) -> int:
     """Take the run up, and print what came of it."""
-    flags = read_flags(_Flags, argv, prog="drivetrain resume")
+    flags = read_flags(_Flags, argv, prog="drivetrain resume", otherwise=_STAYS)
     from drivetrain.train.runs.resuming import Changes, prepare, take_up
 
     again: dict[str, Any] = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}

@@ -114,6 +114,11 @@ CONFIGS = {
         ("ppo", {"num_actors": "auto"}, "num_actors: expected a whole number or None, got 'auto'; .*: give a number"),
         ("dqn", {"num_learners": "worthwhile"}, "num_learners: expected a whole number or None, got 'worthwhile'; "),
         ("ppo", {"total_steps": 0}, "total_steps: expected in 1"),
+        (
+            "ppo",
+            {"scratch_dir": "x"},
+            "^scratch_dir: expected none for a run of ppo, which has no replay, got 'x'; leave",
+        ),
     ],
 )
 def test_processes_that_a_run_cannot_go_on_with_are_refused_in_one_sentence(algo, changes, sentence):

@@ -89,6 +89,11 @@ class Changes:
                 )
             changed["num_learners"] = num_learners
         if self.scratch_dir is not None:
+            if config.on_policy:
+                raise InvalidInput(
+                    f"scratch_dir: expected none for a run of {config.algo}, which has no replay, got "
+                    f"{self.scratch_dir!r}; leave it out"
+                )
             changed["scratch_dir"] = self.scratch_dir
         return placed(config.override(**changed))
 
