@@ -316,6 +316,11 @@ def test_what_cannot_be_run_is_one_line_and_leaves_nothing(tmp_path, capsys, mon
     assert main(["profile", "-o", "", __file__]) == 2
     assert capsys.readouterr().err == "drivetrain: error: -o: expected a new folder, got ''\n"
     assert not list(tmp_path.iterdir())
+    for number in ("9" * 5_000, "9e9"):
+        assert main(["profile", "--calibrate-every", number, __file__]) == 2
+    long, none = capsys.readouterr().err.splitlines()
+    assert long.endswith("--calibrate-every: expected a number of blocks, got one of 5,000 digits")
+    assert none.endswith("--calibrate-every: expected a number of blocks, got '9e9'")
     assert main(["profile", "--help"]) == 0
     assert sys.argv is not None
 

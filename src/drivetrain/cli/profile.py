@@ -13,6 +13,7 @@ from pathlib import Path
 from drivetrain import scope
 from drivetrain.core.errors import DrivetrainError, InvalidInput
 from drivetrain.core.paths import given_path
+from drivetrain.core.words import MOST_DIGITS
 from drivetrain.scope import program
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.costs import multiples
@@ -37,7 +38,6 @@ optimizer, in all its processes. Ends with the program's exit code, after a tabl
   --calibrate-every N   one of N blocks of steps is left unrecorded, to learn what recording costs: 10 by default,
                         0 for none."""
 
-_MOST_DIGITS = 100  # Python refuses to read thousands of them
 _WITH_VALUE = ("-o", "--simulator", "--gpu", "--calibrate-every")
 _WITHOUT = ("--torch-operators",)
 
@@ -124,8 +124,9 @@ def _split(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 def _number(options: dict[str, list[str]]) -> int:
     text = options.get("--calibrate-every", [str(CALIBRATE_EVERY)])[-1]
-    if not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise InvalidInput(f"--calibrate-every: expected a number of blocks, got {text!r}")
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        got = f"one of {len(text):,} digits" if text.isdecimal() else repr(text)
+        raise InvalidInput(f"--calibrate-every: expected a number of blocks, got {got}")
     check_calibrate_every(int(text))
     return int(text)
 

@@ -1,5 +1,7 @@
-"""Numbers as people read them, in every message and report."""
+"""Numbers as people read and write them, in every message, report and argument."""
 
+MOST_DIGITS = 100
+"""Of a number that we read as text: Python refuses to read thousands of them."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 

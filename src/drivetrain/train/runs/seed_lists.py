@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.words import MOST_DIGITS
 
 _MOST_SEEDS = 1_000
-_MOST_DIGITS = 100  # Python refuses to read thousands of them
 _EXPECTED = "seeds: expected as 1..5 or 1,2,5"
 
 
@@ -22,7 +22,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         ends = [end.strip() for end in part.split("..")]
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
             raise InvalidInput(f"{_EXPECTED}, got {text!r}")
-        if max(map(len, ends)) > _MOST_DIGITS:
+        if max(map(len, ends)) > MOST_DIGITS:
             raise InvalidInput(f"{_EXPECTED}, got one of {max(map(len, ends)):,} digits")
         first, last = int(ends[0]), int(ends[-1])
         if first > last:
