@@ -3,11 +3,12 @@
 import pytest
 
 from drivetrain.bench import kept
-from drivetrain.bench.kept import Kept, describe_code
-from drivetrain.bench.machine import git
+from drivetrain.bench.kept import Kept, describe_code, describe_state
+from drivetrain.bench.machine import describe_commit, git
 from drivetrain.core.errors import FileFormatError, InvalidInput
 
 HERE = {"code": "1", "versions": {"jax": "1"}}
+COMMIT = ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
 ASKED = {"rival": "ours", "job": {"seed": 1, "threads": None, "hidden": (64, 64)}}
 
 
@@ -68,22 +69,61 @@ def test_a_file_of_something_else_is_refused_and_stays_as_it_is(tmp_path, text):
     assert path.read_text() == text
 
 
-def test_the_code_is_known_by_its_trees_and_changes_of_it_are_refused(tmp_path, monkeypatch):
+def make_code(folder, monkeypatch):
     for name in kept.CODE:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a").write_text("1")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
-    commit = ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")
+        (folder / name).mkdir()
+        (folder / name / "machine.py").write_text("1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(folder / "none"))
+
+
+def test_the_code_is_known_by_its_trees_and_changes_of_it_are_refused(tmp_path, monkeypatch):
+    make_code(tmp_path, monkeypatch)
     with pytest.raises(InvalidInput, match="in a git checkout"):
         describe_code(tmp_path)
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
-    git(tmp_path, *commit)
+    git(tmp_path, *COMMIT)
     before = describe_code(tmp_path / "src")
     (tmp_path / "page").write_text("of results")
     git(tmp_path, "add", ".")
-    git(tmp_path, *commit)
+    git(tmp_path, *COMMIT)
     assert describe_code(tmp_path / "src") == before
-    (tmp_path / "src" / "a").write_text("2")
+    (tmp_path / "src" / "machine.py").write_text("2")
     with pytest.raises(InvalidInput, match="commit the changes"):
         describe_code(tmp_path / "src")
+
+
+def test_states_of_the_code_that_were_not_committed_are_told_apart_and_known_again(tmp_path, monkeypatch):
+    make_code(tmp_path, monkeypatch)
+    src = tmp_path / "src"
+    assert describe_state(src) == describe_commit(src)  # outside a checkout
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, *COMMIT)
+    clean = describe_state(src)
+    assert clean == describe_commit(src)
+
+    def state():
+        assert describe_state(src) == describe_state(src)
+        return describe_state(src)
+
+    states = [clean]
+    for content in (b"2", b"3", b"\xff"):
+        (src / "machine.py").write_bytes(content)
+        states.append(state())
+    git(tmp_path, "add", ".")
+    assert state() == states[-1]
+    (src / "new.py").write_text("1")
+    states.append(state())
+    (src / "new.py").write_text("2")
+    states.append(state())
+    (tmp_path / "cpp" / "machine.py").unlink()
+    states.append(state())
+    assert len(set(states)) == len(states)
+    assert all(one.startswith(clean) for one in states)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "gpu.json").write_text("1")
+    assert state() == states[-1]
+    git(tmp_path, "reset", "-q", "--hard")
+    (src / "new.py").unlink()
+    assert state() == clean

@@ -69,7 +69,7 @@ def test_a_part_that_fails_lacks_something_or_would_not_fit_is_left_with_the_rea
 
 @pytest.mark.parametrize(
     ("what", "other"),
-    [("describe_commit", "another"), ("gpus", ["another"]), ("surroundings", {"cpu": "another"})],
+    [("describe_state", "another"), ("gpus", ["another"]), ("surroundings", {"cpu": "another"})],
 )
 def test_parts_of_other_code_and_machines_are_done_again_and_a_file_of_nobody_is_refused(
     tmp_path, monkeypatch, what, other

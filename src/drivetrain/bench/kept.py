@@ -6,12 +6,13 @@ A kept run stands for a new one where what was asked and the conditions are the 
 a killed command loses the run in progress and no other. Runs under other conditions stay in it, for commands of theirs.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from drivetrain.bench.machine import describe_machine, describe_versions, git
+from drivetrain.bench.machine import describe_commit, describe_machine, describe_versions, git
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 
@@ -129,6 +130,26 @@ def describe_code(folder: Path = Path(__file__).parent) -> str:
             "known again; commit the changes, or leave --keep out"
         )
     return " ".join(trees.split())
+
+
+def describe_state(folder: Path = Path(__file__).parent) -> str:
+    """The commit as `describe_commit` has it; where code or tests have changes, with a digest of what they are now.
+
+    Runs of code that is not committed are known again by it, as long as nothing is changed further.
+    """
+    commit = describe_commit(folder)
+    root = None if commit.startswith("wheel") else git(folder, "rev-parse", "--show-toplevel")
+    if root is None:
+        return commit
+    where = ("-z", "--", *CODE, "tests")
+    changed = git(Path(root), "diff", "HEAD", "--name-only", "--no-renames", *where) or ""
+    untracked = git(Path(root), "ls-files", "--others", "--exclude-standard", *where) or ""
+    names = sorted(filter(None, f"{changed}\0{untracked}".split("\0")))
+    digest = hashlib.sha256()
+    for file in (Path(root) / name for name in names):
+        content = file.read_bytes() if file.is_file() else None  # removed, or a checkout of its own
+        digest.update(repr((str(file.relative_to(root)), content)).encode())
+    return f"{commit} {digest.hexdigest()[:16]}" if names else commit
 
 
 def _as_json(fields: Mapping[str, Any]) -> dict[str, Any]:

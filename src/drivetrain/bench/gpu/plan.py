@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drivetrain.bench.kept import Kept, surroundings
-from drivetrain.bench.machine import describe_commit, gpus
+from drivetrain.bench.kept import Kept, describe_state, surroundings
+from drivetrain.bench.machine import gpus
 from drivetrain.bench.report import Case, Skipped, Target
 from drivetrain.core.errors import RunError
 
@@ -66,7 +66,7 @@ def parts_in(folder: Path) -> Kept[Found]:
         FileFormatError: Its file is something else.
     """
     machine = {"gpus": gpus(), **surroundings(GPU_DISTRIBUTIONS)}  # loans are of several
-    conditions = {"commit": describe_commit(), **machine}
+    conditions = {"commit": describe_state(), **machine}
     return Kept(folder / FILE, command="gpu", restored=_restored, conditions=conditions)
 
 
