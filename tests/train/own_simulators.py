@@ -70,6 +70,21 @@ class Rich(Walk):
         return obs, after, jnp.int32(2**24 + 1), *others
 
 
+class EndingIn(Walk):
+    """The last observation of an episode, of ten or more steps, is no number, or its last reward is none."""
+
+    def __init__(self, what="observation"):
+        super().__init__()
+        self.what = what
+
+    def step(self, key, state, action, params):
+        obs, after, reward, *ends, info = super().step(key, state, action, params)
+        ended = ends[0] | ends[1]
+        if self.what == "observation":
+            return jnp.where(ended, jnp.nan, obs), after, reward, *ends, info
+        return obs, after, jnp.where(ended, jnp.inf, reward), *ends, info
+
+
 class Params(NamedTuple):
     """Of the one below."""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 import tracemalloc
 from collections import Counter
@@ -19,6 +20,8 @@ from drivetrain.cli.eval import evaluate
 from drivetrain.core.seeding import stream
 from drivetrain.train import train
 from drivetrain.train.actor.actor import Actor
+from drivetrain.train.actor.fused.actor import FusedActor
+from drivetrain.train.actor.fused.evaluation import FusedEvaluator
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import EnvironmentFault
 from drivetrain.train.evaluate import Evaluator, interval, make_evaluator
@@ -163,6 +166,33 @@ def test_a_last_observation_is_looked_at_whatever_follows_it(num_envs):
         pytest.raises(EnvironmentFault, match=r"step 20 of an episode: expected finite numbers"),
     ):
         evaluator.play(policy, [3, 4])
+
+
+@pytest.mark.parametrize("what", ["observation", "reward"])
+@pytest.mark.parametrize("sim_engine", ["xla", "native"])
+def test_compiled_evaluations_refuse_what_others_do_in_the_same_words(sim_engine, what):
+    settings = {**SMALL, "num_actors": 1, "sim_engine": sim_engine, "env_kwargs": {"what": what}}
+    config = TrainConfig.default("dqn", "drivetrain/own_simulators:EndingIn").override(**settings).resolved()
+    interface = describe(config)
+    policy = make_policy(config, interface, first_published(config, interface, stream(0, "network")))
+    told = []
+    for evaluator in (FusedEvaluator(config, interface, 3), Evaluator(config, interface, 3)):
+        with contextlib.closing(evaluator), pytest.raises(EnvironmentFault) as refused:
+            evaluator.play(policy, [3])
+        told.append(str(refused.value))
+    assert told[0] == told[1]
+    assert re.search(r"step [1-9]\d* of an episode: expected (a )?finite number", told[0])
+
+
+def test_a_compiled_actor_refuses_a_last_observation_that_is_no_number():
+    settings = {**SMALL, "num_actors": 1, "sim_engine": "xla", "grant_length": 40}
+    config = TrainConfig.default("dqn", "drivetrain/own_simulators:EndingIn").override(**settings).resolved()
+    interface = describe(config)
+    vector = first_published(config, interface, stream(0, "network"))
+    with make_experience(config, interface, shared=False) as replay:
+        actor = FusedActor(config, interface, vector, writers(replay, 0), (0, 0))
+        with pytest.raises(EnvironmentFault, match=r"step [1-9]\d* of an episode: expected finite numbers in an obs"):
+            actor.step(actor.steps_per_call, 0)
 
 
 @pytest.mark.parametrize("num_actors", [0, 1])
