@@ -14,7 +14,10 @@ from drivetrain.cli.train import announce, show
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.config.presets import PRESETS, preset, preset_for
+from drivetrain.train.interface import DiscreteActions, Interface, Vector
 from drivetrain.train.run_dir.results import Result
+
+CHOICES = Interface(observations=Vector(shape=(3,)), actions=DiscreteActions(count=2, start=0))
 
 
 def test_what_an_environment_prints_while_it_is_measured_is_not_among_the_settings_that_are_shown(capfd, monkeypatch):
@@ -115,13 +118,13 @@ def test_games_without_their_preprocessing_lose_its_settings_as_they_do_in_pytho
 @pytest.mark.parametrize(("warmup_steps", "says"), [(1_000, True), (999, True), (998, False)])
 def test_a_run_too_short_for_an_update_says_so_when_it_begins(capsys, warmup_steps, says):
     config = TrainConfig.default("dqn", "CartPole-v1").override(num_actors=1, total_steps=1_000)
-    announce(config.override(warmup_steps=warmup_steps, update_ratio="1/2"))
+    announce(config.override(warmup_steps=warmup_steps, update_ratio="1/2"), CHOICES)
     assert ("nothing will be learned" in capsys.readouterr().err) == says
 
 
 def test_a_run_that_learns_after_its_encoder_is_frozen_alone_is_not_said_to_learn_nothing(capsys):
     config = TrainConfig.default("dqn", "images:Any-v0").override(num_actors=1, total_steps=1_000, warmup_steps=500)
-    announce(config.override(freeze_encoder_after=501, update_ratio="1/2"))
+    announce(config.override(freeze_encoder_after=501, update_ratio="1/2"), CHOICES)
     assert capsys.readouterr().err == ""
 
 
@@ -201,7 +204,7 @@ def test_what_is_said_of_a_finished_run_is_what_its_kind_has(tmp_path, capsys, o
 @pytest.mark.parametrize(("after", "says"), [(1_000, True), (5_000, True), (999, False)])
 def test_a_run_that_ends_before_its_encoder_is_to_be_frozen_says_so_when_it_begins(capsys, after, says):
     config = TrainConfig.default("dqn", "images:Any-v0").override(num_actors=1, total_steps=1_000, warmup_steps=500)
-    announce(config.override(freeze_encoder_after=after))
+    announce(config.override(freeze_encoder_after=after), CHOICES)
     assert ("nothing will be frozen" in capsys.readouterr().err) == says
 
 

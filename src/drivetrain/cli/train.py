@@ -29,6 +29,7 @@ from drivetrain.train.runs.remarks import remark
 from drivetrain.train.runs.seed_lists import parse_seeds
 
 if TYPE_CHECKING:
+    from drivetrain.train.interface import Interface
     from drivetrain.train.run_dir.results import Result
     from drivetrain.train.runs.seeds import Outcome
     from drivetrain.train.sizing.choose import Sizing
@@ -101,10 +102,10 @@ def verified(config: TrainConfig, meant: TrainConfig, known: Preset) -> str:
     return f"with total_steps {meant.run.total_steps:,}: {known.verified}" if is_known else known.verified
 
 
-def announce(config: TrainConfig) -> None:
+def announce(config: TrainConfig, interface: "Interface") -> None:
     """Say what begins, how it is carried out, and what will not come to pass."""
     print(f"{config.algo} on {config.env}: {describe(config)}", flush=True)
-    remark(config)
+    remark(config, interface)
 
 
 def note(words: str) -> None:
@@ -120,9 +121,9 @@ def run_all(config: TrainConfig, seeds: Sequence[int]) -> int:
     folder = Path(configs[0].run.run_dir or "").parent
     outcomes: list[Outcome] = []
 
-    def began(config: TrainConfig) -> None:
+    def began(config: TrainConfig, interface: "Interface") -> None:
         if not outcomes:
-            announce(config)
+            announce(config, interface)
         print(f"seed {config.run.seed} ({len(outcomes) + 1} of {len(configs)}): {config.run.run_dir}", flush=True)
 
     try:

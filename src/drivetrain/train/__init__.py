@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from drivetrain.train.callbacks import Callback
     from drivetrain.train.config import TrainConfig
+    from drivetrain.train.interface import Interface
     from drivetrain.train.run_dir.checkpoint import Which
     from drivetrain.train.run_dir.results import Result
     from drivetrain.train.runs.seeds import SeedsResult
@@ -116,8 +117,12 @@ def train_seeds(
     if config.is_open or config.weighs_learners:  # once for all of them: seeds of one setting are compared
         config = settled(config, describe(config), quiet=False)
     configs = seed_configs(config, found)
-    remark(configs[0])
-    outcomes = tuple(run_seeds(configs, quiet=False, callbacks=callbacks))
+
+    def began(config: "TrainConfig", interface: "Interface") -> None:
+        if config.run.seed == found[0]:
+            remark(config, interface)
+
+    outcomes = tuple(run_seeds(configs, quiet=False, began=began, callbacks=callbacks))
     return SeedsResult(run_dir=Path(outcomes[0].run_dir).parent, outcomes=outcomes).require_one()
 
 

@@ -6,9 +6,14 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 
 from drivetrain.train import train, train_seeds
 from drivetrain.train.config.presets import PRESETS, preset
+from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 from drivetrain.train.runs.remarks import remarks
 
 SHORT = {"total_steps": 100, "num_actors": 0, "final_eval_episodes": 1, "time_report": False}
+REAL = Interface(
+    observations=Vector(shape=(3,)), actions=BoxActions(low=(-1.0,), high=(1.0,), shape=(1,), dtype="float32")
+)
+CHOICES = Interface(observations=Vector(shape=(3,)), actions=DiscreteActions(count=2, start=0))
 
 
 @pytest.mark.parametrize(
@@ -27,10 +32,15 @@ SHORT = {"total_steps": 100, "num_actors": 0, "final_eval_episodes": 1, "time_re
         ("dqn", {"noise_scale": 0.1}, "noise_scale 0.1 means nothing without noisy"),
         ("dqn", {"huber_delta": 0.1, "num_atoms": 51}, "huber_delta 0.1 means nothing with num_atoms above 1, whose"),
         ("sac", {"adam_epsilon": 1e-3, "optimizer": "optax:adamw"}, "adam_epsilon 0.001 means nothing with another"),
+        (
+            "sac",
+            {"hindsight_strategy": "final", "hindsight_goals": 4},
+            "hindsight_goals 4 means no more than 1 with hindsight_strategy final, which has one goal",
+        ),
     ],
 )
 def test_a_setting_without_the_one_that_it_needs_is_told_to_mean_nothing(algo, settings, said):
-    (sentence,) = remarks(preset(algo, "nobody:Knows-v0").override(num_actors=1, **settings))
+    (sentence,) = remarks(preset(algo, "nobody:Knows-v0").override(num_actors=1, **settings), REAL)
     assert sentence.startswith(said)
 
 
@@ -39,16 +49,32 @@ def test_a_setting_without_the_one_that_it_needs_is_told_to_mean_nothing(algo, s
     [
         ("dqn", {"alpha": 0.5, "value_max": 500, "num_atoms": 51, "noise_scale": 0.1, "noisy": True}),
         ("sac", {"alpha": 0.2, "prioritized": True, "target_entropy": -3}),
-        ("dqn", {"hindsight_strategy": "final", "hindsight_goals": 4}),
+        ("dqn", {"hindsight_strategy": "final", "hindsight_goals": 1}),
+        ("sac", {"hindsight_strategy": "episode", "hindsight_goals": 4}),
+        ("ppo", {"initial_log_std": -0.5}),
     ],
 )
 def test_a_setting_beside_the_one_that_it_needs_is_not_remarked_upon(algo, settings):
-    assert not remarks(preset(algo, "nobody:Knows-v0").override(num_actors=1, **settings))
+    assert not remarks(preset(algo, "nobody:Knows-v0").override(num_actors=1, **settings), REAL)
+
+
+def test_the_spread_of_actions_that_have_none_is_told_to_mean_nothing():
+    (sentence,) = remarks(preset("ppo", "nobody:Knows-v0").override(num_actors=1, initial_log_std=-0.5), CHOICES)
+    assert sentence == "initial_log_std -0.5 means nothing without real-valued actions"
+    assert not remarks(preset("ppo", "nobody:Knows-v0").override(num_actors=1), CHOICES)
+
+
+def test_the_kind_of_actions_is_known_when_a_run_begins_or_one_from_each_of_several_seeds(tmp_path, capsys):
+    settings = {**SHORT, "total_steps": 64, "num_envs": 2, "rollout_length": 16, "batch_size": 32}
+    train("ppo", "CartPole-v1", run_dir=tmp_path / "one", initial_log_std=-0.5, **settings)
+    assert capsys.readouterr().err.count("initial_log_std -0.5 means nothing") == 1
+    train_seeds("ppo", "CartPole-v1", seeds=[1, 2], run_dir=tmp_path / "two", initial_log_std=-0.5, **settings)
+    assert capsys.readouterr().err.count("initial_log_std -0.5 means nothing") == 1
 
 
 @pytest.mark.parametrize(("algo", "env"), list(PRESETS))
 def test_nothing_in_a_preset_comes_to_nothing(algo, env):
-    assert not remarks(preset(algo, env))
+    assert not remarks(preset(algo, env), REAL)
 
 
 def test_python_is_told_once_for_a_run_and_once_for_all_seeds(tmp_path, capsys):

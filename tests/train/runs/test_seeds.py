@@ -110,7 +110,7 @@ def start_instead(monkeypatch):
             seed = config.run.seed
             if seed in unfit:
                 raise InvalidInput("unfit")
-            ready(config)
+            ready(config, None)
             if seed in failing:
                 raise failing[seed]
             counts = {"num_steps": 10, "num_updates": 5, "update_ratio": 0.5, "learning_s": 1.0}

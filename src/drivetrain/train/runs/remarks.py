@@ -1,10 +1,11 @@
-"""What will come to nothing in a run, by its settings alone: said before it begins."""
+"""What will come to nothing in a run, by its settings and the kind of its actions: said before it begins."""
 
 import sys
 from collections.abc import Iterator
 from operator import eq, ne
 
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.interface import BoxActions, Interface
 from drivetrain.train.ledger.rules import Rules
 
 _MEANS_NOTHING = {
@@ -21,15 +22,21 @@ _MEANS_NOTHING = {
 """Settings that mean nothing where another has a value, or any other: which one, the value, and how that is said."""
 
 
-def remark(config: TrainConfig) -> None:
+def remark(config: TrainConfig, interface: Interface) -> None:
     """Tell the user, beside what is printed of the run, what will come to nothing in it."""
-    for sentence in remarks(config):
+    for sentence in remarks(config, interface):
         sys.stderr.write(f"{sentence}\n")
 
 
-def remarks(config: TrainConfig) -> list[str]:
+def remarks(config: TrainConfig, interface: Interface) -> list[str]:
     """What will come to nothing in a run, in a sentence each."""
-    return [*_unlearned(config), *_unfrozen(config), *_unused(config)]
+    return [
+        *_unlearned(config),
+        *_unfrozen(config),
+        *_unused(config),
+        *_of_one_goal(config),
+        *_unspread(config, interface),
+    ]
 
 
 def _unlearned(config: TrainConfig) -> Iterator[str]:
@@ -57,3 +64,16 @@ def _unused(config: TrainConfig) -> Iterator[str]:
             temperature = name == "alpha" and "initial_temperature" in values
             remedy = "; the temperature is initial_temperature" if temperature else ""
             yield f"{name} {values[name]} means nothing {how}{remedy}"
+
+
+def _of_one_goal(config: TrainConfig) -> Iterator[str]:
+    goals = 0 if config.on_policy else config.replay.hindsight_goals
+    if goals > 1 and config.replay.hindsight_strategy == "final":
+        yield f"hindsight_goals {goals} means no more than 1 with hindsight_strategy final, which has one goal"
+
+
+def _unspread(config: TrainConfig, interface: Interface) -> Iterator[str]:
+    name = "initial_log_std"
+    value, usual = config.settings.get(name), TrainConfig.default(config.algo, config.env).settings.get(name)
+    if value != usual and not isinstance(interface.actions, BoxActions):
+        yield f"{name} {value} means nothing without real-valued actions"

@@ -64,10 +64,10 @@ def start(
     config: TrainConfig,
     *,
     quiet: bool,
-    ready: Callable[[TrainConfig], None] | None = None,
+    ready: Callable[[TrainConfig, Interface], None] | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Carry out a new run; `ready` is told its configuration once nothing stands in its way.
+    """Carry out a new run; `ready` is told its configuration and interface once nothing stands in its way.
 
     In place of `ready`, what will come to nothing is said on standard error, unless `quiet`.
 
@@ -94,9 +94,9 @@ def start(
         save_text(run_dir / "config.json", config.to_json())
         told = Callbacks(callbacks, config, run_dir)
         if ready is not None:
-            ready(asked)
+            ready(asked, interface)
         elif not quiet:
-            remark(asked)
+            remark(asked, interface)
         return carry_out(
             Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
         )

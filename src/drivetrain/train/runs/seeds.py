@@ -19,6 +19,7 @@ from drivetrain.core.errors import DrivetrainError, RunError
 from drivetrain.core.words import counted, reward
 from drivetrain.train.callbacks import Callback
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.interface import Interface
 from drivetrain.train.run_dir.folder import seed_dirs
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.runs.requirements import placed
@@ -127,7 +128,7 @@ def run_seeds(
     configs: Sequence[TrainConfig],
     *,
     quiet: bool,
-    began: Callable[[TrainConfig], None] = lambda config: None,
+    began: Callable[[TrainConfig, Interface], None] = lambda config, interface: None,
     callbacks: Sequence[Callback] = (),
 ) -> Iterator[Outcome]:
     """Carry out one run after the other, whatever becomes of each; `began` is told when one begins.
@@ -140,10 +141,10 @@ def run_seeds(
     for index, config in enumerate(configs):
         has_begun = index > 0
 
-        def ready(config: TrainConfig) -> None:
+        def ready(config: TrainConfig, interface: Interface) -> None:
             nonlocal has_begun
             has_begun = True
-            began(config)
+            began(config, interface)
 
         outcome = Outcome(seed=config.run.seed, run_dir=Path(config.run.run_dir or ""))
         try:
