@@ -2,12 +2,14 @@
 
 import os
 import signal
+import time
 
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
 from drivetrain.train import resume, train
+from drivetrain.train.learner.learner import Learner
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 SMALL = {
@@ -123,6 +125,57 @@ def test_a_killed_actor_or_ctrl_c_ends_a_run_that_then_goes_on_to_the_same_bits(
     assert code == (1 if who == "actor" else 130), err
     assert ("was killed by SIGKILL" in err) == (who == "actor")
     require_equal_after_resuming(case, ended, start, tmp_path / "whole")
+
+
+MANY = {"update_ratio": 8, "updates_per_call": 5, "total_steps": 131}
+"""Updates of a round: seven calls."""
+
+
+@pytest.mark.parametrize(
+    ("case", "num_actors", "changes"),
+    [
+        ("dqn", 0, {"prioritized": True}),
+        ("sac", 0, {"prioritized": False}),
+        pytest.param("dqn", 2, {"prioritized": False}, marks=pytest.mark.slow),
+        pytest.param("sac", 2, {"prioritized": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupt_among_the_updates_of_a_round_ends_a_run_that_then_goes_on_to_the_same_bits(
+    case, num_actors, changes, tmp_path, monkeypatch
+):
+    finished, finish = [], Learner.finish
+
+    def interrupted(learner, experience):
+        finish(learner, experience)
+        finished.append(learner)
+        if len(finished) == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    changes = {**MANY, **changes}
+    run(case, tmp_path / "whole", 0, **changes)
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(case, tmp_path / "ended", 0, **changes)
+    meta = load_checkpoint(tmp_path / "ended")[1]
+    assert (meta["num_steps"], meta["num_updates"] % 32 > 0) == (108, True)
+    assert meta["num_updates"] < 64
+    resume(tmp_path / "ended", num_actors=num_actors)
+    require_equal(tmp_path / "whole", tmp_path / "ended")
+
+
+@pytest.mark.slow  # a whole run, twice
+def test_ctrl_c_among_many_updates_of_a_round_of_processes_is_not_kept_waiting_for_them(tmp_path, start):
+    many = {"update_ratio": 2_000, "total_steps": 112, "log_interval_steps": 1}
+    ended = start(*flags_of({**CASES["dqn"][2], **many, **shared_by(1, "dqn")}), what=CASES["dqn"][:2])
+    ended.wait_until_learning()
+    time.sleep(0.5)
+    ended.process.send_signal(signal.SIGINT)
+    assert ended.end()[0] == 130
+    assert load_checkpoint(ended.run_dir)[1]["num_updates"] % 8_000 > 0
+    assert start(resume=True).end()[0] == 0
+    run("dqn", tmp_path / "whole", 0, **many)
+    require_equal(tmp_path / "whole", ended.run_dir)
 
 
 def flags_of(settings):

@@ -88,8 +88,7 @@ def _telling_of_faults(run_dir: Path) -> Generator[None, None, None]:
 class Loop:
     """One sequential run; see the module.
 
-    It ends after the present step, evaluation or call of updates, with a checkpoint, once there was an interruption;
-    a deterministic run after the present round.
+    It ends after the present step, evaluation or call of updates, with a checkpoint, once there was an interruption.
     """
 
     def __init__(self, job: Job, display: Display, interruption: Interruption) -> None:
@@ -244,7 +243,7 @@ class Loop:
         while self._rules.takeable(committed, self._counts.updates):
             if self._rounds is None:
                 self._observe()
-            is_ending = self._rounds is None and bool(self._interruption.signum)  # calls may be owed for hours
+            is_ending = bool(self._interruption.signum)  # calls may be owed for hours
             is_due = is_ending or (self._rounds is None and self._saver.is_due)
             while self._begin(committed):
                 pass

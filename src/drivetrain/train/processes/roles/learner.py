@@ -109,21 +109,32 @@ class Learning:
         self._finish(count)
 
     def by_rounds(self) -> None:
-        """Likewise; checkpoints are of whole rounds, written while everybody waits."""
+        """Likewise; checkpoints are of whole rounds, written while everybody waits, or of one that a stop has cut off
+        between two calls.
+        """
         assert self._rounds is not None
+        self._do_due()  # what such a stop has left; nobody is granted a step before
         wait_for_round, take = WAITING(self._ledger.wait_for_round), REPLAY(self._rounds.take)
         while num_steps := wait_for_round():
             take()
             self._num_steps = num_steps
             self._observe()
-            while count := self._ledger.rules.takeable(num_steps, self._learner.learned.num_updates):
-                self._begin(count)
-                self._finish(count)
+            self._do_due()
+            if self._ledger.stopping:
+                return
             if self._board is not None:  # what was observed, also where nothing was learned
                 self._publish()
             if self._saver.is_due_at(num_steps):
                 self._save()
             self._ledger.release(num_steps)
+
+    def _do_due(self) -> None:
+        """Do the updates that the rounds taken call for, until the run is told to end: they may be owed for hours."""
+        while count := self._ledger.rules.takeable(self._num_steps, self._learner.learned.num_updates):
+            if self._ledger.stopping:
+                return
+            self._begin(count)
+            self._finish(count)
 
     def _may_save(self) -> bool:
         """Whether a checkpoint is due where no update is; a rollout that is not learned from is not kept."""
