@@ -40,6 +40,21 @@ def test_without_rescaling_only_later_priorities_feel_it():
     np.testing.assert_allclose(leaves_of(replay), [4, 3, 4, 16], rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_priorities_read_by_an_alpha_close_to_zero_are_such_as_can_be_given_again():
+    largest = float(np.finfo(np.float32).max)
+    replay = filled_replay(3, alpha=0.5)
+    replay.update_priorities(first_keys(3), np.array([4.0, 0.25, 1.0]))
+    replay.set_alpha(1e-4, rescale=False)
+    found = replay.priorities(first_keys(3))
+    np.testing.assert_allclose(found, [largest, 0, 1], atol=0.01)
+    assert replay.priority_stats().maximum_priority == largest
+    assert replay.update_priorities(first_keys(3), found) == 0
+    tiny = filled_replay(3, alpha=1e-9)  # rounding of leaves alone
+    tiny.update_priorities(first_keys(1), np.array([3e38]))
+    assert tiny.priorities(first_keys(1)).tolist() == [largest]
+
+
 def test_every_process_attached_sees_it_at_once():
     replay = filled_replay(4, alpha=0.5, shared=True)
     other = Replay.attach(replay.handle())

@@ -21,7 +21,6 @@ from drivetrain.replay.schema import MASK, REWARD, TERMINATED, TRUNCATED, Field,
 from drivetrain.replay.settings import Settings
 
 _NUM_BINS = 12
-_MOST = float(np.finfo(np.float32).max)  # that a priority can be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,24 +145,19 @@ def _priorities(leaves: npt.NDArray[np.float32], alpha: float) -> tuple[Spread |
     """The priorities that leaves stand for, in short."""
     if not len(leaves):
         return None, None
-    least, most = (float(_read(leaf, alpha)) for leaf in (leaves.min(), leaves.max()))
+    least, most = (float(priority_of(leaf, alpha)) for leaf in (leaves.min(), leaves.max()))
     first, last = math.log10(least + EPSILON), math.log10(most + EPSILON)
     num_bins = _NUM_BINS if last - first > 1e-6 else 1  # one for one priority
     logs: npt.NDArray[np.float64] = np.linspace(first, last, num_bins + 1)
     counts, total = np.zeros(num_bins, np.int64), 0.0
     for begin in range(0, len(leaves), 2**16):
-        values = _read(leaves[begin : begin + 2**16], alpha)
+        values = priority_of(leaves[begin : begin + 2**16], alpha)
         total += float(values.sum())
         bins = np.searchsorted(logs, np.log10(values + EPSILON), side="right") - 1
         counts += np.bincount(np.clip(bins, 0, num_bins - 1), minlength=num_bins)
     edges = np.maximum(10.0**logs - EPSILON, 0.0)
     spread = Spread(count=len(leaves), minimum=least, mean=total / len(leaves), maximum=most)
     return spread, Histogram(edges=edges.tolist(), counts=counts.tolist())
-
-
-def _read(leaves: Any, alpha: float) -> npt.NDArray[np.float64]:
-    """Priorities, none beyond what one can be: an alpha close to 0 reads leaves by a larger one as infinite."""
-    return np.minimum(priority_of(leaves, alpha), _MOST)
 
 
 class _Tally:

@@ -15,12 +15,17 @@ from drivetrain.replay import _native, checks
 
 EPSILON = 1e-6
 """What is added to every priority: kPriorityEpsilon in cpp/include/drivetrain/exponent.hpp."""
+MOST = float(np.finfo(np.float32).max)
+"""That a priority can be."""
 
 
 def priority_of(leaves: Any, alpha: float) -> npt.NDArray[np.float64]:
-    """The priorities that leaves were made from, up to rounding; NaN of NaN. `alpha` is not 0."""
+    """The priorities that leaves were made from, up to rounding; NaN of NaN. `alpha` is not 0.
+
+    None is beyond what one can be: an alpha close to 0 reads leaves by a larger one as infinite.
+    """
     with np.errstate(over="ignore"):
-        return np.maximum(np.float64(leaves) ** (1 / alpha) - EPSILON, 0.0)
+        return np.minimum(np.maximum(np.float64(leaves) ** (1 / alpha) - EPSILON, 0.0), MOST)
 
 
 @with_fields
@@ -86,4 +91,4 @@ def priorities(table: _native.Table, keys: Any, capacity: int) -> npt.NDArray[np
     out = np.empty(fitting.shape, np.float64)
     if not table.read_priorities(fitting, out):
         raise AssertionError("keys that fit were turned down")
-    return out
+    return np.minimum(out, MOST, out=out)  # as in `priority_of`

@@ -232,7 +232,7 @@ class ReferenceReplay:
             return np.full(keys.shape, np.nan)
         with np.errstate(over="ignore"):
             values = self.leaves[slots].astype(np.float64) ** (1 / self.alpha) - _EPSILON
-        return np.where(stale, np.nan, np.maximum(values, 0.0))
+        return np.where(stale, np.nan, np.clip(values, 0.0, np.finfo(np.float32).max))
 
     def all_keys(self) -> npt.NDArray[np.uint64]:
         """The keys of all rows, oldest first."""
