@@ -45,8 +45,9 @@ def memory_nbytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path =
     """
     limits = [kernel_nbytes("MemTotal", meminfo)]
     for folder in own_cgroups("memory", own, root):
-        texts = (read(folder / "memory.max"), read(folder / "memory.limit_in_bytes"))
-        limits += [int(text) for text in texts if text not in ("", "max")]
+        text = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes")
+        if text not in ("", "max"):
+            limits.append(int(text))
     return min(limits)
 
 
@@ -64,15 +65,18 @@ def available_memory(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Pat
     left = [kernel_nbytes("MemAvailable", meminfo)]
     for folder in own_cgroups("memory", own, root):
         for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            if read(folder / limit) not in ("", "max"):
+            text = read(folder / limit)
+            if text not in ("", "max"):
                 used = int(read(folder / usage)) - _nbytes_of_files(folder)
-                left.append(int(read(folder / limit)) - max(used, 0))
+                left.append(int(text) - max(used, 0))
+            if text:
+                break  # a cgroup is of one version
     return max(min(left), 0)
 
 
 def _nbytes_of_files(cgroup: Path) -> int:
     """Bytes that a cgroup and those below it keep of files."""
-    stat = dict(line.split() for line in read(cgroup / "memory.stat").splitlines())
+    stat = dict(line.split() for line in read(cgroup / "memory.stat").splitlines() if "active_file" in line)
     prefix = "total_" if "total_inactive_file" in stat else ""  # version 1 tells apart what those below it keep
     return sum(int(stat.get(f"{prefix}{age}_file", 0)) for age in ("active", "inactive"))
 
@@ -91,7 +95,10 @@ def own_cgroups(controller: str, own: Path, root: Path) -> Iterator[Path]:
             continue
         mount = root / controllers if controllers else root
         folder = mount / path.strip("/")
-        yield from (parent for parent in (folder, *folder.parents) if parent.is_relative_to(mount))
+        yield folder
+        while folder != mount:
+            folder = folder.parent
+            yield folder
 
 
 def read(path: Path) -> str:

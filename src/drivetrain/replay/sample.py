@@ -132,7 +132,7 @@ def _run_of(array: Any) -> npt.NDArray[Any] | None:
     """
     if not isinstance(array, np.ndarray):
         return None
-    stack = cast(npt.NDArray[Any], array)
+    stack = cast("npt.NDArray[Any]", array)
     run = stack.base
     if not isinstance(run, np.ndarray) or stack.flags.writeable:
         return None
