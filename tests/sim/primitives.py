@@ -13,6 +13,7 @@ rng = np.random.default_rng(0)
 NUM_ENVS = 11  # not a multiple of any vector's lanes
 SIZES = {"scalars": (3, 4), "loops": (7, 11)}
 LENGTHS = {"scalars": (2,), "loops": (70,)}
+ORDERED = {"scalars": (2, 3), "loops": (7, 11)}  # for each comparison in a row compilers take longer than for the last
 
 
 def floats(*shape):
@@ -379,8 +380,9 @@ def random_floats():
 CASES = {
     **{f"{case.__name__}, {size}": partial(case, shape) for case in (arithmetic_of_floats,
        arithmetic_of_integers_and_booleans) for size, shape in LENGTHS.items()},
-    **{f"{case.__name__}, {size}": partial(case, shape) for case in (movement_of_data, reductions_and_sorts, orders,
+    **{f"{case.__name__}, {size}": partial(case, shape) for case in (movement_of_data, reductions_and_sorts,
        branches_and_loops) for size, shape in SIZES.items()},
+    **{f"{orders.__name__}, {size}": partial(orders, shape) for size, shape in ORDERED.items()},
     "shifts_and_halves": shifts_and_halves,
     "not_a_number": not_a_number,
     "arrays_put_into_themselves": arrays_put_into_themselves,
