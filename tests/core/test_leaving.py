@@ -51,7 +51,7 @@ def test_what_is_registered_is_called_as_long_as_there_is_patience():
 import atexit, multiprocessing, time
 from drivetrain.core.processes import leave
 
-multiprocessing.Process(target=time.sleep, args=(5,)).start()
+multiprocessing.Process(target=time.sleep, args=(2,)).start()
 atexit.register(print, "what was registered later", flush=True)
 leave(patience_s=0.2)
 """

@@ -78,6 +78,7 @@ def test_the_last_row_has_the_last_episodes_however_late_an_actor_tells_of_them(
 def test_no_row_is_of_steps_that_end_after_the_last_checkpoint_of_a_stopped_run(start, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     alone = ["--num-actors", "1", "--envs-per-actor", "1", "--batch-size", "4", "--warmup-steps", "8"]
+    alone += ["--updates-per-call", "1"]  # else the first 32 are waited for
     run = start(*ENDLESS, *alone, "--log-interval-steps", "1", what=("dqn", "strange_envs:Slower-v0"))
     run.wait_until_learning()
     run.process.send_signal(signal.SIGINT)  # the last checkpoint is there before the step that is being taken ends
