@@ -3,6 +3,7 @@
 override(name=value) -> fitting -> the part's own checks (ranges, names)
 """
 
+import functools
 import json
 import types
 import typing
@@ -33,7 +34,7 @@ def fitting(part: object, name: str, value: Any) -> Any:
     """
     if name in ("torso", "optimizer"):
         return named(name, value)
-    kinds = _kinds(typing.get_type_hints(type(part))[name])
+    kinds = _kinds(_hints(type(part))[name])
     for kind in kinds:
         found = _as(kind, value)
         if found is not _UNFIT:
@@ -50,6 +51,12 @@ def _scheduled(part: object, name: str, value: Any) -> str:
         return f'; give its first value, and {name}_schedule="linear", by which it falls to 0'
     of_updates = "optax.adam(optax.linear_schedule(rate, 0, num_updates))"
     return f"; give its first value, and optimizer=lambda rate: {of_updates}" if name == "learning_rate" else ""
+
+
+@functools.cache
+def _hints(part: type) -> dict[str, Any]:
+    """The types of a part's settings."""
+    return typing.get_type_hints(part)
 
 
 def _kinds(hint: Any) -> list[Any]:
