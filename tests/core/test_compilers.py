@@ -8,6 +8,7 @@ import pytest
 from drivetrain.core import compilers
 from drivetrain.core.caches import user_cache
 from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
+from live_processes import wait_until_dead
 
 
 def test_a_result_takes_the_place_of_the_old_one_when_the_block_ends(tmp_path):
@@ -56,9 +57,18 @@ def test_what_a_compiler_refuses_is_its_first_error(program, said):
     assert refusal([sys.executable, "-c", program], source="int x;") == said
 
 
-def test_a_compiler_that_takes_too_long_is_ended_and_told_so(monkeypatch):
-    monkeypatch.setattr(compilers, "TIMEOUT_S", 0.2)
-    assert refusal([sys.executable, "-c", "import time; time.sleep(60)"]) == "it was not done after 0 seconds"
+def test_a_compiler_that_waits_for_too_long_is_ended_with_what_it_began_and_told_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(compilers, "TIMEOUT_S", 0.5)
+    begun = tmp_path / "begun"
+    assert refusal(["sh", "-c", f"sleep 60 & echo $! > {begun}; wait"]) == "it was not done after 0.5 seconds"
+    wait_until_dead([int(begun.read_text())])
+
+
+def test_time_is_counted_as_the_processors_so_that_a_busy_machine_refuses_nothing(monkeypatch):
+    monkeypatch.setattr(compilers, "LIMIT_CPU_S", 1)
+    assert refusal([sys.executable, "-c", "import time; time.sleep(2)"]) is None
+    for busy in ([sys.executable, "-c", "while True: pass"], ["sh", "-c", "(while :; do :; done); exit 4"]):
+        assert refusal(busy) == "it was not done after 1 second of processor time"
 
 
 def test_the_version_is_the_first_line_a_compiler_says_of_itself(tmp_path):

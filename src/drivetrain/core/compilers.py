@@ -9,14 +9,19 @@ import functools
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-TIMEOUT_S = 300.0
+from drivetrain.core.processes import end_all
 
+LIMIT_CPU_S: int = 300
+"""Of each of a compiler's processes; the processor's time, of which a busy machine gives little for a minute."""
+TIMEOUT_S = 1800.0
+"""For a compiler that waits, as for a file of a server that is gone."""
 
 Command = tuple[str, ...]
 """A compiler's path, and what CXX has after it, as in "ccache g++"."""
@@ -71,11 +76,19 @@ def refusal(command: Sequence[str], source: str = "") -> str | None:
         command: The compiler and its arguments.
         source: What it reads from standard input.
     """
-    try:
-        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return f"it was not done after {TIMEOUT_S:.0f} seconds"
-    if done.returncode == 0:
+    limited = ["sh", "-c", f'ulimit -S -t {LIMIT_CPU_S} 2>/dev/null; exec "$@"', "sh", *command]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(limited, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True) as process:
+        try:
+            _, said = process.communicate(source, timeout=TIMEOUT_S)
+        except BaseException as error:  # also an interruption, which a notebook tells this process alone
+            end_all(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return f"it was not done after {TIMEOUT_S:g} seconds"
+            raise
+    if process.returncode == 0:
         return None
-    said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:300])
-    return said.strip() or f"exit code {done.returncode}, without a word"
+    if process.returncode == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in said:
+        return f"it was not done after {LIMIT_CPU_S} {'second' if LIMIT_CPU_S == 1 else 'seconds'} of processor time"
+    first = next((line for line in said.splitlines() if "error" in line), said[:300])
+    return first.strip() or f"exit code {process.returncode}, without a word"

@@ -15,7 +15,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol, cast
 
 from drivetrain.core.paths import folder_here
@@ -120,6 +121,27 @@ def end_group(process: Process) -> None:
     """End what is left of its group, also after it has ended itself."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_all(process: Process) -> None:
+    """End one that is of our own group, as a compiler, and whatever it has begun; its caller waits for it."""
+    below = list(descendants(process.pid))
+    process.kill()
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Process ids below `pid`, of those alive now."""
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = [int(word) for word in listing.read_text().split()]
+        except OSError:  # the thread ended in between
+            continue
+        for child in children:
+            yield child
+            yield from descendants(child)
 
 
 def die_with(supervisor_pid: int) -> None:

@@ -3,10 +3,12 @@
 import os
 import resource
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from drivetrain.core.processes import descendants
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -26,18 +28,6 @@ def cpu_seconds() -> float:
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     )
     return own + sum(map(living_cpu_seconds, descendants(os.getpid())))
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """Process ids below `pid`, of those alive now."""
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(word) for word in listing.read_text().split()]
-        except OSError:  # the thread ended in between
-            continue
-        for child in children:
-            yield child
-            yield from descendants(child)
 
 
 def living_cpu_seconds(pid: int) -> float:
