@@ -127,11 +127,14 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
 
     Raises:
         FileFormatError: The run's files are absent or damaged, or do not fit each other.
+        InvalidInput: The environment cannot be made, or has changed since the checkpoint.
     """
     from drivetrain.train.evaluate import final_episodes, policy_of
+    from drivetrain.train.run_dir.saving import require_as_learned
     from drivetrain.train.runs.requirements import describe
 
     config = TrainConfig.load(run_dir / "config.json", **again)
     saved = load_saved_policy(run_dir, which)
     interface = describe(config)
+    require_as_learned(config.env, interface, run_dir)
     return final_episodes(config, interface, policy_of(config, interface, saved), num_episodes)

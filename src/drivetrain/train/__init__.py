@@ -188,7 +188,8 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
 
     Raises:
         MissingExtra: The extra "train" is not installed.
-        InvalidInput: There is no run, or its environment cannot be made; or `which` or `again` are none of these.
+        InvalidInput: There is no run, or its environment cannot be made, or looks other than it did; or `which` or
+            `again` are none of these.
         FileFormatError: Its files are absent or damaged, or the environment has changed.
     """
     with _naming_extra():

@@ -1,8 +1,10 @@
 """A run's policy by itself: it acts as in the run's evaluations, on what the environment shows."""
 
 import contextlib
+import json
 import os
 import pickle
+import re
 import tempfile
 
 import gymnasium
@@ -164,3 +166,38 @@ def test_a_run_in_a_folder_that_was_removed_is_refused_in_a_sentence(tmp_path, m
     (tmp_path / "gone").rmdir()
     with pytest.raises(InvalidInput, match="the folder in which this was called does not exist any more; `cd` to one"):
         train("ppo", "CartPole-v1", run_dir=str(tmp_path / "run"), **PPO)
+
+
+class Steered(strange_envs.Shifted):
+    """Takes a real number within bounds that a later version of its module may change."""
+
+    high = 2.0
+
+    def __init__(self):
+        self.action_space = gymnasium.spaces.Box(-1.0, self.high, (1,), np.float32)
+
+    def step(self, action):
+        return self.observe(0), float(action[0]), False, False, {}
+
+
+def test_an_environment_that_is_another_by_now_is_not_played(tmp_path, monkeypatch, capsys):
+    train("td3", Steered, run_dir=str(tmp_path), **SMALL)
+    monkeypatch.setattr(Steered, "high", 3.0)
+    has_changed = r"has changed since the checkpoint: actions was BoxActions\(low=\(-1\.0,\), high=\(2\.0,\)"
+    with pytest.raises(InvalidInput, match=has_changed):
+        load_policy(tmp_path, env=Steered)
+    assert main(["eval", str(tmp_path), "--env", f"{__name__}:Steered"]) == 2
+    assert "evaluate with the environment as it was" in capsys.readouterr().err
+    (tmp_path / "checkpoint" / "manifest.json").unlink()
+    load_policy(tmp_path, env=Steered)  # nothing says what it was
+
+
+@pytest.mark.parametrize("shown", ["low=(-2.0,), high=(2.0,)", "low=(np.float64(-2.0),), high=(np.float64(2.0),)"])
+def test_numpy_1_and_2_may_write_bounds_of_actions_each_in_its_way(tmp_path, shown):
+    train("td3", "Pendulum-v1", run_dir=str(tmp_path), **SMALL)
+    manifest = tmp_path / "checkpoint" / "manifest.json"
+    kept = json.loads(manifest.read_text())
+    was = re.sub(r"low=.*, high=.*,\)(?=, shape)", shown, kept["interface"]["actions"])
+    manifest.write_text(json.dumps({**kept, "interface": {**kept["interface"], "actions": was}}))
+    assert len(load_policy(tmp_path).evaluate(1)) == 1
+    assert resume(tmp_path, total_steps=84).num_steps == 84

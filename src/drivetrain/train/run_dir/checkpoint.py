@@ -146,6 +146,15 @@ def load_checkpoint(run_dir: Path) -> tuple[Arrays, dict[str, Any]]:
                 raise
 
 
+def saved_interface(run_dir: Path) -> dict[str, str] | None:
+    """What the run's checkpoint says of the environment; None where there is no checkpoint, or it is damaged."""
+    try:
+        found: Any = _manifest(run_dir / "checkpoint").get("interface")
+    except FileFormatError:
+        return None
+    return cast("dict[str, str]", found) if isinstance(found, dict) else None
+
+
 def load_replay(run_dir: Path, *, shared: bool, scratch_dir: str | None = None) -> Replay | None:
     """The replay of the run's checkpoint; None if it was not kept.
 

@@ -6,19 +6,21 @@ The state is copied before the thread starts; the replay is saved while actors i
 draws, so it may be some rows ahead of the counters, never behind.
 """
 
+import re
 import threading
 import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import Experience
 from drivetrain.train.interface import Interface
 from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.run_dir.archives import Arrays
-from drivetrain.train.run_dir.checkpoint import has_checkpoint, save_checkpoint
+from drivetrain.train.run_dir.checkpoint import has_checkpoint, save_checkpoint, saved_interface
 
 
 class Progress(NamedTuple):
@@ -120,4 +122,42 @@ def latest_checkpoint(run_dir: Path) -> str:
 
 def describe_interface(interface: Interface) -> dict[str, Any]:
     """What the environment looks like, in a form that can be compared after JSON."""
-    return {entry.name: str(getattr(interface, entry.name)) for entry in fields(interface)}
+    return {entry.name: _plain(str(getattr(interface, entry.name))) for entry in fields(interface)}
+
+
+def require_same(env: str, interface: Interface, saved: dict[str, str], *, remedy: str) -> None:
+    """Refuse an environment that looks other than it did when a checkpoint was written.
+
+    Args:
+        env: Its name.
+        interface: What it looks like now.
+        saved: What the checkpoint says of it.
+        remedy: What can be done.
+
+    Raises:
+        InvalidInput: Names what has changed.
+    """
+    now = describe_interface(interface)
+    for name in sorted({*now, *saved}):
+        was = _plain(str(saved.get(name)))
+        if now.get(name) != was:
+            raise InvalidInput(
+                f"environment {env!r} has changed since the checkpoint: {name} was {was}, and is {now.get(name)}; "
+                f"{remedy}"
+            )
+
+
+def require_as_learned(env: str, interface: Interface, run_dir: Path) -> None:
+    """Refuse to act in an environment that looks other than that of the run; its policy would take it for the other.
+
+    Raises:
+        InvalidInput: Names what has changed.
+    """
+    saved = saved_interface(run_dir)
+    if saved is not None:
+        require_same(env, interface, saved, remedy="evaluate with the environment as it was")
+
+
+def _plain(text: str) -> str:
+    """Numbers of NumPy's as its version 1 shows them, without their type."""
+    return re.sub(r"np\.\w+\(([^()]*)\)", r"\1", text)

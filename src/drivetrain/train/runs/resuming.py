@@ -35,7 +35,7 @@ from drivetrain.train.run_dir.checkpoint import (
 )
 from drivetrain.train.run_dir.folder import RunLock, load_result, require_run_dir
 from drivetrain.train.run_dir.results import Result
-from drivetrain.train.run_dir.saving import describe_interface
+from drivetrain.train.run_dir.saving import require_same
 from drivetrain.train.runs.requirements import describe, placed, require_learner
 from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.metrics import read_rows
@@ -297,7 +297,8 @@ def take_up(
         interface = describe(config)
         require_learner(config, interface)
         if meta is not None:
-            require_same(config.env, interface, meta["interface"])
+            remedy = "resume with the environment as it was, or start a new run"
+            require_same(config.env, interface, meta["interface"], remedy=remedy)
             policy_of(config, interface, load_saved_policy(run_dir, "last"))  # refuses one of another network
         require_best(config, interface, run_dir)
         _require_files(run_dir, config)
@@ -374,18 +375,3 @@ def require_best(config: TrainConfig, interface: Interface, run_dir: Path) -> No
         raise FileFormatError(
             f"{error}; put an older copy there, or remove it to keep the best from here on"
         ) from error
-
-
-def require_same(env: str, interface: Interface, saved: dict[str, str]) -> None:
-    """Refuse an environment that looks other than it did.
-
-    Raises:
-        InvalidInput: Names what has changed.
-    """
-    now = describe_interface(interface)
-    for name in sorted({*now, *saved}):
-        if now.get(name) != saved.get(name):
-            raise InvalidInput(
-                f"environment {env!r} has changed since the checkpoint: {name} was {saved.get(name)}, and is "
-                f"{now.get(name)}; resume with the environment as it was, or start a new run"
-            )

@@ -26,6 +26,7 @@ from drivetrain.train.evaluate import final_episodes, final_seeds, most_steps, p
 from drivetrain.train.interface import set_row
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
+from drivetrain.train.run_dir.saving import require_as_learned
 from drivetrain.train.runs.video import checked_video, written_video
 
 
@@ -52,6 +53,7 @@ class TrainedPolicy:
         self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
         with back_here():  # environments may go elsewhere
             self._interface = interface_of(self.config)
+            require_as_learned(self.config.env, self._interface, run_dir)
             with contextlib.closing(self.make_env()) as env:
                 self._space = env.observation_space
         self._make_ready()
