@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from drivetrain.core.processes import end_all
+from drivetrain.core.words import counted
 
-LIMIT_CPU_S: int = 300
+LIMIT_CPU_S = 300
 """Of each of a compiler's processes; the processor's time, of which a busy machine gives little for a minute."""
 TIMEOUT_S = 1800.0
 """For a compiler that waits, as for a file of a server that is gone."""
@@ -89,6 +90,6 @@ def refusal(command: Sequence[str], source: str = "") -> str | None:
     if process.returncode == 0:
         return None
     if process.returncode == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in said:
-        return f"it was not done after {LIMIT_CPU_S} {'second' if LIMIT_CPU_S == 1 else 'seconds'} of processor time"
+        return f"it was not done after {counted(LIMIT_CPU_S, 'second')} of processor time"
     first = next((line for line in said.splitlines() if "error" in line), said[:300])
     return first.strip() or f"exit code {process.returncode}, without a word"
