@@ -22,6 +22,12 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def whole(session: nox.Session) -> None:
+    install(session, ".[test]")
+    session.run("pytest", "-m", "whole and not slow and not stress", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     install(session, "ruff", "import-linter")
     session.run("ruff", "check", ".")

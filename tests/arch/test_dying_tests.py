@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 DIES = """
 import os, signal, time
 import pytest
@@ -16,6 +18,7 @@ def test_number(number):
 """
 
 
+@pytest.mark.whole
 def test_a_test_that_kills_its_process_ends_the_run_and_is_named(root, tmp_path):
     for name in ("first", "second", "third", "last"):
         (tmp_path / f"test_{name}.py").write_text(DIES.format(name=name))

@@ -71,6 +71,7 @@ ON_IMAGES = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("algo", "peer"),
     [pytest.param(algo, peer, id=f"{algo} {peer.name}") for algo in ON_IMAGES for peer in PEERS_OF[algo]],

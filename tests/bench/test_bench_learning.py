@@ -163,6 +163,7 @@ def test_a_quick_run_is_short_and_keeps_nothing(ran, monkeypatch, tmp_path):
     assert not (tmp_path / "learning.json").exists()
 
 
+@pytest.mark.whole
 def test_a_killed_command_loses_the_run_in_progress_and_no_other(tmp_path):
     script = tmp_path / "endless.py"
     script.write_text(

@@ -64,6 +64,7 @@ def filled(name, layout, num_envs=NUM_ENVS):
     return store, fields, rows
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_a_sample_brings_whole_rows_that_were_inserted(name):
     store, fields, rows = filled(name, PAIRS)

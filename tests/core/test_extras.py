@@ -69,6 +69,7 @@ def test_whoever_imports_simulators_without_jax_is_told_their_own_extra(statemen
     assert told_without("jax", statement) == (said, "")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("use", ["sim.from_gymnax('Catch-bsuite')", "sim.make('gymnax/Catch-bsuite')"])
 def test_whoever_asks_for_an_environment_of_gymnax_without_it_is_told_its_extra(use):
     said = 'this needs gymnax, which is not installed: pip install "drivetrain[gymnax]"\n'

@@ -258,6 +258,7 @@ def publish_for_ever(handle):
         writer.publish(words)
 
 
+@pytest.mark.whole
 def test_no_reader_sees_a_torn_payload_and_a_killed_publisher_leaves_the_last():
     with broadcast_segment() as segment:
         reader, words = channel(segment), np.zeros(PAYLOAD // 8, np.uint64)

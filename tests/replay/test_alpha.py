@@ -141,6 +141,7 @@ def update_for_a_while(handle, seed, num_rounds):
             replay.update_priorities(some, priority_of(some))
 
 
+@pytest.mark.whole
 def test_priorities_survive_changes_of_alpha_while_threads_and_processes_update():
     replay = filled_replay(20_000, alpha=0.5, shared=True)
     replay.update_priorities(replay.all_keys(), priority_of(replay.all_keys()))

@@ -103,6 +103,7 @@ def test_threads_never_see_a_torn_stack(prioritized, capacity, stack):
     check_consistent(replay)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("prioritized", [True, False])
 def test_processes_never_see_a_torn_stack(prioritized):
     replay = Replay(1000, TaggedStacks(NUM_BYTES, stack=3).spec, prioritized=prioritized, shared=True, frame_stack=3)
@@ -146,6 +147,7 @@ def random_kills(num_kills, seconds, prioritized, stack):
     assert int(report.split()[0]) >= num_kills
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("stack", [0, 1, 4])
 @pytest.mark.parametrize("prioritized", [True, False])
 def test_random_kills_of_actors_and_learners_stall_nobody_and_tear_nothing(prioritized, stack):
@@ -188,6 +190,7 @@ for _ in range(5):
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("prioritized", [True, False])
 def test_a_stopped_writer_keeps_its_rows_until_it_goes_on_or_dies(prioritized):
     run_script(STOPPED_WRITER, prioritized)

@@ -84,6 +84,7 @@ def test_keys_that_jax_made_smaller_are_refused(replay):
     assert replay.update_priorities(sample.keys, jax.numpy.ones(4)) == 0  # priorities may be JAX's
 
 
+@pytest.mark.whole
 def test_with_64_bits_enabled_keys_cross_as_they_are():
     text = "import jax, numpy as np; jax.config.update('jax_enable_x64', True)\n"
     text += "from drivetrain.replay import Replay\nreplay = Replay(8, {'x': ((), 'int64')})\nno = np.zeros(8, bool)\n"

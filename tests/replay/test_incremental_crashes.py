@@ -39,6 +39,7 @@ def two_saves(request, tmp_path):
     return first, path.read_bytes()
 
 
+@pytest.mark.whole
 def test_killed_at_any_byte_of_an_incremental_save_the_file_is_that_of_the_save_before(tmp_path, two_saves):
     first, second = two_saves
     path = tmp_path / "killed"
@@ -59,6 +60,7 @@ def test_killed_at_any_byte_of_an_incremental_save_the_file_is_that_of_the_save_
     assert_loads_as_saved_whole(path, replay)
 
 
+@pytest.mark.whole
 def test_a_last_part_cut_anywhere_is_left_out_and_a_cut_before_it_is_refused(tmp_path, two_saves):
     first, second = two_saves
     path = tmp_path / "cut"
@@ -135,6 +137,7 @@ while True:
 """
 
 
+@pytest.mark.whole
 def test_killed_at_random_while_saving_incrementally_the_file_loads_whole(tmp_path):
     path, tagged, rng = tmp_path / "replay", TaggedStacks(64, stack=3), np.random.default_rng(0)
     for _ in range(3):
@@ -150,6 +153,7 @@ def test_killed_at_random_while_saving_incrementally_the_file_loads_whole(tmp_pa
         tagged.check(loaded.sample(1024, mode="iid"))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("stack", [0, 3])
 def test_a_live_replay_is_saved_incrementally_with_whole_rows(tmp_path, stack):
     tagged = TaggedStacks(200, stack=3) if stack else TaggedRows(200)

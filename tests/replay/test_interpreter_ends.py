@@ -31,6 +31,7 @@ def always(call):
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("call", ["learn", "insert", "wait"])
 def test_the_process_ends_well(call):
     for _ in range(3):

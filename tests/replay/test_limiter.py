@@ -32,6 +32,7 @@ def test_due_updates_are_the_floor_of_the_ratio_times_inserts_after_the_first():
     assert RateLimit(updates_per_insert=Fraction(1, 10), tolerance=0, min_size=0).due(3 * 10**17) == 3 * 10**16
 
 
+@pytest.mark.whole
 @settings(max_examples=60, deadline=None)
 @given(
     data=st.data(),
@@ -93,6 +94,7 @@ def produce(handle, replay_handle, num_steps, pause_s):
                 writer.add(x=np.zeros(4, np.uint8), reward=np.zeros(4), terminated=flags, truncated=flags)
 
 
+@pytest.mark.whole
 def test_processes_keep_the_ratio_and_a_killed_producer_stops_nobody():
     with (
         make(Fraction(1, 4), tolerance=8, min_size=100) as limiter,

@@ -48,6 +48,7 @@ def test_an_older_file_with_shared_observations_is_read(tmp_path):
     assert sorted(loaded.sample(400).data["tag"]) == sorted(replay.sample(400).data["tag"])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_damaged_file_of_an_older_version_is_refused(tmp_path, version):
     path = tmp_path / "replay"

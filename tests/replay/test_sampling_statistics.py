@@ -48,6 +48,7 @@ def draws_at_full_size(name, num_draws):
     return count_draws(replay, num_draws, mode="iid"), priorities
 
 
+@pytest.mark.whole
 def test_iid_draws_pass_a_chi_square_with_every_leaf_in_a_pool():
     counts, priorities = draws_at_full_size("lognormal", 12 * 2**20)
     ratio, num_free = chi_square_by_pools(counts, priorities)
@@ -178,6 +179,7 @@ def assert_sums_are_exact_after(num_updates, capacity=2**18):
         assert replay._table.is_consistent()
 
 
+@pytest.mark.whole
 def test_sums_are_exact_after_concurrent_updates_by_threads_and_processes():
     assert_sums_are_exact_after(2 * 10**6)
 

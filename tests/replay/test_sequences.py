@@ -260,6 +260,7 @@ check_consistent(replay)
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("prioritized", "stack"), [(True, 1), (False, 4)])
 def test_random_kills_tear_no_sequence(prioritized, stack):
     run_script(KILLS, prioritized, stack)

@@ -36,6 +36,7 @@ for call in (simd_level, lambda: Replay(8, {"x": ((), "uint8")})):
 """
 
 
+@pytest.mark.whole
 def test_draws_and_weights_are_the_same_bits_with_all_instructions(monkeypatch):
     monkeypatch.delenv("DRIVETRAIN_SIMD", raising=False)
     found = {None: run_script(DRAWS).split()}

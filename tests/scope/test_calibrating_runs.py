@@ -44,6 +44,7 @@ def run(tmp_path_factory):
     return folder / "run.scope", int(done.stdout), folder / "cache" / "drivetrain" / "scope-costs.json"
 
 
+@pytest.mark.whole
 def test_muted_blocks_are_shown_as_unrecorded_and_no_step_is_lost(run):
     folder, num_steps, _ = run
     profile = scope.load(folder)
@@ -88,6 +89,7 @@ def test_the_report_shows_costs_with_errors_and_the_corrected_wall_time(run, tmp
     assert sum(one["corrected_ns"] for one in document["overlaps"]) == pytest.approx(wall["likely_ns"], rel=1e-3)
 
 
+@pytest.mark.whole
 def test_a_packed_recording_is_corrected_as_before(run, tmp_path):
     pytest.importorskip("pyarrow", reason='needs PyArrow: pip install "drivetrain[scope]"')
     folder, _, _ = run
@@ -138,6 +140,7 @@ def test_no_step_is_lost_where_threads_end_in_muted_blocks(tmp_path):
     assert profile.num_recorded_steps() < num_steps
 
 
+@pytest.mark.whole
 def test_an_exception_in_a_muted_block_leaves_the_stack_whole(tmp_path):
     text = """
 import time

@@ -23,6 +23,7 @@ def estimates(seeds, **how):
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("tails", [0.0, 0.05])
 def test_planted_costs_are_recovered_within_their_errors(tails):
     found = estimates(range(60), tails=tails)
@@ -50,6 +51,7 @@ def test_too_few_blocks_identify_nothing():
     assert ledger["call"] == "not identifiable"
 
 
+@pytest.mark.whole
 def test_corrected_times_are_those_alone_within_their_intervals():
     inside, biases = [], []
     for seed in range(30):

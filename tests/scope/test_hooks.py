@@ -168,6 +168,7 @@ def test_a_name_of_no_simulator_is_refused(tmp_path, capsys):
     assert main(["profile", "--simulator"]) == 2
 
 
+@pytest.mark.whole
 @pytest.mark.torch
 def test_tianshou_is_told_apart_also_with_environments_in_subprocesses(folder):
     pytest.importorskip("tianshou", reason='needs Tianshou: pip install "drivetrain[bench]"')

@@ -186,6 +186,7 @@ apart.close()
     assert profile.transitions()["simulation"]["simulator"] >= 130
 
 
+@pytest.mark.whole
 def test_jitted_functions_and_waiting_are_recorded_and_unchanged(folder):
     pytest.importorskip("jax")
     text = """
@@ -240,6 +241,7 @@ def test_a_training_run_of_ours_is_followed_into_its_processes_and_told_apart(fo
     assert profile.num_steps() >= 1500 / 8
 
 
+@pytest.mark.whole
 @pytest.mark.torch
 def test_a_hand_written_pytorch_loop_is_told_apart_without_annotations(folder):
     pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
@@ -275,6 +277,7 @@ assert torch.equal(scripted(batch), net(batch))
     assert rows.keys() >= {("inference", "backend"), ("backpropagation", "backend"), ("optimizer", "backend")}
 
 
+@pytest.mark.whole
 @pytest.mark.torch
 def test_stable_baselines3_is_told_apart_also_with_environments_in_subprocesses(folder):
     pytest.importorskip("stable_baselines3", reason='needs SB3: pip install "drivetrain[bench]"')

@@ -168,6 +168,7 @@ def test_where_no_operation_is_entered_nothing_is_said_to_be_before_the_first(si
     assert any("before the first operation" in paragraph for paragraph in words) == is_said
 
 
+@pytest.mark.whole
 @given(traces(in_order=False, lanes=True))
 @settings(max_examples=40, deadline=None)
 def test_every_trace_has_a_page_and_valid_json(trace):

@@ -64,6 +64,7 @@ def test_a_task_that_goes_on_elsewhere_is_in_what_is_around_its_loop_now():
     }
 
 
+@pytest.mark.whole
 @given(traces(in_order=False, lanes=True))
 @settings(max_examples=100, deadline=None)
 def test_the_times_of_every_thread_sum_to_the_wall_time(trace):
@@ -152,6 +153,7 @@ def test_a_report_is_of_the_states_that_occur_however_many_there_could_be():
     }
 
 
+@pytest.mark.whole
 @given(traces(), st.integers(0, 2**60), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_results_do_not_depend_on_the_order_of_threads_or_on_where_time_begins(trace, shift, random):

@@ -57,11 +57,13 @@ def refused(env, message, error=CompileError):
         sim.check_env(env)
 
 
+@pytest.mark.whole
 def test_a_good_environment_passes_in_silence(capsys):
     assert sim.check_env(Good()) is None
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.whole
 def test_an_environment_of_ours_and_one_of_gymnax_pass():
     sim.check_env(sim.make("MountainCar-v0"))
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
@@ -317,6 +319,7 @@ def test_an_episode_may_end_where_every_episode_begins():
     sim.check_env(Home())
 
 
+@pytest.mark.whole
 def test_an_observation_that_is_none_of_a_choice_or_no_number_is_told():
     def of(value):
         class Between(Good):

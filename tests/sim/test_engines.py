@@ -40,6 +40,7 @@ def test_many_steps_in_one_call_equal_many_calls():
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.whole
 def test_every_width_and_number_of_threads_gives_the_same_bits(monkeypatch):
     env, results = sim.make("CartPole-v1"), []
     actions = random_actions(env, 50, 45)
@@ -64,6 +65,7 @@ def test_callers_at_the_same_time_get_what_each_gets_alone():
                     np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.whole
 def test_a_state_may_pass_from_engine_to_engine():
     env = sim.make("CartPole-v1")
     xla, native_one, numpy_one = (sim.compile(env, 6, 4, engine) for engine in ("xla", "native", "numpy"))
@@ -142,6 +144,7 @@ rollout = sim.compile(sim.make("CartPole-v1"), 4, 2)
 """JAX holds the class for good, its method the module, and the module the rollout."""
 
 
+@pytest.mark.whole
 def test_a_script_that_takes_a_class_from_a_module_with_a_rollout_ends_in_silence(tmp_path):
     (tmp_path / "states.py").write_text(MODULE)
     done = subprocess.run(

@@ -53,6 +53,7 @@ def test_pairs_are_for_whoever_has_one_for_each_thread_and_few_tiles_without_a_p
     assert forms.form_for([TILES], num_tiles, num_threads) is TILES
 
 
+@pytest.mark.whole
 def test_pairs_are_written_where_layers_or_a_short_step_gain_by_them():
     assert named(written("CartPole-v1", sim.policies.linear)) == ["pairs", "tiles"]
     assert named(written("CartPole-v1", sim.policies.uniform)) == ["groups"]
@@ -93,6 +94,7 @@ def over_large_arrays(x):
     return table, kept, total, seen
 
 
+@pytest.mark.whole
 def test_large_arrays_lie_on_the_heap_where_the_stack_has_no_room(monkeypatch):
     numbers = np.arange(20, dtype=np.int32) * 7
     expected = applied(over_large_arrays, numbers, engine="xla")

@@ -15,6 +15,7 @@ SOME = ("Breakout-MinAtar", "FourRooms-misc", "SimpleBandit-bsuite")
 EVERY = [name for name in gymnax.registered_envs if name != "MNISTBandit-bsuite"]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", SOME)
 def test_native_equals_xla(name):
     assert_engine_equals_xla(sim.from_gymnax(name), "native", num_envs=13, num_steps=60)
@@ -26,6 +27,7 @@ def test_native_equals_xla_on_every_environment_for_300_steps(name):
     assert_engine_equals_xla(sim.from_gymnax(name), "native", num_envs=37, num_steps=300)
 
 
+@pytest.mark.whole
 def test_steps_are_those_of_gymnax_itself():
     env = sim.make("gymnax/Breakout-MinAtar")
     rollout = sim.compile(env, 4, 1, "native", record=("obs", "reward", "final_obs"))

@@ -62,6 +62,7 @@ def test_parameters_of_each_environment_come_along_into_the_program():
     assert_same(jax.jit(rollout)(state, actions), rollout(state, actions))
 
 
+@pytest.mark.whole
 def test_a_policy_comes_along_into_the_program_with_weights_that_the_program_computes():
     env = sim.make("CartPole-v1")
     act = sim.policies.linear(env)
@@ -191,6 +192,7 @@ print(len(hits), float(after.env.theta.sum()))
 """
 
 
+@pytest.mark.whole
 def test_jax_finds_a_program_with_a_kernel_in_its_cache_of_compiled_programs(tmp_path):
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu",
                    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip

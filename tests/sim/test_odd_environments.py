@@ -228,6 +228,7 @@ def nothing(x, k):
     }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "function",
     [
@@ -280,6 +281,7 @@ class Nameless:
         return Box(-1e30, 1e30, (1,))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["xla", "native", "numpy"])
 def test_an_environment_without_a_name_goes_by_its_type(engine):
     sim.check_env(Nameless())
@@ -318,6 +320,7 @@ class Writing:
         return Box(0.0, 2.0, (1,))
 
 
+@pytest.mark.whole
 def test_a_step_may_write_into_the_dictionaries_of_its_state():
     assert assert_engine_equals_xla(Writing(), "native", 8, 40)
     sim.check_env(Writing())

@@ -73,6 +73,7 @@ def assert_acts_as_xla(env, act, params, engine, extras, num_steps, **options):
     return num_ended
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "engine", "generator"),
     [
@@ -89,6 +90,7 @@ def test_other_engines_act_as_xla(name, engine, generator):
     assert ended > 0 or name == "Pendulum-v1"
 
 
+@pytest.mark.whole
 def test_one_kernel_serves_all_weights_and_many_steps_equal_many_calls(tmp_path, monkeypatch):
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
     env, act, params, _ = made("CartPole-v1")
@@ -105,6 +107,7 @@ def test_one_kernel_serves_all_weights_and_many_steps_equal_many_calls(tmp_path,
     assert len(list(tmp_path.glob("*.so"))) == 1
 
 
+@pytest.mark.whole
 def test_every_width_and_number_of_threads_acts_with_the_same_bits(monkeypatch):
     env, act, params, _ = made("CartPole-v1")
     results = []
@@ -131,6 +134,7 @@ def kinds(params, obs, key):
     return (value > 0).astype(jnp.int32), {"z": z, "value": value, "sorted": sorted_row, "count": params["bytes"][2]}
 
 
+@pytest.mark.whole
 def test_parameters_of_every_type_and_use_are_read_where_they_are():
     rng = np.random.default_rng(0)
     normal = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
@@ -164,6 +168,7 @@ def test_other_weights_need_no_other_program():
     assert np.all(np.isnan(nothing["value"]))
 
 
+@pytest.mark.whole
 def test_the_environment_draws_the_same_numbers_with_a_policy_and_without():
     env, rule = sim.make("Breakout"), sim.policies.constant(np.int32(2))
     record = ("obs", "reward", "terminated")
@@ -216,6 +221,7 @@ def test_parameters_of_environments_and_of_the_policy_go_together():
     assert not np.any(np.all(np.asarray(plain["obs"]) == np.asarray(trajectory["obs"]), axis=(0, 2)))
 
 
+@pytest.mark.whole
 def test_random_play_draws_every_action_under_both_generators():
     env = sim.make("Breakout")
     for generator in ("threefry", "philox"):

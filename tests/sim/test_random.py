@@ -92,6 +92,7 @@ def test_under_keys_of_jax_the_numbers_are_those_of_jax():
     assert (jax.random.key_data(random.fold_in(key, 4)) == jax.random.key_data(jax.random.fold_in(key, 4))).all()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "numpy"])
 @pytest.mark.parametrize("name", ["CartPole-v1", "Knob"])
 def test_engines_take_the_same_steps_under_the_counter(name, engine):

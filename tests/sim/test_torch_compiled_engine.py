@@ -50,16 +50,19 @@ def test_a_constant_that_is_given_as_it_is_needs_no_graph():
     assert [piece.is_graph for piece in pieces_of(lambda x: (jnp.arange(3), x + 1), np.int32(0))] == [True, False]
 
 
+@pytest.mark.whole
 def test_programs_with_loops_give_what_xla_gives():
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-20, 20, N, dtype=np.int32) for _ in range(2))
     assert_same(applied(loops, x, y, engine="xla"), applied(loops, x, y, engine="torch_compiled"))
 
 
+@pytest.mark.whole
 def test_cartpole_equals_xla_with_resets():
     assert assert_engine_equals_xla(sim.make("CartPole-v1"), "torch_compiled", num_envs=N, num_steps=60) > 5
 
 
+@pytest.mark.whole
 def test_first_calls_of_several_threads_take_the_steps_of_one():
     env = sim.make("MountainCar-v0")
     rollouts = [sim.compile(env, N, 2, "torch_compiled", record=EVERYTHING) for _ in range(3)]
@@ -70,6 +73,7 @@ def test_first_calls_of_several_threads_take_the_steps_of_one():
         assert_same(found[0], other)
 
 
+@pytest.mark.whole
 def test_several_steps_in_one_call_equal_the_interpreter():
     env = sim.make("CartPole-v1")
     eager, compiled = (sim.compile(env, N, 5, engine, record=EVERYTHING) for engine in ("torch", "torch_compiled"))

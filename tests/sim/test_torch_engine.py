@@ -21,6 +21,7 @@ pytestmark = pytest.mark.torch
 HEAVY = ("MNISTBandit-bsuite", "Seaquest-MinAtar")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", CASES)
 def test_primitives_give_what_xla_gives(name, xla_as_users_have_it):
     function, batches = CASES[name]()
@@ -42,6 +43,7 @@ def test_cartpole_equals_xla_with_resets(autoreset):
     assert ended > 5
 
 
+@pytest.mark.whole
 def test_breakout_equals_xla():
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
     assert_engine_equals_xla(sim.from_gymnax("Breakout-MinAtar"), "torch", num_envs=13, num_steps=40)
@@ -71,6 +73,7 @@ def test_keys_that_speak_nothing_but_dlpack_come_back_as_an_array():
     assert after.keys.dtype == np.uint32
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # Inductor imports what PyTorch has deprecated
 @pytest.mark.parametrize("engine", ["torch", "torch_compiled"])
 def test_tensors_that_stay_where_they_are_take_the_steps_of_calls_with_arrays(engine):
@@ -110,6 +113,7 @@ def test_every_environment_of_gymnax_equals_xla():
             assert_engine_equals_xla(sim.from_gymnax(name), "torch", num_envs=7, num_steps=20)
 
 
+@pytest.mark.whole
 def test_native_reads_tensors_where_they_are_and_its_results_become_tensors_without_a_copy():
     rollout = sim.compile(sim.make("CartPole-v1"), 64, 8, record=("obs",))
     actions = torch.ones((8, 64), dtype=torch.int32)
@@ -122,6 +126,7 @@ def test_native_reads_tensors_where_they_are_and_its_results_become_tensors_with
     assert torch.from_dlpack(trajectory["obs"]).data_ptr() == trajectory["obs"].ctypes.data
 
 
+@pytest.mark.whole
 def test_a_policy_acts_as_under_xla():
     env = sim.make("CartPole-v1")
     act = sim.policies.mlp(env, hidden=(20,))
@@ -132,6 +137,7 @@ def test_a_policy_acts_as_under_xla():
     assert_same(oracle(state, policy=params), tested(state, policy=params))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["xla", "numpy"])
 def test_tensors_are_states_actions_and_weights_of_every_engine(engine):
     env = sim.make("CartPole-v1")

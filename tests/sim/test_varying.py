@@ -56,6 +56,7 @@ def test_every_environment_takes_the_steps_of_its_own_parameters(engine):
     assert num_ended > NUM_ENVS
 
 
+@pytest.mark.whole
 def test_starts_and_steps_are_those_of_constants_one_environment_at_a_time():
     env, params = randomised("Pendulum-v1", length=(0.5, 2.0), gravity=(5.0, 15.0))
     whole = sim.compile(env, NUM_ENVS, 20, "native", params)

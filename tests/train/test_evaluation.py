@@ -195,6 +195,7 @@ def test_a_compiled_actor_refuses_a_last_observation_that_is_no_number():
             actor.step(actor.steps_per_call, 0)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_the_last_evaluation_plays_on_environments_that_were_not_played_on(tmp_path, num_actors):
     settings = SMALL | {"num_actors": num_actors, "eval_max_steps": 7, "eval_interval_steps": 10}

@@ -20,6 +20,7 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("algo", "env", "settings"),
     [

@@ -86,6 +86,7 @@ class Rolling:
     observation_space = action_space
 
 
+@pytest.mark.whole
 def test_numbers_that_a_loops_index_makes():
     native, cuda = both(Rolling(), 40, 12, record=("obs", "reward"))
     state, actions = native.reset(seed=0), np.random.default_rng(0).integers(64, size=(12, 40), dtype=np.int32)
@@ -120,6 +121,7 @@ def test_other_restarts_and_records(options):
     assert_same_bits("CartPole-v1", 40, **options)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("name", "narrow_obs"), [("Breakout-MinAtar", "bits"), ("FourRooms-misc", None)])
 def test_some_of_gymnax(name, narrow_obs):
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')

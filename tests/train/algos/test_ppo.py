@@ -165,6 +165,7 @@ def test_a_rollout_is_prepared_with_the_values_of_the_true_next_observations(kin
     assert np.allclose(first.log_prob, log_prob_and_entropy(policy, first)[0], atol=1e-4)
 
 
+@pytest.mark.whole
 @KINDS
 def test_one_call_equals_its_updates_one_by_one(kind):
     agent, networks, state = parts(kind)
@@ -197,6 +198,7 @@ def test_every_rollout_is_shuffled_anew_and_a_state_fixes_how():
     assert float(first) != float(later)
 
 
+@pytest.mark.whole
 def test_target_kl_leaves_out_the_rest_of_a_rollout():
     agent, networks, state = parts("continuous", target_kl=1e-3, num_epochs=20)
     endless = dataclasses.replace(agent, target_kl=1e6)
@@ -248,6 +250,7 @@ def test_a_torso_that_learns_is_one_for_policy_and_value_unless_it_is_said_other
     assert ppo.networks_of(agent, INTERFACES["discrete"]).torso is None  # there is nothing that learns
 
 
+@pytest.mark.whole
 def test_policy_and_value_of_images_move_the_torso_they_share():
     agent = TrainConfig.default("ppo", "E").override(**SETTINGS | {"entropy_coefficient": 0.0}).agent
     networks = ppo.networks_of(agent, IMAGES)

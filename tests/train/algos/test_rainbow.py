@@ -156,6 +156,7 @@ def test_the_gradient_equals_that_of_torch():
     assert_close(slopes, {name: piece.grad.numpy() for name, piece in pieces.items()})
 
 
+@pytest.mark.whole
 def test_numpy_and_jax_give_the_same_q_for_the_same_noise():
     pieces, obs = NETWORK.initial(np.random.default_rng(0)), make_batch(3).obs
     noise = noises().online
@@ -218,6 +219,7 @@ def test_an_unknown_variant_is_refused_with_those_there_are():
         preset("sac", "Pendulum-v1", "rainbow")
 
 
+@pytest.mark.whole
 def test_a_rainbow_run_trains_and_evaluates(tmp_path):
     result = train(
         "dqn",

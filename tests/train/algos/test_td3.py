@@ -72,6 +72,7 @@ def test_critic_loss_and_gradient_equal_an_independent_form_and_its_finite_diffe
     assert_close(slopes, finite_differences(loss, critics), atol=1e-3)
 
 
+@pytest.mark.whole
 def test_actor_loss_and_gradient_follow_the_first_critic_alone():
     state, batch = fresh_state(), make_batch(2)
     value, slopes = jax.value_and_grad(td3.actor_loss)(state.actor, state.critics, batch.obs, NETWORKS)

@@ -179,6 +179,7 @@ def lives_of_episodes(env, num_episodes, seed_of=lambda episode: None):
     return seen
 
 
+@pytest.mark.whole
 def test_after_a_lost_life_the_game_goes_on_and_after_the_last_one_another_begins():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("cv2", reason="needs the atari extra")
@@ -189,6 +190,7 @@ def test_after_a_lost_life_the_game_goes_on_and_after_the_last_one_another_begin
     assert lives_of_episodes(Environment(config, interface), 2) == [(5, 0)] * 2
 
 
+@pytest.mark.whole
 def test_a_reset_with_a_seed_begins_a_game_whatever_lives_are_left():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("cv2", reason="needs the atari extra")
@@ -199,6 +201,7 @@ def test_a_reset_with_a_seed_begins_a_game_whatever_lives_are_left():
     np.testing.assert_array_equal(*firsts)
 
 
+@pytest.mark.whole
 def test_the_lives_of_a_game_are_those_of_stable_baselines3():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("cv2", reason="needs the atari extra")

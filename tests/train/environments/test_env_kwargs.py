@@ -68,6 +68,7 @@ def test_functions_are_called_with_it_and_lists_stand_for_tuples_at_once_as_afte
     }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "none"])
 def test_simulators_are_made_with_it_in_kernels_and_out_of_them(tmp_path, engine):
     settings = {**TINY, "env_kwargs": {"size": 7}, "sim_engine": engine}
@@ -95,6 +96,7 @@ def test_each_simulator_has_its_own_to_take_from(tmp_path, monkeypatch, engine):
     assert json.loads((tmp_path / "config.json").read_text())["environment"]["env_kwargs"] == {"config": {"gain": 7.0}}
 
 
+@pytest.mark.whole
 def test_it_is_kept_for_resumes_and_told_in_labels(tmp_path):
     train("dqn", "FrozenLake-v1", run_dir=str(tmp_path), env_kwargs={"map_name": "8x8"}, **TINY)
     assert json.loads((tmp_path / "config.json").read_text())["environment"]["env_kwargs"] == {"map_name": "8x8"}

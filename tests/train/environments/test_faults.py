@@ -86,6 +86,7 @@ def test_what_an_environment_may_not_return_is_named(tmp_path, monkeypatch, faul
     assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 8
 
 
+@pytest.mark.whole
 def test_on_the_command_line_it_is_one_sentence(start_faulty):
     run = start_faulty("nan", 9, "--num-actors", "0", "--total-steps", "1000")
     code, _, err = run.end()
@@ -115,6 +116,7 @@ def test_without_processes_what_an_environment_raises_is_told_with_its_place_and
     assert load_checkpoint(run_dir)[1]["num_steps"] == 60
 
 
+@pytest.mark.whole
 def test_an_environment_that_always_breaks_late_ends_the_run_with_the_checkpoint_whole(start_faulty):
     run = start_faulty("nan", 700, *OFTEN, "--total-steps", "1000000")
     code, _, err = run.end()
@@ -125,6 +127,7 @@ def test_an_environment_that_always_breaks_late_ends_the_run_with_the_checkpoint
     assert assert_loads(run.run_dir)["num_steps"] >= 200
 
 
+@pytest.mark.whole
 def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_finishes(start_faulty):
     run = start_faulty("hang", 150, "--total-steps", "1000", "--step-timeout-s", "5")
     code, out, err = run.end()
@@ -138,6 +141,7 @@ def test_an_environment_that_hangs_is_given_up_after_the_time_out_and_the_run_fi
         assert re.search(rf"{name} ended with exit code 3 \(log: .*\); its part was done", err), err
 
 
+@pytest.mark.whole
 def test_what_environments_have_started_and_forget_to_end_goes_with_the_run(start_faulty):
     run = start_faulty("", 10**9, "--total-steps", "400", env="Forgetful-v0")
     code, _, err = run.end()
@@ -147,6 +151,7 @@ def test_what_environments_have_started_and_forget_to_end_goes_with_the_run(star
     wait_until_dead(list(map(int, started)))
 
 
+@pytest.mark.whole
 def test_threads_that_environments_leave_behind_do_not_hold_the_end_of_a_run_up(start_faulty):
     run = start_faulty("", 10**9, "--total-steps", "400", env="Threaded-v0")
     code, _, err = run.end()
@@ -157,6 +162,7 @@ def test_threads_that_environments_leave_behind_do_not_hold_the_end_of_a_run_up(
         assert words.startswith("ended, though threads go on that were waited for: simulator, simulator")
 
 
+@pytest.mark.whole
 def test_an_actor_that_leaves_without_a_word_is_said_to_have_left(start_faulty):
     run = start_faulty("leave", 9, "--total-steps", "1000")
     code, _, err = run.end()
@@ -164,6 +170,7 @@ def test_an_actor_that_leaves_without_a_word_is_said_to_have_left(start_faulty):
     assert "actor 0 ended with exit code 0: it left in the midst of its work (log: " in err
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("num_actors", ["0", "1"])
 def test_what_an_environment_raises_cannot_order_the_terminal_about_and_need_not_be_utf_8(start_faulty, num_actors):
     run = start_faulty("paint", 9, "--num-actors", num_actors, "--total-steps", "1000")
@@ -190,6 +197,7 @@ def manifest_of(run_dir):
     return json.loads(read(run_dir / "checkpoint" / "manifest.json") or '{"generation": 0}')
 
 
+@pytest.mark.whole
 def test_a_run_goes_on_when_there_is_no_room_for_its_checkpoint_and_the_one_before_is_whole(start):
     run = start(*ENDLESS, *OFTEN)
     run.wait_until(lambda: manifest_of(run.run_dir)["generation"] >= 1)
@@ -249,6 +257,7 @@ def test_what_a_process_prints_is_lost_where_its_log_has_no_room_and_the_process
     assert (done.returncode, done.stdout, done.stderr) == (7, "joint 3\n", "warm\n")
 
 
+@pytest.mark.whole
 def test_a_run_goes_on_when_there_is_no_room_for_its_metrics_and_says_so_once(start):
     run = start(*FLAGS, *OFTEN, "--total-steps", "12000")
     run.wait_until_learning()
@@ -261,6 +270,7 @@ def test_a_run_goes_on_when_there_is_no_room_for_its_metrics_and_says_so_once(st
     assert assert_loads(run.run_dir)["num_steps"] == 12_000
 
 
+@pytest.mark.whole
 def test_a_second_interrupt_leaves_the_checkpoint_before_whole(start):
     run = start(*ENDLESS, *OFTEN)
     run.wait_until(lambda: manifest_of(run.run_dir)["generation"] >= 2)
@@ -282,6 +292,7 @@ def test_what_is_raised_and_is_no_exception_is_told_as_well_and_nothing_is_lost(
     assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 60
 
 
+@pytest.mark.whole
 def test_an_environment_that_never_comes_back_ends_the_run_however_long_it_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "_RESTART_WINDOW_S", 0.0)  # as where the time-out is longer than a third of it
     settings = {"num_actors": 1, "envs_per_actor": 1, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
@@ -289,6 +300,7 @@ def test_an_environment_that_never_comes_back_ends_the_run_however_long_it_is_wa
         train("ddpg", "faulty_envs:Stuck-v0", run_dir=str(tmp_path / "run"), step_timeout_s=0.3, **settings)
 
 
+@pytest.mark.whole
 def test_a_process_that_an_environment_has_left_does_not_keep_a_run_from_its_end(tmp_path):
     settings = {"num_actors": 1, "envs_per_actor": 1, "warmup_steps": 50, "hidden": (8,), "batch_size": 16}
     settings |= {"eval_episodes": 1, "final_eval_episodes": 1, "eval_max_steps": 5, "total_steps": 100}

@@ -61,11 +61,13 @@ def test_of_a_pair_every_environment_of_every_actor_draws_its_own_uniformly():
     assert (first.gravity != other.gravity).all()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "xla", "none"])
 def test_numbers_hold_in_evaluations(engine):
     assert evaluated(config_of(sim_engine=engine, sim_params={"max_steps": 3})) == [3.0] * 3
 
 
+@pytest.mark.whole
 def test_what_is_drawn_in_training_is_as_the_simulator_has_it_in_evaluations():
     assert evaluated(config_of(sim_params={"max_steps": [3, 3]})) == evaluated(config_of())
     assert min(evaluated(config_of())) > 3
@@ -79,6 +81,7 @@ def test_algorithms_without_kernels_step_simulators_with_numbers_of_ones_own():
         env.reset(seed=0)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["Walk", "OfNamedTuple"])
 def test_simulators_of_other_modules_with_parameters_of_any_form_are_learned_from_in_a_kernel(tmp_path, name):
     env = f"drivetrain/own_simulators:{name}"
@@ -100,6 +103,7 @@ def test_simulators_of_other_modules_are_made_with_options_and_stepped_without_a
         assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["none", "xla"])
 def test_options_go_to_the_simulators_own_class_whatever_they_are_called(engine):
     options = {"name": "X", "params": 1.0, "engine": "diesel", "max_episode_steps": 7, "render_mode": "always"}
@@ -175,6 +179,7 @@ def test_what_makes_no_simulator_is_refused_in_one_sentence(name, sentence):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
     of = {

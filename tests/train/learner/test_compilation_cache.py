@@ -37,6 +37,7 @@ def cache_dir(monkeypatch, tmp_path, **environ):
     return subprocess.run([sys.executable, "-c", _SHOW], capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.whole
 def test_programs_compiled_for_different_numbers_of_threads_are_kept_apart(monkeypatch, tmp_path):
     one = cache_dir(monkeypatch, tmp_path, PJRT_NPROC="1")
     two = cache_dir(monkeypatch, tmp_path, PJRT_NPROC="2")
@@ -57,6 +58,7 @@ print(jax.jit(lambda x: x * 2)(int(sys.argv[1])))
 """
 
 
+@pytest.mark.whole
 def test_a_program_that_was_kept_by_half_is_kept_anew(monkeypatch, tmp_path):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -60,6 +60,7 @@ def test_a_run_computes_no_nan_of_its_own_that_jax_was_told_to_end_at(tmp_path, 
         assert train(algo, env, run_dir=str(tmp_path / "run"), **settings).num_updates > 0
 
 
+@pytest.mark.whole
 def test_how_much_values_foretell_is_no_number_where_returns_do_not_differ():
     config = TrainConfig.default("ppo", "CartPole-v1").override(num_actors=1, hidden=(8,))
     learner = make_learner(config, describe(config))

@@ -54,6 +54,7 @@ def found(request):
     return compared(request.param in DEFAULT)[request.param]
 
 
+@pytest.mark.whole
 def test_two_learners_compute_what_one_computes_up_to_rounding(found):
     assert found["num_updates"] >= 20
     assert found["moved"] > 0.01, "nothing was learned, so nothing was compared"
@@ -127,6 +128,7 @@ def test_a_batch_that_learners_cannot_share_equally_is_refused(config):
         config(num_learners=3)
 
 
+@pytest.mark.whole
 def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path):
     if jax.default_backend() == "gpu":
         pytest.skip("there is a GPU here")
@@ -135,6 +137,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("env", ["CartPole-v1", "drivetrain/CartPole-v1"])
 def test_platforms_that_jax_does_not_find_are_refused_before_anything_starts(tmp_path, monkeypatch, env):
     monkeypatch.setenv("JAX_PLATFORMS", "abacus")
@@ -173,6 +176,7 @@ def test_a_run_with_two_learners_keeps_the_ratio_and_publishes_what_they_learned
     assert (result.run_dir / "best").exists()
 
 
+@pytest.mark.whole
 def test_a_run_of_ppo_with_two_learners_does_all_its_updates(tmp_path):
     result = train(
         "ppo",

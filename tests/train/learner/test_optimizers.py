@@ -27,6 +27,7 @@ def close(a, b, rtol=1e-4, atol=1e-6):
     return jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, rtol=rtol, atol=atol), a, b))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("max_norm", [None, 20.0, 1e6])
 def test_adam_steps_as_optax_does_over_many_updates(max_norm):
     ours = adam(1e-2, 1e-5, max_norm)
@@ -77,6 +78,7 @@ def test_gradients_that_are_joined_step_as_the_tree_they_are():
     assert close(*steps, rtol=1e-6)
 
 
+@pytest.mark.whole
 def test_float64_is_stepped_in_float64():
     with jax.enable_x64(True):
         optimizer, params = adam(1e-2, 1e-8), gradients(0, 1.0, np.float64)

@@ -89,6 +89,7 @@ def noisy(rate):
     return optax.noisy_sgd(rate, key=jax.random.key(0))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("optimizer", [half_adam, noisy])
 def test_a_run_whose_optimizer_has_halves_or_random_streams_is_taken_up_again(tmp_path, optimizer):
     begun = train("dqn", "CartPole-v1", run_dir=str(tmp_path), optimizer=optimizer, total_steps=80, **SMALL)

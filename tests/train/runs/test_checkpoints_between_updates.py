@@ -46,6 +46,7 @@ def test_a_run_in_turns_writes_them_from_the_end_of_warm_up_on(tmp_path, update_
     assert len(found) > 5, "and not at updates alone, of which there is one, or none"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_processes_write_them_too_and_the_policy_of_one_can_be_played(tmp_path, deterministic):
     played = []
@@ -65,6 +66,7 @@ def test_processes_write_them_too_and_the_policy_of_one_can_be_played(tmp_path, 
     assert played[-1] == 400
 
 
+@pytest.mark.whole
 def test_a_rollout_that_is_not_learned_from_is_in_none(tmp_path):
     settings = {name: value for name, value in SMALL.items() if name not in ("capacity", "warmup_steps", "batch_size")}
     train(

@@ -128,6 +128,7 @@ def whole(tmp_path_factory):
     return load_checkpoint(run_dir)[0], result, events
 
 
+@pytest.mark.whole
 def test_a_run_makes_the_switch_by_itself_and_its_result_is_that_of_the_whole(whole):
     arrays, result, events = whole
     assert (result.num_steps, result.num_updates, len(result.returns)) == (120, 20, 2)
@@ -135,6 +136,7 @@ def test_a_run_makes_the_switch_by_itself_and_its_result_is_that_of_the_whole(wh
     assert {"encoder/actor/conv0.weight", "windows/obs/actor"} <= arrays.keys()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "instant",
     [
@@ -155,6 +157,7 @@ def test_a_run_killed_at_the_switch_ends_as_one_that_was_not(tmp_path, importabl
     assert same(load_checkpoint(tmp_path / "run")[0], whole[0])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("num_saved", "left"),
     [(1, "the latest checkpoint is "), pytest.param(0, "there is no checkpoint yet", marks=pytest.mark.slow)],

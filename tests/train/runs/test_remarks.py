@@ -77,6 +77,7 @@ def test_nothing_in_a_preset_comes_to_nothing(algo, env):
     assert not remarks(preset(algo, env), REAL)
 
 
+@pytest.mark.whole
 def test_python_is_told_once_for_a_run_and_once_for_all_seeds(tmp_path, capsys):
     train("dqn", "CartPole-v1", run_dir=tmp_path / "one", **SHORT)
     assert capsys.readouterr().err.count("nothing will be learned") == 1

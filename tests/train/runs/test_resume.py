@@ -1,6 +1,5 @@
 """Runs that are taken up again after any death end as if nothing had happened."""
 
-import csv
 import json
 import os
 import shutil
@@ -15,95 +14,20 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 from gymnasium.envs.classic_control import CartPoleEnv
-from tensorboard_rows import scalars
-from whole_run import COMMAND, ENDLESS, FLAGS, SMALL, lose_all_rows, read, rows_of
+from whole_run import COMMAND, SMALL, lose_all_rows, rows_of
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import resume, train
-from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay, load_saved_policy
+from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_saved_policy
 from drivetrain.train.run_dir.folder import RunLock
 from live_processes import is_running
-
-OFTEN = ["--checkpoint-interval-s", "0.2", "--log-interval-steps", "200"]
 
 
 def evaluations_of(run_dir):
     return [row for row in rows_of(run_dir) if "eval_return" in row]
 
 
-def checkpoint_of(run_dir):
-    manifest = read(run_dir / "checkpoint" / "manifest.json")
-    return json.loads(manifest) if manifest else {"num_updates": 0, "num_steps": 0, "generation": 0}
-
-
-@pytest.mark.parametrize("num_actors", ["2", "0"])
-def test_a_run_killed_with_all_its_processes_goes_on_and_ends_exactly(start, num_actors):
-    table_and_normalised = ["--csv", "--normalize-observations"]
-    flags = [*FLAGS, *OFTEN, "--num-actors", num_actors, "--eval-interval-steps", "500", *table_and_normalised]
-    run = start(*flags, "--total-steps", "100000000")
-    run.wait_until(lambda: checkpoint_of(run.run_dir)["generation"] >= 2 and len(rows_of(run.run_dir)) > 5)
-    run.kill_all()
-    meta = checkpoint_of(run.run_dir)
-    before = rows_of(run.run_dir)
-    with load_replay(run.run_dir, shared=False) as replay:
-        assert len(replay) > 150
-    total = meta["num_steps"] + 1_500
-    resumed = start("--total-steps", str(total), resume=True)
-    code, out, err = resumed.end()
-    assert code == 0, err
-    assert f"resumed at step {meta['num_steps']:,} of {total:,}, after {meta['num_updates']:,} updates" in out
-    assert "0.5000 updates per step" in out
-    last = checkpoint_of(run.run_dir)
-    assert (last["num_steps"], last["num_updates"]) == (total, (total - 200) // 2)
-    assert last["elapsed_s"] > meta["elapsed_s"]
-    rows = rows_of(run.run_dir)
-    kept = [row for row in before if row["num_steps"] <= meta["num_steps"]]
-    assert rows[: len(kept)] == kept, "what was before the checkpoint is kept, and nothing else"
-    assert all(row["num_steps"] >= meta["num_steps"] for row in rows[len(kept) :])
-    walls = [row["wall_s"] for row in rows if "wall_s" in row]
-    assert walls == sorted(walls), "the time the run has taken goes on"
-    counts = {row["num_steps"]: row["num_updates"] for row in rows}
-    assert scalars(run.run_dir / "tensorboard", "num_updates") == counts
-    with (run.run_dir / "metrics.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert [(int(line["num_steps"]), int(line["num_updates"])) for line in lines] == [
-        (row["num_steps"], row["num_updates"]) for row in rows
-    ]
-
-
-def test_a_replay_that_was_not_kept_is_filled_again_and_the_counts_still_come_out(start):
-    run = start(*FLAGS, *OFTEN, "--no-save-replay", "--total-steps", "100000000")
-    run.wait_until(lambda: checkpoint_of(run.run_dir)["generation"] >= 2)
-    run.kill_all()
-    meta = checkpoint_of(run.run_dir)
-    assert "replay" not in meta["files"]
-    total = meta["num_steps"] + 2_000
-    code, out, err = start("--total-steps", str(total), resume=True).end()
-    assert code == 0, err
-    refilled = meta["num_steps"] + 200
-    assert f"the checkpoint has no replay: nothing is learned before step {refilled:,}" in out
-    last = checkpoint_of(run.run_dir)
-    assert (last["num_steps"], last["num_updates"]) == (total, (total - 200) // 2)
-    learning = [row for row in rows_of(run.run_dir) if row["num_steps"] > meta["num_steps"] and "update_ratio" in row]
-    assert all(row["num_updates"] == meta["num_updates"] for row in learning if row["num_steps"] < refilled)
-
-
-@pytest.mark.parametrize("role", ["learner", "supervisor", "interrupt"])
-def test_a_run_goes_on_after_its_learner_or_supervisor_died_or_after_ctrl_c(start, role):
-    run = start(*ENDLESS, *OFTEN)
-    run.wait_until(lambda: checkpoint_of(run.run_dir)["num_steps"] > 0)
-    if role == "interrupt":
-        run.process.send_signal(signal.SIGINT)
-    else:
-        os.kill(*run.children("learner") if role == "learner" else [run.process.pid], signal.SIGKILL)
-    code, _, _ = run.process.wait(180), *run.process.communicate()
-    assert code == {"learner": 1, "supervisor": -9, "interrupt": 130}[role]
-    total = checkpoint_of(run.run_dir)["num_steps"] + 500
-    code, _, err = start("--total-steps", str(total), resume=True).end()
-    assert code == 0, err
-    assert checkpoint_of(run.run_dir)["num_updates"] == (total - 200) // 2
-
-
+@pytest.mark.whole
 def test_a_finished_run_says_so_goes_on_with_more_steps_and_can_be_resumed_from_a_thread(tmp_path):
     run_dir = tmp_path / "run"
     first = train("dqn", "CartPole-v1", total_steps=800, num_actors=1, run_dir=str(run_dir), **SMALL)
@@ -140,6 +64,7 @@ def test_the_state_of_another_run_is_refused(copy, tmp_path):
         resume(copy, total_steps=500)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_an_environment_that_changes_the_folder_leaves_the_runs_where_they_are(tmp_path, monkeypatch, num_actors):
     class Elsewhere(CartPoleEnv):
@@ -199,6 +124,7 @@ def edit_manifest(run_dir, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_a_run_killed_while_it_saved_its_first_best_policy_goes_on(tmp_path, num_actors):
     run_dir = tmp_path / "run"
@@ -322,6 +248,7 @@ def test_too_few_steps_to_fill_a_lost_replay_are_refused(copy):
         resume(copy, total_steps=410)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_a_warm_up_that_is_gone_on_with_waits_for_the_rows_that_its_replay_lacks(tmp_path, num_actors):
     run_dir = tmp_path / "run"
@@ -334,7 +261,8 @@ def test_a_warm_up_that_is_gone_on_with_waits_for_the_rows_that_its_replay_lacks
 
 
 def test_a_resume_that_is_refused_leaves_the_run_as_it_was(copy):
-    edit_manifest(copy, files={"state": checkpoint_of(copy)["files"]["state"]})
+    manifest = json.loads((copy / "checkpoint" / "manifest.json").read_text())
+    edit_manifest(copy, files={"state": manifest["files"]["state"]})
     before = [(copy / name).read_text() for name in ("config.json", "result.json")]
     with pytest.raises(InvalidInput, match="raise total_steps"):
         resume(copy, total_steps=410)

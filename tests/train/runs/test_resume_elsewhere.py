@@ -33,6 +33,7 @@ def seen(run_dir):
     return merged(table).num_seen, len(table)
 
 
+@pytest.mark.whole
 def test_actors_come_and_go_and_the_counts_and_what_was_seen_go_on(tmp_path):
     run_dir = tmp_path / "run"
     settings = {**SMALL, "normalize_observations": True, "num_actors": 2, "total_steps": 600}
@@ -45,6 +46,7 @@ def test_actors_come_and_go_and_the_counts_and_what_was_seen_go_on(tmp_path):
         assert seen(run_dir) == (total_steps, 4 * max(1, num_actors))
 
 
+@pytest.mark.whole
 def test_rollouts_keep_their_environments_however_many_actors_share_them(tmp_path):
     run_dir = tmp_path / "run"
     train("ppo", "CartPole-v1", run_dir=str(run_dir), num_actors=2, normalize_observations=True, **ROLLOUTS)
@@ -62,6 +64,7 @@ def test_rollouts_keep_their_environments_however_many_actors_share_them(tmp_pat
         resume(run_dir, total_steps=512)
 
 
+@pytest.mark.whole
 def test_a_deterministic_run_ends_with_the_same_bits_with_other_actors(tmp_path):
     run("sac", tmp_path / "whole", 0, prioritized=False)
     run("sac", tmp_path / "half", 0, prioritized=False, total_steps=320)
@@ -70,6 +73,7 @@ def test_a_deterministic_run_ends_with_the_same_bits_with_other_actors(tmp_path)
     require_equal(tmp_path / "whole", tmp_path / "half")
 
 
+@pytest.mark.whole
 def test_a_run_that_never_had_a_checkpoint_begins_anew_with_other_actors(tmp_path):
     run_dir = tmp_path / "run"
     train("dqn", "CartPole-v1", run_dir=str(run_dir), num_actors=0, total_steps=240, **SMALL)

@@ -72,6 +72,7 @@ def test_a_seed_and_seeds_together_are_refused_before_anything_starts(tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_each_seed_gives_what_it_gives_alone_in_a_folder_of_its_own(tmp_path):
     settings = {**SMALL, "total_steps": 400, "num_actors": 0}
     found = train_seeds("dqn", "CartPole-v1", seeds=[4, 2], run_dir=str(tmp_path / "all"), **settings)
@@ -161,6 +162,7 @@ def test_seeds_that_all_fail_are_one_error(start_instead, tmp_path, capsys):
     assert "mean return" not in capsys.readouterr().out
 
 
+@pytest.mark.whole
 def test_ctrl_c_ends_the_run_that_is_going_on_and_begins_no_other(start):
     run = start(*ENDLESS, "--seeds", "1..3")
     run.wait_until(lambda: '"checkpoint_s"' in read(run.run_dir / "seed-1" / "metrics.jsonl"))

@@ -54,6 +54,7 @@ def test_what_it_comes_to_is_not_written_over_what_the_run_keeps(tmp_path, capsy
     assert main(["eval", str(tmp_path / "run"), "--episodes", "1", "--json", str(tmp_path / "run" / "eval.json")]) == 0
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("algo", "env", "settings"),
     [
@@ -94,6 +95,7 @@ def test_returns_of_rewards_that_no_float32_is_are_those_of_the_run(tmp_path):
     assert [one.total_reward for one in load_policy(tmp_path).evaluate(2)] == list(result.returns)
 
 
+@pytest.mark.whole
 def test_actions_are_those_that_the_environment_takes(tmp_path):
     train("ppo", strange_envs.Oblong, run_dir=str(tmp_path), **PPO, eval_max_steps=5)
     policy = load_policy(tmp_path, env=strange_envs.Oblong)
@@ -149,6 +151,7 @@ def test_environments_that_go_elsewhere_leave_the_caller_where_it_is(tmp_path, m
     assert sorted(os.listdir()) == ["first", "second"]
 
 
+@pytest.mark.whole
 def test_a_folder_may_be_named_from_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     result = train("ppo", "CartPole-v1", run_dir="~/runs/of mine", **PPO)

@@ -156,6 +156,7 @@ def frames_in(gif):
         yield gif.copy()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("env", "settings"),
     [

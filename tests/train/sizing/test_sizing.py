@@ -195,6 +195,7 @@ def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_ha
     wait_until_dead(others, within_s=30)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("pythons_own_interrupts", "usual_hangups")
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(start, tmp_path, monkeypatch, signum):

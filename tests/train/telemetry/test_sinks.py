@@ -126,6 +126,7 @@ def test_a_row_whose_event_was_lost_with_the_process_is_told_to_tensorboard_by_t
     assert scalars(tmp_path / "tensorboard", "eval_return") == {250: 1.0}
 
 
+@pytest.mark.whole
 def test_events_are_written_without_importing_the_whole_of_their_library_which_can_be_imported_afterwards(tmp_path):
     script = """
 import sys
