@@ -79,6 +79,7 @@ def test_a_sample_brings_whole_rows_that_were_inserted(name):
     assert len(seen) > 256
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_shared_frames_come_back_as_the_stacks_that_were_inserted(name):
     num_envs = 1 if name == "cpprb" else NUM_ENVS

@@ -124,6 +124,7 @@ def activity_names_by_call(trace):
     ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_that_begin_to_use_the_gpu_are_recorded(folder, method):
     trace = recorded(

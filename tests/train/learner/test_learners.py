@@ -61,6 +61,7 @@ def test_two_learners_compute_what_one_computes_up_to_rounding(found):
     assert max(found["state"], found["td_errors"], found["metrics"]) < 1e-9, found
 
 
+@pytest.mark.whole
 def test_in_float32_gradients_travel_through_a_call_of_ours_and_are_still_those_of_the_right_weights(found):
     assert found["in_float32"] < 1e-3, found
 
@@ -80,14 +81,17 @@ def test_arrays_of_any_shape_are_joined_in_order():
         joined(np.int32(7), *arrays[1:])
 
 
+@pytest.mark.whole
 def test_both_counts_of_learners_stop_where_target_kl_says():
     assert 0 < compared("ppo" in DEFAULT)["ppo"]["num_epochs"] < 2
 
 
+@pytest.mark.whole
 def test_two_learners_give_the_same_bits_twice(found):
     assert found["same_bits"]
 
 
+@pytest.mark.whole
 def test_later_calls_of_two_learners_compile_nothing(found):
     assert found["late_compilations"] == 0
 
