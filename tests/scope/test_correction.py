@@ -1,5 +1,6 @@
 """What was planted is recovered: costs within their errors, times within their intervals, waits moved with them."""
 
+from collections import Counter
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from planted import SITES, STEP_SITE, UPDATE_SITE, WAIT_SITE, Writer, gather, program_in_blocks, trace_of_planted
 
 from drivetrain.scope.calibration import regression
+from drivetrain.scope.calibration.charges import Charges
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report.shares import in_words
 from drivetrain.scope.trace.blocks import blocks_of
@@ -123,6 +125,16 @@ def test_waits_shrink_as_much_as_those_waited_for(seed):
             assert row.low_ns - 0.01 * wall_alone <= ns <= row.high_ns + 0.01 * wall_alone
     main = rows["7", "other", "wait"]
     assert main.corrected_ns == pytest.approx(alone[0].alone["other", "wait"], rel=0.02)
+
+
+def test_each_thread_is_gone_through_once_for_all_who_may_have_waited_for_it(monkeypatch):
+    """With a look for every pair of threads, a program of 150 threads that wait for each other took half a minute."""
+    looks, before = Counter(), Charges.before
+    monkeypatch.setattr(Charges, "before", lambda self, places: (looks.update([id(self)]), before(self, places))[1])
+    trace, _ = gather(0, inside_ns=300.0, around_ns=500.0, rounds=6)
+    Profile(trace).breakdown()
+    assert len(looks) == len(trace.threads) > 3
+    assert max(looks.values()) <= 3, "for the waits, their own and others'; for where it ends; for where it begins"
 
 
 def test_who_ends_a_wait_is_asked_of_then_and_not_of_waits_that_it_left_since():

@@ -68,6 +68,8 @@ def compact(trace: Trace, charges: Sequence[Charges], scenarios: Scenarios, spac
     lines = [_Line(charge, costs[charge.thread.process], scenarios.num, space) for charge in charges]
     runs = np.array([[line.runs_from for line in lines], [line.runs_to for line in lines]])
     waits = [wait for number in range(len(lines)) for wait in _waits(trace, lines, number, runs)]
+    for line in lines:
+        line.prepare()
     for wait in sorted(waits, key=lambda wait: (wait.end_ns, wait.first >= 0)):
         _settle(lines, wait)
     return [line.moved() if line.is_known else None for line in lines]
@@ -89,9 +91,14 @@ class _Line:
         self.runs_from = int(self.line.edge_ns[runs[0]]) if len(runs) else np.iinfo(np.int64).max
         self.runs_to = int(self.line.edge_ns[runs[-1] + 1]) if len(runs) else np.iinfo(np.int64).min
         self.rest_from, self.rest_to = self.line.edge_ns[rests], self.line.edge_ns[rests + 1]
+        # Rests that touch are one: where each of them begins, and, behind the last, where the next one would.
+        touches = np.concatenate([[False], self.rest_from[1:] == self.rest_to[:-1]])[: len(rests)]
+        self._rest_begin = self.rest_from[np.maximum.accumulate(np.where(touches, 0, np.arange(len(rests))))]
+        self._next_rest = np.append(self.rest_from, np.iinfo(np.int64).max)
         self.base = np.zeros(self.costs.shape[1])
         self.places, self.bases = [0], [self.base]
         self.saved = np.zeros((len(self.line.occurring), self.costs.shape[1]))
+        self._wanted: list[Ints] = []
         self._cost_before: dict[int, Floats] = {}
 
     @property
@@ -99,11 +106,16 @@ class _Line:
         """Its first event; the session's end if it has none."""
         return int(self.line.edge_ns[self.line.edge_of_event[1]])
 
-    def prepare(self, places: Ints) -> None:
-        """Look up, all at once, what recording had cost by edges that will be asked for."""
-        wanted = np.unique(places)
-        if not len(wanted):
+    def want(self, places: Ints) -> None:
+        """What recording had cost by these edges will be asked for."""
+        self._wanted.append(places)
+
+    def prepare(self) -> None:
+        """Look up what is wanted, all at once: each look goes through the whole line."""
+        if not self._wanted:
             return
+        wanted = np.unique(np.concatenate(self._wanted))
+        self._wanted.clear()
         for place, cost in zip(wanted.tolist(), self.charges.before(wanted) @ self.costs, strict=True):
             self._cost_before[place] = cost
 
@@ -129,12 +141,8 @@ class _Line:
             return times, np.full(len(times), _HANDOVER_NS)
         at = np.searchsorted(self.rest_from, times, side="left") - 1
         rests = (at >= 0) & (self.rest_to[np.maximum(at, 0)] >= times)
-        # Rests that touch are one.
-        touches = np.concatenate([[False], self.rest_from[1:] == self.rest_to[:-1]])
-        first = np.maximum.accumulate(np.where(touches, -1, np.arange(len(touches))))
-        until = np.where(rests, self.rest_from[first[np.maximum(at, 0)]], times)
-        following = np.append(self.rest_from, np.iinfo(np.int64).max)[at + 1]
-        distance = np.where(rests, times - until, following - times)
+        until = np.where(rests, self._rest_begin[np.maximum(at, 0)], times)
+        distance = np.where(rests, times - until, self._next_rest[at + 1] - times)
         return until, np.minimum(distance, _HANDOVER_NS)
 
     def set_shift(self, place: int, shift: Floats) -> None:
@@ -170,10 +178,10 @@ def _waits(trace: Trace, lines: Sequence[_Line], number: int, runs: Ints) -> lis
         until, distance = line.ran_until(end)
         is_far = not _is_near(trace, mine.charges.thread.process, line.charges.thread.process)
         asked = np.flatnonzero(until > begin)
-        line.prepare(np.searchsorted(line.line.edge_ns, until[asked], side="right") - 1)
+        line.want(np.searchsorted(line.line.edge_ns, until[asked], side="right") - 1)
         for i in asked.tolist():
             candidates[i].append(_Candidate(is_far, int(distance[i]), other, int(until[i])))
-    mine.prepare(np.concatenate([mine.waits, mine.waits + 1]))
+    mine.want(np.concatenate([mine.waits, mine.waits + 1]))
     waits = [
         _Wait(int(end[i]), number, int(first), candidates[i]) for i, first in enumerate(mine.waits) if candidates[i]
     ]
