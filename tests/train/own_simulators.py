@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drivetrain.sim.spaces import Box, Discrete
+from drivetrain.sim.spaces import Box, Discrete, MultiDiscrete
 
 
 @jax.tree_util.register_dataclass
@@ -179,3 +179,25 @@ class Unbounded(Walk):
 
     def action_space(self, params):
         return Box(-np.inf, np.inf, (1,))
+
+
+class Dials:
+    """Two dials are turned to what is shown; the reward is how many are. An episode has eight steps."""
+
+    name = "Dials"
+    default_params = None
+    num_values = (2, 4)
+
+    def reset(self, key, params):
+        wanted = jax.random.randint(key, (2,), 0, jnp.array(self.num_values))
+        return wanted, (wanted, jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        (wanted, time), following = state, self.reset(key, params)[0]
+        return following, (following, time + 1), (action == wanted).sum().astype(jnp.float32), False, time >= 7, {}
+
+    def action_space(self, params):
+        return MultiDiscrete(self.num_values)
+
+    def observation_space(self, params):
+        return MultiDiscrete(self.num_values)

@@ -15,12 +15,13 @@ with `sim.random`, so that these policies run under both generators.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import log, pi, prod
 from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drivetrain.core.docstrings import with_fields
 from drivetrain.core.errors import CompileError, InvalidInput
@@ -99,11 +100,12 @@ def mlp(
             values with 1, as is usual for PPO (Huang et al. 2022, "The 37 implementation details", detail 2); biases
             at 0.
         activation: After each hidden layer.
-        head: "categorical": the outputs are logits of discrete actions. "gaussian": they are means, with the parameter
-            `log_std` for each dimension; draws are not clipped. Both give the extras log_prob (of the draw, summed over
-            dimensions) and value, from one more output of the last hidden layer. "epsilon_greedy": they are values of
-            discrete actions; with probability `params["epsilon"]` the action is random, the extra is q_values. None:
-            categorical or gaussian, as the action space says.
+        head: "categorical": the outputs are logits of discrete actions, of a MultiDiscrete those of each choice after
+            those before it. "gaussian": they are means, with the parameter `log_std` for each dimension; draws are not
+            clipped. Both give the extras log_prob (of the draw, summed over choices or dimensions) and value, from one
+            more output of the last hidden layer. "epsilon_greedy": they are values of actions of one Discrete; with
+            probability `params["epsilon"]` the action is random, the extra is q_values. None: categorical or gaussian,
+            as the action space says.
         separate_value: The value comes from hidden layers of its own, of the same sizes, as in CleanRL's and
             Stable-Baselines3's PPO, and not from those of the action.
 
@@ -113,16 +115,17 @@ def mlp(
     """
     env = adapted(env)
     space, obs = env.action_space(env.default_params), first_obs(env)
-    action, discrete = drawn(space), hasattr(space, "n")
+    action, counts = drawn(space), counts_of(space)
+    discrete = bool(counts)
     check_actions(name_of(env), action, discrete)
     head = head or ("categorical" if discrete else "gaussian")
-    check_head(head, discrete, activation, hidden)
+    check_head(head, counts, activation, hidden)
     if separate_value and head == "epsilon_greedy":
         raise InvalidInput("separate_value: expected a head that gives a value, got epsilon_greedy; leave it out")
     num_inputs = sum(prod(leaf.shape) for leaf in jax.tree.leaves(obs))
-    num_outputs = int(space.n) if discrete else prod(space.shape)
+    num_outputs = sum(counts) if discrete else prod(action.shape)
     sizes = (num_inputs, *hidden)
-    form = Form(head=head, shape=() if discrete else tuple(space.shape), dtype=action.dtype)
+    form = Form(head=head, shape=action.shape, dtype=action.dtype, counts=counts)
 
     def layers(keys: Any) -> list[Tree]:
         return [dense(key, *pair, 2.0**0.5) for key, pair in zip(keys, pairwise(sizes), strict=False)]
@@ -164,23 +167,37 @@ class Form:
     shape: tuple[int, ...]
     """Of an action, as its type."""
     dtype: Any
+    counts: tuple[int, ...]
+    """Values of each discrete choice."""
 
     def drawn(self, outputs: jax.Array, log_std: Any, key: Any) -> tuple[jax.Array, jax.Array]:
         """An action, and the logarithm of its probability (density)."""
         if self.head == "categorical":
-            action = random.categorical(key, outputs)
-            log_probs = jax.nn.log_softmax(outputs)
-            return action.astype(self.dtype), log_probs[action]
+            return self.chosen(outputs, key) if self.shape else self.choice(outputs, key)
         noise = random.normal(key, outputs.shape)
         log_prob = -jnp.sum(0.5 * noise * noise + log_std + 0.5 * log(2 * pi))
         return (outputs + jnp.exp(log_std) * noise).reshape(self.shape).astype(self.dtype), log_prob
+
+    def choice(self, logits: jax.Array, key: Any) -> tuple[jax.Array, jax.Array]:
+        """One of the values of one choice."""
+        action = random.categorical(key, logits)
+        log_probs = jax.nn.log_softmax(logits)
+        return action.astype(self.dtype), log_probs[action]
+
+    def chosen(self, logits: jax.Array, key: Any) -> tuple[jax.Array, jax.Array]:
+        """Several choices, each by itself."""
+        keys, ends = random.split(key, len(self.counts)), accumulate(self.counts)
+        parts = [logits[end - count : end] for count, end in zip(self.counts, ends, strict=True)]
+        actions, log_probs = zip(*[self.choice(part, keys[k]) for k, part in enumerate(parts)], strict=True)
+        return jnp.stack(actions).reshape(self.shape), jnp.stack(log_probs).sum()
 
     def greedy(self, q_values: jax.Array, epsilon: jax.Array, key: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The best action, or with probability epsilon any."""
         key_choice, key_action = random.split(key)
         any_action = random.randint(key_action, (), 0, q_values.shape[0])
         explores = random.uniform(key_choice) < epsilon
-        return jnp.where(explores, any_action, jnp.argmax(q_values)).astype(self.dtype), {"q_values": q_values}
+        action = jnp.where(explores, any_action, jnp.argmax(q_values)).astype(self.dtype)
+        return action.reshape(self.shape), {"q_values": q_values}
 
 
 def dense(key: Any, num_inputs: int, num_outputs: int, gain: float) -> Tree:
@@ -223,25 +240,33 @@ def drawn(space: Any) -> Any:
     return jax.eval_shape(space.sample, jax.eval_shape(jax.random.key, 0))
 
 
+def counts_of(space: Any) -> tuple[int, ...]:
+    """The numbers of values of each discrete choice; none where actions are others."""
+    return tuple(int(n) for n in np.ravel(space.n if hasattr(space, "n") else getattr(space, "nvec", ())))
+
+
 def check_actions(name: str, action: Tree, discrete: bool) -> None:
     """Refuse actions that no head gives: a Gaussian's draw that is cut to integers has another probability."""
     several = not hasattr(action, "dtype")
     if several or not (discrete or jnp.issubdtype(action.dtype, jnp.floating)):
         got = str(jax.tree.structure(action)) if several else describe(action)
-        remedy = "" if several else "give it a Box of float32 and round in `step`, or "
+        remedy = "" if several else "give it a MultiDiscrete, or a Box of float32 and round in `step`, or "
         raise InvalidInput(
             f"env: expected discrete actions, or one array of real ones, got {got}, as the action space of {name} "
             f"gives; {remedy}write the policy as a function of your own, (params, obs, key) -> (action, extras)"
         )
 
 
-def check_head(head: str, discrete: bool, activation: str, hidden: Sequence[int]) -> None:
+def check_head(head: str, counts: Sequence[int], activation: str, hidden: Sequence[int]) -> None:
     """Refuse what cannot be built."""
+    discrete = bool(counts)
     if head not in get_args(Head):
         raise InvalidInput(f"head: expected None or one of {', '.join(get_args(Head))}, got {head!r}")
     if discrete == (head == "gaussian"):
         kind, fitting = ("discrete", "categorical or epsilon_greedy") if discrete else ("real", "gaussian")
         raise InvalidInput(f"head: expected {fitting} for {kind} actions, got {head!r}")
+    if len(counts) > 1 and head == "epsilon_greedy":
+        raise InvalidInput("head: expected categorical for several discrete actions at once, got 'epsilon_greedy'")
     if activation not in ACTIVATIONS:
         raise InvalidInput(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
     given: Any = hidden

@@ -51,6 +51,30 @@ class Discrete:
 
 
 @dataclass(frozen=True)
+class MultiDiscrete:
+    """Several choices at once, each 0 .. n-1 of its own n, as int32 of the shape of `nvec`."""
+
+    nvec: Any
+    """The n of each, as (3, 2)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an element."""
+        return np.shape(self.nvec)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Each by itself, its values equally likely."""
+        return jax.random.randint(key, self.shape, 0, np.asarray(self.nvec, np.int32), jnp.int32)
+
+    def contains(self, x: Any) -> bool:
+        """Whether x has the shape, and each is one of its own."""
+        array = numbers(x)
+        if array is None or array.shape != self.shape or array.dtype.kind == "f":
+            return False
+        return bool(np.all((array >= 0) & (array < np.asarray(self.nvec))))
+
+
+@dataclass(frozen=True)
 class Box:
     """Arrays of a shape between two bounds, both inside."""
 

@@ -163,7 +163,7 @@ def test_a_space_where_a_function_is_expected_is_told():
         ("drivetrain/own_simulators:State", "expected an environment with reset, step, .*got State without"),
         (
             "drivetrain/own_simulators:TwoActions",
-            "real-valued Box actions, got Dict.*; give one drivetrain.sim.spaces.D",
+            "real-valued Box actions, got Dict.*; give one of drivetrain.sim.spaces from its",
         ),
         (
             "drivetrain/own_simulators:Unbounded",

@@ -89,7 +89,7 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
 
     Args:
         what: Names it in errors.
-        space: Has `n`, or `low` and `high`, or is a dictionary or a sequence of such, or has one in `spaces`.
+        space: Has `n`, `nvec`, or `low` and `high`, or is a dictionary or a sequence of such, or has one in `spaces`.
         shapes: Of what is really given: arrays or `jax.ShapeDtypeStruct`. Its types are taken, because gymnax's
             spaces often declare others.
 
@@ -109,14 +109,20 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
         if shape or dtype.kind not in "iu":
             raise InvalidInput(f"{what}: its space is discrete, expected one integer, got {dtype.name}{list(shape)}")
         return spaces.Discrete(int(space.n), dtype=cast("type[np.integer[Any]]", dtype.type))
+    if hasattr(space, "nvec"):
+        nvec = np.asarray(space.nvec, np.int64)
+        if nvec.shape != shape or dtype.kind not in "iu":
+            expected = f"expected integers of the shape {nvec.shape}"
+            raise InvalidInput(f"{what}: its space is multi-discrete, {expected}, got {dtype.name}{list(shape)}")
+        return spaces.MultiDiscrete(nvec, dtype=cast("type[np.integer[Any]]", dtype.type))
     if hasattr(space, "low") and hasattr(space, "high"):
         if tuple(space.shape) != shape:
             raise InvalidInput(f"{what}: its space says shape {tuple(space.shape)}, and it has {shape}")
         low, high = bound(space.low, shape, dtype, np.ceil), bound(space.high, shape, dtype, np.floor)
         return spaces.Box(low, high, shape, cast("Any", dtype.type))
     raise InvalidInput(
-        f"{what}: expected a space with `n`, with `low` and `high`, or with `spaces`, got {space!r}; give one of "
-        "drivetrain.sim.spaces"
+        f"{what}: expected a space with `n`, with `nvec`, with `low` and `high`, or with `spaces`, got {space!r}; give "
+        "one of drivetrain.sim.spaces"
     )
 
 

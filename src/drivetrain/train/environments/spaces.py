@@ -51,7 +51,10 @@ _WHOLE = ("int8", "uint16", "int16")
 _STORED_AS_THEY_ARE = ("uint8", *_WHOLE, "float32")
 """Box dtypes whose numbers float32 holds exactly; others are stored as float32."""
 _WRAPPED = "wrap it in an action wrapper of Gymnasium's and register that"
-_ONE_SPACE = "give one drivetrain.sim.spaces.Discrete or Box from its action_space, and take it apart in its `step`"
+_ONE_SPACE = (
+    "give one of drivetrain.sim.spaces from its action_space, Discrete, MultiDiscrete or Box, and take it apart in its "
+    "`step`"
+)
 _BOUNDS_BY_WRAPPERS = (
     "leave out gymnasium.wrappers.ClipAction, which takes them away (ours are within the bounds as it is), or give "
     "some: gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high, shape))"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from drivetrain.train.actor.fused.layout import stored
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.environments.spaces import decoder
-from drivetrain.train.interface import DiscreteActions, Interface
+from drivetrain.train.interface import BoxActions, DiscreteActions, Interface
 from drivetrain.train.networks import Noisy, Pieces, unpack
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.distributions import distribution_of
@@ -134,5 +134,8 @@ def _as_a_batch(explore: _Explore) -> _Explore:
 def _for_environment(interface: Interface, choice: jax.Array, action: Any) -> jax.Array:
     """The environment's action for the agent's."""
     actions = interface.actions
-    decoded = choice + actions.start if isinstance(actions, DiscreteActions) else decoder(actions, jnp)(choice)
+    if isinstance(actions, BoxActions):
+        decoded = decoder(actions, jnp)(choice)
+    else:  # the decoder gives Gymnasium's int64, which JAX has not
+        decoded = choice + (actions.start if isinstance(actions, DiscreteActions) else jnp.array(actions.starts))
     return jnp.asarray(decoded, action.dtype).reshape(action.shape)
