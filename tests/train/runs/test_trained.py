@@ -186,7 +186,7 @@ class Steered(strange_envs.Shifted):
 def test_an_environment_that_is_another_by_now_is_not_played(tmp_path, monkeypatch, capsys):
     train("td3", Steered, run_dir=str(tmp_path), **SMALL)
     monkeypatch.setattr(Steered, "high", 3.0)
-    has_changed = r"has changed since the checkpoint: actions was BoxActions\(low=\(-1\.0,\), high=\(2\.0,\)"
+    has_changed = r"checkpoint: its action space was Box\(-1.0, 2.0, \(1,\), float32\), and is Box\(-1.0, 3.0, "
     with pytest.raises(InvalidInput, match=has_changed):
         load_policy(tmp_path, env=Steered)
     assert main(["eval", str(tmp_path), "--env", f"{__name__}:Steered"]) == 2

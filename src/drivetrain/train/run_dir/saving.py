@@ -21,6 +21,7 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.run_dir.archives import Arrays
 from drivetrain.train.run_dir.checkpoint import has_checkpoint, save_checkpoint, saved_interface
+from drivetrain.train.run_dir.spaces_in_words import difference
 
 
 class Progress(NamedTuple):
@@ -142,8 +143,8 @@ def require_same(env: str, interface: Interface, saved: dict[str, str], *, remed
         was = _plain(str(saved.get(name)))
         if now.get(name) != was:
             raise InvalidInput(
-                f"environment {env!r} has changed since the checkpoint: {name} was {was}, and is {now.get(name)}; "
-                f"{remedy}"
+                f"environment {env!r} has changed since the checkpoint: "
+                f"{difference(name, was, str(now.get(name)))}; {remedy}"
             )
 
 
