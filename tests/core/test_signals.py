@@ -7,7 +7,7 @@ import pytest
 
 from drivetrain.core.interrupts import noting_interrupts
 from drivetrain.core.processes import succeeds_anew
-from drivetrain.core.signals import Signals
+from drivetrain.core.signals import Interruption, Signals, may_be_ctrl_c
 
 
 @pytest.mark.usefixtures("usual_hangups")
@@ -57,7 +57,7 @@ libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], cty
 mine = ctypes.cast(handler, ctypes.c_void_p).value
 libc.signal(signal.SIGTERM, mine)
 signal.getsignal = {signal.SIGTERM: None}.get  # as it says where the handler was there before Python
-from drivetrain.core.signals import Signals
+from drivetrain.core.signals import Interruption, Signals, may_be_ctrl_c
 with Signals(print):
     pass
 assert libc.signal(signal.SIGTERM, mine) == mine
@@ -108,3 +108,34 @@ def test_after_a_run_was_interrupted_another_ctrl_c_ends_the_command_at_once_and
         signal.raise_signal(signal.SIGINT)
     assert ended == [130]
     assert signal.getsignal(signal.SIGINT) is own
+
+
+def raised_by(raise_it):
+    with pytest.raises(KeyboardInterrupt) as raised:
+        raise_it()
+    return raised.value
+
+
+def interrupt_again():
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def someones_own():
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_that_no_signal_of_ours_has_raised_is_somebodys_own():
+    for_twice = Interruption()
+    with Signals(for_twice.note):
+        assert may_be_ctrl_c(raised_by(interrupt_again))
+        assert not may_be_ctrl_c(raised_by(someones_own))
+    with noting_interrupts():
+        assert may_be_ctrl_c(raised_by(interrupt_again))
+        assert not may_be_ctrl_c(raised_by(someones_own))
+    assert may_be_ctrl_c(raised_by(someones_own)), "Python's own handler leaves no trace"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert not may_be_ctrl_c(raised_by(someones_own))
+    finally:
+        signal.signal(signal.SIGINT, before)

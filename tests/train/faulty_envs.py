@@ -78,6 +78,10 @@ def complain(observation, reward):
     raise RuntimeError("the rod broke")
 
 
+def interrupt(observation, reward):
+    raise KeyboardInterrupt("no more")
+
+
 def paint(observation, reward):
     raise RuntimeError("\x1b]0;owned\x07\x1b[31mred, \udcff")  # the last as in the name of a file that is no UTF-8
 
@@ -104,12 +108,16 @@ FAULTS = {
     "dtype": lambda observation, reward: (np.array(["a", "b", "c"]), reward),
     "nothing": lambda observation, reward: (None, reward),
     "text": lambda observation, reward: (observation, "much"),
+    "number as text": lambda observation, reward: (observation, "1"),
+    "number as bytes": lambda observation, reward: (observation, b"1"),
+    "array of text": lambda observation, reward: (observation, np.array(["1"])),
     "foreign observation": lambda observation, reward: (OfAnotherLibrary(), reward),
     "foreign reward": lambda observation, reward: (observation, OfAnotherLibrary()),
     "huge reward": lambda observation, reward: (observation, 10**5_000),
     "exit": lambda observation, reward: sys.exit(),
     "leave": lambda observation, reward: os._exit(0),
     "raise": complain,
+    "interrupt": interrupt,
     "paint": paint,
     "hang": hang_once,
 }

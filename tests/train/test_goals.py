@@ -209,10 +209,16 @@ class Endless(Unrewarded):
         return np.nan
 
 
+class Written(Unrewarded):
+    def compute_reward(self, achieved, desired, info):
+        return "1" if isinstance(info, dict) else np.full(len(achieved), "1")
+
+
 WRONG = [
     (Raising, r"compute_reward: KeyError: 'no such goal' \(.*test_goals.py, line \d+\); mend"),
     (Nameless, "compute_terminated: expected True or False of each of 1 goals, got 'soon'"),
     (Endless, "compute_reward: expected a finite number of each of 1 goals, got nan"),
+    (Written, "compute_reward: expected a finite number of each of 1 goals, got '1'"),
 ]
 
 

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any, NoReturn
@@ -93,6 +94,16 @@ def raise_for(signum: int) -> NoReturn:
     if signum == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(128 + signum)
+
+
+def may_be_ctrl_c(error: KeyboardInterrupt) -> bool:
+    """Whether Ctrl-C may have raised it: not where that is ignored, or noted by ours, which has not raised it."""
+    handler = signal.getsignal(signal.SIGINT)
+    is_ours = isinstance(getattr(handler, "__self__", handler), Signals | NotedInterrupts)
+    if handler is not signal.SIG_IGN and not is_ours:
+        return True  # by Python itself, or by a host's handler
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    return last.f_code in (Interruption.note.__code__, raise_for.__code__, NotedInterrupts.__call__.__code__)
 
 
 @contextlib.contextmanager

@@ -60,6 +60,9 @@ def assert_loads(run_dir):
         ("nan", r"step 5 of an episode: expected finite numbers in an observation, got [nan, nan, nan]"),
         ("infinite", "step 5 of an episode: expected a finite number as reward, got inf"),
         ("text", "step 5 of an episode: expected a finite number as reward, got 'much'"),
+        ("number as text", "step 5 of an episode: expected a finite number as reward, got '1'"),
+        ("number as bytes", "step 5 of an episode: expected a finite number as reward, got b'1'"),
+        ("array of text", "step 5 of an episode: expected a finite number as reward, got array(['1']"),
         (
             "foreign observation",
             "step 5 of an episode: expected an observation float32[3], got a OfAnotherLibrary (RuntimeError: can't "
@@ -114,6 +117,15 @@ def test_without_processes_what_an_environment_raises_is_told_with_its_place_and
     assert (told["log"], told["checkpoint"]) == (str(run_dir / "logs" / "sequential.log"), str(run_dir / "checkpoint"))
     assert "in complain" in Path(told["log"]).read_text()
     assert load_checkpoint(run_dir)[1]["num_steps"] == 60
+
+
+def test_an_environment_that_raises_what_ctrl_c_does_has_a_fault_as_any_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAULT", "interrupt")
+    monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 61))
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(RunError, match=r": KeyboardInterrupt: no more \(.*; the latest checkpoint is"):
+        train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
+    assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 60
 
 
 @pytest.mark.whole

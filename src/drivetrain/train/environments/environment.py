@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.interrupts import raise_swallowed
 from drivetrain.core.processes import succeeds_anew
-from drivetrain.core.signals import time_limit
+from drivetrain.core.signals import may_be_ctrl_c, time_limit
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
 from drivetrain.train.config.ids import is_atari
@@ -250,7 +250,7 @@ class Environment:
 
         Of strangers it may be anything, as that a task of asyncio was cancelled, which is no Exception. Ctrl-C is ours.
         """
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt) and may_be_ctrl_c(error):
             raise error
         if isinstance(error, SystemExit):
             refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")

@@ -63,14 +63,22 @@ def require_reward(env_id: str, step: int, reward: Any) -> float:
     Raises:
         EnvironmentFault: It is none.
     """
-    try:
-        value = float(reward.item() if getattr(reward, "size", 0) == 1 else reward)
-    except Exception:  # a stranger's number, or one beyond floats
-        value = math.nan
+    value = number_of(reward)
     if not abs(value) <= _LARGEST:
         which = "within float32 " if math.isfinite(value) else ""
         refuse(env_id, step, f"expected a finite number {which}as reward, got {shown(reward)}")
     return value
+
+
+def number_of(value: Any) -> float:
+    """As a float; NaN where it is no number, as text that Python would read for one."""
+    if type(value) is float:
+        return value
+    try:
+        number = value.item() if getattr(value, "size", 0) == 1 else value
+        return float(number) if hasattr(number, "__float__") or hasattr(number, "__index__") else math.nan
+    except Exception:  # a stranger's number, or one beyond floats
+        return math.nan
 
 
 def unfit_answer(env_id: str, step: int, answer: Any, told: str = "") -> NoReturn:

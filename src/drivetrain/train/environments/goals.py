@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.train.environments.faults import EnvironmentFault, raised, refuse, shown
+from drivetrain.train.environments.faults import EnvironmentFault, number_of, raised, refuse, shown
 from drivetrain.train.interface import Categories, Entries, Interface, entries_of
 
 _ACHIEVED, _DESIRED = "achieved_goal", "desired_goal"
@@ -140,7 +140,8 @@ class _Judge:
     def _checked(self, answer: Any, count: int) -> NDArray[np.float64]:
         expected = "a finite number" if self._name == _REWARD else "True or False"
         try:
-            values = np.asarray(answer).reshape(count).astype(np.float64)
+            array = np.asarray(answer).reshape(count)
+            values = array.astype(np.float64) if array.dtype.kind in "biuf" else np.array([*map(number_of, array)])
         except Exception:  # a stranger's answer may be anything
             values = np.full(count, np.nan)
         fits = np.abs(values) <= _LARGEST if self._name == _REWARD else np.isin(values, (0, 1))
