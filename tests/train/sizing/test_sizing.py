@@ -1,26 +1,20 @@
 """Automatic sizing: the choice from given measurements, against a simulation of every setting; and whole runs."""
 
 import dataclasses
-import functools
 import itertools
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from gymnasium.envs.classic_control import CartPoleEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_run import steps_per_s
-from whole_run import SMALL, read
+from whole_run import SMALL
 
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, RunError
@@ -33,7 +27,6 @@ from drivetrain.train.sizing.choose import actor_counts, allowed, choose, size
 from drivetrain.train.sizing.measure import Question, ask
 from drivetrain.train.sizing.model import Measurements, Updating, estimate
 from drivetrain.train.sizing.worker import measure
-from live_processes import wait_until_dead
 
 OPEN = {"num_actors": "auto", "num_learners": "auto"}
 ROOMY = {"warmup_steps": 10_000, "capacity": 50_000, "batch_size": 256}  # for many actors' windows
@@ -164,56 +157,6 @@ def test_workers_find_times_for_what_was_asked_and_leave_the_compiled_update_beh
     updating = ask(Question(what="updating", config=config, interface=interface, asked_by=os.getpid()))
     assert updating["wall_s"] > 0
     assert any(tmp_path.glob("drivetrain/jax-*/*-cache"))
-
-
-class Hanging(CartPoleEnv):
-    """Has a helper that its close() would end, and never comes back from a step."""
-
-    def __init__(self, notes):
-        super().__init__()
-        helper = subprocess.Popen(["sleep", "1000"])
-        Path(notes, str(helper.pid)).touch()
-
-    def step(self, action):
-        time.sleep(1_000)
-
-
-def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_have_started(tmp_path, monkeypatch):
-    make = functools.partial(Hanging, str(tmp_path))
-    config = TrainConfig.default("dqn", make).override(**SMALL | {"num_actors": 1, "step_timeout_s": 1.0}).resolved()
-    interface = interface_of(config)
-    (mine,) = helpers(tmp_path)  # of the environment that was described here
-    os.kill(mine, signal.SIGKILL)
-    for start_s in (6.0, 60.0):  # a busy machine may need the longer one to have an environment at all
-        monkeypatch.setattr("drivetrain.train.sizing.measure._START_S", start_s)
-        told = f"acting was to be measured for a moment, and has not come back for {start_s + 1:g} s"
-        with pytest.raises(RunError, match=told):
-            ask(Question(what="acting", config=config, interface=interface, sizes=(1,), asked_by=os.getpid()))
-        if others := helpers(tmp_path) - {mine}:
-            break
-    assert others
-    wait_until_dead(others, within_s=30)
-
-
-@pytest.mark.whole
-@pytest.mark.usefixtures("pythons_own_interrupts", "usual_hangups")
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(start, tmp_path, monkeypatch, signum):
-    mark = tmp_path / "helper"
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    for name, value in {"FAULT": "hang", "FAULT_STEP": "5", "FAULT_MARK": str(mark), "PYTHONPATH": path}.items():
-        monkeypatch.setenv(name, value)
-    what = ("sac", "faulty_envs:Faulty-v0")
-    run = start("--num-actors", "auto", "--num-learners", "1", "--update-ratio", "0", what=what)
-    run.wait_until(lambda: read(mark))
-    run.process.send_signal(signum)
-    assert run.process.communicate(timeout=60)[1] == ""
-    assert run.process.returncode == 128 + signum
-    wait_until_dead([int(read(mark))], within_s=30)
-
-
-def helpers(folder):
-    return {int(path.name) for path in folder.iterdir()}
 
 
 def answers(question):
@@ -353,20 +296,6 @@ def test_show_config_prints_the_chosen_numbers_and_the_reason(monkeypatch, capsy
     shown = json.loads(capsys.readouterr().out)
     assert (shown["run"]["num_actors"], shown["run"]["num_learners"]) == (2, 1)
     assert shown["sized"].startswith("actor-bound: 2 actors, 1 learner, for about ")
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [("raise", ": .*the rod broke .*"), ("leave", r" \(exit code 0\): it said nothing")],
-)
-def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_around(monkeypatch, fault, said):
-    monkeypatch.setenv("FAULT", fault)
-    monkeypatch.setenv("FAULT_STEP", "5")
-    monkeypatch.syspath_prepend(Path(__file__).parents[1])
-    config = TrainConfig.default("sac", "faulty_envs:Faulty-v0").override(num_actors="auto", update_ratio=0)
-    interface = interface_of(config)
-    with pytest.raises(RunError, match=rf"acting could not be measured{said}; give num_actors"):
-        size(config, interface)
 
 
 @pytest.mark.parametrize("value", ["many", -1, 1.5])

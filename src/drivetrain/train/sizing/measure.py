@@ -6,20 +6,23 @@ Nothing of it reaches the run: random streams, environments and frameworks end w
 stay in the compilation cache, where the run's learner finds them.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import IO, Any, Literal
 
 from drivetrain.core.errors import RunError
-from drivetrain.core.processes import begin, end
+from drivetrain.core.processes import begin, end, how_ended
 from drivetrain.core.signals import Signals, raise_for
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.devices import device_environment
+from drivetrain.train.sizing.beats import Beats, Patience
 
 _START_S = 60.0  # for an interpreter to load what it needs
 _COMPILE_S = 600.0
@@ -40,6 +43,8 @@ class Question:
     """Numbers of environments to act on."""
     asked_by: int
     """Process id, with which the worker dies."""
+    turns_fd: int = -1
+    """The file of its `Beats`, which who asks opens."""
 
 
 def ask(question: Question) -> dict[str, Any]:
@@ -54,26 +59,50 @@ def ask(question: Question) -> dict[str, Any]:
     threads = one_thread_environment(os.environ)
     if question.what == "updating":
         threads = device_environment(config, os.environ)
-    timeout_s = _START_S + (config.run.step_timeout_s if question.what == "acting" else _COMPILE_S)
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:  # pipes would be held open
+    with (  # pipes would be held open
+        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as errors,
+        tempfile.TemporaryFile() as turns,
+    ):
+        turns.truncate(Beats.NBYTES)
+        told = replace(question, turns_fd=turns.fileno())
         worker = "drivetrain.train.sizing.worker"
         with Signals(raise_for):  # SIGTERM by itself would leave what environments have started
-            process = begin(worker, question, environment=threads, stdout=said, stderr=errors)
+            process = begin(worker, told, environment=threads, stdout=said, stderr=errors, pass_fds=(turns.fileno(),))
             try:
-                code = process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                why = f"was to be measured for a moment, and has not come back for {timeout_s:g} s"
-                raise RunError(f"{question.what} {why}; {_REMEDY}") from None
+                code = _code_of(process, question, Beats(turns.fileno()))
             finally:
                 end(process)
         answered, words = (_read(file) for file in (said, errors))
     if code != 0 or not answered:  # an environment may leave by `os._exit(0)`
-        last = words.strip().splitlines()[-1] if words.strip() else "it said nothing"
-        raise RunError(f"{question.what} could not be measured (exit code {code}): {last}; {_REMEDY}")
+        last = "".join(f": {line}" for line in words.strip().splitlines()[-1:])
+        silent = ": it said nothing" if code >= 0 else ""
+        raise RunError(
+            f"{question.what} could not be measured: its process {how_ended(code)}{last or silent}; {_REMEDY}"
+        )
     answer: dict[str, Any] = json.loads(answered)
     if "error" in answer:
         raise RunError(f"{question.what} could not be measured: {answer['error']}; {_REMEDY}")
     return answer
+
+
+def _code_of(process: subprocess.Popen[bytes], question: Question, turns: Beats) -> int:
+    """The exit code of a worker that comes to its end.
+
+    Raises:
+        RunError: It does not, or one of its environments does not come back.
+    """
+    step_timeout_s, patience = question.config.run.step_timeout_s, Patience(turns)
+    timeout_s = _START_S + (step_timeout_s if question.what == "acting" else _COMPILE_S)
+    end_s = time.monotonic() + timeout_s
+    while time.monotonic() < end_s:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(patience.interval_s)
+        if patience.look() > step_timeout_s:
+            why = f"one of its environments has not come back for {step_timeout_s:g} s (step_timeout_s)"
+            raise RunError(f"{question.what} could not be measured: {why}; {_REMEDY}")
+    why = f"was to be measured for a moment, and has not come back for {timeout_s:g} s"
+    raise RunError(f"{question.what} {why}; {_REMEDY}")
 
 
 def _read(file: IO[bytes]) -> str:

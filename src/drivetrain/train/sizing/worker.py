@@ -24,6 +24,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import Experience, make_experience, writers
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies.policy import first_published, make_policy
+from drivetrain.train.sizing.beats import Beats
 from drivetrain.train.sizing.measure import Question
 
 _STEPPING_S, _ACTING_S, _UPDATING_S = 1.5, 0.6, 1.0  # how long each is measured; acting: over all sizes
@@ -81,11 +82,11 @@ def _queued_s() -> float:
         return 0.0
 
 
-def acting(config: TrainConfig, interface: Interface, sizes: tuple[int, ...]) -> dict[str, Any]:
+def acting(config: TrainConfig, interface: Interface, sizes: tuple[int, ...], turns: Beats) -> dict[str, Any]:
     """Seconds of a step of one environment, of these computing, and of choosing actions for so many."""
     policy = make_policy(config, interface, first_published(config, interface, _rng(config)))
     experience = make_experience(_small(config), interface, shared=False)
-    actor = Actor(config, interface, policy, writers(experience, 0))
+    actor = Actor(config, interface, policy, writers(experience, 0), beat=turns)
     start = 0 if config.on_policy else config.updates.warmup_steps  # from where on the network acts
     try:
         count = config.envs_per_actor
@@ -94,7 +95,9 @@ def acting(config: TrainConfig, interface: Interface, sizes: tuple[int, ...]) ->
             count = max(1, min(count, int(_STEPPING_S / _MIN_SAMPLES / max(slow_s, 1e-7))))
         samples = measure(lambda: actor.step(count, start), _STEPPING_S)
     finally:
+        turns()  # environments may hang when they are closed, too
         actor.close()
+        turns.end()
     rng = _rng(config)
 
     def act_s(size: int) -> float:
@@ -190,7 +193,7 @@ def main() -> None:
     prepare_computation()
     try:
         if question.what == "acting":
-            answer = acting(question.config, question.interface, question.sizes)
+            answer = acting(question.config, question.interface, question.sizes, Beats(question.turns_fd))
         else:
             answer = updating(question.config, question.interface)
     except DrivetrainError as error:

@@ -1,0 +1,128 @@
+"""Environments that hang, fail or are interrupted while they are measured."""
+
+import dataclasses
+import functools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+from gymnasium.envs.classic_control import CartPoleEnv
+from whole_run import SMALL, read
+
+from drivetrain.core.errors import RunError
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.runs.requirements import describe as interface_of
+from drivetrain.train.sizing import beats
+from drivetrain.train.sizing.beats import Beats, Patience
+from drivetrain.train.sizing.choose import size
+from drivetrain.train.sizing.measure import Question, ask
+from live_processes import wait_until_dead
+
+
+class Hanging(CartPoleEnv):
+    """Has a helper that its close() would end, and never comes back from a step."""
+
+    def __init__(self, notes):
+        super().__init__()
+        helper = subprocess.Popen(["sleep", "1000"])
+        Path(notes, str(helper.pid)).touch()
+
+    def step(self, action):
+        time.sleep(1_000)
+
+
+def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_have_started(tmp_path, monkeypatch):
+    make = functools.partial(Hanging, str(tmp_path))
+    config = TrainConfig.default("dqn", make).override(**SMALL | {"num_actors": 1}).resolved()
+    interface = interface_of(config)
+    (mine,) = helpers(tmp_path)  # of the environment that was described here
+    os.kill(mine, signal.SIGKILL)
+
+    def told(timeout_s):
+        question = Question(what="acting", config=config, interface=interface, sizes=(1,), asked_by=os.getpid())
+        changed = config.override(step_timeout_s=timeout_s)
+        with pytest.raises(RunError) as refused:
+            ask(dataclasses.replace(question, config=changed))
+        return str(refused.value)
+
+    for timeout_s in (3.0, 50.0):  # a busy machine may need the longer one to have an environment at all
+        sentence = (
+            f"acting could not be measured: one of its environments has not come back for {timeout_s:g} s (step_t"
+        )
+        assert sentence in told(timeout_s)
+        if others := helpers(tmp_path) - {mine}:
+            break
+    assert others
+    wait_until_dead(others, within_s=30)
+    monkeypatch.setattr("drivetrain.train.sizing.measure._START_S", -2.9)
+    assert "acting was to be measured for a moment, and has not come back for 0.1 s; give num_actors" in told(3.0)
+
+
+@pytest.mark.whole
+@pytest.mark.usefixtures("pythons_own_interrupts", "usual_hangups")
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(start, tmp_path, monkeypatch, signum):
+    mark = tmp_path / "helper"
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    for name, value in {"FAULT": "hang", "FAULT_STEP": "5", "FAULT_MARK": str(mark), "PYTHONPATH": path}.items():
+        monkeypatch.setenv(name, value)
+    what = ("sac", "faulty_envs:Faulty-v0")
+    run = start("--num-actors", "auto", "--num-learners", "1", "--update-ratio", "0", what=what)
+    run.wait_until(lambda: read(mark))
+    run.process.send_signal(signum)
+    assert run.process.communicate(timeout=60)[1] == ""
+    assert run.process.returncode == 128 + signum
+    wait_until_dead([int(read(mark))], within_s=30)
+
+
+def helpers(folder):
+    return {int(path.name) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("raise", ": .*the rod broke .*"),
+        ("leave", ": its process ended with exit code 0: it said nothing"),
+        ("kill", ": its process was killed by SIGKILL"),
+    ],
+)
+def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_around(monkeypatch, fault, said):
+    monkeypatch.setenv("FAULT", fault)
+    monkeypatch.setenv("FAULT_STEP", "5")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])
+    config = TrainConfig.default("sac", "faulty_envs:Faulty-v0").override(num_actors="auto", update_ratio=0)
+    interface = interface_of(config)
+    with pytest.raises(RunError, match=rf"acting could not be measured{said}; give num_actors"):
+        size(config, interface)
+
+
+def test_only_an_environment_that_is_turned_to_and_does_not_come_back_tries_patience(monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr(beats.time, "monotonic", lambda: now_s[0])
+    with tempfile.TemporaryFile() as file:
+        file.truncate(Beats.NBYTES)
+        worker, patience = Beats(file.fileno()), Patience(Beats(file.fileno()))
+
+        def look_after(seconds):
+            now_s[0] += seconds
+            return patience.look()
+
+        assert [look_after(0.1) for _ in range(3)] == [0.0] * 3, "nothing has begun"
+        worker()
+        assert look_after(0.1) == 0.0
+        assert round(look_after(0.1), 3) == 0.1
+        assert round(look_after(0.1), 3) == 0.2
+        worker()
+        assert look_after(0.1) == 0.0
+        assert round(look_after(3600.0), 3) == 0.2, "whoever looks was suspended, too"
+        worker.end()
+        assert [look_after(0.1) for _ in range(3)] == [0.0] * 3
