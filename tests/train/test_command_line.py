@@ -47,6 +47,33 @@ def test_show_config_prints_the_resolved_settings_and_starts_nothing(tmp_path, c
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("env", [
+    "Foo-v0", "CartPole-v7", "drivetrain/Foo", "ALE/Foo-v5", "no_such_module:Foo-v0",
+])  # fmt: skip
+def test_show_config_refuses_environments_that_do_not_exist_as_training_does(capsys, env):
+    if env.startswith("ALE/"):
+        pytest.importorskip("ale_py", reason="needs the atari extra")
+    words = ["train", "dqn", env, "--num-actors", "0"]
+    assert main([*words, "--show-config"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert main(words) == 2
+    assert capsys.readouterr().err == err
+    assert f"environment {env!r} cannot be made: " in err
+    assert main(["train", "dqn", "drivetrain/no_such_module:Foo", "--show-config"]) == 2
+    assert "cannot be made: No module named 'no_such_module'; go to the folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "env", ["CartPole", "CartPole-v0", "PongNoFrameskip-v4", "drivetrain/Snake", "faulty_envs:NeverMade"]
+)
+def test_show_config_makes_no_environment_to_see_whether_there_is_one(capsys, env):
+    if env.startswith("Pong"):
+        pytest.importorskip("ale_py", reason="needs the atari extra")
+    assert main(["train", "ppo", env, "--show-config"]) == 0
+    assert json.loads(capsys.readouterr().out)["env"] == env
+
+
 @pytest.mark.parametrize("algo", AGENTS)
 def test_help_lists_the_settings_of_that_algorithm_and_no_others(algo, capsys):
     with pytest.raises(SystemExit) as ended:

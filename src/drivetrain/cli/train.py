@@ -68,6 +68,7 @@ def run(argv: list[str]) -> int:
             shown["sized"] = reason
             note(f"sized: {reason}")
     if is_shown:
+        require_named(config)
         shown |= config.to_dict()
         if config.weighs_learners:  # settled when the run begins
             shown["run"]["num_learners"] = config.run.num_learners
@@ -152,6 +153,13 @@ def sized(config: TrainConfig) -> "Sizing":
     from drivetrain.train.sizing.choose import settle
 
     return settle(config, interface_of(config))
+
+
+def require_named(config: TrainConfig) -> None:
+    """Refuse to show settings for an environment that there is none of; it is not made."""
+    from drivetrain.train.environments.making import require_named
+
+    require_named(config.env, config.environment)
 
 
 @contextlib.contextmanager

@@ -3,11 +3,12 @@
 gymnasium.make(id), module:function, drivetrain/NAME, gymnax/NAME -> preprocessing -> frame stack
 """
 
+import contextlib
 import copy
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 import gymnasium
@@ -16,7 +17,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.importing import importing, require_module
+from drivetrain.core.importing import importing, is_found_anew, require_module
 from drivetrain.train.config import EnvironmentConfig, is_simulator
 from drivetrain.train.config.given import Given
 from drivetrain.train.config.ids import is_atari
@@ -43,13 +44,44 @@ def make(
     Raises:
         InvalidInput: It is unknown, cannot be made or wrapped, or does not draw itself so.
     """
+    with _telling_why(env_id, settings), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
+        env = _made(env_id, settings, render_mode)
+        _require_drawing(env, render_mode)
+        return _wrapped(env, settings, training=training)
+
+
+def require_named(env_id: str, settings: EnvironmentConfig) -> None:
+    """Refuse an id that names nothing, where that can be told without making it or running its module.
+
+    Raises:
+        InvalidInput: As `make`.
+    """
+    module, colon, _ = env_id.removeprefix("drivetrain/").partition(":")
+    with _telling_why(env_id, settings):
+        if colon:
+            require_module(module)
+            if not is_found_anew(module):
+                package = module.partition(".")[0]
+                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        elif env_id.startswith("drivetrain/"):
+            importlib.import_module("drivetrain.sim").make(env_id, **settings.fresh_kwargs)
+        elif not is_simulator(env_id) and not any(known.startswith(f"{env_id}-v") for known in gymnasium.registry):
+            if is_atari(env_id):
+                importlib.import_module("ale_py")  # registers them
+            gymnasium.spec(env_id)
+
+
+@contextlib.contextmanager
+def _telling_why(env_id: str, settings: EnvironmentConfig) -> Generator[None]:
+    """Say of whatever is raised, and a stranger's module and constructor may raise anything, what there is to be done.
+
+    Raises:
+        InvalidInput: Something was.
+    """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
-            env = _made(env_id, settings, render_mode)
-            _require_drawing(env, render_mode)
-            return _wrapped(env, settings, training=training)
-    except (Exception, SystemExit) as error:  # a stranger's module and constructor may raise anything
+        yield
+    except (Exception, SystemExit) as error:
         sentence = f"{why(error)}; {remedy(env_id, settings, error)}"
         raise InvalidInput(f"environment {env_id!r} cannot be made: {sentence}") from error
 
