@@ -177,7 +177,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     saved = json.loads((copy / "checkpoint" / "manifest.json").read_text())
     changed = {**saved["interface"], "observations": "Vector(shape=(5,))"}
     edit_manifest(copy, interface=changed)
-    with pytest.raises(InvalidInput, match=r"'CartPole-v1' has changed.*observations was .*\(5,\).*is .*\(4,\)"):
+    with pytest.raises(InvalidInput, match=r"has changed.*its observation space was .*\(5,\).*is a Box of 4 numbers"):
         resume(copy, total_steps=500)
     edit_manifest(copy, interface=saved["interface"], format=99)
     with pytest.raises(FileFormatError, match="newer than this drivetrain"):

@@ -6,6 +6,7 @@ A run that died before its first checkpoint begins anew in its folder, by its co
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from drivetrain.train.run_dir.checkpoint import (
 from drivetrain.train.run_dir.folder import RunLock, load_result, require_run_dir
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import require_same
+from drivetrain.train.runs.edited import edited
 from drivetrain.train.runs.requirements import describe, placed, require_learner
 from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.metrics import read_rows
@@ -321,6 +323,8 @@ def take_up(
             begin=begin,
         )
         ready(job)
+        if not quiet and meta is not None and (told := edited(run_dir, config, again)) is not None:
+            sys.stderr.write(f"{told}\n")
         return carry_out(job)
 
 
