@@ -8,6 +8,7 @@ import pytest
 from drivetrain.core import compilers
 from drivetrain.core.caches import user_cache
 from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
+from drivetrain.core.errors import CompileError
 from live_processes import wait_until_dead
 
 
@@ -61,6 +62,16 @@ def test_a_compiler_that_waits_for_too_long_is_ended_with_what_it_began_and_told
     monkeypatch.setattr(compilers, "TIMEOUT_S", 0.5)
     begun = tmp_path / "begun"
     assert refusal(["sh", "-c", f"sleep 60 & echo $! > {begun}; wait"]) == "it was not done after 0.5 seconds"
+    wait_until_dead([int(begun.read_text())])
+
+
+def test_one_that_does_not_tell_its_version_is_given_up_with_what_it_began(monkeypatch, tmp_path):
+    monkeypatch.setattr(compilers, "VERSION_TIMEOUT_S", 1)
+    begun, hanging = tmp_path / "begun", tmp_path / "hanging c++"
+    hanging.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {begun}; wait\n")
+    hanging.chmod(0o755)
+    with pytest.raises(CompileError, match=r"`'.*/hanging c\+\+' -m64 --version` was not done after 1 second; mend it"):
+        version_of((str(hanging), "-m64"))
     wait_until_dead([int(begun.read_text())])
 
 

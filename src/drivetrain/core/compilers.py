@@ -16,6 +16,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from drivetrain.core.errors import CompileError
 from drivetrain.core.processes import end_all
 from drivetrain.core.words import counted
 
@@ -23,6 +24,8 @@ LIMIT_CPU_S = 300
 """Of each of a compiler's processes; the processor's time, of which a busy machine gives little for a minute."""
 TIMEOUT_S = 1800.0
 """For a compiler that waits, as for a file of a server that is gone."""
+VERSION_TIMEOUT_S = 30
+"""For one that is asked for its version, which takes some milliseconds."""
 
 Command = tuple[str, ...]
 """A compiler's path, and what CXX has after it, as in "ccache g++"."""
@@ -46,9 +49,26 @@ def _words(command: str) -> list[str]:
 
 @functools.cache
 def version_of(compiler: Command) -> str:
-    """The first line of what a compiler says of itself: results depend on it."""
-    said = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    return said.stdout.partition("\n")[0]
+    """The first line of what a compiler says of itself: results depend on it.
+
+    Raises:
+        CompileError: It did not say anything in time.
+    """
+    command, pipe = [*compiler, "--version"], subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=VERSION_TIMEOUT_S)
+        except BaseException as error:
+            end_all(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise CompileError(
+                    f"the C++ compiler does not answer: `{shlex.join(command)}` was not done after "
+                    f"{counted(VERSION_TIMEOUT_S, 'second')}; mend it, or name another by CXX"
+                ) from None
+            raise
+    return said.partition("\n")[0]
 
 
 @contextmanager

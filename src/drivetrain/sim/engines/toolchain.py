@@ -43,7 +43,7 @@ def compiler() -> tuple[Command, str]:
     """Command and version of the compiler: CXX, or the first of g++ and clang++.
 
     Raises:
-        CompileError: There is none.
+        CompileError: There is none, or it does not answer.
     """
     command = find_cxx()
     if command is not None:
