@@ -138,6 +138,8 @@ def test_no_step_is_lost_where_threads_end_in_muted_blocks(tmp_path):
     profile = scope.load(tmp_path / "run.scope")
     assert profile.num_steps() == num_steps
     assert profile.num_recorded_steps() < num_steps
+    shown = profile.as_json()
+    assert (shown["num_steps"], shown["num_recorded_steps"]) == (num_steps, profile.num_recorded_steps())
 
 
 @pytest.mark.whole

@@ -295,6 +295,7 @@ class Profile:
             "corrected_wall": self.wall and self.wall._asdict(),
             "overhead": self.overhead(),
             "num_steps": self.num_steps(),
+            "num_recorded_steps": self.num_recorded_steps(),
             "startup_ns": self.startup_ns(),
             "transitions": self.transitions(),
             "gpu": self.usage and self.usage.as_json(),
