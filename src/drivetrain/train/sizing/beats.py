@@ -19,20 +19,20 @@ class Beats:
     NBYTES = 8
 
     def __init__(self, fd: int) -> None:
-        self._count = memoryview(mmap.mmap(fd, self.NBYTES)).cast("Q")
+        self._turns = memoryview(mmap.mmap(fd, self.NBYTES)).cast("Q")
 
     def __call__(self) -> None:
         """Note one turn more."""
-        self._count[0] += 1
+        self._turns[0] += 1
 
     def end(self) -> None:
         """Note that there are no more."""
-        self._count[0] = 0
+        self._turns[0] = 0
 
     @property
     def count(self) -> int:
         """As noted."""
-        return self._count[0]
+        return self._turns[0]
 
 
 class Patience:
@@ -45,14 +45,15 @@ class Patience:
     """Between looks."""
 
     def __init__(self, beats: Beats) -> None:
-        self._beats, self._count = beats, 0
+        self._beats = beats
+        self._last: int = 0
         self._looked_s, self._waited_s = time.monotonic(), 0.0
 
     def look(self) -> float:
         """Seconds that the present turn takes so far."""
         now_s, count = time.monotonic(), self._beats.count
         self._waited_s += min(now_s - self._looked_s, 2 * _LOOK_S)
-        if count == 0 or count != self._count:
+        if count == 0 or count != self._last:
             self._waited_s = 0.0
-        self._looked_s, self._count = now_s, count
+        self._looked_s, self._last = now_s, count
         return self._waited_s
