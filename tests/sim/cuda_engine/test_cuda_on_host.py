@@ -110,6 +110,23 @@ def test_numbers_that_a_loops_index_makes_go_around():
     np.testing.assert_array_equal(cuda(state, actions)[1]["obs"][0], expected)
 
 
+@pytest.mark.parametrize("size", [9, 70], ids=["written out", "in loops"])
+def test_sorts_of_zeros_of_both_signs_and_nan_are_those_of_xla_to_the_bit(size):
+    def orders(x, n):
+        pairs = jax.lax.sort((n.astype(jnp.uint8), x, n), num_keys=2)
+        floats = jax.lax.bitcast_convert_type(jnp.stack([jnp.sort(x), pairs[1]]), jnp.int32)
+        return floats, pairs[2], jnp.sort(n), jnp.argsort(x), jnp.argsort(n > 0)
+
+    x = rng.choice(np.float32([-np.inf, -2, -0.0, 0, 1, np.nan, -np.nan]), (40, size))
+    n = rng.integers(-2, 3, x.shape, dtype=np.int32)
+    native, cuda = both(Applied(orders, x[0], n[0]), len(x), 1, record=("obs",), autoreset="disabled")
+    state, actions = native.reset(), (x[None], n[None])
+    expected = jax.tree.leaves(jax.jit(jax.vmap(orders))(x, n))
+    for got in (native(state, actions), cuda(state, actions)):
+        for left, right in zip(expected, jax.tree.leaves(got[1]["obs"]), strict=True):
+            np.testing.assert_array_equal(right[0], left)
+
+
 @pytest.mark.parametrize("num_envs", [1, 32])
 def test_any_number_of_environments(num_envs):
     assert_same_bits("CartPole-v1", 5, num_envs)

@@ -93,6 +93,20 @@ def orders(small):
             jax.lax.sort((x[0], x[1], small[0]), num_keys=2)]  # fmt: skip
 
 
+def orders_of_many(small, places, p):
+    signs = p ^ (jnp.arange(20).reshape(4, 5) % 3 == 0)
+    x = jnp.where(
+        small == 0,
+        jax.lax.bitcast_convert_type(jnp.where(signs, 0x7FC00000, -0x400000), jnp.float32),
+        (small + 1) // 2 * jnp.where(p, 1.0, -1.0),
+    )
+    bits = jax.lax.bitcast_convert_type(jnp.sort(x.reshape(-1)[:9]), jnp.int32)
+    row, key, narrow = x[:2].reshape(-1), places[:, 0], small[:2].reshape(-1).astype(jnp.int8)
+    return [bits, jnp.argsort(row), jnp.sort(row[:3]), jax.lax.sort((small[0].astype(jnp.uint32), row[5:]), num_keys=1),
+            jnp.argsort(narrow), jnp.argsort(key), jnp.sort(narrow > 2), jnp.sort(key > 2), jnp.sort(key),
+            jax.lax.sort((key.astype(jnp.uint8), places[:, 1]), num_keys=1)]  # fmt: skip
+
+
 def large_arrays(x, p, big, places):
     own = big + 1
     doubled = own * 2
@@ -177,6 +191,7 @@ def narrow_integers(x, small, narrow, p):
 FUNCTIONS = [(arithmetic, (X, Y, P)), (positions, (X, SMALL)), (rows, (X, SMALL, LARGE)),
              (changed_and_read, (X, LARGE)), (resets, (P, X, WORDS)), (loops, (P, X, Y)),
              (by_tables, (X, LARGE)), (meetings, (X, PLACES)), (orders, (SMALL,)),
+             (orders_of_many, (SMALL, PLACES, P)),
              (large_arrays, (X, P, LARGE, PLACES)), (branches, (X, Y, P, LARGE)),
              (starts, (X, P, LARGE, WORDS)), (some_of_many, (X, LARGE)), (limits, (X, P, WORDS)),
              (narrow_integers, (X, NARROW.astype(np.int8), NARROW.astype(np.uint8), P))]  # fmt: skip

@@ -16,10 +16,11 @@ from drivetrain.sim.ir.passes.predicated_put import predicate_puts
 from drivetrain.sim.ir.passes.ranges import drop_bounds
 from drivetrain.sim.ir.passes.scalars import scalarize
 from drivetrain.sim.ir.passes.sinking import sink
+from drivetrain.sim.ir.passes.sorting import untie
 
 PASSES = [
     fold, count_by_index, eliminate_common, eliminate_dead, convert_below_puts, predicate_puts, scalarize, sink,
-    drop_bounds,
+    drop_bounds, untie,
     pipeline.simplified, pipeline.vectorizable,
 ]  # fmt: skip
 

@@ -201,26 +201,27 @@ def _cumulate(at: Emitter, op: Op, _: str) -> None:
 
 
 def _sort(at: Emitter, op: Op, _: str) -> None:
-    """Neighbours are exchanged until all rows are in order: stable, and the same steps in every lane."""
+    """Batcher's merge exchange of rows that differ or are the same (`ir/passes/sorting.py`); alike in every lane."""
     names = [at.buffer(value) for value in op.outputs]
     for value, name in zip(op.inputs, names, strict=True):
         at.copy(value, name)
-    size = op.inputs[0].shape[-1]
-    num_rows = prod(op.inputs[0].shape[:-1])
-    i, j, row = at.new("i"), at.new("i"), at.new("i")
-    head = f"for (int {row} = 0; {row} < {num_rows}; ++{row}) for (int {i} = {size - 1}; {i} > 0; --{i}) "
-    with at.braces(head + f"for (int {j} = {row} * {size}; {j} < {row} * {size} + {i}; ++{j})"):
-        swap, num_keys = "i_(0)", op.attrs["num_keys"]
-        for value, name in reversed(list(zip(op.inputs[:num_keys], names, strict=False))):
-            x, y = f"{name}[{j}]", f"{name}[{j} + 1]"
-            greater, equal = compared("gt", [x, y], value.dtype), compared("eq", [x, y], value.dtype)
-            if value.dtype == "float32":  # NaN comes last, and is equal to itself
-                greater = f"(~(vi)({x} <= {y}) & (vi)({y} == {y}))"
-                equal = f"({equal} | (vi)({x} != {x}) & (vi)({y} != {y}))"
-            swap = at.let("int32", f"{greater} | ({equal} & {swap})")
-        for name, value in zip(names, op.inputs, strict=True):
-            x, y = (at.let(value.dtype, f"{name}[{place}]") for place in (j, f"{j} + 1"))
-            at.line(f"{name}[{j}] = sel({swap}, {y}, {x}), {name}[{j} + 1] = sel({swap}, {x}, {y});")
+    size, num_rows = op.inputs[0].shape[-1], prod(op.inputs[0].shape[:-1])
+    half = 1 << max(size - 1, 0).bit_length() >> 1
+    row, p, q, rest, apart, begin, i = (at.new("i") for _ in range(7))
+    rows = f"for (int {row} = 0; {row} < {num_rows * size}; {row} += {size})"
+    steps = f"for (int {p} = {half}; {p} > 0; {p} /= 2)"
+    first, then = f"{q} = {half}, {rest} = 0, {apart} = {p}", f"{apart} = {q} - {p}, {q} /= 2, {rest} = {p}"
+    parts = f"for (int {begin} = {rest}; {begin} + {apart} < {size}; {begin} += 2 * {p})"
+    each = f"for (int {i} = {row} + {begin}; {i} < {row} + {begin} + {p} && {i} + {apart} < {row} + {size}; ++{i})"
+    with at.braces(f"{rows} {steps} for (int {first}; {apart} > 0; {then}) {parts} {each}"):
+        places, columns = (f"{i}", f"{i} + {apart}"), list(zip(op.inputs, names, strict=True))
+        pairs = [[at.let(value.dtype, f"{name}[{place}]") for place in places] for value, name in columns]
+        swap = ""
+        for value, pair in reversed(list(zip(op.inputs[: op.attrs["num_keys"]], pairs, strict=False))):
+            greater, equal = compared("gt", pair, value.dtype), compared("eq", pair, value.dtype)
+            swap = at.let("int32", f"{greater} | ({equal} & {swap})" if swap else greater)
+        for name, (x, y) in zip(names, pairs, strict=True):
+            at.line(f"{name}[{i}] = sel({swap}, {y}, {x}), {name}[{i} + {apart}] = sel({swap}, {x}, {y});")
     at.names.update(zip(op.outputs, names, strict=True))
 
 

@@ -12,6 +12,7 @@ from drivetrain.sim.ir.passes.ranges import drop_bounds
 from drivetrain.sim.ir.passes.scalars import scalarize
 from drivetrain.sim.ir.passes.short_rows import write_out_short_rows
 from drivetrain.sim.ir.passes.sinking import sink
+from drivetrain.sim.ir.passes.sorting import untie
 from drivetrain.sim.ir.program import Block, Value
 
 
@@ -30,5 +31,5 @@ def vectorizable(block: Block, shared: Iterable[Value] = ()) -> Block:
     Args:
         shared: Inputs that are the same for all environments.
     """
-    block = simplified(scalarize(write_out_short_rows(block), shared))
+    block = simplified(scalarize(untie(write_out_short_rows(block)), shared))
     return simplified(sink(predicate_puts(convert_below_puts(block))))

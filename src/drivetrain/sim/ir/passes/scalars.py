@@ -13,14 +13,15 @@ import numpy as np
 from drivetrain.sim.ir.build import Builder, row_major
 from drivetrain.sim.ir.evaluate import affine_positions
 from drivetrain.sim.ir.ops import ELEMENTWISE
+from drivetrain.sim.ir.passes.sorting import merge_exchange
 from drivetrain.sim.ir.passes.wide import wide_values
 from drivetrain.sim.ir.program import Block, Op, Value
 
 MOST_ELEMENTS = 64
 MOST_CHOICES = 1024
 """Updates times elements of a small array that a put writes out; beyond it the put stays one operation."""
-MOST_COMPARISONS = 600
-"""Comparisons of a sort that are written out."""
+MOST_SORTED = 1500
+"""Operations of a sort that are written out; a loop over longer ones is no slower, and short (design/sim-passes.md)."""
 
 Scalars = list[Value]
 
@@ -235,36 +236,38 @@ def _cumulate(at: Scalarizer, op: Op) -> Scalars:
 
 
 def _sort(at: Scalarizer, op: Op) -> list[Scalars] | None:
-    """Exchanges of neighbours, which keep equal elements in order."""
-    size = op.inputs[0].shape[-1]
-    if size * (size - 1) // 2 * (op.inputs[0].size // max(size, 1)) > MOST_COMPARISONS:
+    """Exchanges at places that are known beforehand, of rows that differ or are the same (`untie`)."""
+    size, num_keys = op.inputs[0].shape[-1], op.attrs["num_keys"]
+    starts, pairs = range(0, op.inputs[0].size, size or 1), list(merge_exchange(size))
+    per_exchange = 2 if len(op.inputs) == 1 else 4 * num_keys - 3 + 2 * len(op.inputs)
+    if len(starts) * len(pairs) * per_exchange > MOST_SORTED:
         return None
     columns = [list(at.parts(value)) for value in op.inputs]
-    num_keys, b = op.attrs["num_keys"], at.b
-    for start in range(0, op.inputs[0].size, size):
-        for end in range(size - 1, 0, -1):
-            for k in range(start, start + end):
-                swap = after(b, [(column[k], column[k + 1]) for column in columns[:num_keys]])
-                for column in columns:
-                    x, y = column[k], column[k + 1]
-                    column[k], column[k + 1] = b.elementwise("select", swap, y, x), b.elementwise("select", swap, x, y)
+    for start in starts:
+        for i, k in pairs:
+            rows = [(column[start + i], column[start + k]) for column in columns]
+            for column, exchanged in zip(columns, in_order(at.b, rows, num_keys), strict=True):
+                column[start + i], column[start + k] = exchanged
     return columns
 
 
+def in_order(b: Builder, rows: Sequence[tuple[Value, Value]], num_keys: int) -> Sequence[tuple[Value, Value]]:
+    """Two rows by their keys, column by column."""
+    (x, y), *rest = rows
+    if not rest:
+        least, most = ("and", "or") if x.dtype == "bool" else ("min", "max")
+        return [(b.elementwise(least, x, y), b.elementwise(most, x, y))]
+    swap = after(b, rows[:num_keys])
+    return [(b.elementwise("select", swap, y, x), b.elementwise("select", swap, x, y)) for x, y in rows]
+
+
 def after(b: Builder, pairs: Sequence[tuple[Value, Value]]) -> Value:
-    """Whether the first of two rows of keys comes after the second. NaN comes last, and is equal to itself."""
+    """Whether the first of two rows of keys comes after the second."""
     (x, y), *rest = pairs
-    may_be_nan = x.dtype == "float32"
     greater = b.elementwise("gt", x, y)
-    if may_be_nan:
-        greater = b.elementwise("and", b.elementwise("not", b.elementwise("le", x, y)), b.elementwise("eq", y, y))
     if not rest:
         return greater
-    equal = b.elementwise("eq", x, y)
-    if may_be_nan:
-        both = b.elementwise("and", b.elementwise("ne", x, x), b.elementwise("ne", y, y))
-        equal = b.elementwise("or", equal, both)
-    return b.elementwise("or", greater, b.elementwise("and", equal, after(b, rest)))
+    return b.elementwise("or", greater, b.elementwise("and", b.elementwise("eq", x, y), after(b, rest)))
 
 
 def _pick(at: Scalarizer, op: Op) -> Scalars:
