@@ -7,6 +7,7 @@ where small ones meet them. `stack` makes an array of scalars; `pick` chooses a 
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ MOST_SORTED = 1500
 """Operations of a sort that are written out; a loop over longer ones is no slower, and short (design/sim-passes.md)."""
 
 Scalars = list[Value]
+_T = TypeVar("_T")
 
 
 def scalarize(block: Block, shared: Iterable[Value] = ()) -> Block:
@@ -208,23 +210,37 @@ def _reduce(at: Scalarizer, op: Op) -> Scalars | None:
 
 
 def reduced(b: Builder, kind: str, row: Scalars, dtype: str) -> Value:
-    """A row of scalars as one."""
+    """A row of scalars as one; by halves, where the order of operations does not matter.
+
+    Compilers look through chains of comparisons, for each of them anew, and processors wait for each.
+    """
     if kind in ("argmax", "argmin"):
-        best, where = row[0], b.const(np.int32(0))
-        for k, value in enumerate(row[1:], 1):
-            better = b.elementwise("gt" if kind == "argmax" else "lt", value, best)
-            if dtype == "float32":  # NaN counts as either
-                first = b.elementwise("and", b.elementwise("ne", value, value), b.elementwise("eq", best, best))
-                better = b.elementwise("or", better, first)
-            best, where = (
-                b.elementwise("select", better, value, best),
-                b.elementwise("select", better, b.const(np.int32(k)), where),
-            )
-        return where
+        places = [b.const(np.int32(k)) for k in range(len(row))]
+        return _by_halves(lambda x, y: _better(b, kind, x, y), list(zip(row, places, strict=True)))[1]
     if dtype == "bool" and kind in ("max", "min", "sum", "prod"):
         kind = "or" if kind in ("max", "sum") else "and"
     name = {"sum": "add", "prod": "mul"}.get(kind, kind)
-    return reduce(lambda x, y: b.elementwise(name, x, y), row)
+    in_order = dtype == "float32" and kind in ("sum", "prod")
+    return (reduce if in_order else _by_halves)(lambda x, y: b.elementwise(name, x, y), row)
+
+
+def _by_halves(combine: Callable[[_T, _T], _T], row: Sequence[_T]) -> _T:
+    """Neighbours are combined, in their order."""
+    if len(row) == 1:
+        return row[0]
+    half = len(row) // 2
+    return combine(_by_halves(combine, row[:half]), _by_halves(combine, row[half:]))
+
+
+def _better(b: Builder, kind: str, one: tuple[Value, Value], two: tuple[Value, Value]) -> tuple[Value, Value]:
+    """Of two values with their places the larger or smaller one, the first of equal ones; NaN counts as either."""
+    (x, _), (y, _) = one, two
+    better = b.elementwise("gt" if kind == "argmax" else "lt", y, x)
+    if x.dtype == "float32":
+        first = b.elementwise("and", b.elementwise("ne", y, y), b.elementwise("eq", x, x))
+        better = b.elementwise("or", better, first)
+    value, place = (b.elementwise("select", better, new, old) for new, old in zip(two, one, strict=True))
+    return value, place
 
 
 def _cumulate(at: Scalarizer, op: Op) -> Scalars:
