@@ -135,7 +135,11 @@ def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(make_run, tmp_pa
     assert "dqn on CartPole-v1, 2 runs: 3.0" in out
 
 
-@pytest.mark.parametrize("line", ["null", "[]", "{}", '{"num_steps": "5"}', '{"num_steps": 5, "eval_return": "much"}'])
+NO_RETURNS = ('"much"', '"12"', "null", "true", "[1]", "NaN", "1e999")
+NO_ROWS = ("null", "[]", "{}", '{"num_steps": "5"}')
+
+
+@pytest.mark.parametrize("line", [*NO_ROWS, *(f'{{"num_steps": 5, "eval_return": {value}}}' for value in NO_RETURNS)])
 def test_rows_that_are_no_metrics_are_one_sentence(make_run, capsys, line):
     run_dir = make_run("a", {0: 0.0})
     (run_dir / "metrics.jsonl").write_text(line + "\n")

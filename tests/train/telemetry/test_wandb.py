@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,10 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 from whole_run import COMMAND, SMALL, read
 
-from drivetrain.core.errors import InvalidInput, MissingExtra
+from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
 from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.telemetry.metrics import MetricsFile
 
 IS_INSTALLED = importlib.util.find_spec("wandb") is not None
 # A fresh interpreter: the library leaves threads and a process behind until its interpreter ends.
@@ -41,6 +43,50 @@ def test_the_command_line_says_the_same_in_one_line(tmp_path):
     assert 'pip install "drivetrain[wandb]"' in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def fails(error):
+    """A function that does nothing else."""
+
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A library of this interface in place of the real one: its run, and `init`, which a test may make fail."""
+    run = SimpleNamespace(id="7", define_metric=lambda *_, **__: None, log=lambda _: None, finish=lambda: None)
+    library = ModuleType("wandb")
+    found = {"Error": type("Error", (Exception,), {}), "Settings": lambda **_: None, "init": lambda **_: run}
+    vars(library).update(found, run=run)
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    return library
+
+
+FAILURES = [ConnectionResetError("Connection lost"), RuntimeError("Connection lost"), ConnectionError()]
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
+@pytest.mark.parametrize("where", ["log", "finish"])
+def test_whatever_the_library_raises_is_told_with_its_reason_and_the_run_goes_on(tmp_path, stand_in, where, error):
+    setattr(stand_in.run, where, fails(error))
+    said = []
+    config = TrainConfig.default("dqn", "CartPole-v1").override(wandb="tests")
+    with MetricsFile(config, tmp_path, None, said.append) as metrics:
+        metrics.write({"num_steps": 1})
+    reason = str(error) or "ConnectionError"
+    assert said == [f"Weights & Biases: {reason}; the run goes on, and rows are lost until that is mended"]
+    assert json.loads(read(tmp_path / "metrics.jsonl")) == {"num_steps": 1}
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
+def test_a_library_that_does_not_begin_is_one_sentence(tmp_path, stand_in, error):
+    stand_in.init = lambda **_: fails(error)()
+    config = TrainConfig.default("dqn", "CartPole-v1").override(wandb="tests")
+    with pytest.raises(RunError, match=f"--wandb: {str(error) or 'ConnectionError'}; mend it, or leave --wandb out"):
+        MetricsFile(config, tmp_path, None, pytest.fail)
 
 
 def test_a_project_without_a_name_is_refused():

@@ -66,14 +66,13 @@ def evaluations(run_dir: Path) -> Evaluations:
     file = run_dir / "metrics.jsonl"
     rows = read_rows(file) if file.exists() else []  # one that ended before its processes had begun has none
     found = {row["num_steps"]: row["eval_return"] for row in rows if "eval_return" in row}
-    steps = sorted(found)
-    try:
-        returns = np.array([found[step] for step in steps], np.float64)
-        if returns.ndim != 1:
-            raise ValueError("there are lists among them")
-    except (TypeError, ValueError) as error:
-        raise FileFormatError(f"{file}: expected numbers as eval_return: {error}") from error
-    return Evaluations(label, settings_of(run_dir), np.array(steps, np.float64), returns)
+    for value in found.values():
+        if type(value) not in (int, float) or not abs(value) < np.inf:
+            raise FileFormatError(f"{file}: expected finite numbers as eval_return, got {value!r}")
+    num_steps = np.array(sorted(found), np.float64)
+    return Evaluations(
+        label, settings_of(run_dir), num_steps, np.array([found[step] for step in sorted(found)], np.float64)
+    )
 
 
 def curve(runs: Sequence[Evaluations]) -> Curve:

@@ -34,11 +34,11 @@ class WeightsAndBiases:
     name = "Weights & Biases"
 
     def __init__(self, config: TrainConfig, run_dir: Path) -> None:
-        self._wandb: Any = importlib.import_module("wandb")
+        wandb: Any = importlib.import_module("wandb")
         known = _known(run_dir)
         project = known.get("project", config.run.wandb)
         try:
-            self._run: Any = self._wandb.init(
+            self._run: Any = wandb.init(
                 project=project,
                 id=known.get("id"),
                 resume="allow" if known else None,
@@ -46,9 +46,9 @@ class WeightsAndBiases:
                 dir=str(run_dir),
                 config=config.to_dict(),
                 # What our processes print is in RUN/logs; nothing of the caller's output is taken.
-                settings=self._wandb.Settings(console="off", silent=True, x_disable_stats=True, disable_git=True),
+                settings=wandb.Settings(console="off", silent=True, x_disable_stats=True, disable_git=True),
             )
-        except self._wandb.Error as error:
+        except Exception as error:  # not all of its own are public, and what its process meets comes as it is
             raise RunError(f"--wandb: {_sentence(error)}; mend it, or leave --wandb out") from error
         save_text(run_dir / "wandb.json", json.dumps({"project": project, "id": self._run.id}) + "\n")
         self._run.define_metric("num_steps", hidden=True)
@@ -62,7 +62,7 @@ class WeightsAndBiases:
         """
         try:
             self._run.log(dict(row))
-        except self._wandb.Error as error:
+        except Exception as error:  # as above
             raise OSError(0, _sentence(error)) from error
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class WeightsAndBiases:
         """
         try:
             self._run.finish()
-        except self._wandb.Error as error:
+        except Exception as error:  # as above
             raise OSError(0, _sentence(error)) from error
 
 
@@ -102,4 +102,4 @@ def _known(run_dir: Path) -> dict[str, str]:
 
 
 def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()) or type(error).__name__
