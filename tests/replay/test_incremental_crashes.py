@@ -25,6 +25,9 @@ from drivetrain.replay import Replay, files
 from drivetrain.replay.files.format import COMMIT, NUM_COMMITS
 from drivetrain.replay.testing import TaggedRows, TaggedStacks, check_consistent
 
+STRIDES = [7, pytest.param(1, marks=pytest.mark.slow)]
+"""Of bytes, of which each is tried by the slow ones."""
+
 
 @pytest.fixture(params=[tagged_replay, stacked_replay])
 def two_saves(request, tmp_path):
@@ -40,7 +43,8 @@ def two_saves(request, tmp_path):
 
 
 @pytest.mark.whole
-def test_killed_at_any_byte_of_an_incremental_save_the_file_is_that_of_the_save_before(tmp_path, two_saves):
+@pytest.mark.parametrize("stride", STRIDES)
+def test_killed_at_any_byte_of_an_incremental_save_the_file_is_that_of_the_save_before(tmp_path, two_saves, stride):
     first, second = two_saves
     path = tmp_path / "killed"
     path.write_bytes(second)
@@ -48,7 +52,8 @@ def test_killed_at_any_byte_of_an_incremental_save_the_file_is_that_of_the_save_
     path.write_bytes(first)
     expected = contents_of(path)
     assert expected != after
-    for nbytes in range(len(first) + 1, len(second) + 1):  # a part that nothing says the end of
+    cuts = *range(len(first) + 1, len(second), stride), len(second)
+    for nbytes in cuts:  # a part that nothing says the end of
         path.write_bytes(first + second[len(first) : nbytes])
         with pytest.warns(UserWarning, match="last part was not finished"):
             assert contents_of(path) == expected
@@ -61,20 +66,21 @@ def test_killed_at_any_byte_of_an_incremental_save_the_file_is_that_of_the_save_
 
 
 @pytest.mark.whole
-def test_a_last_part_cut_anywhere_is_left_out_and_a_cut_before_it_is_refused(tmp_path, two_saves):
+@pytest.mark.parametrize("stride", STRIDES)
+def test_a_last_part_cut_anywhere_is_left_out_and_a_cut_before_it_is_refused(tmp_path, two_saves, stride):
     first, second = two_saves
     path = tmp_path / "cut"
     path.write_bytes(first)
     expected = contents_of(path)
-    for nbytes in range(len(first), len(second)):
+    for nbytes in range(len(first), len(second), stride):
         path.write_bytes(second[:nbytes])
         with pytest.warns(UserWarning, match="last part is cut short"):
             replay = Replay.load(path)
         assert contents(replay) == expected
-        if nbytes % 50 == 0:
+        if nbytes % (50 * stride) < stride:
             assert replay.save(path, incremental=True) == path.stat().st_size  # written anew
         replay.close()
-    for nbytes in range(len(first)):
+    for nbytes in range(0, len(first), stride):
         path.write_bytes(second[:nbytes])
         with pytest.raises(FileFormatError, match=r"truncated|not a replay"):
             Replay.load(path)

@@ -62,7 +62,7 @@ def test_cartpole_equals_xla_with_resets():
     assert assert_engine_equals_xla(sim.make("CartPole-v1"), "torch_compiled", num_envs=N, num_steps=60) > 5
 
 
-@pytest.mark.whole
+@pytest.mark.slow  # PyTorch compiles for each
 def test_first_calls_of_several_threads_take_the_steps_of_one():
     env = sim.make("MountainCar-v0")
     rollouts = [sim.compile(env, N, 2, "torch_compiled", record=EVERYTHING) for _ in range(3)]

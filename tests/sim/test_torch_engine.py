@@ -75,7 +75,7 @@ def test_keys_that_speak_nothing_but_dlpack_come_back_as_an_array():
 
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # Inductor imports what PyTorch has deprecated
-@pytest.mark.parametrize("engine", ["torch", "torch_compiled"])
+@pytest.mark.parametrize("engine", ["torch", pytest.param("torch_compiled", marks=pytest.mark.slow)])
 def test_tensors_that_stay_where_they_are_take_the_steps_of_calls_with_arrays(engine):
     rollout = sim.compile(sim.make("CartPole-v1"), 5, 4, engine, record=("obs", "terminated"))
     actions, state = random_actions(rollout.env, 4, 5), rollout.reset(seed=2)
