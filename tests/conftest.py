@@ -4,6 +4,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -47,6 +48,13 @@ def what_stays_is_not_looked_at_again() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def numbers_stay_what_they_are() -> Iterator[None]:
+    """What computes alone in its process may round denormals to zero; this process has other tests."""
+    yield
+    assert sys.float_info.min / 2 > 0.0, "a test of this module leaves this thread rounding denormals to zero"
 
 
 FullDisk = Callable[[int], AbstractContextManager[None]]

@@ -37,7 +37,12 @@ def edit(run_dir, **parts):
                  "hidden": (8,), "eval_episodes": 1, "final_eval_episodes": 1}),
     ],
 )  # fmt: skip
-def test_what_was_edited_is_named_with_both_values_and_what_a_resume_takes_is_not(tmp_path, capsys, algo, settings):
+def test_what_was_edited_is_named_with_both_values_and_what_a_resume_takes_is_not(
+    tmp_path, capsys, monkeypatch, algo, settings
+):
+    monkeypatch.setattr(
+        "drivetrain.cli.resume.prepare_this_process", lambda config: None
+    )  # others have their tests here
     run_dir = tmp_path / "run"
     train(algo, "CartPole-v1", run_dir=str(run_dir), **settings)
     assert said(run_dir) is None
