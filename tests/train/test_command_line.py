@@ -53,7 +53,7 @@ def test_show_config_prints_the_resolved_settings_and_starts_nothing(tmp_path, c
 def test_show_config_refuses_environments_that_do_not_exist_as_training_does(capsys, env):
     if env.startswith("ALE/"):
         pytest.importorskip("ale_py", reason="needs the atari extra")
-    words = ["train", "dqn", env, "--num-actors", "0"]
+    words = ["train", "dqn", env]
     assert main([*words, "--show-config"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
