@@ -54,21 +54,14 @@ def version_of(compiler: Command) -> str:
     Raises:
         CompileError: It did not say anything in time.
     """
-    command, pipe = [*compiler, "--version"], subprocess.PIPE
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=VERSION_TIMEOUT_S)
-        except BaseException as error:
-            end_all(process)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise CompileError(
-                    f"the C++ compiler does not answer: `{shlex.join(command)}` was not done after "
-                    f"{counted(VERSION_TIMEOUT_S, 'second')}; mend it, or name another by CXX"
-                ) from None
-            raise
-    return said.partition("\n")[0]
+    command = [*compiler, "--version"]
+    try:
+        return _answered(command, VERSION_TIMEOUT_S).stdout.partition("\n")[0]
+    except subprocess.TimeoutExpired:
+        raise CompileError(
+            f"the C++ compiler does not answer: `{shlex.join(command)}` was not done after "
+            f"{counted(VERSION_TIMEOUT_S, 'second')}; mend it, or name another by CXX"
+        ) from None
 
 
 @contextmanager
@@ -98,18 +91,29 @@ def refusal(command: Sequence[str], source: str = "") -> str | None:
         source: What it reads from standard input.
     """
     limited = ["sh", "-c", f'ulimit -S -t {LIMIT_CPU_S} 2>/dev/null; exec "$@"', "sh", *command]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(limited, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True) as process:
-        try:
-            _, said = process.communicate(source, timeout=TIMEOUT_S)
-        except BaseException as error:  # also an interruption, which a notebook tells this process alone
-            end_all(process)
-            if isinstance(error, subprocess.TimeoutExpired):
-                return f"it was not done after {TIMEOUT_S:g} seconds"
-            raise
-    if process.returncode == 0:
+    try:
+        done = _answered(limited, TIMEOUT_S, source)
+    except subprocess.TimeoutExpired:
+        return f"it was not done after {TIMEOUT_S:g} seconds"
+    if done.returncode == 0:
         return None
-    if process.returncode == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in said:
+    if done.returncode == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in done.stderr:
         return f"it was not done after {counted(LIMIT_CPU_S, 'second')} of processor time"
-    first = next((line for line in said.splitlines() if "error" in line), said[:300])
-    return first.strip() or f"exit code {process.returncode}, without a word"
+    first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:300])
+    return first.strip() or f"exit code {done.returncode}, without a word"
+
+
+def _answered(command: Sequence[str], timeout_s: float, source: str = "") -> subprocess.CompletedProcess[str]:
+    """What a compiler has come to; whatever ends the wait for it ends all that it has begun, too.
+
+    Raises:
+        subprocess.TimeoutExpired: It was not done in time.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            said, complained = process.communicate(source, timeout=timeout_s)
+        except BaseException:  # also an interruption, which a notebook tells this process alone
+            end_all(process)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, said, complained)

@@ -119,15 +119,6 @@ def test_without_processes_what_an_environment_raises_is_told_with_its_place_and
     assert load_checkpoint(run_dir)[1]["num_steps"] == 60
 
 
-def test_an_environment_that_raises_what_ctrl_c_does_has_a_fault_as_any_other(tmp_path, monkeypatch):
-    monkeypatch.setenv("FAULT", "interrupt")
-    monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 61))
-    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
-    with pytest.raises(RunError, match=r": KeyboardInterrupt: no more \(.*; the latest checkpoint is"):
-        train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
-    assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 60
-
-
 @pytest.mark.whole
 def test_an_environment_that_always_breaks_late_ends_the_run_with_the_checkpoint_whole(start_faulty):
     run = start_faulty("nan", 700, *OFTEN, "--total-steps", "1000000")
@@ -295,11 +286,18 @@ def test_a_second_interrupt_leaves_the_checkpoint_before_whole(start):
     assert_loads(run.run_dir)
 
 
-def test_what_is_raised_and_is_no_exception_is_told_as_well_and_nothing_is_lost(tmp_path, monkeypatch):
-    monkeypatch.setenv("FAULT", "cancel")
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("cancel", r"step 31 of an episode: CancelledError: the simulator went away .*checkpoint"),
+        ("interrupt", r": KeyboardInterrupt: no more \(.*; the latest checkpoint is"),  # what Ctrl-C does, too
+    ],
+)
+def test_what_is_raised_and_is_no_exception_is_told_as_well_and_nothing_is_lost(tmp_path, monkeypatch, fault, told):
+    monkeypatch.setenv("FAULT", fault)
     monkeypatch.setenv("FAULT_STEP", str(faulty_envs.Faulty.num_steps + 61))
     settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
-    with pytest.raises(RunError, match=r"step 31 of an episode: CancelledError: the simulator went away .*checkpoint"):
+    with pytest.raises(RunError, match=told):
         train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
     assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 60
 

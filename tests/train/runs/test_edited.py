@@ -1,5 +1,6 @@
 """A resume says which settings of config.json do not hold, since the checkpoint has others."""
 
+import dataclasses
 import json
 
 import pytest
@@ -18,7 +19,7 @@ from drivetrain.train.runs.resuming import Changes, prepare
 def said(run_dir, **changes):
     """What is told of a resume with changes."""
     config, _ = prepare(run_dir, Changes(total_steps=10_000, **changes), {})
-    return edited(run_dir, config, {})
+    return edited(run_dir, config, {}, taken=[field.name for field in dataclasses.fields(Changes)])
 
 
 def edit(run_dir, **parts):

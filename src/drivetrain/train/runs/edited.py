@@ -1,24 +1,25 @@
 """What somebody has changed in a run's config.json since its checkpoint, which a resume does not take from there."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.config import TrainConfig
 
-_TAKEN = frozenset({"total_steps", "num_actors", "num_learners", "envs_per_actor", "scratch_dir", "run_dir"})
-"""Settings that a run that goes on may have otherwise, and where its folder lies, which may be a copy."""
+_FOLLOWING = frozenset({"envs_per_actor", "run_dir"})
+"""What follows from the number of actors, and from where the run's folder lies, which may be a copy."""
 
 
-def edited(run_dir: Path, held: TrainConfig, again: Mapping[str, Any]) -> str | None:
+def edited(run_dir: Path, held: TrainConfig, again: Mapping[str, Any], *, taken: Collection[str]) -> str | None:
     """A sentence about settings that config.json has otherwise than the checkpoint does, whose hold; None: none.
 
     Args:
         run_dir: The run's folder.
         held: What the run goes on with.
         again: Settings of the run that were Python objects, see `TrainConfig.from_dict`.
+        taken: Names of settings that a run that goes on may have otherwise.
     """
     path = run_dir / "config.json"
     try:
@@ -26,7 +27,8 @@ def edited(run_dir: Path, held: TrainConfig, again: Mapping[str, Any]) -> str | 
     except (FileFormatError, InvalidInput) as error:
         return f"the checkpoint's settings hold: {' '.join(str(error).split())}"
     kept = _flat(held.to_dict())
-    names = [name for name in {**kept, **written} if name not in _TAKEN and written.get(name) != kept.get(name)]
+    may_differ = {*taken, *_FOLLOWING}
+    names = [name for name in {**kept, **written} if name not in may_differ and written.get(name) != kept.get(name)]
     if not names:
         return None
     both = ", ".join(f"{name} {json.dumps(kept.get(name))} (not {json.dumps(written.get(name))})" for name in names)

@@ -8,7 +8,7 @@ A run that died before its first checkpoint begins anew in its folder, by its co
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -323,7 +323,8 @@ def take_up(
             begin=begin,
         )
         ready(job)
-        if not quiet and meta is not None and (told := edited(run_dir, config, again)) is not None:
+        taken = {field.name for field in fields(Changes)}
+        if not quiet and meta is not None and (told := edited(run_dir, config, again, taken=taken)) is not None:
             sys.stderr.write(f"{told}\n")
         return carry_out(job)
 
