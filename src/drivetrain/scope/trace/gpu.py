@@ -38,7 +38,9 @@ class Columns:
     def dtypes(cls) -> dict[str, Any]:
         """Column -> the type of its numbers, as it is annotated."""
         hints = get_type_hints(cls)
-        return {field.name: get_args(get_args(hints[field.name])[1])[0] for field in fields(cls)}
+        # NDArray[t] is ndarray[shape, dtype[t]] until NumPy 2.4, and an alias with the argument t since 2.5.
+        last = {field.name: get_args(hints[field.name])[-1] for field in fields(cls)}
+        return {name: (get_args(one) or (one,))[0] for name, one in last.items()}
 
     @classmethod
     def of(cls, **columns: Any) -> Self:

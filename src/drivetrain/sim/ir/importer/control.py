@@ -4,7 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -100,12 +100,13 @@ def _scan(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     Of no turns nothing is written: an array of no rows has none to take.
     """
     params = eqn.params
-    first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
+    num_consts, num_carry = scan_counts(params)
+    first, second = num_consts, num_consts + num_carry
     consts, carried, scanned = inputs[:first], inputs[first:second], inputs[second:]
-    collected = [var.aval for var in eqn.outvars[params["num_carry"] :]]
+    collected = [var.aval for var in eqn.outvars[num_carry:]]
     stacks = flat([tuple(at.builder.full(v.shape, 0, v.dtype) for v in values_like_aval(a)) for a in collected])
     if params["length"] == 0:
-        return [*carried, *like(eqn.outvars[params["num_carry"] :], stacks)]
+        return [*carried, *like(eqn.outvars[num_carry:], stacks)]
     inner = Importer(Builder(at.builder.where), at.name)
     b, index = inner.builder, Value((), "int32")
     fresh = [tuple(Value(v.shape, v.dtype) for v in parts) for parts in carried]
@@ -123,6 +124,14 @@ def _scan(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     body = Block((index, *flat(fresh), *fresh_stacks), tuple(b.ops), (*flat(results[: len(carried)]), *filled))
     start = (*flat(carried), *stacks)
     return like(eqn.outvars, at.builder.emit_regions("for", start, start, (body,), length=params["length"]))
+
+
+def scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many inputs of a scan are constants and how many are carried: numbers until JAX 0.10, trees since 0.11."""
+    if "ft_in" not in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carried, _ = params["ft_in"].unpack()
+    return len(consts), len(carried)
 
 
 def values_like_aval(aval: Any) -> list[Value]:
