@@ -11,8 +11,10 @@ import jax
 from drivetrain.core.compilers import find_cxx, refusal
 
 HEADERS = Path(__file__).parents[2] / "cpp" / "include"
+THEIRS = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
+EXTENSION = next(f"XLA_FFI_{name}" for name in ("InternalExtension", "Extension_Base") if name in THEIRS.read_text())
 FIELDS = {  # ours: (theirs, {our field: their field})
-    "Extension": ("XLA_FFI_Extension_Base", {"type": "type", "next": "next"}),
+    "Extension": (EXTENSION, {"type": "type", "next": "next"}),
     "ApiVersion": ("XLA_FFI_Api_Version", {"major_version": "major_version", "minor_version": "minor_version"}),
     "Metadata": (
         "XLA_FFI_Metadata",

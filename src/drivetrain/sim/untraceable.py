@@ -46,13 +46,18 @@ CONVERTED = "The problem arose with the"
 """In the message of an error of JAX's about `float(x)` and the like; others are of functions of JAX's own."""
 SIZED = ("Shapes must be 1D sequences of concrete values", "must have __hash__ and __eq__ methods")
 """In messages of `jnp.zeros(n)`, and of `jax.random.split(key, n)`."""
+SLICED = (
+    "it slices by a number that is only known when it runs: use jax.lax.dynamic_slice, or a mask "
+    "(jnp.where(jnp.arange(n) < k, x, 0) for x[:k])"
+)
+"""What JAX says in one way until 0.10 and in another since 0.11."""
 MESSAGES = (
     (Counter.__name__, "under philox its key is a counter, which jax.random does not know: draw with "
      'drivetrain.sim.random, or use generator="threefry"'),
     ("invalid PRNG key data", "JAX's setting jax_default_prng_impl is another than threefry2x32, of which the keys "
      "here are: leave it at its default"),
-    ("Slice entries must be static", "it slices by a number that is only known when it runs: use "
-     "jax.lax.dynamic_slice, or a mask (jnp.where(jnp.arange(n) < k, x, 0) for x[:k])"),
+    ("Slice entries must be static", SLICED),
+    ("Array slice indices must have static", SLICED),
     ("unhashable type: 'DynamicJaxprTracer'", "it looks something up (in a dictionary or a set, or as a static "
      "argument of jit) by a value that is only known when it runs: index an array instead"),
 )  # fmt: skip
