@@ -1,6 +1,6 @@
 """Development sessions: `nox` runs the default ones, `nox -s NAME` one of them.
 
-Each makes its own virtual environment with the versions of constraints.txt.
+Each makes its own virtual environment, with the versions of constraints.txt but for `newest`.
 """
 
 from pathlib import Path
@@ -25,6 +25,13 @@ def tests(session: nox.Session) -> None:
 def whole(session: nox.Session) -> None:
     install(session, ".[test]")
     session.run("pytest", "-m", "whole and not slow and not stress", *session.posargs)
+
+
+@nox.session
+def newest(session: nox.Session) -> None:
+    """With the newest libraries that there are for this Python, as users without constraints have them."""
+    session.install(".[test]")
+    session.run("pytest", *session.posargs)
 
 
 @nox.session
