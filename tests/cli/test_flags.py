@@ -43,7 +43,7 @@ from drivetrain.train.config.parts import RunConfig
         (
             ["resume", "RUN", "--batch-size", "64"],
             "Unrecognized options: --batch-size, 64; a run goes on with its own settings, and takes no others than "
-            "--total-steps, --num-actors, --num-learners and --scratch-dir; `",
+            "--total-steps, --num-actors, --num-learners, --scratch-dir and --wandb; `",
         ),
         (["envs", "--", "--all"], "Unrecognized options: --all; flags stand before the word --, behind which there"),
         (

@@ -43,4 +43,4 @@ def usage() -> str:
     """The help text: one line per bench."""
     width = max(map(len, BENCHES))
     lines = [f"  {what:<{width}}  {summary}" for what, summary in BENCHES.items()]
-    return "\n".join(["usage: drivetrain bench WHAT [--quick] [--json FILE] ...", "", *lines])
+    return "\n".join(["usage: drivetrain bench WHAT ... (its options: drivetrain bench WHAT --help)", "", *lines])

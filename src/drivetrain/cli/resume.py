@@ -27,6 +27,8 @@ class _Flags:
     """Learners, likewise."""
     scratch_dir: str | None = None
     """Folder on whose disk the replay lies, if it is to be another than before."""
+    wandb: str | None = None
+    """Project of Weights & Biases that the rows go to from here on, if it is to be another; "" for none."""
     env: str | None = None
     """The environment again, as module:name, where it was a Python object."""
     torso: str | None = None
@@ -36,8 +38,8 @@ class _Flags:
 
 
 _STAYS = (
-    "a run goes on with its own settings, and takes no others than --total-steps, --num-actors, --num-learners and "
-    "--scratch-dir"
+    "a run goes on with its own settings, and takes no others than --total-steps, --num-actors, --num-learners, "
+    "--scratch-dir and --wandb"
 )
 
 
@@ -52,6 +54,7 @@ def run(argv: list[str]) -> int:
         num_actors=flags.num_actors,
         num_learners=flags.num_learners,
         scratch_dir=flags.scratch_dir,
+        wandb=flags.wandb,
     )
     config, _ = prepare(flags.run_dir, changes, again)
     prepare_this_process(config)

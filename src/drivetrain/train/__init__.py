@@ -133,6 +133,7 @@ def resume(
     num_actors: int | None = None,
     num_learners: int | None = None,
     scratch_dir: str | None = None,
+    wandb: str | None = None,
     callbacks: "Sequence[Callback]" = (),
     **again: Any,
 ) -> "Result":
@@ -150,6 +151,7 @@ def resume(
             as many as before.
         num_learners: Learners, likewise; of deterministic runs they stay.
         scratch_dir: Folder on whose disk the replay lies, if it is to be another than before.
+        wandb: Project of Weights & Biases that the rows go to from here on, if it is to be another; "" for none.
         callbacks: As for `train`; those of before were not kept.
         again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
 
@@ -157,7 +159,7 @@ def resume(
         As `train`.
 
     Raises:
-        MissingExtra: The extra "train" is not installed.
+        MissingExtra: The extra "train" is not installed, or "wandb", if the run sends rows there.
         InvalidInput: There is no run, it is finished or being worked on, its environment has changed, or it cannot
             have these processes.
         FileFormatError: The checkpoint, or config.json, is damaged, foreign or of a newer version.
@@ -171,7 +173,7 @@ def resume(
         from drivetrain.train.runs.resuming import Changes, take_up
 
     changes = Changes(
-        total_steps=total_steps, num_actors=num_actors, num_learners=num_learners, scratch_dir=scratch_dir
+        total_steps=total_steps, num_actors=num_actors, num_learners=num_learners, scratch_dir=scratch_dir, wandb=wandb
     )
     return take_up(given_run_dir(run_dir), changes, again, quiet=False, callbacks=callbacks)
 

@@ -13,7 +13,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 from whole_run import COMMAND, SMALL, read
 
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
-from drivetrain.train import train
+from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.telemetry.metrics import MetricsFile
 
@@ -87,6 +87,32 @@ def test_a_library_that_does_not_begin_is_one_sentence(tmp_path, stand_in, error
     config = TrainConfig.default("dqn", "CartPole-v1").override(wandb="tests")
     with pytest.raises(RunError, match=f"--wandb: {str(error) or 'ConnectionError'}; mend it, or leave --wandb out"):
         MetricsFile(config, tmp_path, None, pytest.fail)
+
+
+def ended(run_dir):
+    """A run that sent its rows to the project "tests", and could have gone on."""
+    train("dqn", "CartPole-v1", wandb="tests", run_dir=str(run_dir), **SMALL, num_actors=0, total_steps=600)
+
+
+def test_a_run_goes_on_without_where_the_library_is_missing_and_stays_without(tmp_path, stand_in, monkeypatch):
+    ended(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MissingExtra, match=r'drivetrain\[wandb\].*; a resumed run goes on without it by --wandb ""$'):
+        resume(tmp_path / "run", total_steps=700)
+    assert resume(tmp_path / "run", total_steps=700, wandb="").num_steps == 700
+    assert resume(tmp_path / "run", total_steps=800).num_steps == 800
+    assert TrainConfig.load(tmp_path / "run" / "config.json").run.wandb is None
+
+
+def test_a_run_goes_on_with_its_id_and_in_another_project_with_a_new_one(tmp_path, stand_in):
+    asked = []
+    stand_in.init = lambda **given: asked.append((given["project"], given["id"])) or stand_in.run
+    ended(tmp_path / "run")
+    resume(tmp_path / "run", total_steps=700)
+    resume(tmp_path / "run", total_steps=800, wandb="others")
+    resume(tmp_path / "run", total_steps=900)
+    assert asked == [("tests", None), ("tests", "7"), ("others", None), ("others", "7")]
+    assert json.loads(read(tmp_path / "run" / "wandb.json")) == {"project": "others", "id": "7"}
 
 
 def test_a_project_without_a_name_is_refused():

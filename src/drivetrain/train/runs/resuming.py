@@ -41,7 +41,7 @@ from drivetrain.train.runs.edited import edited
 from drivetrain.train.runs.requirements import describe, placed, require_learner
 from drivetrain.train.runs.run import carry_out
 from drivetrain.train.telemetry.metrics import read_rows
-from drivetrain.train.telemetry.sinks.wandb import require_wandb
+from drivetrain.train.telemetry.sinks.wandb import WITHOUT, require_wandb
 
 
 def _is_time(value: Any) -> bool:
@@ -70,6 +70,8 @@ class Changes:
     """Learners; of deterministic runs, whose bits depend on it, as many as before."""
     scratch_dir: str | None = None
     """Folder on whose disk the replay lies, of a run whose replay does."""
+    wandb: str | None = None
+    """Project of Weights & Biases that the rows go to from here on; "" for none."""
 
     def applied(self, config: TrainConfig) -> TrainConfig:
         """The configuration with these changes.
@@ -97,6 +99,8 @@ class Changes:
                     f"{self.scratch_dir!r}; leave it out"
                 )
             changed["scratch_dir"] = self.scratch_dir
+        if self.wandb is not None:
+            changed["wandb"] = self.wandb or None
         return placed(config.override(**changed))
 
     def _count(self, name: str) -> int | None:
@@ -208,6 +212,7 @@ def _as_last_asked(config: TrainConfig, run_dir: Path, again: Mapping[str, Any])
             num_actors=written.num_actors,
             num_learners=written.num_learners,
             scratch_dir=None if written.on_policy else written.replay.scratch_dir,
+            wandb=written.run.wandb or "",
         )
         return asked.applied(config)
     except (FileFormatError, InvalidInput):  # damaged, or of something else
@@ -294,7 +299,7 @@ def take_up(
     run_dir = run_dir.resolve()  # before an environment is made, which may go elsewhere
     with RunLock(run_dir) as lock:
         config, meta = prepare(run_dir, changes, again)
-        require_wandb(config)
+        require_wandb(config, otherwise=WITHOUT)
         require_platforms(config)
         interface = describe(config)
         require_learner(config, interface)

@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.core.aside import save_text
-from drivetrain.core.errors import FileFormatError, RunError
+from drivetrain.core.errors import FileFormatError, MissingExtra, RunError
 from drivetrain.core.extras import naming_extra
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.telemetry.sinks.sink import Row
+
+
+WITHOUT = 'a resumed run goes on without it by --wandb ""'
+"""What else can be done where its library is missing or refuses."""
 
 
 class WeightsAndBiases:
@@ -35,8 +39,9 @@ class WeightsAndBiases:
 
     def __init__(self, config: TrainConfig, run_dir: Path) -> None:
         wandb: Any = importlib.import_module("wandb")
-        known = _known(run_dir)
-        project = known.get("project", config.run.wandb)
+        project, known = config.run.wandb, _known(run_dir)
+        if known.get("project") != project:  # another was asked for when the run was taken up again
+            known = {}
         try:
             self._run: Any = wandb.init(
                 project=project,
@@ -49,7 +54,7 @@ class WeightsAndBiases:
                 settings=wandb.Settings(console="off", silent=True, x_disable_stats=True, disable_git=True),
             )
         except Exception as error:  # not all of its own are public, and what its process meets comes as it is
-            raise RunError(f"--wandb: {_sentence(error)}; mend it, or leave --wandb out") from error
+            raise RunError(f"--wandb: {_sentence(error)}; mend it, or leave --wandb out; {WITHOUT}") from error
         save_text(run_dir / "wandb.json", json.dumps({"project": project, "id": self._run.id}) + "\n")
         self._run.define_metric("num_steps", hidden=True)
         self._run.define_metric("*", step_metric="num_steps")
@@ -77,16 +82,23 @@ class WeightsAndBiases:
             raise OSError(0, _sentence(error)) from error
 
 
-def require_wandb(config: TrainConfig) -> None:
+def require_wandb(config: TrainConfig, *, otherwise: str = "") -> None:
     """See to it that the library is there, where the run asks for it.
+
+    Args:
+        config: The run's.
+        otherwise: What else can be done.
 
     Raises:
         MissingExtra: It is not installed.
     """
     if config.run.wandb is None:
         return
-    with naming_extra():
-        importlib.import_module("wandb")
+    try:
+        with naming_extra():
+            importlib.import_module("wandb")
+    except MissingExtra as error:
+        raise MissingExtra("; ".join(filter(None, (str(error), otherwise)))) from error
 
 
 def _known(run_dir: Path) -> dict[str, str]:
