@@ -18,7 +18,6 @@ from drivetrain.core.extras import naming_extra
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.telemetry.sinks.sink import Row
 
-
 WITHOUT = 'a resumed run goes on without it by --wandb ""'
 """What else can be done where its library is missing or refuses."""
 
